@@ -8,16 +8,28 @@ the command line need it: in the processes of a run ``launch`` is what an enviro
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
 
 def main() -> None:
     """Run the command line; ends the process with its exit status."""
+    _import_from_here()
     import_launch()
     from launch.cli import main as command_line
 
     command_line()
+
+
+def _import_from_here() -> None:
+    """Have modules in the working directory found first, as they are in the processes of a run and by ``python -m``.
+
+    Of a program that pip installed Python searches the program's own folder instead.
+    """
+    here = os.getcwd()
+    if not sys.flags.safe_path and here not in sys.path:
+        sys.path.insert(0, here)
 
 
 def import_launch() -> None:

@@ -29,6 +29,7 @@ class AddressError(ValueError):
 
 class _InFolder(msgspec.Struct, frozen=True, tag_field="by", forbid_unknown_fields=True):
     path: str
+    """Path of the file."""
 
     @property
     def file(self) -> Path:

@@ -28,7 +28,7 @@ def module(name: str, what: str) -> ModuleType:
         if f"{name}.".startswith(f"{missing}."):
             raise ValueError(f"{what}: the package {root} has no module {missing!r}") from error
         raise ValueError(f"{what} needs {missing!r}, which is not installed: {to_install(name, missing)}") from error
-    except Exception as error:  # a user's code may raise anything
+    except (Exception, SystemExit) as error:  # a user's code may raise anything, and end the process
         raise ValueError(f"{what}: importing {name!r} fails: {type(error).__name__}: {error}") from error
 
 

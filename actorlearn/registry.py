@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import msgspec
+from msgspec import inspect
 
 from actorlearn import imports
 
@@ -108,6 +109,20 @@ class Spec(PlugIn):
     tag_field: ClassVar[str] = "name"
     """The key by which settings say whose they are."""
     settings: type[Settings]
+
+    def __post_init__(self) -> None:
+        """Refuse settings that no topology could write; raises ValueError."""
+        settings: Any = self.settings
+        if not (isinstance(settings, type) and issubclass(settings, Settings)):
+            raise ValueError(f"{self.name!r}: its settings are {settings!r:.100}, and no subclass of Settings")
+        described = inspect.type_info(settings)
+        assert isinstance(described, inspect.StructType)
+        for field in described.fields:
+            if isinstance(field.type, inspect.CustomType):
+                raise ValueError(
+                    f"{self.name!r}: its key {field.name} is a {field.type.cls.__name__}, which no topology can write: "
+                    "use numbers, text, true and false, or lists and mappings of these"
+                )
 
     def under(self, name: str) -> Self:
         """Return a copy, with its settings, under the name by which it was looked up."""

@@ -5,6 +5,8 @@ Imports nothing heavy before it is known which command is wanted, so that ``acto
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,7 @@ import typer
 
 from actorlearn import __version__
 from launch.command_group import Commands
+from launch.errors import RunError
 
 Topology = Annotated[
     str, typer.Argument(metavar="TOPOLOGY", help="The YAML file that says which processes run, with which numbers.")
@@ -235,6 +238,20 @@ def eval(
     return evaluate(run, episodes, greedy, seed, json)
 
 
+@contextmanager
+def _drawing(output: Path | None) -> Iterator[None]:
+    """Say in one line what cannot be read, drawn or written."""
+    try:
+        yield
+    except RunError:
+        raise
+    except OSError as error:
+        file, reason = error.filename or output, error.strerror or error
+        raise typer.BadParameter(f"{file}: cannot be read or written: {reason}; name another file") from None
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 @app.command(rich_help_panel=_RESULTS)
 def plot(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders, names, or beginnings of names.")],
@@ -247,15 +264,27 @@ def plot(
     from launch.display.plot import SCORE, plot
     from launch.runs.find import find
 
-    try:
+    with _drawing(output):
         plot([find(run) for run in runs], output, columns or [SCORE])
-    except OSError as error:
-        file, reason = error.filename or output, error.strerror or error
-        raise typer.BadParameter(f"{file}: cannot be read or written: {reason}; name another file") from None
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
     typer.echo(f"wrote {output}")
     return 0
+
+
+@app.command(rich_help_panel=_RESULTS)
+def compare(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders, names, or beginnings of names.")],
+    column: Annotated[str, typer.Option("--y", help="A column of metrics.jsonl; else the score.")] = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A picture to write: .png, .svg or .pdf.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Set runs of several seeds side by side: those that differ in the seed alone are one group."""
+    from launch.commands.compare import compare
+    from launch.display.plot import SCORE
+
+    with _drawing(output):
+        return compare(runs, column or SCORE, output, json)
 
 
 @app.command(rich_help_panel=_MACHINE)

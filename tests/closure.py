@@ -42,10 +42,10 @@ LEFT_OUT = {
     "memory and sockets, read and written as their interfaces say": r"memory/(?!rollout|account).*|wire/.*",
     "measured or scheduled: what is learned is the same without it": r"metrics/.*|worker/(settings|output|scheduling)",
     "environments besides Atari, and how one is looked up": r"envs/(?!atari|starts|interface).*",
-    "networks besides those of Atari, with memory, noise or statistics; graphs of a GPU": (
-        r"models/(?!interface|make|encoders|heads|unroll).*"
+    "networks besides those of Atari, with memory, noise or statistics, or several; graphs of a GPU": (
+        r"models/(?!interface|make|encoders|heads|unroll).*|extra_networks"
     ),
-    "other optimizers, and how one is looked up": r"optim/(?!interface|rmsprop|clip|schedules).*",
+    "other optimizers, or several, and how one is looked up": r"optim/(?!interface|rmsprop|clip|schedules).*",
     "other algorithms, and how one is looked up": r"algorithms/(?!interface|a2c|actor_critic|policies|returns).*",
     "learning from a replay, or beside another learner": (
         r"replay/.*|processes/replay_\w+|learning/(replay\w*|secondary\w*|target)"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 COVERED_BY = {
     "actorlearn/__main__.py": "tests/system/test_installed.py",
-    "actorlearn/forms.py": "tests/models/test_beside.py",
+    "actorlearn/extra_networks.py": "tests/models/test_several.py",
     "actorlearn/imports.py": "tests/test_registry.py",
+    "actorlearn/tasks/rehearse.py": "tests/tasks/test_describe.py",
     # algorithms: the losses are one test over all of them, the parts of value learning another.
     "actorlearn/algorithms/actor_critic.py": "tests/algorithms/test_losses.py",
     "actorlearn/algorithms/impala.py": "tests/algorithms/test_losses.py",

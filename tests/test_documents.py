@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,12 @@ PLACE = re.compile(r"`((?:actorlearn|launch|configs|docs|tests)/[\w./-]*)`")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([\w-]+))?\)")
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 CALL = re.compile(r"`([\w/]+\.py)`: `([\w.]+)`")
-README_LINES = 130
+ELSEWHERE = re.compile(r"\]\((https?:[^)]*)\)")
+LISTED = (ROOT / "tests" / "external_links.txt").read_text().splitlines()
+LOADED = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*(?:src|href)=["']?(?:https?:)?//|url\(["']?(?:https?:)?//""")
+"""What makes a browser fetch something from another place."""
+README_LINES = 120
+Build = Callable[[Path, Path], subprocess.CompletedProcess[str]]
 
 
 def defined(file: Path) -> set[str]:
@@ -99,11 +105,39 @@ def test_the_topologies_of_the_readme_are_topologies() -> None:
     assert mine.env.id.startswith("minigrid:") and shown.env.id == "ALE/Breakout-v5"
 
 
+def test_no_page_links_elsewhere_but_to_what_is_listed() -> None:
+    found = {link for page in PAGES for link in ELSEWHERE.findall(page.read_text())}
+    assert found == set(LISTED), "tests/external_links.txt lists every link that leads out of the project, sorted"
+    assert sorted(LISTED) == LISTED
+
+
+@pytest.fixture(scope="module")
+def build() -> Build:
+    """Make HTML of a folder of pages, as ``make docs`` does."""
+    pytest.importorskip("sphinx", reason="`make docs` installs what makes the pages")
+    command = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-b", "html"]
+    return lambda pages, made: subprocess.run([*command, pages, made], capture_output=True, text=True, check=False)
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(300)
-def test_the_pages_build_without_a_warning(tmp_path: Path) -> None:
-    pytest.importorskip("sphinx", reason="`make docs` installs what makes the pages")
-    build = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-b", "html"]
-    made = subprocess.run([*build, ROOT / "docs", tmp_path / "html"], capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stderr
-    assert (tmp_path / "html" / "tutorial.html").is_file()
+def test_the_pages_build_without_a_warning_and_load_nothing_from_elsewhere(build: Build, tmp_path: Path) -> None:
+    done = build(ROOT / "docs", tmp_path)
+    assert done.returncode == 0, done.stderr
+    made = {file: file.read_text() for file in tmp_path.rglob("*.*") if file.suffix in (".html", ".css")}
+    assert tmp_path / "tutorial.html" in made
+    assert not {file.name: LOADED.findall(text) for file, text in made.items() if LOADED.search(text)}
+    assert "docnames" in (tmp_path / "searchindex.js").read_text()
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_links_that_lead_nowhere_end_the_build(build: Build, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    conf = tmp_path / "docs" / "conf.py"
+    conf.write_text(conf.read_text().replace("Path(__file__).parents[1]", f"{str(ROOT)!r}"))
+    with (tmp_path / "docs" / "decisions.md").open("a") as page:
+        page.write("\n[a](concepts.md#no-such-heading) [b](no-such-page.md) [c](#nowhere)\n")
+    done = build(tmp_path / "docs", tmp_path / "html")
+    assert done.returncode != 0
+    assert all(target in done.stderr for target in ("no-such-heading", "no-such-page", "nowhere"))

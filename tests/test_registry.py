@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import metadata
@@ -153,6 +155,11 @@ def test_what_does_not_fit_is_refused_with_what_is_missing(name: str, why: str) 
         ALGORITHMS.spec(name)
 
 
+def test_a_spec_whose_settings_are_of_a_replay_is_told_how_to_say_so() -> None:
+    with pytest.raises(ValueError, match="subclass of OnPolicySettings; or say replayed=True in its spec"):
+        AlgorithmSpec(name="mine", settings=OffPolicySettings, made_by="mine:Mine")
+
+
 def test_the_kind_of_an_environment_follows_from_its_id() -> None:
     assert ENVIRONMENTS.of("ALE/Pong-v5").name == "atari"
     assert ENVIRONMENTS.of("CartPole-v1").name == ENVIRONMENTS.of("package.module:Class").name == "gymnasium"
@@ -182,3 +189,30 @@ def test_specs_load_no_torch_and_no_environment() -> None:
 def test_a_checkout_reads_its_own_pyproject() -> None:
     assert (ROOT / "pyproject.toml").is_file()
     assert "rmsprop" in OPTIMIZERS.names()
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ("nowhere:SPEC", "cannot be used: algorithm 'broken' of strange-rl: no package 'nowhere' is installed"),
+        ("strangers:NUMBER", "strangers:NUMBER must be an AlgorithmSpec, and is 5"),
+        ("leaves:SPEC", "importing 'leaves' fails: SystemExit: 3"),
+    ],
+)
+def test_a_package_that_cannot_be_loaded_is_refused_by_its_reason(tmp_path: Path, entry: str, says: str) -> None:
+    """And not by the names there are, of which it is one."""
+    modules = {"strangers": "NUMBER = 5", "leaves": "raise SystemExit(3)"}
+    installed(tmp_path, f"[actorlearn.algorithms]\nbroken = {entry}\n", modules)
+    command = [
+        sys.executable,
+        "-m",
+        "actorlearn",
+        "check",
+        str(ROOT / "configs" / "catch.yaml"),
+        "algorithm.name=broken",
+    ]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert says in line and "did you mean" not in line

@@ -1,7 +1,7 @@
 """The policy of a run, loaded from its folder to act with outside of any run.
 
-Reads ``settings/`` (network, algorithm and environment, as a simulator was told) and a checkpoint. Writes nothing. The
-door to it is ``actorlearn.load_policy``.
+Reads ``settings/`` (a simulator's network, algorithm and environment) and a checkpoint. Writes nothing. The door to
+it is ``actorlearn.load_policy``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ else:
     Env = open_to(ENVIRONMENTS)
 
 
-class _Told(msgspec.Struct, frozen=True, kw_only=True):
+class _ActingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a simulator's settings that a policy is built from; other fields are not looked at."""
 
     env: Env
@@ -70,9 +70,11 @@ class LoadedPolicy:
     ) -> npt.NDArray[Any]:
         """Return actions [N], or [N, k] where one has k parts, for observations [N, …] of N environments.
 
-        They are sampled as in evaluations, or the most probable ones if ``greedy``. A recurrent network remembers each
-        environment from call to call; ``first`` [N] says which of them begin a game, in the first call all. Raises
-        ValueError for another shape, TypeError for floats where the network takes uint8.
+        They are sampled as in evaluations, or the most probable ones if ``greedy``, and are those that ``environments``
+        take: with ``env.scale_actions`` from -1 to 1, which stands for ``low + (action + 1) / 2 * (high - low)`` of a
+        Box. A recurrent network remembers each environment from call to call; ``first`` [N] says which of them begin a
+        game, in the first call all. Raises ValueError for another shape, TypeError for floats where the network takes
+        uint8.
         """
         found, shape = np.asarray(observation), self.settings.observation_shape
         if found.ndim == 0 or found.shape[1:] != shape:
@@ -93,8 +95,8 @@ class LoadedPolicy:
 def load(run_dir: str | PathLike[str], learner: int, seed: int) -> LoadedPolicy:
     """Load a policy, as ``actorlearn.load_policy`` says."""
     folder = Path(run_dir)
-    told = sorted((folder / "settings").glob("simulator-0.*.json"), key=lambda path: path.stat().st_mtime)
-    if not told:
+    settings = sorted((folder / "settings").glob("simulator-0.*.json"), key=lambda path: path.stat().st_mtime)
+    if not settings:
         raise ValueError(f"{folder} is no run folder: it has no settings/simulator-0.*.json; name one under runs/")
-    own = read(told[-1], _Told)
+    own = read(settings[-1], _ActingSettings)
     return LoadedPolicy(own.policy, own.env, newest(directory_of(folder / "checkpoints", learner)), seed)

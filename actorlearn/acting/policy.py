@@ -16,7 +16,7 @@ from actorlearn.acting.batching import RowsAsked
 from actorlearn.acting.exploration import make as make_exploration
 from actorlearn.acting.exploration import mix
 from actorlearn.address import Shm
-from actorlearn.algorithms.make import beside
+from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.memory.rollout import Rollouts
 from actorlearn.memory.shared import Segment
@@ -57,7 +57,7 @@ class Policy:
             settings.observation_dtype,
             self.algorithm.heads(settings.actions),
             seed,
-            beside(self.algorithm, settings.actions),
+            extra_networks(self.algorithm, settings.actions),
         ).to(device)
         self.exploration = make_exploration(settings.algorithm, settings.actions)
         self.flat, _ = flatten(self.network)

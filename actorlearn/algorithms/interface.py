@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from actorlearn.actions import Actions
-    from actorlearn.forms import Form
+    from actorlearn.extra_networks import ExtraNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,24 +110,24 @@ class Algorithm(Protocol):
 Networks = Mapping[str, "Callable[..., Mapping[str, Tensor]]"]
 """Networks by name, each called with what it reads, observations [N, *shape] and actions [N, n]: {head: [N, size]}.
 
-The one that acts is "acting", those beside it have their own names, and the target network's begin with "target."."""
+"actor" chooses actions, extra networks have their own names, and those of the target network begin with "target."."""
 
 
 @runtime_checkable
-class SeveralLosses(Protocol):
-    """An algorithm with networks beside the one that acts, and in place of `loss` a loss of each network.
+class MultiNetworkAlgorithm(Protocol):
+    """An algorithm with networks besides its actor, such as critics, and in place of `loss` a loss for each network.
 
-    It has the other methods of an `Algorithm`. Its losses ask the networks themselves, so `prepare` gets no outputs of
-    a replay's minibatch.
+    It has the other methods of an `Algorithm`; `heads` are the actor's. `losses` calls the networks itself, so
+    `prepare` gets no outputs for a replay's minibatch.
     """
 
-    def beside(self, actions: Actions) -> Mapping[str, Form]:
-        """Name and form of each network beside the one that acts; called as `heads` is."""
+    def extra_networks(self, actions: Actions) -> Mapping[str, ExtraNetwork]:
+        """Return the networks besides the actor by name; called where `heads` is, after it."""
 
     def losses(
         self, networks: Networks, batch: Batch, generator: torch.Generator, progress: float
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return the scalar that each network descends, by their names, and detached metrics as `loss` does.
+        """Return a scalar loss for each network, by its name, and detached metrics as `loss` does.
 
         The gradient of a loss goes to the parameters of its network alone, whatever others it was made with. Equal
         generators draw alike. The target network's passes have no gradient.

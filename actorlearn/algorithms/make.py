@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
 
 from actorlearn.actions import Actions
-from actorlearn.algorithms.interface import Algorithm, SeveralLosses
+from actorlearn.algorithms.interface import Algorithm, MultiNetworkAlgorithm
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings
-from actorlearn.forms import Form
+from actorlearn.extra_networks import ExtraNetwork
 
 
 def make(settings: AlgorithmSettings) -> Algorithm:
     """Construct the algorithm; raises ValueError, one line, where that cannot be."""
-    spec = ALGORITHMS.spec(settings.name)
+    kind = ALGORITHMS.spec(settings.name).load()
     try:
-        algorithm: Algorithm = spec.load()(settings)
+        signature(kind).bind(settings)
     except TypeError as error:
         raise ValueError(
             f"algorithm.name: {settings.name!r} must be called as Name(settings) and make an Algorithm "
             f"(actorlearn/algorithms/interface.py): {error}"
         ) from error
+    algorithm: Algorithm = kind(settings)
     if not isinstance(getattr(algorithm, "prepared_rows", None), int):
         raise ValueError(
             f"algorithm.name: {settings.name!r} lacks the whole number prepared_rows "
@@ -28,6 +30,6 @@ def make(settings: AlgorithmSettings) -> Algorithm:
     return algorithm
 
 
-def beside(algorithm: Algorithm, actions: Actions) -> Mapping[str, Form]:
-    """Return the networks that an algorithm has beside the one that acts; most have none."""
-    return algorithm.beside(actions) if isinstance(algorithm, SeveralLosses) else {}
+def extra_networks(algorithm: Algorithm, actions: Actions) -> Mapping[str, ExtraNetwork]:
+    """Return the networks that an algorithm has besides its actor; most have none."""
+    return algorithm.extra_networks(actions) if isinstance(algorithm, MultiNetworkAlgorithm) else {}

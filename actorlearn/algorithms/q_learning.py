@@ -41,9 +41,10 @@ class QLearning:
     def heads(self, actions: Actions) -> dict[str, int]:
         """Ask for the numbers of each action, or for those of the state and, beside them, each action's."""
         if not isinstance(actions, int):
+            others = "sac, a2c, ppo or impala" if isinstance(actions, tuple) else "a2c, ppo or impala"
             raise ValueError(
                 f"algorithm.name: {self.settings.name!r} compares the values of discrete actions, and this "
-                f"environment's are {describe_actions(actions)}; use a2c, ppo or impala"
+                f"environment's are {describe_actions(actions)}; use {others}"
             )
         if self.settings.dueling:
             return {"value": self.numbers, "advantage": actions * self.numbers}

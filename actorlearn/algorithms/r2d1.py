@@ -1,4 +1,4 @@
-"""Recurrent replay DQN without distributed actors' tricks, "R2D1": R2D2 (Kapturowski et al. 2019) as in rlpyt.
+"""Recurrent replay DQN, not distributed, "R2D1": R2D2 (Kapturowski et al. 2019) as in rlpyt (Stooke and Abbeel 2019).
 
 Reads network outputs and a `Batch` of sequences; knows no network, optimizer or process. A sequence is L transitions,
 each with its own n-step return, which reaches a row of the same sequence or of the n rows behind it:
@@ -9,8 +9,14 @@ each with its own n-step return, which reaches a row of the same sequence or of 
     column state      the network's before row 0, from burn-in or as it acted
 
 Values are learned as h(value), which replaces the clipping of rewards (Pohlen et al. 2018); the order of actions is the
-same. The loss is half the squared error. The last action and reward, which R2D2's network also sees, are not among the
-observations here.
+same. The loss is half the squared error, the mean over all steps of all sequences.
+
+Differences from the paper:
+
+    network      it does not see the last action and reward, and its dueling heads have no hidden layer
+    sequences    may reach over the end of a game, where the state is cleared; the paper's end there, and rlpyt learns
+                 from no step behind it
+    priorities   of new sequences: the largest so far (Schaul et al. 2016); the paper's actors compute first errors
 """
 
 from __future__ import annotations
@@ -60,8 +66,8 @@ class R2D1(QLearning):
         target = self._target(values.detach(), batch)
         distance = (target - q).where(valid, 0.0)
         metrics = {
-            "q_mean": mean_over(valid, q),
-            "target_mean": mean_over(valid, target),
+            "q_mean": mean_over(valid, self._returns(q)),
+            "target_mean": mean_over(valid, self._returns(target)),
             "error_mean": mean_over(valid, distance.abs()),
             "priority": self._priority(distance.detach().abs(), valid),
         }
@@ -73,11 +79,14 @@ class R2D1(QLearning):
         best = (values[1:] if self.settings.double else following).argmax(-1, keepdim=True)
         value = following.gather(-1, best).squeeze(-1)  # [L - 1 + n, B]
         reached = value.gather(0, batch.columns["reached"] - 1)
+        target = batch.reward + (discount * self._returns(reached)).where(discount != 0.0, 0.0)
         epsilon = self.settings.rescale_epsilon
-        if epsilon is not None:
-            reached = unscale(reached, epsilon)
-        target = batch.reward + (discount * reached).where(discount != 0.0, 0.0)
         return target if epsilon is None else rescale(target, epsilon)
+
+    def _returns(self, values: Tensor) -> Tensor:
+        """Return the expected returns that the network's values stand for."""
+        epsilon = self.settings.rescale_epsilon
+        return values if epsilon is None else unscale(values, epsilon)
 
     def _priority(self, distance: Tensor, valid: Tensor) -> Tensor:
         """Return eta * max + (1 - eta) * mean of the errors [L, B] of each sequence, [1, B]."""

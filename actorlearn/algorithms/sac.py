@@ -1,12 +1,13 @@
-"""Soft actor-critic (Haarnoja et al. 2018b): two critics, and a temperature that keeps the policy as random as asked.
+"""Soft actor-critic (Haarnoja et al. 2018b): a stochastic actor, two critics, and a learned entropy temperature.
 
-Asks networks about a replayed `Batch`; knows no optimizer or process. The networks, each of which has its own loss:
+Reads a replayed `Batch` and calls networks; knows no optimizer or process. The networks, each with a loss of its own:
 
-    acting       observation -> mean and log deviation of u, of which an action is tanh(u), within [-1, 1]
-    critic_1, 2  observation, action -> soft value: return and entropy that are to be expected
-    temperature  the logarithm of alpha, the weight of entropy beside the reward
+    actor              observation -> mean and log standard deviation of a normal u; an action is tanh(u), in [-1, 1]
+    critic_1, critic_2 observation, action -> soft Q value: expected discounted sum of rewards and entropies
+    temperature        log(alpha), the weight of the entropy relative to the reward
 
-The lower of two critics counts: one alone grows too high where it errs upward (Fujimoto et al. 2018).
+Targets and the actor's loss take the smaller of both critics' values, which counters overestimation (Fujimoto et al.
+2018).
 """
 
 from __future__ import annotations
@@ -23,46 +24,47 @@ from actorlearn.algorithms.interface import Batch, Networks
 from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.returns import mean_over
 from actorlearn.algorithms.specs.sac import SACSettings
-from actorlearn.forms import Form
+from actorlearn.extra_networks import ExtraNetwork
 
 CRITICS = ("critic_1", "critic_2")
 LOG_DEVIATIONS = (-20.0, 2.0)
-"""Least and largest logarithm of a deviation, as in the authors' code."""
+"""Bounds of the log standard deviation, as in the authors' code."""
 LEAST_PRIORITY = 1e-6
-"""Least priority: an error of 0 leaves a transition a chance (Schaul et al. 2016, 3.3)."""
+"""Least priority, so that a transition with an error of 0 can be drawn again (Schaul et al. 2016, section 3.3)."""
 
 
 class SAC:
-    """Values of a policy that is as random as it may be, and that policy."""
+    """A policy that maximises reward and entropy, and the values that it is improved by."""
 
     Settings = SACSettings
     prepared_rows = 0
 
     def __init__(self, settings: SACSettings) -> None:
-        """Keep the settings; a target entropy that follows from the actions is known once they are."""
+        """Keep the settings; `heads` derives a target entropy from the actions where the settings have none."""
         self.settings = settings
         self.target_entropy = settings.target_entropy or 0.0
 
     def heads(self, actions: Actions) -> dict[str, int]:
-        """Ask for a mean and a logarithm of a deviation for each number of an action."""
+        """Return a mean and a log standard deviation for each component of an action."""
         if not isinstance(actions, tuple):
+            others = "dqn, a2c, ppo or impala" if isinstance(actions, int) else "a2c, ppo or impala"
             raise ValueError(
                 f"algorithm.name: {self.settings.name!r} chooses numbers, and this environment's actions are "
-                f"{describe_actions(actions)}; use dqn, a2c, ppo or impala"
+                f"{describe_actions(actions)}; use {others}"
             )
         (numbers,) = actions
         if self.settings.target_entropy is None:
             self.target_entropy = -float(numbers)
         return {"policy": 2 * numbers}
 
-    def beside(self, actions: Actions) -> dict[str, Form]:
-        """Ask for two critics and the temperature."""
+    def extra_networks(self, actions: Actions) -> dict[str, ExtraNetwork]:
+        """Return two critics of observation and action, and the temperature."""
         assert isinstance(actions, tuple)
-        critics = {name: Form({"value": 1}, action=actions[0]) for name in CRITICS}
-        return {**critics, "temperature": Form({"log": 1}, observation=False)}
+        critics = {name: ExtraNetwork({"value": 1}, action=actions[0]) for name in CRITICS}
+        return {**critics, "temperature": ExtraNetwork({"log": 1}, observation=False)}
 
     def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Ask for nothing: the policy is asked anew whenever a transition is replayed."""
+        """Return none: replayed transitions need only their actions."""
         return {}
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
@@ -71,24 +73,24 @@ class SAC:
         return {"action": policy.mean.tanh() if greedy else policy.sample(generator)[0]}
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
-        """Return the batch as it is: its targets are drawn with the losses."""
+        """Return the batch as it is: `losses` computes the targets."""
         return batch
 
     def losses(
         self, networks: Networks, batch: Batch, generator: torch.Generator, progress: float
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return the loss of each network, and metrics (equations 5, 9 and 18 of the paper)."""
+        """Return the loss of each network (equations 5, 9 and 18 of the paper) and metrics."""
         observation, valid = batch.observation[0], batch.valid[0]
         log_alpha = networks["temperature"]()["log"]
         alpha = log_alpha.detach().exp()
         target = self._target(networks, batch, alpha, generator)
         values = [self._value(networks[name], observation, played_actions(batch)[0]) for name in CRITICS]
-        action, log_prob = TanhGaussian(networks["acting"](observation)["policy"]).sample(generator)
+        action, log_prob = TanhGaussian(networks["actor"](observation)["policy"]).sample(generator)
         lower = torch.minimum(*(self._value(networks[name], observation, action) for name in CRITICS))
         distance = [(target - value).where(valid, 0.0) for value in values]  # [B] of each critic
         weight, log_drawn = batch.columns["weight"][0], log_prob.detach()
         losses = {
-            "acting": mean_over(valid, alpha * log_prob - lower),
+            "actor": mean_over(valid, alpha * log_prob - lower),
             "temperature": -(log_alpha * mean_over(valid, log_drawn + self.target_entropy)).sum(),
             **{name: mean_over(valid, weight * 0.5 * d.square()) for name, d in zip(CRITICS, distance, strict=True)},
         }
@@ -97,7 +99,7 @@ class SAC:
             "q_mean": mean_over(valid, torch.stack(values).mean(0)),
             "target_mean": mean_over(valid, target),
             "error_mean": mean_over(valid, error),
-            "policy_loss": losses["acting"],
+            "policy_loss": losses["actor"],
             "entropy": -mean_over(valid, log_drawn),
             "temperature": alpha.squeeze(),
             "priority": error.clamp(min=LEAST_PRIORITY).where(valid, 0.0)[None],
@@ -108,29 +110,29 @@ class SAC:
 
     @torch.no_grad()
     def _target(self, networks: Networks, batch: Batch, alpha: Tensor, generator: torch.Generator) -> Tensor:
-        """Return r + discount (lower target Q - alpha log pi) [B] of an action drawn now; a discount of 0 stops all."""
+        """Return r + discount (smaller target Q - alpha log pi) [B] of an action drawn anew; r at discount 0."""
         following, discount = batch.observation[1], batch.columns["discount"][0]
-        action, log_prob = TanhGaussian(networks["acting"](following)["policy"]).sample(generator)
+        action, log_prob = TanhGaussian(networks["actor"](following)["policy"]).sample(generator)
         lower = torch.minimum(*(self._value(networks[f"target.{name}"], following, action) for name in CRITICS))
         soft = lower - alpha * log_prob
         return (batch.reward[0] + (discount * soft).where(discount != 0.0, 0.0)).where(batch.valid[0], 0.0)
 
     @staticmethod
     def _value(critic: Callable[..., Mapping[str, Tensor]], observation: Tensor, action: Tensor) -> Tensor:
-        """Return a critic's values [B] of these actions [B, n]."""
+        """Return a critic's values [B] of actions [B, n]."""
         return critic(observation, action)["value"].squeeze(-1)
 
 
 class TanhGaussian:
-    """The distribution of tanh(u), of independent normal u; […, n]."""
+    """Distribution of tanh(u) for independent normal u […, n] (appendix C of the paper)."""
 
     def __init__(self, output: Tensor) -> None:
-        """Take means of u and logarithms of its deviations, side by side: […, 2n]."""
+        """Take the means of u and then its log standard deviations: […, 2n]."""
         self.mean, log_deviation = output.chunk(2, -1)
         self.log_deviation = log_deviation.clamp(*LOG_DEVIATIONS)
 
     def sample(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw an action […, n] and return it with the logarithm of its density […], both with gradients."""
+        """Return an action […, n] and the logarithm of its density […], both differentiable (reparameterised)."""
         noise = torch.empty_like(self.mean).normal_(generator=generator)
         u = self.mean + self.log_deviation.exp() * noise
         log_normal = -(0.5 * noise.square() + self.log_deviation + 0.5 * log(2.0 * pi))
@@ -138,5 +140,5 @@ class TanhGaussian:
 
 
 def log_slope(u: Tensor) -> Tensor:
-    """Return log(1 - tanh(u)^2), by which tanh makes densities thinner; exact also where tanh(u) rounds to 1."""
+    """Return log(1 - tanh(u)^2), the log derivative of tanh; accurate also where tanh(u) rounds to 1."""
     return 2.0 * (log(2.0) - u - softplus(-2.0 * u))

@@ -79,9 +79,9 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
     ] = 5
     batch_steps: Annotated[
         Annotated[int, Meta(ge=1, le=10**9)] | None,
-        Meta(description="agent steps of an update, of all a learner's environments: gives horizon; null = not"),
+        Meta(description="agent steps of an update in all of a learner's environments, for horizon; null = by horizon"),
     ] = None
-    discount: Annotated[float, Meta(ge=0, le=1, description="per agent step")] = 0.99
+    discount: Annotated[float, Meta(ge=0, le=1, description="discount factor per agent step")] = 0.99
     reward_clip: Annotated[
         Annotated[float, Meta(gt=0, le=1_000_000)] | None, Meta(description="rewards are clipped to +-this; null = not")
     ] = 1.0
@@ -93,7 +93,8 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
         5.0
     )
     reduction: Annotated[
-        Literal["mean", "sum"], Meta(description="of the loss over transitions; sum meets clip_norm too")
+        Literal["mean", "sum"],
+        Meta(description="mean or sum of the loss over transitions; clip_norm then applies to that gradient"),
     ] = "mean"
     epochs: Annotated[
         int, Meta(ge=0, le=1_000, description="passes over each rollout; 0 = sample and learn nothing")
@@ -134,7 +135,7 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
         Meta(ge=1, le=10_000, description="parts of a batch: of environments; of transitions if these can part (ppo)"),
     ] = 1
     normalize_reward: Annotated[
-        bool, Meta(description="over the running deviation of the discounted return, then reward_clip")
+        bool, Meta(description="rewards divided by the running deviation of the discounted return, then clipped")
     ] = False
 
     @property
@@ -202,19 +203,36 @@ class AlgorithmSpec(Spec):
     """Definitions of the metrics that its loss returns, where no other algorithm's loss has them too."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that have not what the trainer reads."""
+        """Refuse settings that have not what the trainer reads, and facts that are not what they must be."""
+        super().__post_init__()
         base = OffPolicySettings if self.replayed else OnPolicySettings
         if not issubclass(self.settings, base):
-            raise ValueError(f"algorithm {self.name!r}: its settings must be a subclass of {base.__name__}")
+            way = "" if self.replayed else "; or say replayed=True in its spec, if it learns from a replay"
+            raise ValueError(f"algorithm {self.name!r}: its settings must be a subclass of {base.__name__}{way}")
         if issubclass(self.settings, OffPolicySettings) and self.settings.target is OffPolicySettings.target:
             raise ValueError(
                 f"algorithm {self.name!r}: its settings must say how the target network is renewed: be a subclass of "
                 f"{HardCopySettings.__name__}, or have a property target that returns HardCopies or Polyak"
             )
 
+        facts: dict[str, Any] = {"defaults": self.defaults, "optimizers": self.optimizers}
+        for what, said in facts.items():
+            if not (isinstance(said, Mapping) and all(isinstance(inner, Mapping) for inner in said.values())):
+                raise ValueError(
+                    f"algorithm {self.name!r}: its {what} are {said!r:.100}; they must be mappings by kind"
+                )
+        for kind, sections in self.defaults.items():
+            if strange := sections.get("algorithm", {}).keys() - set(self.settings.__struct_fields__):
+                raise ValueError(
+                    f"algorithm {self.name!r}: its defaults of {kind} have {min(strange)!r}, which is no key"
+                )
+        metrics: Sequence[Any] = self.metrics
+        if wrong := [metric for metric in metrics if not isinstance(metric, Metric)]:
+            raise ValueError(f"algorithm {self.name!r}: its metrics have {wrong[0]!r:.100}, which is no Metric")
+
     def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
         """Raise ValueError for the methods that a class lacks; it has one loss, or several, of networks of its own."""
-        super().check(found, what, (*more, *(("beside", "losses") if hasattr(found, "losses") else ("loss",))))
+        super().check(found, what, (*more, *(("extra_networks", "losses") if hasattr(found, "losses") else ("loss",))))
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:

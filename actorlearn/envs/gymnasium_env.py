@@ -48,6 +48,10 @@ class Gymnasium:
         self._layout, left_out = _layout(settings.id, self._envs[0])
         self.spec = _spec(settings.id, self._envs[0], self._layout, left_out)
         self._action_space = self._envs[0].action_space
+        _refuse_others(settings.id, self._envs, self.spec)
+        if self._scales and isinstance(self._action_space, Box) and not _can_be_stretched(self._action_space):
+            space = _short(self._action_space)
+            raise ValueError(f"env.scale_actions: true, and {settings.id!r} has {space}: its bounds are too far apart")
         start = getattr(self._action_space, "start", 0)  # a Box and a MultiBinary have none
         self._start: Any = int(start) if np.ndim(start) == 0 else start
         self._limit = min(limits[0] or 2**62, settings.time_limit_steps or 2**62)
@@ -246,9 +250,31 @@ def _spec(env_id: str, env: Environment, observations: ObservationLayout, left_o
     )
 
 
+def _refuse_others(env_id: str, envs: Sequence[Environment], spec: EnvSpec) -> None:
+    """Refuse environments of one id whose actions or observations are not like those of the first, of this spec."""
+    for i, env in enumerate(envs[1:], 1):
+        own, first = env.action_space, envs[0].action_space
+        if own != first:
+            said = f"action space {_short(own)}, and environment 0 {_short(first)}"
+        elif (shape := _spec(env_id, env, *_layout(env_id, env)).observation_shape) != spec.observation_shape:
+            said = f"observations of shape {list(shape)}, and environment 0 {list(spec.observation_shape)}"
+        else:
+            continue
+        raise ValueError(f"env.id: environment {i} of {env_id!r} has {said}; those of a run must be alike")
+
+
+def _can_be_stretched(space: Box) -> bool:
+    """Whether numbers from -1 to 1 reach each number between the bounds: the distance of these is finite."""
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(space.high - space.low).all())
+
+
 def _layout(env_id: str, env: Environment) -> tuple[ObservationLayout, tuple[str, ...]]:
     try:
-        return layout(env.observation_space)
+        found, left_out = layout(env.observation_space)
+        if not prod(found.shape):
+            raise SpaceError("there is nothing in it to learn from: wrap it (env.wrappers)")
+        return found, left_out
     except SpaceError as error:
         raise ValueError(f"env.id: {env_id!r} has observation space {_short(env.observation_space)}; {error}") from None
 
@@ -263,9 +289,9 @@ def _actions(env_id: str, space: Space[Any]) -> Actions:
         return MultiDiscrete((2,) * prod(space.shape))
     rule = "only Discrete, MultiDiscrete, MultiBinary and Box are supported"
     if isinstance(space, Box):
-        if len(space.shape) == 1 and space.dtype.kind == "f" and space.is_bounded():
+        if len(space.shape) == 1 and space.shape[0] and space.dtype.kind == "f" and space.is_bounded():
             return tuple(int(size) for size in space.shape)
-        rule = "a Box must have one dimension of floats, all with bounds, to which actions are clipped"
+        rule = "a Box must have one dimension of one or more floats, all with bounds, to which actions are clipped"
     raise ValueError(f"env.id: {env_id!r} has action space {_short(space)}; {rule}: wrap it (env.wrappers)")
 
 

@@ -112,12 +112,12 @@ class GymnasiumSettings(EnvSettings, frozen=True, kw_only=True, tag="gymnasium")
         Meta(description="the numbers of a Box are chosen from -1 to 1 and stretched to its bounds; false = clipped"),
     ] = False
 
-    kwargs: Annotated[dict[Argument, Any], Meta(description="arguments of its constructor")] = msgspec.field(
-        default_factory=dict
+    kwargs: Annotated[dict[Argument, Any], Meta(description="keyword arguments of the environment's constructor")] = (
+        msgspec.field(default_factory=dict)
     )
     wrappers: Annotated[
         tuple[Code | WrapperSettings, ...],
-        Meta(max_length=64, description="put around it, the first innermost; names or {name, kwargs}"),
+        Meta(max_length=64, description="wrappers put around it, the first innermost; names or {name, kwargs}"),
     ] = ()
 
 
@@ -162,6 +162,7 @@ class EnvironmentSpec(Spec):
 
     def __post_init__(self) -> None:
         """Raise ValueError for a second kind that would take every id."""
+        super().__post_init__()
         if not self.prefix and self.settings is not GymnasiumSettings:
             rule = "its prefix must say how its ids begin, such as my-kind/: gymnasium makes what has no other prefix"
             raise ValueError(f"kind of environments {self.name!r}: {rule}")

@@ -11,7 +11,7 @@ import msgspec
 import torch
 
 from actorlearn.algorithms.interface import Algorithm
-from actorlearn.algorithms.make import beside
+from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.algorithms.settings import OffPolicySettings, OnPolicySettings
 from actorlearn.learning.minibatches import Epochs
@@ -82,7 +82,7 @@ def make_network(settings: TrainerSettings, algorithm: Algorithm) -> Network:
         policy.observation_dtype,
         algorithm.heads(policy.actions),
         settings.seed,
-        beside(algorithm, policy.actions),
+        extra_networks(algorithm, policy.actions),
     ).to(settings.device)
     set_layout(module, settings.layout)
     return Network(module, ComputePool(settings.threads if cpu else 1), settings.precision, settings.compile)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from actorlearn.acting.exploration import mix
-from actorlearn.algorithms.interface import Algorithm, Batch, SeveralLosses
+from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm
 from actorlearn.learning.items import batch_of, following_outputs, without_burn_in
 from actorlearn.learning.minibatches import Minibatch, Minibatches
 from actorlearn.learning.network import Network
@@ -145,7 +145,7 @@ class Replayed(Minibatches):
     def finish(self) -> dict[str, float]:
         """Count the steps before the rollout as learned from; returns the number of minibatches as a metric."""
         self._credited, self._ahead = self._claim, 0
-        return {"replay_transitions": float(len(self.replay)), "minibatches": float(self._due)}
+        return {"replay_transitions": float(self.replay.transitions), "minibatches": float(self._due)}
 
     # One minibatch -----------------------------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ class Replayed(Minibatches):
         sample = self.replay.sample(self._batch, self.random)
         batch = batch_of(sample, self._weights(sample, env_steps), self._staging)
         with torch.no_grad():
-            outputs = {} if isinstance(self._algorithm, SeveralLosses) else self._following(batch)
+            outputs = {} if isinstance(self._algorithm, MultiNetworkAlgorithm) else self._following(batch)
             prepared = self._algorithm.prepare(without_burn_in(batch, self._network, self._burn_in), outputs)
         draw(self._network.module, self._noise)  # for the pass that the optimizer step makes
         return Minibatch(prepared, sample)

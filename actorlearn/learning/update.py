@@ -6,7 +6,7 @@ Reads: a ``Batch``, and its rollout's number. Writes: flat weights and optimizer
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,10 @@ from actorlearn.learning.minibatches import Minibatch, Minibatches
 from actorlearn.learning.network import Network
 from actorlearn.learning.norms import Norms
 from actorlearn.learning.secondary import Secondary
+from actorlearn.metrics.registry import OWN_RATE
 from actorlearn.models.normalize import Normalized, merge_into, moments_of
+from actorlearn.models.several import spans
+from actorlearn.optim.groups import make_groups
 from actorlearn.optim.schedules import linear, scale_rate
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters import checkpoint
@@ -39,7 +42,8 @@ class OptimizerStep(NamedTuple):
     loss: float
     gradient_norm: float
     """Norm of the whole gradient, before clipping."""
-    learning_rate: float
+    learning_rates: Mapping[str, float]
+    """"learning_rate", and "learning_rate_<network>" of each network that has one of its own."""
     taken: bool
     """False: something was not finite, and nothing was changed."""
     metrics: dict[str, Tensor]
@@ -48,7 +52,7 @@ class OptimizerStep(NamedTuple):
     def row(self) -> dict[str, float]:
         """Return the step as a report has it."""
         own = {name: float(value) for name, value in self.metrics.items()}
-        return own | {"loss": self.loss, "gradient_norm": self.gradient_norm, "learning_rate": self.learning_rate}
+        return own | {"loss": self.loss, "gradient_norm": self.gradient_norm, **self.learning_rates}
 
 
 class Learning:
@@ -81,6 +85,10 @@ class Learning:
         self.weights, self.gradients, self.parameters = network.weights, network.gradients, network.parameters
         self.norms = Norms(network.module, self.parameters, self.gradients) if settings.norms else None
         self.optimizer_settings = optimizer
+        networks = spans(network.module)
+        self.groups = make_groups(optimizer, networks, len(self.parameters))
+        self.own_rates = {name for name, own in optimizer.groups.items() if own.learning_rate is not None}
+        """Networks whose learning rate is reported by itself."""
         self.consumed = Consumed(max(settings.learners, settings.learner + 1))
         self.position, self.beat = position, beat
         self.learner = Learner(
@@ -92,6 +100,7 @@ class Learning:
             consumed=self.consumed,
             spread=network.pool.spread,
             carried=minibatches.carried,
+            networks=networks,
         )
         self.exchange: Exchange = make_exchange(AloneExchangeSettings(), self.learner)
         """Exchange that turns gradients into new weights: this learner's alone until others are joined."""
@@ -162,7 +171,7 @@ class Learning:
             if step and not going_on():
                 raise Stopped("told to end among the minibatches of a rollout")
             if step < idle:  # others have more left to do, and this learner's gradient counts for nothing
-                self.exchange.step(self.gradients, self.learning_rate(env_steps))
+                self.exchange.step(self.gradients, self.learning_rates(env_steps))
             else:
                 self.learn_from(next(minibatches), env_steps)
         if remaining:
@@ -199,19 +208,25 @@ class Learning:
     def step(self, minibatch: Minibatch, env_steps: int) -> OptimizerStep:
         """Take one: a minibatch's gradient, the exchange, the optimizer. A step that is not finite changes nothing."""
         progress = min(env_steps / self.settings.total_steps, 1.0)
-        loss, metrics = self.losses.descend(minibatch, progress)
-        learning_rate = self.learning_rate(env_steps)
+        loss, metrics = self.losses.compute_gradient(minibatch, progress)
+        rates = self.learning_rates(env_steps)
         if self.norms:
             self.norms.before()
-        stepped = self.exchange.step(self.gradients, learning_rate, bool(torch.isfinite(loss)))
+        stepped = self.exchange.step(self.gradients, rates, bool(torch.isfinite(loss)))
         if self.norms and stepped.taken:
             self.norms.after()
         self.finite &= stepped.taken
-        return OptimizerStep(float(loss.detach()), stepped.norm, learning_rate, stepped.taken, metrics)
+        reported = {"learning_rate": self._rate(self.optimizer_settings, env_steps)}
+        reported |= {f"{OWN_RATE}{g.name}": rates[g.number] for g in self.groups if g.name in self.own_rates}
+        return OptimizerStep(float(loss.detach()), stepped.norm, reported, stepped.taken, metrics)
 
-    def learning_rate(self, env_steps: int) -> float:
+    def learning_rates(self, env_steps: int) -> list[float]:
+        """Return the learning rate of each parameter group."""
+        return [self._rate(group.settings, env_steps) for group in self.groups]
+
+    def _rate(self, o: OptimizerSettings, env_steps: int) -> float:
         """Linear from the first to the final value over ``total_steps``, scaled by the number of learners."""
-        o, s = self.optimizer_settings, self.settings
+        s = self.settings
         rate = linear(o.learning_rate, o.learning_rate_final, env_steps / s.total_steps)
         return scale_rate(rate, s.learners, s.rate_scaling)
 

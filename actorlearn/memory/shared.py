@@ -37,6 +37,10 @@ _PREFIX = struct.Struct("<8sIIII")  # magic, layout version, bytes of the field 
 class SharedMemoryFull(OSError):
     """/dev/shm has less room than the run needs."""
 
+    def __str__(self) -> str:
+        """Return the message alone: bytes and the way out say more than the error's number."""
+        return str(self.strerror)
+
 
 class SegmentError(ValueError):
     """A file that is not a segment of this layout version."""
@@ -159,7 +163,8 @@ def _full(path: Path, needed: int) -> SharedMemoryFull:
     return SharedMemoryFull(
         errno.ENOSPC,
         f"{path}: {needed:,} bytes of shared memory needed, {free_bytes():,} free in {SHM_ROOT}; "
-        f"free some, mount {SHM_ROOT} larger (docker: --shm-size), or use fewer simulators.envs or a shorter horizon",
+        f"free some (`actorlearn clean`), mount {SHM_ROOT} larger (docker: --shm-size), or ask for less: "
+        "`actorlearn check` lists what takes how much",
     )
 
 

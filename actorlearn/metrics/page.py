@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.metric import Kind, Merge, Metric
-from actorlearn.metrics.registry import GROUPS, LEARNERS, SECONDARY
+from actorlearn.metrics.registry import GROUPS, LEARNERS, OWN_RATE, SECONDARY
 from actorlearn.registry import OURS
 
 _HEAD = f"""# Metrics
@@ -20,6 +20,7 @@ from `actorlearn/metrics/registry.py` and algorithms' specs: `python -m actorlea
 * A name that is not here is a plug-in's. Its algorithm's spec may describe it (`metrics`); without that it is a gauge,
   of which learners are averaged, shown among the terms of the loss.
 * `{SECONDARY}` before a name: the same of the secondary learner (`replay.secondary_batch_size`).
+* `{OWN_RATE}` and a network's name: the learning rate of one that has its own (`optimizer.groups`).
 * A row may lack a column, or have null in it: there was nothing to count, or the number was not finite.
 """
 

@@ -90,7 +90,7 @@ _LEARNING = (
     Metric(
         "replay_transitions",
         "transitions",
-        "transitions, or sequences, that can be drawn from the replay",
+        "transitions stored in the replay with their returns, one by one where sequences are drawn",
         form=Form.WHOLE,
     ),
     Metric("minibatches", "minibatches", "minibatches of the newest rollout", form=Form.WHOLE),
@@ -141,6 +141,10 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
 METRICS: dict[str, Metric] = {metric.name: metric for group in GROUPS.values() for metric in group}
 
 
+OWN_RATE = "learning_rate_"
+"""Beginning of the names of the learning rates of single networks (``optimizer.groups``)."""
+
+
 def metric(name: str) -> Metric:
     """Return the definition of a metric; for an unregistered name a default: a gauge, merged by the learners' mean.
 
@@ -151,6 +155,9 @@ def metric(name: str) -> Metric:
         return found
     if name.startswith(SECONDARY) and (of := metric(name.removeprefix(SECONDARY))).description:
         return replace(of, name=name, description=f"secondary learner: {of.description}", label="")
+    if name.startswith(OWN_RATE):
+        network, of = name.removeprefix(OWN_RATE), METRICS["learning_rate"]
+        return replace(of, name=name, description=f"{of.description}, of the network {network}", label="")
     return Metric(name, "", "", learning=True)
 
 

@@ -17,14 +17,15 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from actorlearn.files import AppendedFile
-from actorlearn.metrics.specs import DEFAULT_WRITERS, JSONL, WRITERS, Writer
+from actorlearn.metrics.specs import DEFAULT_WRITERS, JSONL, WRITERS, Writer, WriterSpec
 
 METRICS_FILE = "metrics.jsonl"
 EVENTS_FILE = "events.jsonl"
@@ -87,9 +88,19 @@ class MetricsWriter:
     """Writes one row a report: ``with MetricsWriter(run_dir) as writer: writer.row({"env_steps": 4096, …})``."""
 
     def __init__(self, run_dir: Path, writers: Sequence[str] = DEFAULT_WRITERS) -> None:
-        """Hand each row to `JSONL` and then to these writers, which are found in their registry, in this order."""
-        names = dict.fromkeys((JSONL.name, *writers))
-        self._writers: list[Writer] = [WRITERS.spec(name).load()(run_dir) for name in names]
+        """Hand each row to `JSONL` and then to these writers, which are found in their registry, in this order.
+
+        Raises ValueError for a writer whose class cannot be called with the folder.
+        """
+        self._writers: dict[str, Writer] = {}
+        for name in dict.fromkeys((JSONL.name, *writers)):
+            try:
+                self._writers[name] = WRITERS.spec(name).load()(run_dir)
+            except OSError:
+                raise
+            except Exception as error:
+                said = f"{type(error).__name__}: {error}; {WriterSpec.described_in} says with what it is called"
+                raise ValueError(f"report.writers: {name!r} cannot be made: {said}") from error
 
     def row(self, values: Mapping[str, Any]) -> None:
         """Write one report; NaN and infinity become null.
@@ -103,24 +114,37 @@ class MetricsWriter:
                 f"env_steps is {env_steps!r}; every row of {METRICS_FILE} needs a whole number of steps, its x-axis"
             )
         failed: OSError | None = None
-        for writer in self._writers:
+        for name, writer in self._writers.items():
             try:
-                writer.row(plain)
+                with _as_os_error(name):
+                    writer.row(plain)
             except OSError as error:
                 failed = failed or error
         if failed:
             raise failed
 
     def close(self) -> None:
-        """Close all writers; a second call does nothing."""
-        for writer in self._writers:
-            writer.close()
+        """Close all writers, whatever one of them raises; a second call does nothing."""
+        for name, writer in self._writers.items():
+            with suppress(OSError), _as_os_error(name):
+                writer.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+@contextmanager
+def _as_os_error(name: str) -> Iterator[None]:
+    """Turn any exception of a user's writer into the OSError that a run survives."""
+    try:
+        yield
+    except Exception as error:
+        if name == JSONL.name or isinstance(error, OSError):
+            raise
+        raise OSError(f"the writer {name!r} failed: {type(error).__name__}: {error}") from error
 
 
 class EventsWriter:

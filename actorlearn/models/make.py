@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from actorlearn.forms import Form
-from actorlearn.models.beside import OfActions, Parameters, Together
+from actorlearn.extra_networks import ExtraNetwork
 from actorlearn.models.encoders import PixelConvolution
 from actorlearn.models.heads import DUELING, FREE, Dueling, SeparateTrunks, SharedTrunk, orthogonal
 from actorlearn.models.noisy import make_noisy
 from actorlearn.models.normalize import Normalized, statistics
 from actorlearn.models.recurrent import Recurrent
+from actorlearn.models.several import ActionConditioned, FreeParameters, SeveralNetworks
 from actorlearn.models.specs import MODELS, EncoderSettings, ImageSettings, ModelSettings
 
 
@@ -30,12 +30,13 @@ def make(
     observation_dtype: str,
     heads: Mapping[str, int],
     seed: int,
-    beside: Mapping[str, Form] | None = None,
+    extra: Mapping[str, ExtraNetwork] | None = None,
 ) -> nn.Module:
     """Construct the network, whose weights depend on nothing but the arguments; torch's global generator is left alone.
 
     It maps observations [N, *observation_shape] to {head: float32 [N, size]}; see `interface.Model`. `unroll.unroll`
-    calls any of them over time. With others ``beside`` it they are one module (`beside.Together`).
+    calls any of them over time. With ``extra`` networks it is the actor of one module of all of them
+    (`several.SeveralNetworks`).
     """
     shape = tuple(observation_shape)
     if not observation_dtype.startswith(("uint8", "float", "int", "bool")):
@@ -49,14 +50,14 @@ def make(
         )
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # the CPU's alone: torch.manual_seed would seed every device
-        network = _begun(settings, shape, heads)
-        if beside:
-            others = {name: _beside(settings, shape, name, form) for name, form in beside.items()}
-            network = Together(network, others)
+        network = _initialised(settings, shape, heads)
+        if extra:
+            others = {name: _extra(settings, shape, name, asked) for name, asked in extra.items()}
+            network = SeveralNetworks(network, others)
     return Normalized(network, shape) if settings.normalize_observation else network
 
 
-def _begun(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:
+def _initialised(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:
     """Construct a network with its initial weights."""
     network = construct(settings, shape, heads)
     if isinstance(settings, EncoderSettings):
@@ -67,22 +68,22 @@ def _begun(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, 
     return network
 
 
-def _beside(settings: ModelSettings, shape: tuple[int, ...], name: str, form: Form) -> nn.Module:
-    """Construct a network beside the one that acts; refuse those whose passes need more than these inputs."""
+def _extra(settings: ModelSettings, shape: tuple[int, ...], name: str, asked: ExtraNetwork) -> nn.Module:
+    """Construct a network besides the actor; refuse those whose passes need more than these inputs."""
     if settings.normalize_observation:
         raise ValueError(f"model.normalize_observation: true is for one network alone, and {name} is a second one")
     if isinstance(settings, EncoderSettings) and settings.recurrence != "none":
         raise ValueError(f"model.recurrence: {settings.recurrence!r} is for one network alone, and {name} is a second")
-    if not form.observation:
-        return Parameters(form.heads)
-    if not form.action:
-        return _begun(settings, shape, form.heads)
+    if not asked.observation:
+        return FreeParameters(asked.heads)
+    if not asked.action:
+        return _initialised(settings, shape, asked.heads)
     if isinstance(settings, ImageSettings):
         raise ValueError(
-            f"model.name: {settings.name!r} reads images alone, and {name} reads {form.action} numbers of an action "
+            f"model.name: {settings.name!r} reads images alone, and {name} reads {asked.action} numbers of an action "
             "too; use model.name: mlp"
         )
-    return OfActions(_begun(settings, (prod(shape) + form.action,), form.heads))
+    return ActionConditioned(_initialised(settings, (prod(shape) + asked.action,), asked.heads))
 
 
 def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:

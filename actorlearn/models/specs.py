@@ -23,7 +23,10 @@ class ModelSettings(Settings, frozen=True, kw_only=True):
     """The section ``model`` of a topology: what every network may have."""
 
     normalize_observation: Annotated[
-        bool, Meta(description="less the running mean, over the running deviation, cut to +-10; not of images")
+        bool,
+        Meta(
+            description="observations less their running mean, divided by their deviation, clipped to +-10; not images"
+        ),
     ] = False
 
 
@@ -40,7 +43,9 @@ class EncoderSettings(ModelSettings, frozen=True, kw_only=True):
     recurrent_size: Annotated[Width, Meta(description="units of the cell")] = 256
     noisy: Annotated[
         float,
-        Meta(ge=0, le=100, description="of action values: deviation of noisy layers at first x sqrt(inputs); 0 = none"),
+        Meta(
+            ge=0, le=100, description="noisy layers of action values: first deviation x sqrt(inputs); 0 = plain layers"
+        ),
     ] = 0.0
 
 
@@ -48,7 +53,10 @@ class ImageSettings(EncoderSettings, frozen=True, kw_only=True):
     """Keys of networks of images."""
 
     stream_gradient: Annotated[
-        float, Meta(gt=0, le=1, description="dueling: of what both streams send back into the convolutions; 1 = all")
+        float,
+        Meta(
+            gt=0, le=1, description="dueling: factor on the gradient that both streams send back into the convolutions"
+        ),
     ] = 2**-0.5
 
 

@@ -5,13 +5,16 @@ Also the scaling of the learning rate with the number of learners and the size o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import sqrt
+from typing import TypeVar
 
 import msgspec
 
-from actorlearn.optim.specs import AdamSettings, OptimizerSettings
+from actorlearn.optim.specs import AdamSettings, GroupSettings, OptimizerSettings
 
 SCALINGS = ("none", "sqrt", "linear")
+Numbers = TypeVar("Numbers", OptimizerSettings, GroupSettings)
 
 
 def linear(start: float, end: float, fraction: float) -> float:
@@ -37,9 +40,18 @@ def for_batches(settings: OptimizerSettings, batches: float, scaling: str) -> Op
     effect: theirs is 0.01 / batch (5.4.1). Their rates of RMSProp, 2.5, 7.5 and 15e-4 at 32, 512 and 1,024, are
     about sqrt; those of Adam, 4.2e-4 from 256 on, none.
     """
-    return msgspec.structs.replace(
-        settings,
-        learning_rate=scale_rate(settings.learning_rate, batches, scaling),
-        learning_rate_final=scale_rate(settings.learning_rate_final, batches, scaling),
-        epsilon=settings.epsilon / batches if isinstance(settings, AdamSettings) else settings.epsilon,
-    )
+
+    def rate(value: float) -> float:
+        return scale_rate(value, batches, scaling)
+
+    rules: dict[str, Callable[[float], float]] = {"learning_rate": rate, "learning_rate_final": rate}
+    if isinstance(settings, AdamSettings):
+        rules["epsilon"] = lambda value: value / batches
+
+    def changed(numbers: Numbers) -> Numbers:
+        values = {key: getattr(numbers, key) for key in rules}
+        new = {key: rules[key](value) for key, value in values.items() if value is not None}
+        return msgspec.structs.replace(numbers, **new)
+
+    groups = {name: changed(group) for name, group in settings.groups.items()}
+    return msgspec.structs.replace(changed(settings), groups=groups)

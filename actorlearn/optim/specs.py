@@ -23,35 +23,74 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Annotated, Any, Self
 
+import msgspec
 from msgspec import Meta
 
 from actorlearn.registry import Registry, Settings, Spec, settings_of, tag_settings
 
 Beta = Annotated[float, Meta(ge=0, lt=1)]
+Rate = Annotated[float, Meta(gt=0, le=1_000)]
+FinalRate = Annotated[float, Meta(ge=0, le=1_000)]
+Epsilon = Annotated[float, Meta(gt=0, le=1_000)]
+ClipNorm = Annotated[float, Meta(ge=0, le=1_000_000)]
+
+
+class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Numbers of one network's parameters, where they are not those of the section ``optimizer``."""
+
+    learning_rate: Annotated[Rate | None, Meta(description="at step 0")] = None
+    learning_rate_final: Annotated[
+        FinalRate | None, Meta(description="reached linearly at total_steps; null = in proportion, as the optimizer's")
+    ] = None
+    epsilon: Annotated[Epsilon | None, Meta(description="added to the denominator")] = None
+    clip_norm: Annotated[
+        ClipNorm | None, Meta(description="largest norm of this network's gradient; 0 = not clipped")
+    ] = None
+
+    @property
+    def given(self) -> dict[str, float]:
+        """The numbers that are not left to the section ``optimizer``."""
+        return {key: value for key, value in msgspec.structs.asdict(self).items() if value is not None}
 
 
 class OptimizerSettings(Settings, frozen=True, kw_only=True):
     """The section ``optimizer`` of a topology: what every optimizer has. The defaults are PAAC's code's."""
 
-    learning_rate: Annotated[float, Meta(gt=0, le=1_000, description="at step 0")] = 0.0224  # .0007 x 32 environments
+    learning_rate: Annotated[Rate, Meta(description="learning rate at step 0")] = 0.0224  # .0007 x 32 environments
     learning_rate_final: Annotated[
-        float, Meta(ge=0, le=1_000, description="reached linearly at total_steps; learning_rate = constant")
+        FinalRate,
+        Meta(description="learning rate at total_steps, reached linearly; the same as learning_rate = constant"),
     ] = 0.0
-    epsilon: Annotated[float, Meta(gt=0, le=1_000, description="added to the denominator")] = 0.1
+    epsilon: Annotated[Epsilon, Meta(description="added to the denominator")] = 0.1
     clip_norm: Annotated[
-        float, Meta(ge=0, le=1_000_000, description="largest global norm of the gradient; 0 = not clipped")
+        ClipNorm, Meta(description="largest norm of the gradient, of several networks of each one's; 0 = not clipped")
     ] = 3.0  # the paper clips at 40
+    groups: Annotated[
+        dict[str, GroupSettings],
+        Meta(
+            description="learning_rate, learning_rate_final, epsilon and clip_norm of single networks of an algorithm "
+            "with several, where not the section's: {critic_1: {learning_rate: 1e-3}}"
+        ),
+    ] = msgspec.field(default_factory=dict)
 
     @property
     def state_vectors(self) -> tuple[str, ...]:
         """Names of the optimizer's state that is as long as the parameters, number for number."""
         return ()
 
+    def of_group(self, name: str) -> Self:
+        """Return the settings by which one network's parameters are stepped: its own numbers, and else these."""
+        own = self.groups[name].given if name in self.groups else {}
+        if "learning_rate" in own:
+            share = self.learning_rate_final / self.learning_rate
+            own = {"learning_rate_final": share * own["learning_rate"], **own}
+        return msgspec.structs.replace(self, groups={}, **own)
+
 
 class RMSPropSettings(OptimizerSettings, frozen=True, kw_only=True, tag="rmsprop"):
     """Keys of RMSProp."""
 
-    decay: Annotated[Beta, Meta(description="of the mean of squared gradients, per optimizer step")] = 0.99
+    decay: Annotated[Beta, Meta(description="decay of the mean of squared gradients, per optimizer step")] = 0.99
     epsilon_inside_root: Annotated[
         bool, Meta(description="sqrt(a + epsilon), as TensorFlow 1, instead of sqrt(a) + epsilon, as torch")
     ] = True

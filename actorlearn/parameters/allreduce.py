@@ -138,10 +138,12 @@ class Sync(Exchange):
         said = self.rendezvous.meet([*arrival, *counts])
         arrivals = [_Arrival._make(numbers) for numbers in said[:, : len(arrival)].tolist()]
         best = max(range(len(said)), key=lambda rank: (arrivals[rank].updates, arrivals[rank].changes, -rank))
-        own = [self.weights, consumed.table, *self.learner.carried.tensors, *self.state().values()]
+        own = [self.weights, consumed.table, *self.learner.carried.tensors]
         taken = [self._gather(tensor)[best].clone() for tensor in own]
+        state = {name: self._gather(tensor)[best].clone() for name, tensor in self.state().items()}
         for tensor, theirs in zip(own, taken, strict=True):  # after all have arrived: all or none
             tensor.copy_(theirs)
+        self.own.restore(state)
         hit("allreduce.adopted")
         self._numbers = [each.number for each in arrivals]
         for each in arrivals:
@@ -203,13 +205,13 @@ class Sync(Exchange):
             self.own.consumed.merge(self._numbers[rank])
         hit("allreduce.merged")
 
-    def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
+    def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
         """Average the gradients, clip, step. One learner's unusable gradient makes the mean unusable for all."""
         if not usable:
             gradients.fill_(torch.nan)
         among = self.taking_part
         self._average(gradients, among)
-        stepped = self.own.apply(gradients, learning_rate)
+        stepped = self.own.apply(gradients, learning_rates)
         hit("allreduce.stepped")
         self.own.consumed.step(self._numbers[rank] for rank in among)
         self._step += 1

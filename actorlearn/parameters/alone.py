@@ -5,12 +5,13 @@ Reads gradients; writes the flat weights and the optimizer's state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from actorlearn.optim.clip import clip_by_global_norm
+from actorlearn.optim.groups import GroupedOptimizer, clip, make_groups
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped
@@ -18,14 +19,14 @@ from actorlearn.parameters.settings import AloneExchangeSettings
 
 
 class Alone(Exchange):
-    """The exchange of one learner by itself: clip by the global norm, step."""
+    """The exchange of one learner by itself: clip by the norm, step."""
 
     def __init__(self, settings: AloneExchangeSettings, learner: Learner) -> None:
         """Start an optimizer for the parameters at the front of the weights."""
         weights, size = learner.weights, learner.gradients.numel()
         self.parameters, self.statistics = weights[:size], weights[size:]
-        self.clip_norm = learner.optimizer.clip_norm
-        self.optimizer = make_optimizer(learner.optimizer, self.parameters, learner.spread)
+        self.groups = make_groups(learner.optimizer, learner.networks, size)
+        self.optimizer = GroupedOptimizer(partial(make_optimizer, spread=learner.spread), self.groups, self.parameters)
         self.env_steps = self.updates = self._batch_steps = 0
         self.consumed = learner.consumed or Consumed(learner.number + 1)
         self._number, self._position = learner.number, learner.position
@@ -56,18 +57,18 @@ class Alone(Exchange):
             combine(self.statistics, moments)
             self.consumed.merge(self._number)
 
-    def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
+    def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
         """Clip, then step; a gradient that is not finite changes nothing."""
-        stepped = self.apply(gradients, learning_rate, usable)
+        stepped = self.apply(gradients, learning_rates, usable)
         self.consumed.step([self._number])
         return stepped
 
-    def apply(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
+    def apply(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
         """Clip a gradient, which may be the mean of several learners', and step."""
-        norm = clip_by_global_norm(gradients, self.clip_norm)
+        norm = clip(gradients, self.groups)
         taken = usable and bool(torch.isfinite(norm))
         if taken:
-            self.optimizer.step(self.parameters, gradients, learning_rate)
+            self.optimizer.step(self.parameters, gradients, learning_rates)
         return Stepped(float(norm), taken)
 
     def settle(self) -> None:

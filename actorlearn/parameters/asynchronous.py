@@ -16,17 +16,19 @@ they are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from actorlearn.optim.clip import clip_by_global_norm
-from actorlearn.optim.interface import Optimizer, copy_state
+from actorlearn.optim.groups import GroupedOptimizer, OptimizerT, clip, groups_within, make_groups
+from actorlearn.optim.interface import copy_state
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.optim.multistep import MultiStepAdam
-from actorlearn.optim.specs import AdamSettings
+from actorlearn.optim.specs import AdamSettings, OptimizerSettings
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Position, Stepped
 from actorlearn.parameters.settings import AsyncExchangeSettings
@@ -43,23 +45,24 @@ class Async(Exchange):
         """Bind to the store, with an optimizer for each of its chunks."""
         self.learner, weights, optimizer = learner, learner.weights, learner.optimizer
         self.consumed = learner.consumed or Consumed(learner.number + 1)
-        self.weights, self.clip_norm, self.local_steps = weights, optimizer.clip_norm, settings.local_steps
+        self.weights, self.local_steps = weights, settings.local_steps
+        self.groups = make_groups(optimizer, learner.networks, learner.gradients.numel())
         self.store = open_store(settings.store, settings.rank, learner.gradients.numel(), learner.alive)
         self.spans = {chunk: span for chunk, span in enumerate(self.store.spans) if span.start < span.stop}
         self.statistics = len(self.store.spans) - 1
         chunks = [chunk for chunk in self.spans if chunk != self.statistics]
         first = settings.rank % len(chunks)
         self.chunks = chunks[first:] + chunks[:first]  # learners that start together begin at different chunks
-        self.local: dict[int, MultiStepAdam] = {}
+        self.local: dict[int, GroupedOptimizer[MultiStepAdam]] = {}
         if settings.local_steps > 1:
             if not isinstance(optimizer, AdamSettings):
                 raise ValueError(
                     f"exchange.local_steps: {settings.local_steps} needs optimizer.name: adam, not {optimizer.name}; "
                     "the rule for several local steps is Adam's"
                 )
-            self.local = {chunk: MultiStepAdam(optimizer, weights[self.spans[chunk]]) for chunk in chunks}
-        self.optimizers: dict[int, Optimizer] = {
-            chunk: self.local.get(chunk) or make_optimizer(optimizer, weights[self.spans[chunk]]) for chunk in chunks
+            self.local = {chunk: self._optimizer_of(chunk, _local_adam) for chunk in chunks}
+        self.optimizers: Mapping[int, GroupedOptimizer[Any]] = self.local or {
+            chunk: self._optimizer_of(chunk, make_optimizer) for chunk in chunks
         }
         self.vectors = optimizer.state_vectors
         self.pending = 0
@@ -76,6 +79,12 @@ class Async(Exchange):
         """Version of each chunk when this learner last took it."""
         self._staleness: list[int] = []
         """Staleness of each chunk at each change since the last report: changes by others since the last look at it."""
+
+    def _optimizer_of(
+        self, chunk: int, make: Callable[[OptimizerSettings, Tensor], OptimizerT]
+    ) -> GroupedOptimizer[OptimizerT]:
+        span = self.spans[chunk]
+        return GroupedOptimizer(make, groups_within(self.groups, span), self.weights[span])
 
     def state(self) -> dict[str, Tensor]:
         """Return the optimizer's state, local steps included, the chunks' vectors joined to new ones."""
@@ -155,16 +164,16 @@ class Async(Exchange):
                 self._give(chunk, self._number)
         self._number += 1
 
-    def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
+    def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
         """Clip, then step: on central values chunk by chunk, or on the own ones until `local_steps` have been taken."""
-        norm = clip_by_global_norm(gradients, self.clip_norm)
+        norm = clip(gradients, self.groups)
         taken = usable and bool(torch.isfinite(norm))
         if taken:
 
             def step(chunk: int) -> None:
                 span = self.spans[chunk]
                 if self._number > self._applied[chunk]:
-                    self.optimizers[chunk].step(self.weights[span], gradients[span], learning_rate)
+                    self.optimizers[chunk].step(self.weights[span], gradients[span], learning_rates)
                 else:  # made before this learner was killed
                     self._count_steps(chunk, 1)
 
@@ -209,7 +218,9 @@ class Async(Exchange):
             with self.store.locked(waiting) as chunk:
                 self._take(chunk)
             if self.pending and chunk in self.local:
-                self.local[chunk].repeat(self.weights[self.spans[chunk]])
+                weights = self.weights[self.spans[chunk]]
+                for span, _, optimizer in self.local[chunk].parts:
+                    optimizer.repeat(weights[span])
             waiting.remove(chunk)
         return changed
 
@@ -226,7 +237,9 @@ class Async(Exchange):
 
     def _merge_local_steps(self) -> None:
         def merge(chunk: int) -> None:
-            self.local[chunk].merge(self.weights[self.spans[chunk]])
+            weights = self.weights[self.spans[chunk]]
+            for span, _, optimizer in self.local[chunk].parts:
+                optimizer.merge(weights[span])
 
         self._update(merge)
         self.pending, self._merged = 0, True
@@ -244,29 +257,36 @@ class Async(Exchange):
             waiting.remove(chunk)
 
     def _take(self, chunk: int) -> None:
-        for own, central in zip(self._rows(chunk), torch.from_numpy(self.store.current(chunk)), strict=False):
+        for own, central in self._rows(chunk, self.store.current(chunk)):
             own.copy_(central)
         self._seen[chunk], self._applied[chunk] = self.store.version(chunk), self.store.applied(chunk)
 
     def _give(self, chunk: int, number: int = -1) -> None:
-        for own, central in zip(self._rows(chunk), torch.from_numpy(self.store.spare(chunk)), strict=False):
+        for own, central in self._rows(chunk, self.store.spare(chunk)):
             central.copy_(own)
         self._seen[chunk] = self.store.commit(chunk, number)
         self._applied[chunk] = max(self._applied[chunk], number)
 
     def _steps_of(self, chunk: int) -> int:
         """Adam's count of this learner's own steps; RMSProp has none."""
-        return int(self.optimizers[chunk].state().get("steps", 0))
+        return int(self.optimizers[chunk].parts[0].optimizer.state().get("steps", 0))
 
     def _count_steps(self, chunk: int, steps: int) -> None:
         """Add the steps of an earlier incarnation to Adam's count."""
-        if "steps" in (state := self.optimizers[chunk].state()):
-            state["steps"] += steps
+        for part in self.optimizers[chunk].parts:
+            if "steps" in (state := part.optimizer.state()):
+                state["steps"] += steps
 
-    def _rows(self, chunk: int) -> list[Tensor]:
-        """The chunk's weights and optimizer vectors on this learner's device, in the store's order."""
-        weights = self.weights[self.spans[chunk]]
-        if chunk == self.statistics:
-            return [weights]
-        state = self.optimizers[chunk].state()
-        return [weights, *(state[name] for name in self.vectors)]
+    def _rows(self, chunk: int, values: NDArray[np.float32]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the chunk's weights and optimizer vectors on this learner's device, and their rows in the store."""
+        central = torch.from_numpy(values)
+        yield self.weights[self.spans[chunk]], central[0]
+        if chunk != self.statistics:
+            for span, _, optimizer in self.optimizers[chunk].parts:
+                state = optimizer.state()
+                yield from ((state[name], row[span]) for name, row in zip(self.vectors, central[1:], strict=True))
+
+
+def _local_adam(settings: OptimizerSettings, parameters: Tensor) -> MultiStepAdam:
+    assert isinstance(settings, AdamSettings)
+    return MultiStepAdam(settings, parameters)

@@ -13,7 +13,7 @@ the rollout that they contain, and its next incarnation skips that rollout: each
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import sub
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,11 @@ class Gossip(Exchange):
         return Position(self.counts.claimed, position.used) if self.counts.claimed > position.rollout else None
 
     def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
-        """Return all learners' totals plus this batch, without waiting."""
+        """Return all learners' totals plus this batch, without waiting.
+
+        The totals depend on how far the others happen to be, and with them learning rates and other schedules: even
+        learners that wait for every message (``max_staleness`` 0) do not repeat their weights from the same seed.
+        """
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         self.own.agree(env_steps, optimizer_steps, draining)
         self._rollout = self._position().rollout
@@ -124,12 +128,12 @@ class Gossip(Exchange):
         """Combine the moments with the own statistics, which are mixed with the weights."""
         self.own.merge(moments, combine)
 
-    def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
+    def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
         """Take a step of the own optimizer; every `local_steps` of them an exchange."""
         every = self.settings.gradient_every
         if self._gradients and self._steps % every == 0 and bool(torch.isfinite(gradients).all()):
             self._gradients.post(gradients.cpu().numpy())
-        stepped = self.own.step(gradients, learning_rate, usable)
+        stepped = self.own.step(gradients, learning_rates, usable)
         self._steps += 1
         self._pending += 1
         if self._pending >= self.settings.local_steps:

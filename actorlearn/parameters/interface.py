@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorlearn.optim.interface import Spread, whole
@@ -63,6 +63,7 @@ class Learner:
     """The view that an exchange has of the learner whose gradients it takes."""
 
     optimizer: OptimizerSettings
+    """Numbers of the optimizer, and of its groups."""
     weights: Tensor
     """The whole flat vector: parameters, and then statistics."""
     gradients: Tensor
@@ -85,6 +86,8 @@ class Learner:
     """Endpoints of the processes on all machines of the run; None where there is one machine."""
     carried: Carried = Carried()
     """Further state of its minibatches' source."""
+    networks: Mapping[str, slice] = field(default_factory=dict)
+    """Range of the parameters of each network; empty where there is only one (``optim/groups.py``)."""
 
 
 class PeerLost(RuntimeError):
@@ -183,8 +186,11 @@ class Exchange(ABC):
         """
 
     @abstractmethod
-    def step(self, gradients: Tensor, learning_rate: float, usable: bool = True) -> Stepped:
-        """Take one optimizer step with a gradient that may be overwritten. `usable`: the loss was finite."""
+    def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
+        """Take one optimizer step with a gradient that may be overwritten. `usable`: the loss was finite.
+
+        There is a learning rate for each parameter group (``optim/groups.py``); with one network there is one group.
+        """
 
     @abstractmethod
     def settle(self) -> None:

@@ -325,7 +325,7 @@ class _Gossip(ModeSpec):
             what = f"{slots_in_words(sizes.weights, 'weights')}, for other learners"
             found.append(Layout("messages", weights_fields(sizes.weights), what))
         if every := gossip.gradient_every:
-            what = f"{slots_in_words(sizes.parameters, 'gradients')}, one every {every:,} updates"
+            what = f"{slots_in_words(sizes.parameters, 'gradients')}, one every {every:,} optimizer steps"
             found.append(Layout("gradients", weights_fields(sizes.parameters), what))
         return found
 

@@ -29,8 +29,8 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     rate_scaling: Annotated[
         Literal["none", "sqrt", "linear"],
         Meta(
-            description="of the learning rate with count x replay.batch_size / base_batch_size, which make a larger "
-            "batch"
+            description="how the learning rate grows with the batch, learners.count x replay.batch_size / "
+            "base_batch_size: in proportion (linear), as its root (sqrt), or not"
         ),
     ] = "none"
     chunks: Annotated[
@@ -84,7 +84,7 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
         | None
     ) = None
     transport: Annotated[
-        Literal["shm", "zmq"], Meta(description="of weights: shared memory, or ZeroMQ from learner to learner")
+        Literal["shm", "zmq"], Meta(description="how weights travel: shared memory, or ZeroMQ from learner to learner")
     ] = "shm"
     gradient_every: Annotated[
         int,

@@ -134,7 +134,7 @@ def open_store(address: Shm, rank: int, parameters: int, beat: Callable[[], obje
 
 
 class SharedStore:
-    """The store in a segment of shared memory."""
+    """A ``ParameterStore`` in a segment of shared memory."""
 
     def __init__(self, segment: Segment, rank: int, parameters: int, beat: Callable[[], object]) -> None:
         """Bind to a store's segment; `beat` is called while this learner waits for a lock."""
@@ -146,11 +146,9 @@ class SharedStore:
         chunks, size = len(self._version) - 1, self._values.shape[2]
         edges = [*(parameters * chunk // chunks for chunk in range(chunks + 1)), size]
         self.spans = [slice(start, stop) for start, stop in pairwise(edges)]
-        """Each chunk's slice of the flat vector; the last one's are the statistics, of which there may be none."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._locks = [os.open(f"{segment.path}.lock-{chunk}", flags, 0o600) for chunk in range(len(self.spans))]
         self.waited_s = 0.0
-        """Time spent waiting for locks."""
 
     @contextmanager
     def locked(self, chunks: Sequence[int]) -> Iterator[int]:
@@ -175,26 +173,23 @@ class SharedStore:
         return None
 
     def version(self, chunk: int) -> int:
-        """Number of times that the chunk has been written."""
+        """Read the chunk's version word."""
         return int(self._version[chunk])
 
     def current(self, chunk: int) -> NDArray[np.float32]:
-        """Weights and optimizer vectors of the chunk [1 + vectors, size]; read under its lock."""
+        """Return the slot that the version word names."""
         return self._slot(chunk, self.version(chunk))
 
     def spare(self, chunk: int) -> NDArray[np.float32]:
-        """Arrays for the chunk's next version, of the same shape; written under its lock, then committed."""
+        """Return the other slot."""
         return self._slot(chunk, self.version(chunk) + 1)
 
     def applied(self, chunk: int) -> int:
-        """Number of this learner's newest change in the chunk, -1 = none; read under its lock."""
+        """Read this learner's number in the current slot."""
         return int(self._applied[self.version(chunk) % SLOTS, chunk, self._rank])
 
     def commit(self, chunk: int, number: int = -1) -> int:
-        """Make what was written to the spare slot the chunk from now on; returns its version.
-
-        `number`: of this learner's change that is in it for the first time; -1 = it is none.
-        """
+        """Take the numbers of changes over from the current slot, and write the version word last."""
         version = self.version(chunk) + 1
         applied = self._applied[version % SLOTS, chunk]
         applied[:] = self._applied[(version - 1) % SLOTS, chunk]
@@ -209,22 +204,22 @@ class SharedStore:
 
     @property
     def filled(self) -> bool:
-        """Whether there are weights in it."""
+        """Read the word that ``fill`` writes last."""
         return bool(self._filled[0])
 
     def fill(self, env_steps: int, updates: int) -> None:
-        """Mark the store as filled with weights of so many steps and updates."""
+        """Write steps and updates, and then the word that there are weights."""
         self._filled[1:3] = env_steps, updates
         self._filled[0] = 1  # the word last
 
     def settle(self, record: LearnerRecord) -> None:
-        """Replace this learner's record, all of it or nothing (``memory/record.py``)."""
+        """Write the other slot of the learner's row, and commit it (``memory/record.py``)."""
         *words, counts = record
         self._records[self._rank].replace([*words, len(counts), *counts])
 
     @property
     def record(self) -> LearnerRecord | None:
-        """This learner's record; None before it has written one."""
+        """Read the committed slot of the learner's row."""
         own = self._records[self._rank]
         if not own.commits:
             return None
@@ -234,13 +229,13 @@ class SharedStore:
 
     @property
     def env_steps(self) -> int:
-        """Environment steps that all learners together have learned from."""
+        """Add what each learner has learned from since it joined to the steps that the weights began with."""
         used, began = self._recorded("used", "began")
         return int(self._filled[1] + (used - began).sum())
 
     @property
     def updates(self) -> int:
-        """Batches that all learners together have learned from."""
+        """Add each learner's updates to those that the weights began with."""
         return int(self._filled[2] + self._recorded("updates").sum())
 
     def _recorded(self, *words: str) -> NDArray[np.int64]:
@@ -249,7 +244,7 @@ class SharedStore:
         return np.array([record.read(columns)[0] for record in self._records]).T
 
     def close(self) -> None:
-        """Let go of the locks."""
+        """Close the files that are locked."""
         for lock in self._locks:
             os.close(lock)
         self._locks = []

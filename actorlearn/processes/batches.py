@@ -81,7 +81,8 @@ class Gatherer:
         if self._rewards is not None:
             batch, returns = self._rewards.scale(batch, [(part.owner, part.blocks.envs_per_group) for part in parts])
         fresh = mask_stale(batch, self._rollouts.judge(rollout, version), self._most_lag)
-        return Gathered(rollout, parts, fresh, steps_in(batch) - steps_in(fresh), no_room, returns)
+        stale = steps_in(batch) - steps_in(fresh) if fresh is not batch else 0  # each count waits for a GPU
+        return Gathered(rollout, parts, fresh, stale, no_room, returns)
 
     def _join_parts(self, rollout: int, parts: Sequence[Part]) -> Batch:
         """Join the parts of a rollout: observation and first [T + 1, B, …], all else [T, B, …]."""

@@ -103,10 +103,11 @@ class Snapshots:
     """Answers a trainer that asks for snapshots."""
 
     def __init__(self, folder: str, name: str, groups: Sequence[Group], rollouts: Rollouts, blocks: Blocks) -> None:
-        """Write to a folder; none: every snapshot is refused."""
+        """Write to a folder; none: every snapshot is refused. A request from before this process is not answered."""
         self._path = Path(folder, snapshot_of(name)) if folder else None
         self._groups, self._rollouts, self._blocks = groups, rollouts, blocks
         self._complained = False
+        blocks.mark_held(rollouts.hold, taken=False)  # that checkpoint was made without it, and its folder may be gone
 
     @property
     def due(self) -> bool:

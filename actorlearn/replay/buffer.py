@@ -89,6 +89,15 @@ class Replay:
         return len(self.sampler)
 
     @property
+    def transitions(self) -> int:
+        """Number of transitions stored with their returns, each of which an item may begin at or reach over."""
+        rows, oldest = self.shape.rows, self._oldest()
+        count = np.maximum(self._shown - self.returns.steps - oldest, 0)
+        usable, begin = self._segment["usable"], oldest % rows
+        spans = zip(usable, begin.tolist(), (begin + count).tolist(), strict=True)
+        return sum(int(ring[a:b].sum()) + int(ring[: max(b - rows, 0)].sum()) for ring, a, b in spans)
+
+    @property
     def rollouts(self) -> int:
         """Number below which all rollouts have been flushed, as the caller of ``flush`` numbers them."""
         return int(self._flushed.now.rollouts[0])

@@ -71,7 +71,7 @@ class Uniform:
         self._count = 0
 
     def __len__(self) -> int:
-        """Return how many cells can be drawn."""
+        """Return the length of the list."""
         return self._count
 
     def insert(self, cell: Cells) -> None:
@@ -98,7 +98,7 @@ class Uniform:
         self.insert(cell)
 
     def draw(self, count: int, random: np.random.Generator) -> Drawn:
-        """Draw ``count`` cells independently; raises LookupError when none can be drawn."""
+        """Draw places of the list independently."""
         if not self._count:
             raise LookupError("nothing has been stored that can be drawn")
         cell = self._cell[random.integers(self._count, size=count)]
@@ -153,7 +153,7 @@ class Prioritised:
         self._count = 0
 
     def __len__(self) -> int:
-        """Return how many cells can be drawn, those of priority 0 included."""
+        """Return the count, which includes cells of priority 0."""
         return self._count
 
     def insert(self, cell: Cells) -> None:
@@ -175,7 +175,7 @@ class Prioritised:
         self._count = len(cell)
 
     def draw(self, count: int, random: np.random.Generator) -> Drawn:
-        """Draw ``count`` cells; raises LookupError when all priorities are 0."""
+        """Draw one cell from each stratum; raises LookupError also when all priorities are 0."""
         cell = self._tree.stratified(count, random)
         return Drawn(cell, self._tree.priorities[cell] / self._tree.total)
 
@@ -194,7 +194,7 @@ class Prioritised:
         return {"largest": float(self._largest[0]), "count": self._count}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Take back priorities and numbers; raises ValueError for those that do not fit."""
+        """Fill the tree with the priorities, and take back the numbers."""
         check_priorities(arrays["priority"], self._tree.size, state)
         self._tree.fill(arrays["priority"])
         self._largest[0], self._count = state["largest"], int(state["count"])

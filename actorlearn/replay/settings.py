@@ -35,8 +35,8 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     base_batch_size: Annotated[
         Transitions | None,
         Meta(
-            description="transitions that learning_rate (see learners.rate_scaling) and adam's epsilon (then "
-            "x base_batch_size / batch_size) are for; null = batch_size"
+            description="batch_size that learning_rate and adam's epsilon are meant for: another one scales them, by "
+            "learners.rate_scaling and by base_batch_size / batch_size; null = batch_size"
         ),
     ] = None
     ratio: Annotated[
@@ -46,18 +46,21 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         int, Meta(ge=1, le=10**9, description="agent steps stored before the first minibatch")
     ] = 50_000
     prioritised: Annotated[bool, Meta(description="drawn in proportion to priority^alpha instead of all alike")] = False
-    alpha: Annotated[Exponent, Meta(description="prioritised: 0 = all alike")] = 0.6
-    beta: Annotated[Exponent, Meta(description="prioritised: of the weights against the bias, at step 0")] = 0.4
-    beta_final: Annotated[Exponent, Meta(description="prioritised: reached linearly at total_steps; 1 = no bias")] = 1.0
-    save: Annotated[bool, Meta(description="with every checkpoint, so that a resumed run goes on with it; large")] = (
-        False
-    )
+    alpha: Annotated[Exponent, Meta(description="prioritised: exponent of priorities; 0 = all alike")] = 0.6
+    beta: Annotated[Exponent, Meta(description="prioritised: exponent of the importance weights, at step 0")] = 0.4
+    beta_final: Annotated[
+        Exponent, Meta(description="prioritised: that exponent at total_steps, reached linearly; 1 = no bias")
+    ] = 1.0
+    save: Annotated[
+        bool, Meta(description="save the replay with every checkpoint, so that a resumed run goes on with it; large")
+    ] = False
     secondary_batch_size: Annotated[
         int,
         Meta(
             ge=0,
             le=65_536,
-            description="transitions of a minibatch of a second network that learns beside, and never acts; 0 = none",
+            description="transitions, or sequences, of a minibatch of a second network that learns beside, and never "
+            "acts; 0 = none",
         ),
     ] = 0
 

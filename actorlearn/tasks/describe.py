@@ -13,57 +13,84 @@ from typing import Any
 import msgspec
 import torch
 
-from actorlearn.algorithms.make import beside
+from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
+from actorlearn.algorithms.settings import AlgorithmSpec
 from actorlearn.envs.interface import EnvSpec
-from actorlearn.envs.make import spec as env_spec
-from actorlearn.models.make import flatten
+from actorlearn.envs.make import make as make_env
+from actorlearn.learning.network import Network
 from actorlearn.models.make import make as make_model
-from actorlearn.models.unroll import state_size
+from actorlearn.models.several import spans
+from actorlearn.models.specs import ModelSpec
+from actorlearn.optim.groups import GroupedOptimizer, make_groups
 from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.specs import OptimizerSpec
+from actorlearn.parameters.modes import MODES
+from actorlearn.registry import PlugIn
+from actorlearn.tasks.rehearse import Part, Rehearsal, blaming, check_columns, check_extra_networks, check_heads
+from actorlearn.worker.passes import ComputePool
+from actorlearn.worker.roles import ROLES
 from actorlearn.worker.settings import DescribeSettings
 
-RULE = "a network returns one tensor per head (actorlearn/models/interface.py)"
+SEED = 0
 
 
 def run(settings: DescribeSettings) -> None:
-    """Build each part once and print its description; exits 2 with ``{"error": …}`` when one cannot be built."""
+    """Build each part once, rehearse with them, print their description; exits 2 with ``{"error": …}`` otherwise."""
     try:
         check_devices(settings.devices)
-        spec = env_spec(settings.env)
-        algorithm = make_algorithm(settings.algorithm)
-        heads = algorithm.heads(spec.actions)
-        others = beside(algorithm, spec.actions)
-        network = make_model(settings.model, spec.observation_shape, spec.observation_dtype, heads, 0, others)
-        check_outputs(network, spec, heads, settings.model.name)
-        weights, gradients = flatten(network)
-        make_optimizer(settings.optimizer, weights[: gradients.numel()])
-    except Exception as error:  # a user's environment or model may raise anything
+        answer = describe(settings)
+    except (Exception, SystemExit) as error:  # a user's environment or model may raise anything
         print(json.dumps({"error": " ".join(str(error).split()) or type(error).__name__}), flush=True)
         sys.exit(2)
-    columns = {name: [dtype, list(shape)] for name, (dtype, shape) in algorithm.columns(spec.actions).items()}
-    sizes = {"weights": weights.numel(), "statistics": weights.numel() - gradients.numel()}
-    sizes["state_size"] = state_size(network)
-    answer = {**msgspec.to_builtins(spec), "columns": columns, **sizes}
     print(json.dumps(answer), flush=True)
 
 
-def check_outputs(network: Any, spec: EnvSpec, heads: Mapping[str, int], name: str) -> None:
-    """Refuse a network that does not return float32 [N, size] for every head: it is shown one observation of zeros."""
-    observation = torch.zeros(1, 1, *spec.observation_shape, dtype=getattr(torch, spec.observation_dtype))
-    state, first = torch.zeros(1, state_size(network)), torch.ones(1, 1, dtype=torch.bool)
-    with torch.no_grad():
-        outputs = network(observation, state, first)[0] if state_size(network) else network(observation[0])
-    if not isinstance(outputs, Mapping):
-        raise ValueError(f"model.name: {name!r} returns {type(outputs).__name__}; {RULE}")
-    rows = (1, 1) if state_size(network) else (1,)
-    for head, size in heads.items():
-        if head not in outputs:
-            raise ValueError(f"model.name: {name!r} returns {', '.join(outputs) or 'nothing'} and no {head}; {RULE}")
-        found = outputs[head]
-        if (found.dtype, tuple(found.shape)) != (torch.float32, (*rows, size)):
-            said = f"{found.dtype} {list(found.shape)}"
-            raise ValueError(f"model.name: {name!r} returns {head} as {said}, not float32 {[*rows, size]}; {RULE}")
+def describe(settings: DescribeSettings) -> dict[str, Any]:
+    """Return the description of an environment, a network and an algorithm that fit together; raises ValueError."""
+    for spec_of, key, names in ((MODES.spec, "mode", [settings.mode]), (ROLES.spec, "roles", settings.roles)):
+        for name in names:
+            found: PlugIn = spec_of(name)
+            with blaming(Part(key, name, found.described_in or "docs/plugins.md"), "cannot be used"):
+                found.load()
+    parts = {
+        "env": Part("env.id", settings.env.id, "gymnasium.Env (of a kind of its own: actorlearn/envs/interface.py)"),
+        "model": Part("model.name", settings.model.name, ModelSpec.described_in),
+        "algorithm": Part("algorithm.name", settings.algorithm.name, AlgorithmSpec.described_in),
+        "optimizer": Part("optimizer.name", settings.optimizer.name, OptimizerSpec.described_in),
+    }
+    with blaming(parts["env"], "cannot be made"):
+        env = make_env(settings.env, [SEED])
+        spec = env.spec
+        if not isinstance(spec, EnvSpec):
+            raise ValueError(f"its spec is {spec!r:.100}; it must be an EnvSpec")
+    with blaming(parts["algorithm"], "cannot be made"):
+        algorithm = make_algorithm(settings.algorithm)
+        heads = algorithm.heads(spec.actions)
+        check_heads(heads)
+        columns = algorithm.columns(spec.actions)
+        check_columns(columns)
+        others = extra_networks(algorithm, spec.actions)
+        check_extra_networks(others)
+    with blaming(parts["model"], "cannot be made"):
+        module = make_model(settings.model, spec.observation_shape, spec.observation_dtype, heads, SEED, others)
+        network = Network(module, ComputePool(), "fp32", compiled=False)
+    with blaming(parts["optimizer"], "cannot take a step"):
+        groups = make_groups(settings.optimizer, spans(module), network.parameters.numel())
+        optimizer = GroupedOptimizer(make_optimizer, groups, network.parameters)
+        optimizer.step(network.parameters, network.gradients, [0.0] * len(groups))
+        optimizer.restore(optimizer.state())
+    Rehearsal(settings.algorithm, parts, env, algorithm, network).run()
+    with blaming(parts["env"], "cannot be closed"):
+        env.close()
+    weights, parameters = network.weights.numel(), network.parameters.numel()
+    return {
+        **msgspec.to_builtins(spec),
+        "columns": {name: [dtype, list(shape)] for name, (dtype, shape) in columns.items()},
+        "weights": weights,
+        "statistics": weights - parameters,
+        "state_size": network.state_size,
+    }
 
 
 def check_devices(devices: Mapping[str, str]) -> None:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from actorlearn.actions import Actions, cell, choices, draw
-from actorlearn.algorithms.interface import Algorithm, Batch, SeveralLosses
-from actorlearn.algorithms.make import beside, make
+from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm
+from actorlearn.algorithms.make import extra_networks, make
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, AlgorithmSpec
-from actorlearn.models.beside import networks
 from actorlearn.models.make import make as make_model
+from actorlearn.models.several import networks
 from actorlearn.models.specs import MLPSettings
 
 HORIZON, ENVIRONMENTS = 6, 4
@@ -109,7 +109,7 @@ class AlgorithmContract:
                 target = self.outputs(len(batch.first) - 1, count, seed=4)
                 last |= {f"target.{name}": output for name, output in target.items()}
             prepared = algorithm.prepare(batch, last)
-        if isinstance(algorithm, SeveralLosses):
+        if isinstance(algorithm, MultiNetworkAlgorithm):
             return self._by_networks(algorithm, prepared)
         outputs = self.outputs(*prepared.observation.shape[:2], seed=5)
         for output in outputs.values():
@@ -121,15 +121,12 @@ class AlgorithmContract:
 
     def _by_networks(self, algorithm: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
         """Return the sum of its losses, metrics and the gradient of each network, of perceptrons."""
-        shape, heads, forms = (
-            tuple(batch.observation.shape[2:]),
-            algorithm.heads(self.actions),
-            beside(algorithm, self.actions),
-        )
-        own, older = (networks(make_model(MLPSettings(), shape, "float32", heads, seed, forms)) for seed in (5, 4))
+        shape, heads = tuple(batch.observation.shape[2:]), algorithm.heads(self.actions)
+        extra = extra_networks(algorithm, self.actions)
+        own, older = (networks(make_model(MLPSettings(), shape, "float32", heads, seed, extra)) for seed in (5, 4))
         asked = {**own, **{f"target.{name}": network.requires_grad_(False) for name, network in older.items()}}
         losses, metrics = algorithm.losses(asked, batch, torch.Generator().manual_seed(6), 0.5)
-        assert losses.keys() <= own.keys(), "a loss is called as the network that descends it"
+        assert losses.keys() <= own.keys(), "a loss has the name of the network whose gradient it gives"
         gradients = {}
         for name, loss in losses.items():
             parameters = list(own[name].parameters())
@@ -215,3 +212,18 @@ class AlgorithmContract:
         loss, _, gradients = self.learned(replace(batch, valid=torch.zeros_like(batch.valid)))
         assert torch.isfinite(loss)
         assert not any(gradient.any() for gradient in gradients.values())
+
+    def test_a_batch_is_learned_from_alike_each_time_and_left_as_it_is(self) -> None:
+        """A loss draws from the generator that it is handed alone, and minibatches may be views of one batch."""
+        batch, before = self.batch(), torch.random.get_rng_state()
+        kept = batch.environments(torch.arange(batch.action.shape[1]))
+        (loss, _, gradients), (again, _, of_again) = self.learned(batch), self.learned(batch)
+        assert torch.equal(before, torch.random.get_rng_state()), "torch's global generator was drawn from"
+        assert torch.equal(loss, again)
+        assert all(torch.equal(gradient, of_again[name]) for name, gradient in gradients.items())
+        changed = [name for name in Batch.__slots__ if name != "columns" and _differ(batch, kept, name)]
+        assert not changed, f"{changed} of the batch were written to"
+
+
+def _differ(batch: Batch, kept: Batch, name: str) -> bool:
+    return not torch.equal(getattr(batch, name), getattr(kept, name))

@@ -340,7 +340,7 @@ class Router(_Listening):
         super().__init__(zmq.ROUTER, address, keys, limit_bytes, HIGH_WATER_MARK)
 
     def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
-        """Return the next message as (peer id, body), or None when none came in time.
+        """Return the next message as (peer id, body), or None when none came in time; on ipc an id may be any bytes.
 
         On ipc a message of several frames is returned with an empty body, which decodes as no message. On TCP a message
         that is refused is dropped, and its sender told why.
@@ -352,7 +352,7 @@ class Router(_Listening):
                 return None
             (route, *frames), user_id = received
             if self._guard is None:
-                return route.decode("utf-8", "replace"), frames[0] if len(frames) == 1 else b""
+                return route.decode("utf-8", "surrogateescape"), frames[0] if len(frames) == 1 else b""
             try:
                 return self._guard.door.enter(route, user_id, frames, self._connected)
             except RefusedError as error:
@@ -362,7 +362,7 @@ class Router(_Listening):
 
     def send(self, peer: str, body: bytes) -> bool:
         """Send without blocking; False when the peer is gone or its queue is full."""
-        route = self._guard.door.route(peer) if self._guard else peer.encode()
+        route = self._guard.door.route(peer) if self._guard else peer.encode("utf-8", "surrogateescape")
         return route is not None and self._send(route, body) == 0
 
     def _connected(self, route: bytes) -> bool:

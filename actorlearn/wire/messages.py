@@ -63,10 +63,15 @@ class Hello(Message, frozen=True):
     """First message of a child: its identity and versions, which the supervisor checks before it admits the child."""
 
     id: ProcessId
+    """Identity, as its settings say it."""
     pid: Count
+    """Process id on this machine."""
     run_id: Name
+    """The run's, by which a process of another run is refused."""
     protocol: int
+    """Version of this protocol."""
     version: Name
+    """Version of the package."""
     shape: dict[Name, Text] = {}
     """Values that must equal the run's: environment, observation, actions, rows (simulators only)."""
 
@@ -83,19 +88,23 @@ class Applied(Message, frozen=True):
     """A child has put the Order of this version into effect."""
 
     order: Count
+    """Version of the Order."""
 
 
 class Report(Message, frozen=True):
     """One row for metrics.jsonl from a trainer, or, from another process, metrics to be added to the following rows."""
 
     row: dict[Name, float | int | dict[Name, float] | None]
+    """Metrics by name; None: not finite, or nothing to count."""
 
 
 class Evaluated(Message, frozen=True):
     """One evaluation of one policy version: whole games, raw scores."""
 
     policy_version: int
+    """Version of the weights that played."""
     env_steps: Count
+    """Environment steps that these had learned from."""
     returns: list[float]
     """Scores of the sole policy, or of the average of all learners' weights."""
     learners: dict[Name, float] = {}
@@ -108,8 +117,11 @@ class Saved(Message, frozen=True):
     """A checkpoint is complete on disk."""
 
     path: Text
+    """Folder of the checkpoint."""
     env_steps: Count
+    """Environment steps learned from until then."""
     order: Count
+    """Number of checkpoints requested when it was begun (`save` of an Order): these requests are met."""
 
 
 class Released(Message, frozen=True):
@@ -119,31 +131,37 @@ class Released(Message, frozen=True):
     """
 
     peers: Annotated[list[Name], Meta(max_length=MOST_NAMES)]
+    """Incarnations of simulators, as name.incarnation."""
 
 
 class Failed(Message, frozen=True):
     """The error that a child is about to exit with."""
 
     error: Text
+    """Text of the error; its last line says what it was."""
 
 
 class Finished(Message, frozen=True):
     """A child has completed its work and is about to exit 0."""
 
     reason: Name
+    """total_steps, drained, stopped or scored."""
     summary: dict[Name, float | int | str | None] = {}
+    """A trainer's last counts and the hash of its weights, for summary.json."""
 
 
 class Warned(Message, frozen=True):
     """A problem that the user should see and that stops nothing (for example a skipped non-finite update)."""
 
     text: Text
+    """One line for the screen and events.jsonl."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One simulator that takes part: its identity and the addresses of its blocks and wakeup."""
 
     id: ProcessId
+    """The simulator."""
     segment: Shm
     """The segment with its blocks."""
     wakeup: Pipe | None = None
@@ -165,10 +183,12 @@ class Order(Message, frozen=True):
     """The whole state the supervisor wants of a child."""
 
     version: int
+    """Rises with every change of what follows."""
     phase: str = "run"
     """run; drain: finish the current update, save, and exit; score: all trainers have ended, and evaluators exit after
     scoring the last published weights."""
     members: list[Member] = []
+    """Simulators that take part, in the order in which their rows stand in a batch."""
     gone: list[Member] = []
     """Simulators that have ended and whose trainers have not released them yet."""
     leaving: list[str] = []
@@ -188,27 +208,37 @@ class Refused(Message, frozen=True):
     """The supervisor refuses a child; the reason names both values that differ."""
 
     reason: str
+    """One line: value, rule, way out."""
 
 
 class Request(Message, frozen=True):
     """A command line's request to a running supervisor."""
 
     protocol: int
+    """Version of this protocol that the command line speaks."""
     version: Name
+    """Version of its package."""
     command: Name
     """status, attach, detach, save, stop or kill."""
     simulators: int = 0
+    """attach: simulators to add."""
     learners: int = 0
+    """attach: learners to add, in mode gossip."""
     names: Annotated[list[Name], Meta(max_length=MOST_NAMES)] = []
+    """detach: names of the processes that are to leave."""
     overrides: Annotated[list[Text], Meta(max_length=MOST_NAMES)] = []
+    """attach: keys of the new simulators, as env.key=value."""
 
 
 class Reply(Message, frozen=True):
     """The supervisor's answer to a Request."""
 
     ok: bool
+    """Whether it has been done."""
     text: str
+    """One line for people: what was done, or value, rule and way out."""
     data: dict[str, Any] = {}
+    """The same for programs, as the table of commands says."""
 
 
 ToSupervisor = Hello | Listens | Applied | Report | Evaluated | Saved | Released | Failed | Finished | Warned | Request

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import inspect as source
+import json
+from itertools import pairwise
+from textwrap import dedent
 from typing import get_args
 
-from msgspec import inspect
+from msgspec import NODEFAULT, inspect
 
 from actorlearn.address import Pipe, Shm, Tcp
 from actorlearn.wire.identity import ProcessId
@@ -15,20 +20,61 @@ _HEAD = f"""# Messages
 Control messages of protocol {PROTOCOL_VERSION}, by which a program in any language can ask a living run. This page is
 made from `actorlearn/wire/messages.py` by `python -m actorlearn.wire.page > docs/messages.md`.
 
-* A message is one MessagePack map of at most {LIMIT_BYTES:,} bytes: the key `type` says which, others are its fields.
-  A field with a default may be left out; one that is not listed, or of another type, is refused.
+* A message is one frame: a MessagePack map of at most {LIMIT_BYTES:,} bytes. The key `type` says which message, others
+  are its fields. A field with a default may be left out; one that is not listed, or of another type, is refused.
 * The supervisor of a living run has a ROUTER socket of ZeroMQ, the file `control.sock` in the folder that the run's
-  `meta.json` names under `sockets`; only the user who started the run can open it. Connect a DEALER with an identity of
-  your own to `ipc://FOLDER/control.sock`, send a `Request`, read a `Reply`.
-* `protocol` and `version` must be those of the run; a `Reply` with `ok: false` says in `text` what is wrong.
+  `meta.json` names under `sockets`; only the user who started the run can open it. Connect a DEALER to
+  `ipc://FOLDER/control.sock`, send a `Request`, read a `Reply`. It needs no identity; one that it sets belongs to the
+  first that used it, and what another sends under it is dropped.
+* `protocol` is {PROTOCOL_VERSION}, and `version` the one in `meta.json`; both must be the run's. A `Reply` with
+  `ok: false` says in `text` what is wrong, also where the request could not be read.
+* A `Reply` comes at once; those to `attach`, `detach` and `save` when it is done, within 60 s. None comes from a run
+  that has ended: then `meta.json` has the time under `ended`.
 
 | `command` of a Request | needs | `data` of the Reply |
 |---|---|---|
-| `status` | | `processes`, `order`, `phase` |
-| `attach` | `simulators` or `learners`; `overrides`, keys `env.…` | `names`, `running`, `seconds` |
+| `status` | | `processes`, maps with `name`, `role`, `state`, `incarnation` and `pid`; `order`; `phase` |
+| `attach` | `simulators` or `learners`; `overrides`, such as `env.kwargs.size=8` | `names`, `running`, `seconds` |
 | `detach` | `names` | `names`, `seconds` |
 | `save` | | `path`, `env_steps`, `seconds` |
-| `stop`, `kill` | | |
+| `stop`: finish the update, save and end; `kill`: end at once | | |
+
+A run to ask, in a terminal of its own, and a program that asks it by pyzmq and msgpack alone:
+
+<!-- in a terminal of its own -->
+```sh
+actorlearn run configs/catch.yaml name=asked total_steps=100_000_000
+```
+
+```python
+# ask.py
+import json
+import sys
+
+import msgpack
+import zmq
+
+with open(f"{{sys.argv[1]}}/meta.json") as file:
+    meta = json.load(file)
+socket = zmq.Context().socket(zmq.DEALER)
+socket.connect(f"ipc://{{meta['sockets']}}/control.sock")
+request = {{"type": "Request", "protocol": {PROTOCOL_VERSION}, "version": meta["version"], "command": "status"}}
+socket.send(msgpack.packb(request))
+reply = msgpack.unpackb(socket.recv())
+print(reply["ok"], reply["text"])
+print(*(process["name"] for process in reply["data"]["processes"]))
+```
+
+```sh
+python ask.py runs/asked-*
+actorlearn stop asked
+```
+
+```
+True running, 3 of 3 processes running
+trainer simulator-0 simulator-1
+asked-…: stopped after 1.8 s
+```
 """
 
 _INSIDE = (Member, Endpoint, ProcessId, Shm, Pipe, Tcp)
@@ -57,14 +103,36 @@ def _table(struct: type) -> str:
     found = inspect.type_info(struct)
     assert isinstance(found, inspect.StructType)
     said = " ".join((struct.__doc__ or "").partition("\n\n")[0].split())
-    lines = [f"\n### {struct.__name__}\n", f"{said}\n", "| field | type | |", "|---|---|---|"]
+    lines = [f"\n### {struct.__name__}\n", f"{said}\n", "| field | type | default | meaning |", "|---|---|---|---|"]
     if found.tag is not None:
-        lines.append(f"| `{found.tag_field}` | text, `{found.tag}` | required |")
+        lines.append(f"| `{found.tag_field}` | text, `{found.tag}` | required | |")
+    meanings = _meanings(struct)
     lines += [
-        f"| `{field.encode_name}` | {_type(field.type)} | {'required' if field.required else ''} |"
+        f"| `{field.encode_name}` | {_type(field.type)} | {_default(field)} | {meanings.get(field.name, '')} |"
         for field in found.fields
     ]
     return "\n".join(lines) + "\n"
+
+
+def _default(field: inspect.Field) -> str:
+    """Return the default of a field as JSON writes it."""
+    made = field.default_factory
+    value = field.default if made is NODEFAULT else made()
+    return "required" if field.required else "nil" if value is None else f"`{json.dumps(value)}`"
+
+
+def _meanings(struct: type) -> dict[str, str]:
+    """Return the texts below the fields of a struct and of its bases, by the fields' names."""
+    found: dict[str, str] = {}
+    for base in reversed(struct.__mro__):
+        if base.__module__.startswith("actorlearn."):
+            body = ast.parse(dedent(source.getsource(base))).body[0]
+            assert isinstance(body, ast.ClassDef)
+            for field, below in pairwise(body.body):
+                match field, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                        found[name] = " ".join(text.replace("``", "`").split()).replace("|", "/")
+    return found
 
 
 def _type(kind: inspect.Type) -> str:

@@ -210,6 +210,10 @@ class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     model: Model
     algorithm: Algorithm
     optimizer: Optimizer
+    mode: str = "alone"
+    """Name of the mode, whose exchange must be importable."""
+    roles: tuple[str, ...] = ()
+    """Names of the roles that are not shipped, whose modules must be."""
     devices: dict[str, str] = {}
     """Topology key -> device that must be available."""
 

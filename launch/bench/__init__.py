@@ -1,4 +1,4 @@
-"""Benchmarks: each suite measures this machine, interleaved, and says what was measured, where and with what.
+"""Benchmarks: each suite measures this machine, its cases interleaved, and reports machine, versions and commit.
 
 Rooms, each on those after it: ``peers`` (other programs on the same work), ``papers`` (tables and figures of a paper),
 ``suites`` (this program alone), ``measure`` (runs and their parts, cases in turn, reports).
@@ -42,6 +42,7 @@ SUITES: Mapping[str, Suite] = {
     "peers": Suite("peers.works:peers", topology=None),
     "peers-cheap": Suite("peers.works:peers_cheap", topology=None),
     "peers-dqn": Suite("peers.works:peers_dqn", topology=None),
+    "peers-sac": Suite("peers.works:peers_sac", topology="pendulum-sac.yaml"),
     "sb3": Suite("peers.works:sb3", topology=None),
     "time-to-score": Suite("suites.time_to_score:time_to_score"),
     "learners": Suite("suites.learners:learners", topology=None),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from actorlearn.actions import describe_actions
+from actorlearn.memory.owned import name_of
 from actorlearn.memory.shared import SHM_ROOT, free_bytes
 from actorlearn.optim.schedules import for_batches, scale_rate
 from actorlearn.parameters.mixing import Mixing, measure_mixing
@@ -34,8 +34,8 @@ from launch.topology.load import TopologyError, load, tree
 def check(topology: str, overrides: list[str], json: bool) -> int:
     """Print the plan; returns the exit status."""
     loaded = load(topology, overrides)
-    run_id = loaded.name  # of a run there would be more: its name and a random end
-    sockets = runtime_root() / f"actorlearn-{os.getuid()}-{run_id}"
+    run_id = loaded.name  # a run's is random
+    sockets = runtime_root() / name_of(run_id)
     made, addresses = plan(loaded, describe(loaded)), Addresses.of_run(run_id, Path("runs") / loaded.name, sockets)
     if json:
         print(json_format.dumps(as_json(made, addresses)))

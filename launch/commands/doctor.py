@@ -26,7 +26,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from actorlearn.address import PATH_BYTES
 from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.envs.specs import ENVIRONMENTS, EnvironmentSpec
 from actorlearn.memory.progress import ROWS as MOST_PROCESSES
@@ -43,9 +42,9 @@ from launch.commands.check import size
 from launch.engines.specs import ENGINES
 from launch.machine.cgroups import autogroups
 from launch.machine.cores import Cores
+from launch.machine.folders import longest_root
 from launch.plan.memory_order import disorder
 from launch.spawning.answers import NoAnswerError, ask
-from launch.topology.schema import LONGEST_NAME
 
 OK, WARN, STOP = "ok", "warn", "stop"
 REGISTRIES: tuple[PlugIns[Any], ...] = (
@@ -218,10 +217,8 @@ def _sockets() -> Finding:
         return Finding("sockets in", f"{found}: cannot be written", STOP, way_out)
     if named and (root.stat().st_uid != os.getuid() or stat.S_IMODE(root.stat().st_mode) & 0o077):
         return Finding("sockets in", f"{found}: open to others", WARN, way_out)
-    longest = len(f"{root}/actorlearn-{os.getuid()}-/inference-255.sock".encode()) + LONGEST_NAME
-    if longest > PATH_BYTES:
-        spare = LONGEST_NAME - (longest - PATH_BYTES)
-        return Finding("sockets in", found, *((STOP, way_out) if spare < 8 else ()))
+    if len(os.fsencode(root)) > longest_root():
+        return Finding("sockets in", f"/tmp (XDG_RUNTIME_DIR is longer than {longest_root()} bytes)", WARN, way_out)
     return Finding("sockets in", found)
 
 

@@ -15,6 +15,7 @@ from actorlearn.files import write_atomically
 from actorlearn.metrics.registry import describe_metric
 from actorlearn.metrics.writer import METRICS_FILE
 from launch.reports.checks import is_number
+from launch.reports.compare import Numbers
 from launch.reports.format import printable
 from launch.runs.find import Run
 from launch.runs.view import identify
@@ -47,6 +48,17 @@ class Curve:
         """The number of the last point."""
         return self.stretches[-1][-1][2]
 
+    @property
+    def newest(self) -> list[tuple[float, float]]:
+        """Points of (environment steps, number) without those that a restore took back: steps grow."""
+        points: list[tuple[float, float]] = []
+        for stretch in self.stretches:
+            points = [point for point in points if point[0] < stretch[0][0]]
+            for steps, _, number in stretch:
+                if not points or steps > points[-1][0]:
+                    points.append((steps, number))
+        return points
+
 
 def plot(runs: Sequence[Run], output: Path, columns: Sequence[str] = (SCORE,)) -> None:
     """Draw these columns of the runs into ``output``; raises ValueError, in one line, when there is nothing to draw."""
@@ -61,21 +73,55 @@ def plot(runs: Sequence[Run], output: Path, columns: Sequence[str] = (SCORE,)) -
 
 def draw_curves(curves: Sequence[Curve], names: Sequence[str], output: Path) -> None:
     """Draw curves under these names; raises ValueError for a kind of picture that cannot be written."""
+    figure = _make_figure(output, 11.0)
+    _draw(figure, curves, names)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    save(figure, output)
+
+
+def draw_bands(steps: Numbers, groups: Sequence[tuple[str, Numbers]], column: str, output: Path) -> None:
+    """Draw a line for each group's mean over its runs [runs, steps] in a band from the lowest run to the highest.
+
+    Raises ValueError for a kind of picture that cannot be written.
+    """
+    figure = _make_figure(output, 7.0)
+    axes = figure.subplots()
+    unit, unit_name = _step_unit(float(steps[-1]))
+    for number, (name, numbers) in enumerate(groups):
+        colour, style = COLOURS[number % len(COLOURS)], STYLES[number // len(COLOURS) % len(STYLES)]
+        axes.fill_between(steps / unit, numbers.min(axis=0), numbers.max(axis=0), color=colour, alpha=0.15, linewidth=0)
+        label = _as_written(f"{name}: {len(numbers)} run{'s' * (len(numbers) > 1)}")
+        mark = "o" if len(steps) == 1 else ""
+        axes.plot(
+            steps / unit, numbers.mean(axis=0), color=colour, linestyle=style, linewidth=1.8, marker=mark, label=label
+        )
+    axes.set_ylabel(_as_written(describe_metric(column) or column))
+    axes.set_xlabel(f"environment steps ({unit_name})")
+    dress(axes)
+    figure.legend(loc="outside lower center", frameon=False, fontsize=9, labelcolor=INK)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    save(figure, output)
+
+
+def _step_unit(most_steps: float) -> tuple[float, str]:
+    return (1e6, "millions") if most_steps >= 1e6 else (1e3, "thousands")
+
+
+def _make_figure(output: Path, width: float) -> Figure:
+    """Return an empty figure; raises ValueError for a kind of picture that cannot be written."""
     # Imported here, because the command line should not pay half a second for it; no pyplot, so no display is needed.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(11.0, 4.6), dpi=150, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+    figure = Figure(figsize=(width, 4.6), dpi=150, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
     canvas = FigureCanvasAgg(figure)
     formats = canvas.get_supported_filetypes()
     if output.suffix.lstrip(".").lower() not in formats:
         raise ValueError(
             f"cannot write {output.name!r} as a picture: end its name in one of {', '.join(sorted(formats))}"
         )
-    _draw(figure, curves, names)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    save(figure, output)
+    return figure
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -161,7 +207,7 @@ def _distinct_labels(curves: Sequence[Curve], runs: Sequence[Run]) -> list[str]:
 def _draw(figure: Figure, curves: Sequence[Curve], names: Sequence[str]) -> None:
     by_steps, by_minutes = figure.subplots(1, 2, sharey=True)
     most_steps = max(point[0] for curve in curves for stretch in curve.stretches for point in stretch)
-    unit, unit_name = (1e6, "millions") if most_steps >= 1e6 else (1e3, "thousands")
+    unit, unit_name = _step_unit(most_steps)
     for number, (curve, name) in enumerate(zip(curves, names, strict=True)):
         colour = COLOURS[number % len(COLOURS)]
         style = STYLES[number // len(COLOURS) % len(STYLES)]

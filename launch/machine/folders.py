@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
-from actorlearn.memory.owned import sweep
+from actorlearn.address import PATH_BYTES
+from actorlearn.memory.owned import name_of, sweep
 from actorlearn.memory.shared import sweep_shared
+
+SOCKET_NAME_BYTES = 32
+"""Room for the name of a socket in a run's folder; the longest of a shipped mode is ``messages-63.sock``."""
 
 
 def sweep_all() -> tuple[list[str], list[str]]:
@@ -15,10 +20,20 @@ def sweep_all() -> tuple[list[str], list[str]]:
     return sweep_shared(), sockets
 
 
+def new_run_id() -> str:
+    """Return a random name for a run's directories."""
+    return secrets.token_hex(6)
+
+
+def longest_root() -> int:
+    """Return how many bytes the path of ``runtime_root`` may have, so that the paths of sockets below it fit."""
+    return PATH_BYTES - len(f"/{name_of(new_run_id())}/") - SOCKET_NAME_BYTES
+
+
 def runtime_root() -> Path:
-    """The folder in which runs of this user make the folders of their sockets: $XDG_RUNTIME_DIR, or else /tmp."""
+    """Return the folder in which runs of this user make folders of sockets: $XDG_RUNTIME_DIR, or else /tmp."""
     named = os.environ.get("XDG_RUNTIME_DIR")
     root = Path(named) if named else None
-    # An ipc path has room for PATH_BYTES (actorlearn/address.py), 107, and ours takes up to 70 of them below the root.
-    usable = root is not None and len(str(root)) <= 36 and root.is_dir() and os.access(root, os.W_OK)
-    return root if root is not None and usable else Path("/tmp")
+    if root is None or len(os.fsencode(root)) > longest_root() or not root.is_dir() or not os.access(root, os.W_OK):
+        return Path("/tmp")
+    return root

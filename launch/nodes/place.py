@@ -7,7 +7,6 @@ left.
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ from actorlearn.memory.owned import OwnedDirectory, name_of
 from actorlearn.memory.shared import SHM_ROOT, reserve
 from actorlearn.wire.messages import Reply, Saved
 from launch.machine.cores import in_turn
-from launch.machine.folders import runtime_root, sweep_all
+from launch.machine.folders import new_run_id, runtime_root, sweep_all
 from launch.machine.network import address_of, address_towards
 from launch.nodes.copies import Arriving, Outgoing, steps_beside
 from launch.nodes.local import LocalNode
@@ -46,7 +45,7 @@ class Place:
 
         Raises OSError, TopologyError, RunError or ChannelError, with nothing left.
         """
-        own = secrets.token_hex(6)
+        own = new_run_id()
         self._outbox = outbox
         self._run_dir = folder.absolute() / f"{run_id}-{own}"
         self._logged: dict[Path, int] = {}

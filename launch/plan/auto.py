@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from actorlearn.algorithms.settings import ALGORITHMS, OnPolicySettings
+from actorlearn.algorithms.settings import ALGORITHMS, OffPolicySettings, OnPolicySettings
 from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.models.specs import MODELS
 from launch.machine.cores import Cores
@@ -52,12 +52,8 @@ def cpu_flags() -> frozenset[str]:
 
 def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[Topology, list[Choice]]:
     """Decide every ``auto`` for a processor with these instruction sets, and explain defaults that follow its cores."""
-    simulators, trainer, inference = topology.simulators, topology.trainer, topology.inference
-    if topology.replay:
-        learned = 2 * topology.replay.batch_size  # transitions, of two rows each
-    else:
-        parts = topology.algorithm.minibatches if isinstance(topology.algorithm, OnPolicySettings) else 1
-        learned = (topology.algorithm.horizon + 1) * simulators.environments // parts
+    trainer, inference = topology.trainer, topology.inference
+    learned = rows_learned(topology)
     acts_on = inference.device if inference.count else "cpu"  # simulators that act themselves have no other
     chosen: dict[str, tuple[Any, str]] = {}
     if trainer.precision == AUTO:
@@ -72,6 +68,15 @@ def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[To
     decided = [Choice(key, value, why) for key, (value, why) in chosen.items()]
     left_out = [Choice(key, None, why) for key, why in topology.left_out.items()]
     return _with(topology, chosen), [*left_out, *_by_cores(topology, cores), *decided]
+
+
+def rows_learned(topology: Topology) -> int:
+    """Return the rows of a pass that is learned from; of transitions also those of the pass that values the others."""
+    replay, algorithm = topology.replay, topology.algorithm
+    if replay and isinstance(algorithm, OffPolicySettings):
+        return replay.batch_size * (replay.sequence_steps + algorithm.n_step if replay.sequence_rows > 1 else 2)
+    parts = algorithm.minibatches if isinstance(algorithm, OnPolicySettings) else 1
+    return (algorithm.horizon + 1) * topology.simulators.environments // parts
 
 
 def rows_answered(topology: Topology) -> int:

@@ -19,9 +19,7 @@ from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import DescribeSettings
 from launch.spawning.answers import NoAnswerError, ask
 from launch.topology.load import Topology, TopologyError
-
-LIMIT_S = 60.0
-"""Longest that building environment and network may take; importing torch on a busy machine takes tens of seconds."""
+from launch.topology.modes import mode
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +58,8 @@ def describe(topology: Topology) -> Description:
         model=topology.model,
         algorithm=topology.algorithm,
         optimizer=topology.optimizer,
+        mode=mode(topology).name,
+        roles=tuple(name for name, section in topology.roles.items() if section.count),
         devices={"inference.device": topology.inference.device, "trainer.device": topology.trainer.device},
     )
     with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
@@ -73,13 +73,14 @@ def describe(topology: Topology) -> Description:
 
 
 def _ask(command: list[str], topology: Topology) -> Any:
-    """Run the child to its end, within a limit, and return its answer."""
+    """Run the child to its end, within the limit on what starts, and return its answer."""
+    limit_s = topology.supervision.start_s
     try:
-        return ask(command, LIMIT_S)
+        return ask(command, limit_s)
     except NoAnswerError as error:
         raise TopologyError(f"env.id {topology.env.id!r}: cannot be described: {error}") from None
     except subprocess.TimeoutExpired:
         raise TopologyError(
-            f"env.id {topology.env.id!r}: not described within {LIMIT_S:g} s; "
-            "an environment must be made in less: see what it waits for, or try again on an idle machine"
+            f"env.id {topology.env.id!r}: not described within supervision.start_s, {limit_s:g} s; "
+            "an environment must be made and reset in less: see what it waits for, or raise supervision.start_s"
         ) from None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE, EventsWriter, MetricsWriter
+from launch.errors import RunError
 from launch.runs.find import SUMMARY_FILE
 from launch.runtime import metadata
 from launch.supervision import events as ev
@@ -20,7 +21,7 @@ class Journal:
     """The files of one run, from its first event to its summary."""
 
     def __init__(self, run_dir: Path, tell: Callable[[ev.Note], None], writers: Sequence[str]) -> None:
-        """Open the files for appending; ``tell`` reports problems with them to the user. Raises OSError.
+        """Open the files for appending; ``tell`` reports problems with them to the user. Raises OSError and RunError.
 
         ``writers``: the topology's ``report.writers``.
         """
@@ -29,6 +30,9 @@ class Journal:
         self._events = EventsWriter(run_dir)
         try:
             self._metrics = MetricsWriter(run_dir, writers)
+        except ValueError as error:
+            self._events.close()
+            raise RunError(str(error)) from error
         except BaseException:
             self._events.close()
             raise

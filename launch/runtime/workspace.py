@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +16,7 @@ from actorlearn.files import write_atomically
 from actorlearn.memory.owned import OwnedDirectory, name_of
 from actorlearn.memory.shared import reserve
 from launch.errors import FailedError, RunError
-from launch.machine.folders import runtime_root, sweep_all
+from launch.machine.folders import new_run_id, runtime_root, sweep_all
 from launch.machine.signals import Signals
 from launch.nodes.segments import Segments
 from launch.plan.addresses import FOLDERS, Addresses
@@ -44,7 +43,7 @@ class Workspace:
     def __init__(self, run_dir: Path) -> None:
         """Name the folder; nothing is touched before the block."""
         self.run_dir = run_dir.absolute()
-        run_id = secrets.token_hex(6)
+        run_id = new_run_id()
         self.addresses = Addresses.of_run(run_id, self.run_dir, runtime_root() / name_of(run_id))
         self.signals: Signals
         self.segments: Segments

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from launch.spawning import guardian
@@ -26,11 +27,12 @@ def ask(command: Sequence[str], limit_s: float | None = None, **environment: str
 
 
 def answer(out: str, err: str, returncode: int) -> Any:
-    """Read the last line that a child wrote to stdout; raises NoAnswerError where it is no JSON object or array."""
-    try:
-        told = json.loads(out.strip().splitlines()[-1])
-    except (IndexError, ValueError):
-        told = None
-    if not isinstance(told, dict | list):
-        raise NoAnswerError((err.strip().splitlines() or [f"exit status {returncode}, no answer"])[-1])
-    return told
+    """Read the last JSON object or array that a child wrote to stdout, as a line; raises NoAnswerError without one.
+
+    Code of users that it ran may have printed anything before it, and after it at its exit.
+    """
+    for line in reversed(out.splitlines()):
+        with suppress(ValueError):
+            if isinstance(told := json.loads(line), dict | list):
+                return told
+    raise NoAnswerError((err.strip().splitlines() or [f"exit status {returncode}, no answer"])[-1])

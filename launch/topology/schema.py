@@ -70,7 +70,7 @@ class SimulatorsSection(Section, frozen=True, kw_only=True):
     weights: Annotated[
         Literal["newest", "rollout"],
         Meta(
-            description="rows are answered by the newest, or by those published when their rollout was opened: "
+            description="weights that act: the newest, or those that were published when a rollout was opened: "
             "repeatable"
         ),
     ] = "newest"
@@ -137,11 +137,11 @@ class TrainerSection(Section, frozen=True, kw_only=True):
     ]
     precision: Annotated[
         Precision,
-        Meta(description="of the two passes: auto, fp32 or bf16 (autocast); weights and updates are always float32"),
+        Meta(description="number type of both passes: auto, fp32, bf16 (autocast); weights and updates are float32"),
     ] = "auto"
     layout: Annotated[
         Literal["auto", "plain", "space-to-depth"],
-        Meta(description="of the first convolution: the same function, faster in one way or the other"),
+        Meta(description="memory layout of the first convolution: the same function, at another speed"),
     ] = "auto"
     compile: Annotated[
         Literal["auto"] | bool, Meta(description="torch.compile the network; takes a minute at the start")
@@ -219,7 +219,7 @@ class Budget(Section, frozen=True, kw_only=True):
             ge=0,
             le=1_000_000,
             description="most restarts of a process within restarts_within_s, and most starts in a row that never "
-            "come to anything; dies it once more, it is given up",
+            "come to anything; if it dies once more, it is given up",
         ),
     ] = 5
     restarts_within_s: Annotated[
@@ -237,7 +237,9 @@ class Budget(Section, frozen=True, kw_only=True):
         float,
         Meta(ge=0, le=3_600, description="from a death to the first restart; twice as long to each of the next"),
     ] = 0.2
-    longest_restart_delay_s: Annotated[float, Meta(ge=0, le=3_600, description="to which that delay grows")] = 30.0
+    longest_restart_delay_s: Annotated[
+        float, Meta(ge=0, le=3_600, description="longest delay to which restart_delay_s grows")
+    ] = 30.0
 
 
 BUDGET = Budget()
@@ -251,9 +253,14 @@ class SupervisionSection(Budget, frozen=True, kw_only=True):
     # network or one write to a disk. An environment may wait for a program of its own; only servers wait for nothing.
     # Before Hello: importing torch from a slow disk takes tens of seconds. Drained trainers may be writing a replay: a
     # million transitions of Atari are 7.1 GB, 12 minutes at 10 MB/s.
-    start_s: Annotated[float, Meta(ge=2, le=1_000_000, description="*_hang_s of a process that is still starting")] = (
-        120.0
-    )
+    start_s: Annotated[
+        float,
+        Meta(
+            ge=2,
+            le=1_000_000,
+            description="*_hang_s of a process that is still starting; limit on trying environment and network before",
+        ),
+    ] = 120.0
     drain_s: Annotated[
         float,
         Meta(
@@ -326,7 +333,7 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     """A whole topology: processes, devices and numbers; steps are agent steps (Atari: frame_skip frames each)."""
 
     name: Name
-    seed: Annotated[int, Meta(ge=0, le=2**31 - 1, description="of everything random in the run")] = 1
+    seed: Annotated[int, Meta(ge=0, le=2**31 - 1, description="seed from which all randomness of the run follows")] = 1
     mode: str = "sync"
     """Name of a mode; `TOPOLOGY` narrows it to those installed."""
     total_steps: Annotated[

@@ -166,7 +166,12 @@ def no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Prob
     """Return the problem of a name that is in no registry, or whose code cannot be imported."""
     if CODE.fullmatch(name):
         rule = error.removeprefix(f"{registry.kind}.name: {name!r}").lstrip(": ")
-        return Problem(path, name, rule, "name what can be imported from here")
+        fits = not rule.startswith("does not fit")
+        return Problem(
+            path, name, rule, "name what can be imported from here" if fits else "correct it, or name another"
+        )
+    if name in registry.names():  # a package brings it, and it cannot be loaded
+        return Problem(path, name, f"cannot be used: {error}", "mend or uninstall the package, or name another")
     closest = nearest(name, registry.names())
     way_out = f"did you mean {closest}?" if closest else f"write for example {registry.names()[0]}"
     return Problem(path, name, f"must be {', '.join(registry.names())} or package.module:Name", way_out)
@@ -246,6 +251,8 @@ def _of_key(value: Any, key: Key, path: Path) -> Iterator[Problem]:
         yield from _of_list(value, key, kind, path)
     elif isinstance(kind, inspect.StrType):
         yield from _of_text(value, key, kind, path)
+    elif isinstance(kind, inspect.DictType) and (section := key_of(kind.value_type).section):
+        yield from _of_named_sections(value, section, path)
     elif isinstance(kind, inspect.DictType):
         yield from _of_arguments(value, kind, path)
     elif isinstance(kind, inspect.IntType | inspect.FloatType):
@@ -258,7 +265,7 @@ def _missing(key: Key, path: Path) -> Problem:
     if path == ("env", "id"):
         rule, way_out = "every topology names its environment", "add env: {id: ALE/Pong-v5}, or another gymnasium id"
     else:
-        rule, way_out = f"{dotted(path[:-1])} needs it ({key.description})", f"write {{{path[-1]}: ...}}"
+        rule, way_out = f"{dotted(path[:-1])} needs it{_unit(key)}", f"write {{{path[-1]}: ...}}"
     return Problem(path, MISSING, rule, way_out)
 
 
@@ -285,6 +292,22 @@ def _of_arguments(value: Any, kind: inspect.DictType, path: Path) -> Iterator[Pr
             yield from _of_key(name, key_of(kind.key_type), path)
     else:
         yield Problem(path, value, "must be a mapping of arguments", "write for example {size: 6}, or leave it out")
+
+
+def _of_named_sections(value: Any, section: type[msgspec.Struct], path: Path) -> Iterator[Problem]:
+    """Yield problems of a mapping whose values are sections, in which any key may be left out."""
+    keys = keys_of(section)
+    if not isinstance(value, dict):
+        example = f"write for example {{NAME: {{{next(iter(keys))}: ...}}}}, or leave it out"
+        yield Problem(path, value, "must be a mapping of names", example)
+        return
+    for name, inside in value.items():
+        if isinstance(inside, dict):
+            yield from _strangers(inside, keys, (*path, name))
+            for key in filter(inside.__contains__, keys):
+                yield from _of_key(inside[key], keys[key], (*path, name, key))
+        else:
+            yield _no_mapping(inside, keys, (*path, name))
 
 
 def _of_words(value: Any, key: Key, kind: inspect.LiteralType, path: Path) -> Iterator[Problem]:
@@ -327,7 +350,8 @@ def _of_text(value: Any, key: Key, kind: inspect.StrType, path: Path) -> Iterato
     if kind.pattern is None or re.fullmatch(kind.pattern.removesuffix("$"), value):
         return
     if not key.examples:
-        yield Problem(path, value, key.words["rule"], key.words["way_out"])
+        rule = key.words.get("rule", f"must match {kind.pattern}{_unit(key)}")
+        yield Problem(path, value, rule, key.words.get("way_out", "write another"))
         return
     closest = nearest(value, key.examples)
     way_out = f"did you mean {closest}?" if closest else f"write for example {key.examples[0]}"

@@ -162,6 +162,17 @@ def test_h_keeps_its_digits_in_float32() -> None:
     torch.testing.assert_close(unscale(rescale(x, 1e-3), 1e-3), x, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("epsilon", [None, 1e-3])
+def test_values_are_reported_as_the_returns_that_they_stand_for(epsilon: float | None) -> None:
+    algorithm, batch = R2D1(R2D1.Settings(rescale_epsilon=epsilon)), sequences(4, 2, 3, 1)
+    expected = torch.full((6, 3, ACTIONS), 9.0)
+    outputs = {"q": expected if epsilon is None else rescale(expected, epsilon)}
+    batch.reward[:], batch.columns["discount"][:] = -4.0, 0.5
+    _, metrics = algorithm.loss(outputs, prepared(algorithm, batch, outputs), 0.0)
+    assert metrics["q_mean"].item() == pytest.approx(9.0, rel=1e-5)
+    assert metrics["target_mean"].item() == pytest.approx(-4.0 + 0.5 * 9.0, rel=1e-5)
+
+
 def test_nothing_passes_the_end_of_a_game_or_comes_from_rows_without_transitions() -> None:
     algorithm, batch = R2D1(R2D1.Settings()), sequences(4, 2, 3, 1)
     outputs, target = (outputs_of(algorithm, 6, 3, k) for k in range(2))

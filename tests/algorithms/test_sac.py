@@ -15,12 +15,12 @@ from torch import Tensor
 
 from actorlearn.actions import MultiDiscrete
 from actorlearn.algorithms.interface import Batch
-from actorlearn.algorithms.make import beside, make
+from actorlearn.algorithms.make import extra_networks, make
 from actorlearn.algorithms.sac import CRITICS, SAC, TanhGaussian, log_slope
 from actorlearn.algorithms.settings import Polyak
 from actorlearn.metrics.registry import is_registered
-from actorlearn.models.beside import networks
 from actorlearn.models.make import make as make_model
+from actorlearn.models.several import networks
 from tests import named
 
 NUMBERS, SEEN = 2, 3
@@ -63,9 +63,9 @@ class Asked:
     def __init__(self, settings: Any, seed: int = 0) -> None:
         self.algorithm = SAC(settings)
         model = named.model(name="mlp", hidden_sizes=[5])
-        heads, others = self.algorithm.heads((NUMBERS,)), beside(self.algorithm, (NUMBERS,))
+        heads, extra = self.algorithm.heads((NUMBERS,)), extra_networks(self.algorithm, (NUMBERS,))
         self.own, older = (
-            networks(make_model(model, (SEEN,), "float32", heads, 2 * seed + k, others)) for k in range(2)
+            networks(make_model(model, (SEEN,), "float32", heads, 2 * seed + k, extra)) for k in range(2)
         )
         with torch.no_grad():
             self.own["temperature"]()["log"].fill_(-0.7)
@@ -100,20 +100,20 @@ def reference(asked: Asked, batch: Batch, seed: int) -> dict[str, float]:
     def value(name: str, seen: Tensor, action: list[float]) -> float:
         return float(asked.all[name](seen[None], torch.tensor([action]))["value"])
 
-    sums, valid = dict.fromkeys(("acting", "temperature", *CRITICS), 0.0), 0
+    sums, valid = dict.fromkeys(("actor", "temperature", *CRITICS), 0.0), 0
     for b in range(count):
         if not batch.valid[0, b]:
             continue
         valid += 1
         seen, following = batch.observation[:, b]
-        action, density = drawn(asked.own["acting"](following[None])["policy"][0], later[b].tolist())
+        action, density = drawn(asked.own["actor"](following[None])["policy"][0], later[b].tolist())
         soft = min(value(f"target.{name}", following, action) for name in CRITICS) - alpha * density
         target = float(batch.reward[0, b]) + float(batch.columns["discount"][0, b]) * soft
         for name in CRITICS:
             error = target - value(name, seen, batch.action[0, b].tolist())
             sums[name] += 0.5 * float(batch.columns["weight"][0, b]) * error**2
-        action, density = drawn(asked.own["acting"](seen[None])["policy"][0], now[b].tolist())
-        sums["acting"] += alpha * density - min(value(name, seen, action) for name in CRITICS)
+        action, density = drawn(asked.own["actor"](seen[None])["policy"][0], now[b].tolist())
+        sums["actor"] += alpha * density - min(value(name, seen, action) for name in CRITICS)
         entropy = -NUMBERS if s.target_entropy is None else s.target_entropy
         sums["temperature"] += 0.7 * (density + entropy)
     over = 1 if s.reduction == "sum" else max(valid, 1)
@@ -203,7 +203,13 @@ def test_it_is_random_at_first_and_its_targets_follow() -> None:
     assert settings.target == Polyak(0.01) and named.algorithm(name="sac", random_steps=0).exploration is None
 
 
-@pytest.mark.parametrize(("actions", "words"), [(3, "3 discrete actions"), (MultiDiscrete((3, 2)), "several choices")])
+@pytest.mark.parametrize(
+    ("actions", "words"),
+    [
+        (3, "3 discrete actions; use dqn, a2c, ppo or impala"),
+        (MultiDiscrete((3, 2)), r"several choices at once, of \[3, 2\]; use a2c, ppo or impala"),
+    ],
+)
 def test_actions_that_are_no_numbers_are_refused(actions: Any, words: str) -> None:
     with pytest.raises(ValueError, match=f"'sac' chooses numbers, and this environment's actions are {words}"):
         make(named.algorithm(name="sac")).heads(actions)

@@ -9,6 +9,7 @@ what others wait for.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -157,7 +158,8 @@ class Row(Ledger):
 
     def __init__(self) -> None:
         super().__init__()
-        if os.getpid() not in _own and (rows := Rows.here()):
+        described = "describe" in sys.argv  # by a process whose steps are of no run
+        if os.getpid() not in _own and not described and (rows := Rows.here()):
             _own[os.getpid()] = rows, rows.process(), own_mark(rows.folder)
         self._before = 0
         self._pace_s = float(os.environ.get(PACE_VARIABLE, "0"))

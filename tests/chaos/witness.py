@@ -95,6 +95,8 @@ class Witness(nn.Module):
         outputs = {name: torch.full((len(observation), size), VALUE) for name, size in self._heads.items()}
         if self._mark and not self._trainer:
             self._mark.now()
+        if torch.is_grad_enabled() and not self._trainer:  # it is described: outputs without a gradient are refused
+            return {name: output + 0.0 * self.tally[0] for name, output in outputs.items()}
         if torch.is_grad_enabled() and self._trainer:
             numbers = torch.tensor(self._read(observation.numpy()))
             name = "value" if "value" in outputs else "q"

@@ -8,6 +8,7 @@ import sys
 from typing import Any, ClassVar
 
 import gymnasium
+import msgspec
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sequence, Text
@@ -15,8 +16,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from actorlearn.envs.catch import Catch
 from actorlearn.envs.interface import ActionError, MalformedStepError
 from actorlearn.envs.make import make, spec
+from actorlearn.envs.specs import GymnasiumSettings
 from actorlearn.testing.environment import column, play, poisoned_row, random_actions
 from tests import named
 from tests.envs.playing import opened
@@ -339,10 +342,15 @@ def test_games_are_those_of_gymnasium_itself() -> None:
         ("CartPoll-v1", r"'CartPoll-v1' is not registered with gymnasium; did you mean 'CartPole-v\d'"),
         ("CartPole-v9", r"'CartPole-v9' is not registered with gymnasium; did you mean 'CartPole-v\d'"),
         ("x", "'x' is not registered with gymnasium; Ids are like"),
-        (f"{__name__}:Unbounded", r"action space Box.*inf.*; a Box must have one dimension of floats, all with bounds"),
-        (f"{__name__}:Image", r"action space Box.*; a Box must have one dimension of floats"),
-        (f"{__name__}:Whole", r"action space Box.*int64\); a Box must have one dimension of floats"),
+        (
+            f"{__name__}:Unbounded",
+            r"action space Box.*inf.*; a Box must have one dimension of one or more floats, all with bounds",
+        ),
+        (f"{__name__}:Image", r"action space Box.*; a Box must have one dimension of one or more floats"),
+        (f"{__name__}:Whole", r"action space Box.*int64\); a Box must have one dimension of one or more floats"),
         (f"{__name__}:Nested", r"action space Dict.*; only Discrete, MultiDiscrete, MultiBinary and Box are supported"),
+        (f"{__name__}:NoAction", r"action space Box.*; a Box must have one dimension of one or more floats"),
+        (f"{__name__}:Blind", r"observation space Box.*; there is nothing in it to learn from"),
         (f"{__name__}:Wordy", r"observation space Dict.*; there is no number in it: wrap it"),
         (f"{__name__}:Endless", r"observation space Dict.*; seen in it is neither Box, Discrete.*: wrap it"),
         (f"{__name__}:SETTINGS", "it must be a subclass of gymnasium.Env"),
@@ -357,6 +365,67 @@ def test_an_unusable_id_is_refused_in_one_line(ask, env_id: str, says: str) -> N
     with pytest.raises(ValueError, match=rf"^env\.id: .*{says}") as caught:
         ask(named.env(id=env_id))
     assert "\n" not in str(caught.value)
+
+
+class NoAction(Catch):
+    """Has actions of no number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = Box(-1.0, 1.0, (0,), np.float32)  # type: ignore[assignment]
+
+
+class Blind(Catch):
+    """Shows nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = Box(-1.0, 1.0, (0,), np.float32)
+
+
+class Vast(Catch):
+    """Has actions between bounds whose distance is no float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = Box(-3e38, 3e38, (2,), np.float32)  # type: ignore[assignment]
+
+
+class Growing(Catch):
+    """Has one action more in each environment that is made."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        Growing.made += 1
+        self.action_space = Discrete(2 + Growing.made)
+
+
+class Widening(Growing):
+    """Shows one number more in each environment that is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = Discrete(3)
+        self.observation_space = Box(0.0, 1.0, (Growing.made,), np.float32)
+
+
+def test_bounds_too_far_apart_are_refused_where_actions_are_stretched_to_them() -> None:
+    settings = GymnasiumSettings(id=f"{__name__}:Vast", scale_actions=True)
+    with pytest.raises(
+        ValueError, match=r"^env.scale_actions: true, and .*Vast' has Box.*: its bounds are too far apart"
+    ):
+        make(settings, [0])
+    make(msgspec.structs.replace(settings, scale_actions=False), [0]).close()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("Growing", "has action space Discrete"), ("Widening", "has observations of shape")]
+)
+def test_environments_of_one_run_are_alike(name: str, says: str) -> None:
+    with pytest.raises(ValueError, match=rf"^env.id: environment 1 of .*{name}' {says}.*, and environment 0"):
+        make(GymnasiumSettings(id=f"{__name__}:{name}"), [0, 1])
 
 
 def test_slow_environments_show_signs_of_life_between_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,6 +93,7 @@ def holding(kind: type[Rollouts] = Rollouts, *, snapshots: int = 2, kills: int =
     member["shape"][:] = (1, 1, 1, 1, 0)
     file: Any = words.create("file", [Field("of", "int64", (1,), 0), Field("over", "int64", (1,), 0)])
     rollouts, blocks = kind(segment), Blocks(member)
+    answering = Snapshots("folder", "member", [], rollouts, blocks)
 
     def train(state: tuple[int, int]) -> Hashable:
         asked, number = state
@@ -108,7 +109,6 @@ def holding(kind: type[Rollouts] = Rollouts, *, snapshots: int = 2, kills: int =
         return asked, 0
 
     def simulate(_state: Any) -> Hashable:
-        answering = Snapshots("folder", "member", [], rollouts, blocks)
         if answering.due:
             answering.answer()
         elif file["over"][0]:

@@ -29,7 +29,7 @@ from tests.launch.runs.folders import make_run, me
 from tests.sizes import ROOT
 
 COMMANDS = ["run", "check", "resume", "ps", "top", "logs", "stop", "save", "attach", "detach", "clean"]
-COMMANDS += ["eval", "plot", "bench", "tune", "doctor"]
+COMMANDS += ["eval", "plot", "compare", "bench", "tune", "doctor"]
 TOPOLOGY = "name: cart\nenv: {id: CartPole-v1}\ntotal_steps: 1000\n"
 ROW = {"time_s": 9.0, "env_steps": 250, "env_steps_per_s": 50.0, "episode_return_mean": 21.5, "episodes": 4}
 
@@ -75,6 +75,36 @@ def supervisor(folder: Path, replies: dict[str, Reply]) -> Iterator[tuple[Path, 
         finally:
             over.set()
             thread.join()
+
+
+SCRIPT = "import sys\nfrom actorlearn.__main__ import main\nsys.exit(main())\n"
+"""The program that pip makes of the entry point; unlike `python -m`, Python does not look beside it for modules."""
+NETWORK = """
+from torch import nn
+from actorlearn.models.specs import EncoderSettings
+
+class Wide(nn.Module):
+    class Settings(EncoderSettings, frozen=True, kw_only=True):
+        width: int = 8
+
+    def __init__(self, settings, observation_shape):
+        super().__init__()
+        self.layer, self.features = nn.Linear(observation_shape[0], settings.width), settings.width
+
+    def forward(self, observation):
+        return self.layer(observation)
+"""
+
+
+def test_the_installed_program_imports_from_the_folder_where_it_is_started(topology: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "actorlearn").write_text(SCRIPT)
+    (tmp_path / "wide.py").write_text(NETWORK)
+    command = [sys.executable, "bin/actorlearn", "check", topology.name, "model.name=wide:Wide", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["topology"]["model"]["width"] == 8
 
 
 # Requests that are wrong ----------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def only_counting(made: Learning, did: Callable[[], object] = lambda: None) -> N
 
     def step(minibatch: Minibatch, env_steps: int) -> OptimizerStep:
         did()
-        return OptimizerStep(0.0, 0.0, 0.0, True, {"priority": torch.zeros(1, 4)})
+        return OptimizerStep(0.0, 0.0, {}, True, {"priority": torch.zeros(1, 4)})
 
     source(made).draw_one = lambda env_steps: NOWHERE  # type: ignore[method-assign]
     made.step = step  # type: ignore[method-assign]
@@ -41,7 +41,7 @@ def only_counting(made: Learning, did: Callable[[], object] = lambda: None) -> N
 def test_the_optimizers_numbers_are_those_of_the_minibatches(tmp_path: Path) -> None:
     plain = replaying(tmp_path, {"batch_size": 8})
     made = replaying(tmp_path, {"batch_size": 8, "base_batch_size": 2})
-    assert made.learning_rate(0) == plain.learning_rate(0)  # rate_scaling is none
+    assert made.learning_rates(0) == plain.learning_rates(0)  # rate_scaling is none
     assert made.optimizer_settings.epsilon == plain.optimizer_settings.epsilon / 4
     assert plain.optimizer_settings.epsilon == plain.settings.optimizer.epsilon
 

@@ -17,7 +17,7 @@ from actorlearn.learning.update import Learning, OptimizerStep
 from actorlearn.parameters.interface import Stopped
 from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning
 
-NOTHING = OptimizerStep(loss=0.0, gradient_norm=0.0, learning_rate=0.0, taken=True, metrics={})
+NOTHING = OptimizerStep(loss=0.0, gradient_norm=0.0, learning_rates={}, taken=True, metrics={})
 
 
 def learned_from(

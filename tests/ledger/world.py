@@ -43,6 +43,7 @@ from launch.supervision import events as ev
 from launch.topology.load import Topology, dump, parse
 from tests.ledger import fibers
 from tests.ledger.counting import OPTIMIZER, Numbers, Row, counting
+from tests.ledger.env import VARIABLE
 from tests.ledger.fibers import Fiber
 from tests.ledger.simulated import Simulated, Step
 
@@ -329,7 +330,8 @@ def described(text: str) -> Description:
         algorithm=topology.algorithm,
         optimizer=topology.optimizer,
     )
-    with redirect_stdout(StringIO()) as said:
+    with redirect_stdout(StringIO()) as said, pytest.MonkeyPatch.context() as patch:
+        patch.delenv(VARIABLE, raising=False)  # the steps that are rehearsed are of no run
         describe.run(question)
     return msgspec.convert(json.loads(said.getvalue()), Description, strict=False)
 

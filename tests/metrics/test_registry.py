@@ -44,21 +44,27 @@ class Described:
     """A stranger's algorithm, as far as its spec goes."""
 
     heads = columns = act = prepare = loss = lambda self: None
-    metrics = (Metric("temperature", "degrees", "heat of the loss", kind=Kind.COUNTER, merge=Merge.SUM),)
+    metrics = (Metric("warmth", "degrees", "heat of the loss", kind=Kind.COUNTER, merge=Merge.SUM),)
 
 
 def test_metrics_of_an_algorithm_stand_in_its_spec_or_class() -> None:
     assert metric("clipped_share").unit == "share" and is_registered("ratio_mean")
     assert all(name not in METRICS for spec in ALGORITHMS.specs() for name in (m.name for m in spec.metrics))
-    assert not is_registered("temperature")
+    assert not is_registered("warmth")
     spec: AlgorithmSpec = ALGORITHMS.spec(f"{__name__}:Described")
-    assert metric("temperature") == spec.metrics[0] and is_registered("secondary_temperature")
+    assert metric("warmth") == spec.metrics[0] and is_registered("secondary_warmth")
 
 
 def test_the_secondary_learner_s_metrics_are_those_of_the_first() -> None:
     ours, theirs = metric("gradient_norm"), metric("secondary_gradient_norm")
     assert (theirs.name, theirs.learning, theirs.merge) == ("secondary_gradient_norm", ours.learning, ours.merge)
     assert is_registered("secondary_gradient_norm") and not is_registered("secondary_temperature_loss")
+
+
+def test_a_network_s_own_learning_rate_is_described_as_the_optimizer_s() -> None:
+    ours, own = metric("learning_rate"), metric("learning_rate_critic_1")
+    assert own.learning and own.merge == ours.merge
+    assert own.description == f"{ours.description}, of the network critic_1"
 
 
 def test_the_reference_page_is_up_to_date() -> None:

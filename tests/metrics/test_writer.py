@@ -120,6 +120,37 @@ def test_a_closed_writer_says_so(tmp_path: Path) -> None:
         writer.row({"env_steps": 1})
 
 
+class Unreliable:
+    """A user's writer that has lost its server."""
+
+    def __init__(self, run_dir: Path) -> None: ...
+
+    def row(self, values: dict[str, Any]) -> None:
+        raise KeyError("no server")
+
+    def close(self) -> None:
+        raise RuntimeError("no server")
+
+
+class NotCalled(Unreliable):
+    """A writer that takes no folder."""
+
+    def __init__(self) -> None: ...
+
+
+def test_a_users_writer_that_fails_costs_no_row_and_ends_no_run(tmp_path: Path) -> None:
+    writer = MetricsWriter(tmp_path, [f"{__name__}:Unreliable"])
+    with pytest.raises(OSError, match=r"the writer '.*Unreliable' failed: KeyError: 'no server'"):
+        writer.row({"env_steps": 1})
+    writer.close()
+    assert rows(tmp_path / "metrics.jsonl") == [{"env_steps": 1}]
+
+
+def test_a_writer_that_cannot_be_called_with_the_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"report.writers: '.*NotCalled' cannot be made: TypeError.*metrics/specs.py"):
+        MetricsWriter(tmp_path, [f"{__name__}:NotCalled"])
+
+
 def test_tensorboard_shows_the_numbers_over_env_steps(tmp_path: Path) -> None:
     with MetricsWriter(tmp_path) as writer:
         writer.row({"env_steps": 100, "loss": {"policy": 0.5, "value": float("nan")}, "status": "running"})

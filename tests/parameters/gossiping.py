@@ -78,5 +78,5 @@ def learn(exchange: Gossip, gradient: Tensor | None = None) -> None:
     """A batch of 10 steps with one update."""
     exchange.agree(10, 1)
     gradient = torch.ones(PARAMETERS) if gradient is None else gradient.clone()
-    assert exchange.step(gradient, RATE).taken
+    assert exchange.step(gradient, [RATE]).taken
     exchange.settle()

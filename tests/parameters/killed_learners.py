@@ -1,6 +1,7 @@
-"""Learners of mode sync of whom the last is killed at every line: `python -m tests.parameters.killed_learners <count>`.
+"""Learners of mode sync of whom the last is killed at every line: `… killed_learners <count> <folder>`.
 
-For each line of the exchange that the victim comes to, from joining through two steps, all learners are begun anew.
+For each line of the exchange that the victim comes to, from joining through two steps, all learners are begun anew, in
+a folder of the caller's, whose test may be killed too: in /dev/shm nobody would remove what it leaves.
 Survivors print, as lines of JSON, how far each came and a fingerprint of its weights and optimizer.
 """
 
@@ -11,9 +12,9 @@ import itertools
 import json
 import mmap
 import os
+import shutil
 import signal
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any
 import torch
 
 from actorlearn.address import Shm
-from actorlearn.memory.shared import SHM_ROOT, Segment
+from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.interface import Exchange, Learner, PeerLost, Stopped
 from actorlearn.parameters.modes import make
@@ -81,7 +82,7 @@ def learn(folder: Path, rank: int, learners: int, gone: mmap.mmap) -> list[str]:
         for step in range(STEPS):
             exchange.agree(10, 1)
             gradients.copy_(torch.sin(torch.arange(SIZE) * (1.0 + rank + learners * step)))
-            exchange.step(gradients, 0.01)
+            exchange.step(gradients, [0.01])
             seen.append(fingerprint(weights, exchange))
     except (PeerLost, Stopped):  # Stopped: it never came, so that the supervisor tells of it
         seen[-1] = fingerprint(weights, exchange)  # as it was, if nothing was half done
@@ -106,27 +107,27 @@ def begin(folder: Path, rank: int, learners: int, gone: mmap.mmap, line: int) ->
     os._exit(0)
 
 
-def run(learners: int, line: int) -> list[list[str]]:
+def run(learners: int, line: int, folder: Path) -> list[list[str]]:
     """Rows that each learner has seen; nothing of a victim that was killed."""
     gone = mmap.mmap(-1, 1)
-    with tempfile.TemporaryDirectory(dir=SHM_ROOT, prefix="test-of-actorlearn-") as name:
-        folder = Path(name)
-        Segment.create(folder / "learners", rendezvous_fields(learners)).close()
-        Segment.create(folder / "gradients", rows_fields(learners, SIZE)).close()
-        begun = [begin(folder, rank, learners, gone, line) for rank in range(learners)]
-        seen = []
-        for child, read in reversed(begun):  # the victim first
-            with os.fdopen(read) as said:
-                seen.append(said.read())
-            os.waitpid(child, 0)
-            gone[0] = 1
+    folder.mkdir()
+    Segment.create(folder / "learners", rendezvous_fields(learners)).close()
+    Segment.create(folder / "gradients", rows_fields(learners, SIZE)).close()
+    begun = [begin(folder, rank, learners, gone, line) for rank in range(learners)]
+    seen = []
+    for child, read in reversed(begun):  # the victim first
+        with os.fdopen(read) as said:
+            seen.append(said.read())
+        os.waitpid(child, 0)
+        gone[0] = 1
+    shutil.rmtree(folder)
     return [json.loads(said) if said else [] for said in reversed(seen)]
 
 
-def main(learners: int) -> None:
-    print(json.dumps(run(learners, 0)))
+def main(learners: int, scratch: Path) -> None:
+    print(json.dumps(run(learners, 0, scratch / "0")))
     for line in itertools.count(1):
-        seen = run(learners, line)
+        seen = run(learners, line, scratch / str(line))
         print(json.dumps(seen), flush=True)
         if seen[-1]:
             return
@@ -134,4 +135,4 @@ def main(learners: int) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), Path(sys.argv[2]))

@@ -108,7 +108,7 @@ class SyncLearner:
         each = ROWS // self.learners
         rows = slice(self.rank * each, (self.rank + 1) * each)
         usable = not (self.rank == 1 and self.updates == UNUSABLE)
-        stepped = exchange.step(gradient(self.weights, rows, self.updates), RATE, usable)
+        stepped = exchange.step(gradient(self.weights, rows, self.updates), [RATE], usable)
         exchange.settle()
         told(update=self.updates, norm=stepped.norm, taken=stepped.taken)
         self.env_steps, self.updates = agreed.env_steps, agreed.updates
@@ -186,7 +186,7 @@ def differ_in_steps(learner: SyncLearner) -> None:
     exchange.agree(10, 1 + learner.rank)
     told(idle=exchange.idle)
     for _ in range(2):
-        exchange.step(torch.full((PARAMETERS,), float(learner.rank)), RATE)
+        exchange.step(torch.full((PARAMETERS,), float(learner.rank)), [RATE])
         told(weights=learner.weights.tolist(), state=exchange.state()["mean"].tolist())
     exchange.settle()
     told(positions=[learner.consumed.position(rank) for rank in range(2)])

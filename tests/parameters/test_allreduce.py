@@ -58,7 +58,7 @@ def test_two_learners_are_one_with_the_environments_of_both(tmp_path: Path) -> N
         for rank in range(2):
             program.combine(weights[program.PARAMETERS :], torch.tensor([rank + 1.0, float(update)]))
         gradient = program.gradient(weights, slice(0, program.ROWS), update)
-        stepped = alone.step(gradient, program.RATE, usable=update != program.UNUSABLE)
+        stepped = alone.step(gradient, [program.RATE], usable=update != program.UNUSABLE)
         for lines in (first, second):
             assert lines[update]["taken"] == stepped.taken == (update != program.UNUSABLE)
             if stepped.taken:
@@ -112,9 +112,9 @@ def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_wei
 
 @pytest.mark.slow
 @pytest.mark.parametrize("learners", [2, 3])
-def test_wherever_a_learner_is_killed_all_others_have_the_same_whole_step(learners: int) -> None:
+def test_wherever_a_learner_is_killed_all_others_have_the_same_whole_step(learners: int, tmp_path: Path) -> None:
     """Two sum whole gradients, three sum a part each."""
-    command = [sys.executable, "-m", "tests.parameters.killed_learners", str(learners)]
+    command = [sys.executable, "-m", "tests.parameters.killed_learners", str(learners), str(tmp_path)]
     runs = [json.loads(line) for line in subprocess.check_output(command).splitlines()]
     unkilled, killed = runs[0], runs[1:-1]
     assert [seen[1:] for seen in unkilled] == [unkilled[0][1:]] * learners == [seen[1:] for seen in runs[-1]]
@@ -138,6 +138,6 @@ def test_who_has_fewer_steps_left_makes_the_others_along_with_them(tmp_path: Pat
     weights = program.start()
     alone = Alone(AloneExchangeSettings(), Learner(program.OPTIMIZER, weights, torch.zeros(program.PARAMETERS)))
     for step, gradient in enumerate((1.0, 0.5)):
-        alone.step(torch.full((program.PARAMETERS,), gradient), program.RATE)
+        alone.step(torch.full((program.PARAMETERS,), gradient), [program.RATE])
         assert first[1 + step] == {"weights": weights.tolist(), "state": alone.state()["mean"].tolist()}
     assert first[3] == {"positions": [[1, 10], [1, 10]]}

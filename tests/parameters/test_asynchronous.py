@@ -57,7 +57,7 @@ exchange.join(0, 0)
 for update in range(updates):
     exchange.agree(7, 1)
     gradients.fill_(float((-1) ** rank))
-    assert exchange.step(gradients, 0.5 if update % 2 else 0.25).taken
+    assert exchange.step(gradients, [0.5 if update % 2 else 0.25]).taken
     exchange.settle()
 exchange.close()
 """
@@ -123,7 +123,7 @@ def test_one_learner_is_exactly_a_learner_alone(tmp_path: Path, optimizer: Optim
             assert exchange.agree(80, 1) == alone.agree(80, 1)
             for each in (exchange, alone):
                 each.merge(torch.ones(STATISTICS), add)
-            assert exchange.step(gradient.clone(), RATE) == alone.step(gradient.clone(), RATE)
+            assert exchange.step(gradient.clone(), [RATE]) == alone.step(gradient.clone(), [RATE])
             for each in (exchange, alone):
                 each.settle()
             assert not exchange.pull()
@@ -150,9 +150,9 @@ def test_updates_of_several_learners_are_those_of_one_in_the_same_order(tmp_path
             late[turn].append(number - seen[turn])
             seen[turn] = number + 1
             assert exchange.agree(10, 1).env_steps == 10 * (number + 1)
-            exchange.step(gradient.clone(), RATE)
+            exchange.step(gradient.clone(), [RATE])
             exchange.settle()
-            alone.step(gradient.clone(), RATE)
+            alone.step(gradient.clone(), [RATE])
             assert torch.equal(weights, expected)
         for (exchange, weights), delays in zip(made, late, strict=True):
             told = exchange.metrics()
@@ -168,7 +168,7 @@ def test_adam_counts_each_learners_own_steps(tmp_path: Path) -> None:
         for exchange, _ in made:
             exchange.join(0, 0)
         for gradient, turn in zip(gradients_of(3), (0, 0, 1), strict=True):
-            made[turn][0].step(gradient, RATE)
+            made[turn][0].step(gradient, [RATE])
         assert [int(exchange.state()["steps"]) for exchange, _ in made] == [2, 1]
 
 
@@ -184,7 +184,7 @@ def test_several_local_steps_of_one_learner_are_adam(tmp_path_factory, local_ste
         for number, steps in enumerate(batches):
             exchange.agree(10, steps)
             for gradient in gradients_of(steps, seed + number):
-                assert exchange.step(gradient.clone(), RATE) == alone.step(gradient, RATE)
+                assert exchange.step(gradient.clone(), [RATE]) == alone.step(gradient, [RATE])
             exchange.settle()
             own, *squares = weights.clone(), exchange.state()["square"].clone()
             weights.zero_()
@@ -205,7 +205,7 @@ def test_batches_of_one_update_are_together_in_the_store_after_so_many_of_them(t
         seen = []
         for number, gradient in enumerate(gradients_of(7)):
             assert exchange.agree(10, 1).env_steps == 10 * (number + 1)
-            assert exchange.step(gradient.clone(), RATE) == alone.step(gradient, RATE)
+            assert exchange.step(gradient.clone(), [RATE]) == alone.step(gradient, [RATE])
             exchange.settle()
             seen.append(other.pull())
         assert seen == [False, False, True, False, False, True, False]
@@ -226,7 +226,7 @@ def test_local_steps_of_two_learners_follow_the_appendix(tmp_path: Path, pulled:
         for exchange, _ in made:
             exchange.join(0, 0)
         for turn, gradient in zip(turns, gradients, strict=True):
-            made[turn][0].step(gradient.clone(), RATE)
+            made[turn][0].step(gradient.clone(), [RATE])
             events.append(("step", turn))
             slopes.append(gradient[:3].tolist())
             alone[turn] += 1
@@ -254,8 +254,8 @@ def test_several_local_steps_need_adam(tmp_path: Path) -> None:
 def test_an_update_that_is_not_finite_reaches_nobody(tmp_path: Path, bad: float) -> None:
     with learners(tmp_path, PAAC, 2) as ((exchange, weights), (other, _)):
         exchange.join(0, 0), other.join(0, 0)
-        assert not exchange.step(torch.full((PARAMETERS,), bad), RATE).taken
-        assert exchange.step(torch.ones(PARAMETERS), RATE, usable=False).taken is False
+        assert not exchange.step(torch.full((PARAMETERS,), bad), [RATE]).taken
+        assert exchange.step(torch.ones(PARAMETERS), [RATE], usable=False).taken is False
         assert torch.equal(weights, start())
         assert not other.pull()
 
@@ -266,7 +266,7 @@ def test_who_comes_later_takes_weights_state_statistics_and_counts(tmp_path: Pat
         first.join(1000, 10)
         first.agree(40, 1)
         first.merge(torch.ones(STATISTICS), add)
-        first.step(gradients_of(1)[0], RATE)
+        first.step(gradients_of(1)[0], [RATE])
         first.settle()
         assert second.join(0, 0)[:2] == (1040, 11)
         assert torch.equal(others, weights)
@@ -286,7 +286,7 @@ def test_what_a_learner_drops_is_not_counted(tmp_path: Path) -> None:
 def test_a_checkpoint_fits_every_mode(tmp_path: Path, optimizer: OptimizerSettings) -> None:
     alone = Alone(AloneExchangeSettings(), Learner(optimizer, start(), torch.zeros(PARAMETERS)))
     for gradient in gradients_of(3):
-        alone.step(gradient, RATE)
+        alone.step(gradient, [RATE])
     with learners(tmp_path, optimizer) as ((exchange, _),):
         exchange.restore(alone.state())
         exchange.join(0, 0)

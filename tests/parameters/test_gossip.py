@@ -80,7 +80,7 @@ class Matrices:
         """One local step, the same wherever it is taken from, and its exchange."""
         alone = self.alone[who]
         alone.parameters.zero_()
-        alone.step(gradient.clone(), RATE)
+        alone.step(gradient.clone(), [RATE])
         self.changes.append(torch.cat([alone.parameters.double(), torch.zeros(STATISTICS)]).numpy())
         self.coefficients = np.pad(self.coefficients, ((0, 0), (0, 1)))
         self.coefficients[who, -1] = 1.0
@@ -154,7 +154,7 @@ def test_in_rollouts_the_mean_moves_as_the_mixing_matrix_says(tmp_path: Path, gr
 
     def run(exchange) -> None:
         for _ in range(rollouts):
-            exchange.step(torch.zeros(PARAMETERS), RATE)
+            exchange.step(torch.zeros(PARAMETERS), [RATE])
 
     threads = [threading.Thread(target=run, args=[exchange], daemon=True) for exchange in learners]
     for thread in threads:
@@ -251,8 +251,8 @@ def test_a_step_that_is_not_finite_changes_no_weights_and_is_not_kept(tmp_path: 
         "gradient_cosine": {},
     }
     exchange.join(0, 0)
-    assert not exchange.step(torch.full((PARAMETERS,), bad), RATE).taken
-    assert not exchange.step(torch.ones(PARAMETERS), RATE, usable=False).taken
+    assert not exchange.step(torch.full((PARAMETERS,), bad), [RATE]).taken
+    assert not exchange.step(torch.ones(PARAMETERS), [RATE], usable=False).taken
     assert torch.equal(exchange.weights, start())
     shown = Published(Segment.open(tmp_path / "gradients-0"))
     assert shown.version == 0  # of the second, whose loss alone was not finite
@@ -265,7 +265,7 @@ def test_statistics_are_combined_alone_and_mixed_with_the_weights(tmp_path: Path
     for exchange, moments in zip(learners, (2.0, 4.0), strict=True):
         exchange.join(0, 0)
         exchange.merge(torch.full((STATISTICS,), moments), lambda statistics, moments: statistics.copy_(moments))
-        exchange.step(torch.zeros(PARAMETERS), RATE)
+        exchange.step(torch.zeros(PARAMETERS), [RATE])
     assert learners[0].weights[PARAMETERS:].tolist() == [2.0, 2.0]
     assert learners[1].weights[PARAMETERS:].tolist() == [3.0, 3.0]
     for exchange in learners:

@@ -84,7 +84,7 @@ class Driver:
         self.exchange.agree(STEPS, MINIBATCHES)
         self.exchange.merge(torch.tensor([rate(self.learner, self.learned, 0)]), lambda own, theirs: own.add_(theirs))
         for minibatch in range(MINIBATCHES):
-            self.exchange.step(torch.ones(PARAMETERS), rate(self.learner, self.learned, minibatch))
+            self.exchange.step(torch.ones(PARAMETERS), [rate(self.learner, self.learned, minibatch)])
         hit("driver.passed")
         self.exchange.settle()
         hit("driver.settled")

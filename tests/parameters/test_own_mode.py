@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages import installed
 from tests.sizes import ROOT
 
 EXCHANGE = '''
@@ -113,14 +114,9 @@ TWO = [*KEYS, "mode=averaging", "learners.count=2", "averaging.every_updates=2"]
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """A folder of packages with the mode in it, as an installer leaves it."""
-    folder = tmp_path / "site"
-    info = folder / "averaging-1.0.dist-info"
-    info.mkdir(parents=True)
-    (folder / "averaging.py").write_text(EXCHANGE)
-    (folder / "averaging_mode.py").write_text(SPEC)
+    modules = {"averaging": EXCHANGE, "averaging_mode": SPEC}
+    folder = installed(tmp_path / "site", "[actorlearn.modes]\naveraging = averaging_mode:SPEC\n", modules, "averaging")
     (folder / "catch.yaml").write_text(TOPOLOGY)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: averaging\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[actorlearn.modes]\naveraging = averaging_mode:SPEC\n")
     return folder
 
 

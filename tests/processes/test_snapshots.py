@@ -19,8 +19,10 @@ from tests.ledger.env import Ledger, read_all
 from tests.processes.interrupted import (
     CONFIGURATIONS,
     HORIZON,
+    MEMBERS,
     ROLLOUTS,
     Play,
+    Simulator,
 )
 
 PARTS = 13
@@ -112,6 +114,16 @@ def test_a_simulator_that_writes_no_snapshots_says_so(tmp_path: Path) -> None:
     refuses = Snapshots("", simulator.name, simulator.groups, play.rollouts, simulator.blocks)
     play.rollouts.ask(play.learned)
     assert "settings.states" in refuses.answer() and simulator.blocks.held == -1
+
+
+def test_a_simulator_that_comes_later_answers_no_request_from_before_it(tmp_path: Path) -> None:
+    """The folder of that request may be gone; what is asked of it later it answers."""
+    play = Play(tmp_path, CONFIGURATIONS[0])
+    play.rollouts.ask(play.learned)
+    late = Simulator(play, MEMBERS, None)
+    assert not late.snapshots.due and late.blocks.held == -1
+    play.rollouts.ask(play.learned)
+    assert late.snapshots.due and not late.snapshots.answer() and late.blocks.held == 2
 
 
 def test_a_snapshot_from_a_rollout_that_is_gone_is_refused(tmp_path: Path) -> None:

@@ -80,11 +80,23 @@ class Rows:
         """Ring and position of the first row of every item that can be drawn."""
         found = set()
         for ring, shown in enumerate(self.shown):
-            forgotten = shown - self.shape.size
-            oldest = forgotten + self.shape.stack - 1 if forgotten > 0 else 0
             last = shown - (self.shape.length - 1) - self.replay.returns.steps
-            found |= {(ring, p) for p in range(oldest, last) if p % self.shape.every == 0 and self._begins(ring, p)}
+            found |= {
+                (ring, p)
+                for p in range(self._oldest(shown), last)
+                if p % self.shape.every == 0 and self._begins(ring, p)
+            }
         return found
+
+    def transitions(self) -> int:
+        """How many transitions are stored with their returns, whether or not an item begins there."""
+        steps = self.replay.returns.steps
+        places = [(ring, p) for ring, shown in enumerate(self.shown) for p in range(self._oldest(shown), shown - steps)]
+        return sum(self.valid(ring, p) for ring, p in places)
+
+    def _oldest(self, shown: int) -> int:
+        forgotten = shown - self.shape.size
+        return forgotten + self.shape.stack - 1 if forgotten > 0 else 0
 
     def _begins(self, ring: int, p: int) -> bool:
         rows = self.rings[ring]

@@ -83,6 +83,7 @@ def test_the_items_drawn_are_those_of_a_slow_replay(tmp_path: Path, data: st.Dat
             rings = (sample.cell // shape.rows).tolist()
             assert set(zip(rings, sample.position.tolist(), strict=True)) == kept.items()
             kept.compare(sample)
+            assert replay.transitions == kept.transitions()
 
 
 def filled(folder: Path, shape: ReplayShape = SHAPE, rollouts: int = 12) -> tuple[Simulated, object]:
@@ -102,7 +103,7 @@ def test_a_restored_replay_draws_the_same_items_with_the_same_states(tmp_path: P
         state = json.loads(json.dumps(replay.save(folder)))
         other = make(folder, SHAPE, NStep(steps=2), prioritised=True)
         other.restore(folder, state)
-        assert len(other) == len(replay)
+        assert (len(other), other.transitions) == (len(replay), replay.transitions)
         if rollouts:
             ours, theirs = (of.sample(5, np.random.default_rng(0)) for of in (replay, other))
             for one, two in zip(ours, theirs, strict=True):

@@ -6,6 +6,9 @@ file's name becomes that file. An HTML comment on the line before a block says w
 * ``by hand: why``: it is not run here;
 * ``exit 2``: its last command is to end with that status;
 * ``in a terminal of its own``: it runs on beside the blocks that follow.
+
+A block without a language below a block ```sh is what that one prints, shortened: each of its lines is a line of the
+output, in any order, where one number is as good as another and ``…`` stands for anything.
 """
 
 from __future__ import annotations
@@ -16,16 +19,22 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
-BLOCK = re.compile(r"^(?:<!-- (?P<mark>[^\n]+) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^(?:<!-- (?P<mark>[^\n]+) -->\n)?```(?P<kind>[\w{}]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+)
+PRINTED = ""
+"""The kind of a block that shows what the one before it printed."""
+NUMBER = re.compile(r"-?(?:\d[\d,.:]*)?\d")
 FILE = re.compile(r"# ([\w-]+\.(?:py|yaml))\b")
 BESIDE = "in a terminal of its own"
 BY_HAND = "by hand: "
 EXIT = "exit "
-READY_S = 120.0
-"""Seconds that a run in a terminal of its own may take before its trainer is ready."""
+READY_S = 300.0
+"""Seconds that a run in a terminal of its own may take before its first report."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,8 @@ class Block:
     kind: str
     text: str
     mark: str = ""
+    printed: str = ""
+    """What it prints, shortened, where the page shows that."""
 
     @property
     def file(self) -> str:
@@ -44,8 +55,24 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    """Every fenced block of a page that names its language."""
-    return [Block(found["kind"], found["text"], found["mark"] or "") for found in BLOCK.finditer(page.read_text())]
+    """Every fenced block of a page that names its language, commands with what they print."""
+    found = [Block(each["kind"], each["text"], each["mark"] or "") for each in BLOCK.finditer(page.read_text())]
+    for place, (block, below) in enumerate(pairwise(found)):
+        if (block.kind, below.kind) == ("sh", PRINTED):
+            found[place] = replace(block, printed=below.text)
+    return [block for block in found if block.kind != PRINTED]
+
+
+def unprinted(shown: str, output: str) -> list[str]:
+    """Lines that a page shows and that no line of the output is like."""
+    printed = [line.rstrip() for line in output.splitlines()]
+    return [line for line in shown.splitlines() if line.strip() and not any(map(_like(line).fullmatch, printed))]
+
+
+def _like(line: str) -> re.Pattern[str]:
+    """A pattern of the lines that differ from this one in numbers alone, or where it has ``…``."""
+    parts = (NUMBER.pattern.join(map(re.escape, NUMBER.split(part))) for part in line.rstrip().split("…"))
+    return re.compile(".*".join(parts))
 
 
 def is_known(mark: str) -> bool:
@@ -85,6 +112,8 @@ def _run(block: Block, folder: Path, environment: dict[str, str]) -> None:
     )
     wanted = int(block.mark.removeprefix(EXIT)) if block.mark.startswith(EXIT) else 0
     assert done.returncode == wanted, f"{block.text}ended with {done.returncode}:\n{done.stdout[-3000:]}"
+    missing = unprinted(block.printed, done.stdout)
+    assert not missing, f"{block.text}is shown to print {missing}, and printed:\n{done.stdout[-3000:]}"
 
 
 def _started(block: Block, folder: Path, environment: dict[str, str], output: Path) -> subprocess.Popen[bytes]:
@@ -92,7 +121,7 @@ def _started(block: Block, folder: Path, environment: dict[str, str], output: Pa
         text = Block(block.kind, f"exec {block.text}")
         process = subprocess.Popen(_bash(text), cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT)
     deadline_s = time.monotonic() + READY_S
-    while "trainer ready" not in output.read_text():
+    while " steps/s" not in output.read_text():
         assert process.poll() is None and time.monotonic() < deadline_s, output.read_text()
         time.sleep(0.2)
     return process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import sysconfig
@@ -12,10 +13,20 @@ import pytest
 
 from launch.topology.load import parse
 from tests.sizes import ROOT
-from tests.system.blocks import blocks, environment, follow, is_known, pages, runs_something
+from tests.system.blocks import blocks, environment, follow, is_known, pages, runs_something, unprinted
 
 PAGES = list(pages(ROOT, ROOT / "docs"))
-PROGRAM = '#!/bin/sh\nexec {command} "$@"\n'
+BY_HAND = {
+    "README.md": ["make run     # makes .venv, trains Pong from configs/pong-fast.yaml and shows it learn"],
+    "performance.md": ["PYTHON=.venv/bin/python sh launch/bench/peers/install.sh sb3 loops sample-factory cleanrl"],
+    "tutorial.md": ["source .venv/bin/activate"],
+}
+"""First lines of the blocks that no test runs, as they need a network, an hour, or another checkout."""
+PROGRAMS = {
+    "actorlearn": "#!{python}\nimport sys\nfrom actorlearn.__main__ import main\nsys.exit(main())\n",
+    "pip": '#!/bin/sh\nexec {own} -m pip --python {python} --quiet "$@"\n',
+}
+"""Programs by name; the first is as pip makes it of the entry point, so that what holds of it alone is tried too."""
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +37,8 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = folder / "bin" / "python"
     site = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     (site / "checkout.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
-    pip = f"{sys.executable} -m pip --python {python} --quiet"
-    for name, command in (("actorlearn", f"{python} -m actorlearn"), ("pip", pip)):
-        (folder / "bin" / name).write_text(PROGRAM.format(command=command))
+    for name, program in PROGRAMS.items():
+        (folder / "bin" / name).write_text(program.format(python=python, own=sys.executable))
         (folder / "bin" / name).chmod(0o755)
     return folder / "bin"
 
@@ -62,3 +72,41 @@ def test_every_topology_of_a_page_is_one(page: Path, tmp_path: Path, monkeypatch
             (tmp_path / block.file).write_text(block.text)
         if block.kind == "yaml" and "env:" in block.text:
             assert parse(block.text).env.id
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_only_these_blocks_are_left_to_hands(page: Path) -> None:
+    left = [block.text.splitlines()[0] for block in blocks(page) if block.mark.startswith("by hand")]
+    assert left == BY_HAND.get(page.name, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("```sh\necho 5 games, 0.25\n```\n\n```\n12 games, -1.5\n```\n", ""),
+        ("```sh\necho a 1 b; echo c\n```\n\n```\nc\na … b\n```\n", ""),
+        ("<!-- exit 2 -->\n```sh\nexit 2\n```\n", ""),
+        ("<!-- by hand: never ends -->\n```sh\nexit 1\n```\n", ""),
+        ("```\nno command\n```\n\n```sh\ntrue\n```\n", ""),
+        ("```sh\nno-such-command\n```\n", "ended with 127"),
+        ("```sh\nfalse\ntrue\n```\n", "ended with 1"),
+        ("```sh\nfalse | cat\n```\n", "ended with 1"),
+        ("<!-- exit 2 -->\n```sh\ntrue\n```\n", "ended with 0"),
+        ("```sh\necho 5 games\n```\n\n```\n5 rounds\n```\n", "is shown to print \\['5 rounds'\\]"),
+    ],
+)
+def test_a_page_that_is_wrong_is_found(text: str, wrong: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    if not wrong:
+        follow(page, tmp_path, dict(os.environ))
+        return
+    with pytest.raises(AssertionError, match=wrong):
+        follow(page, tmp_path, dict(os.environ))
+
+
+def test_a_line_that_is_shown_differs_from_what_is_printed_in_numbers_alone() -> None:
+    shown = "run-20261122-140943 · Catch\n    0:04  simulator-0 ready\nscore 0.96 ± 0.28, lowest -1\n"
+    printed = "run-20270101-000000 · Catch\n    12:34  simulator-1 ready\nscore 1 ± 0, lowest 0\nmore\n"
+    assert not unprinted(shown, printed)
+    assert unprinted("trainer ready\n", printed) == ["trainer ready"]

@@ -25,6 +25,11 @@ SAC = [
     *("replay.save=true", "replay.learning_starts_steps=100", "replay.capacity_steps=1000"),
     *("replay.batch_size=16", "replay.ratio=8"),
 ]
+SEQUENCES = [
+    *("algorithm.name=r2d1", "replay.save=true", "replay.learning_starts_steps=400", "replay.capacity_steps=1000"),
+    *("algorithm.target_every_steps=96", "algorithm.epsilon_steps=1500", "model.recurrent_size=16"),
+    *("replay.sequence_steps=6", "replay.burn_in_steps=6", "replay.sequence_every=3", "replay.batch_size=8"),
+]
 TWO = ["learners.count=2", "simulators.count=1", "inference.count=1"]
 SERVED = ["inference.count=1"]
 ROLLOUTS = ["simulators.blocks=2", "simulators.weights=rollout", "simulators.groups=2"]
@@ -52,6 +57,7 @@ SYNC = {
     "several simulators": [*TWO, "simulators.count=2", "simulators.envs=2"],
     "dqn": [*TWO, *DQN],
     "numbers": [*TWO, *SAC],
+    "sequences": [*TWO, *SEQUENCES],
     "normalised": [*TWO, "model.normalize_observation=true", "algorithm.normalize_reward=true"],
 }
 REPLAY = {
@@ -61,10 +67,11 @@ REPLAY = {
     "rainbow": [*RAINBOW, *SERVED],
     "secondary": [*DQN, "replay.secondary_batch_size=64"],
     "numbers": SAC,
+    "sequences": [*SEQUENCES, *SERVED, "simulators.reset=wait"],
 }
 CASES = {"alone": ALONE, "sync": SYNC, "replay": REPLAY}
 QUICK = {"alone": ("stop", "kill"), "sync": ("kill",), "replay": ("stop",)}
-"""Interruptions of the first case of each mode, by the quick tests: a run takes seconds to start."""
+"""Interruptions of the quick tests, by mode: a run takes seconds to start."""
 
 
 class Interrupted:
@@ -122,9 +129,19 @@ def uninterrupted(launched: Start, keys: list[str]) -> str:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("mode", [pytest.param("alone", marks=pytest.mark.smoke), "sync", "replay"])
-def test_a_run_that_is_stopped_and_killed_ends_with_the_weights_of_one_that_was_not(launched: Start, mode: str) -> None:
-    keys = next(iter(CASES[mode].values()))
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        pytest.param("alone", "a2c", marks=pytest.mark.smoke),
+        ("sync", "a2c"),
+        ("replay", "dqn"),
+        ("replay", "sequences"),
+    ],
+)
+def test_a_run_that_is_stopped_and_killed_ends_with_the_weights_of_one_that_was_not(
+    launched: Start, mode: str, name: str
+) -> None:
+    keys = CASES[mode][name]
     expected = uninterrupted(launched, keys)
     interrupted = Interrupted(launched, keys, random.Random(mode))
     for how in QUICK[mode]:

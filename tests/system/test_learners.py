@@ -73,7 +73,7 @@ def test_each_learner_may_be_killed_and_the_run_be_stopped_and_resumed(launched:
 
 @pytest.mark.parametrize("mode", [pytest.param("async", marks=pytest.mark.smoke), "gossip"])
 def test_each_learner_is_evaluated_and_so_is_the_average(launched: Start, command: Command, mode: str) -> None:
-    evaluated = ["evaluator.count=1", "evaluator.every_steps=200", "evaluator.episodes=3"]
+    evaluated = ["evaluator.count=1", "evaluator.every_steps=200", "evaluator.episodes=3", "evaluator.scheduling=other"]
     run = launched("catch", PACED, *TWO, *evaluated, f"mode={mode}", "total_steps=6_000")
     found = run.wait_for(lambda: [e for e in run.events("evaluated") if "learners" in e], "evaluation of both")[-1]
     assert found["learners"].keys() == set(TRAINERS) and len(found["returns"]) == 3

@@ -12,6 +12,10 @@ from tests.system.launched import finished, learned
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
+SEQUENCES = [
+    *("algorithm.name=r2d1", "replay.learning_starts_steps=400", "replay.sequence_steps=6", "replay.burn_in_steps=6"),
+    *("replay.sequence_every=3", "replay.batch_size=8", "replay.prioritised=true"),
+]
 RECALL = ["recall", "simulators.envs=16", "checkpoint.every_steps=1_000_000"]
 
 
@@ -36,6 +40,18 @@ def test_memory_is_learned_from_replayed_sequences(launched: Start) -> None:
     learned(launched("recall-r2d1"), 0.9)
 
 
+@pytest.mark.parametrize("mode", ["sync", "async", "gossip"])
+def test_two_learners_with_sequences_each_learn_a_memory_too(launched: Start, mode: str) -> None:
+    two = ["learners.count=2", "simulators.count=1", f"mode={mode}", "total_steps=240_000"]
+    learned(launched("recall-r2d1", *two), 0.8)
+
+
+def test_a_secondary_learner_draws_sequences_too(launched: Start) -> None:
+    run = launched("recall-r2d1", "replay.secondary_batch_size=64", "total_steps=4000")
+    finished(run)
+    assert run.rows()[-1]["secondary_loss"] > 0.0
+
+
 def test_a_policy_without_memory_scores_by_chance(launched: Start) -> None:
     run = launched(*RECALL, "model.recurrence=none")
     assert finished(run)["episodes"] > 5000
@@ -49,10 +65,11 @@ def test_a_run_with_a_memory_repeats_itself(launched: Start) -> None:
     assert one["weights_sha256"] == again["weights_sha256"]
 
 
-def test_a_memory_outlives_its_inference_server(launched: Start) -> None:
+@pytest.mark.parametrize("learner", [[], SEQUENCES], ids=["rollouts", "replayed sequences"])
+def test_a_memory_outlives_its_inference_server(launched: Start, learner: list[str]) -> None:
     """With one simulator every batch is composed alike, so the weights at the end say whether anything was lost."""
     way = ["simulators.count=1", "simulators.groups=2", "inference.count=1", "total_steps=3000"]
-    way += [PACED, "model.recurrence=gru", "model.recurrent_size=16"]
+    way += [PACED, "model.recurrence=gru", "model.recurrent_size=16", *learner]
     run = launched("catch", *way)
     run.wait_for(run.rows, "row")
     for incarnation in (0, 1):

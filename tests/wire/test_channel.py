@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import zmq
 
 from actorlearn.address import Ipc
 from actorlearn.wire.channel import ChannelError, Dealer, Router, Waiter
@@ -37,6 +38,21 @@ def test_a_message_of_several_frames_is_not_mistaken_for_silence(router: Router)
     assert dealer.send(b"hello")
     assert [router.recv(2000) for _ in range(2)] == [("simulator-0.0", b""), ("simulator-0.0", b"hello")]
     dealer.close()
+
+
+def test_a_peer_without_an_id_of_its_own_is_answered_too(router: Router) -> None:
+    """ZeroMQ then makes one of random bytes, which are no text."""
+    for identity in (None, b"\xff\xfe\x80"):
+        with zmq.Context.instance().socket(zmq.DEALER) as dealer:
+            dealer.linger = 0
+            if identity:
+                dealer.identity = identity
+            dealer.connect(router.endpoint)
+            dealer.send(b"hello")
+            received = router.recv(2000)
+            assert received and received[1] == b"hello"
+            assert router.send(received[0], b"hi")
+            assert dealer.poll(2000) and dealer.recv() == b"hi"
 
 
 def test_the_socket_file_is_its_owners_alone_and_goes_with_it(tmp_path: Path) -> None:

@@ -23,6 +23,12 @@ def test_every_message_is_on_the_page() -> None:
         assert f"### {message.__name__}\n" in page()
 
 
+def test_a_field_has_its_default_and_its_meaning() -> None:
+    told = page()
+    assert '| `phase` | text | `"run"` | run; drain: finish the current update' in told
+    assert "| `command` | text | required | status, attach, detach, save, stop or kill. |" in told
+
+
 def test_a_request_of_another_library_is_read_and_its_reply_too() -> None:
     msgpack = pytest.importorskip("msgpack")
     asked = {

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from actorlearn.worker.roles import ROLES
+from tests.packages import installed
 from tests.sizes import ROOT
 
 MODULE = '''
@@ -85,14 +86,8 @@ KEYS = ["simulators.count=1", "simulators.envs=4", "trainer.threads=1", "inferen
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """A folder of packages with the role in it, as an installer leaves it."""
-    folder = tmp_path / "site"
-    info = folder / "auditor-1.0.dist-info"
-    info.mkdir(parents=True)
-    (folder / "auditor.py").write_text(MODULE)
-    (folder / "auditor_role.py").write_text(SPEC)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: auditor\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[actorlearn.roles]\nauditor = auditor_role:SPEC\n")
-    return folder
+    modules = {"auditor": MODULE, "auditor_role": SPEC}
+    return installed(tmp_path / "site", "[actorlearn.roles]\nauditor = auditor_role:SPEC\n", modules, "auditor")
 
 
 def actorlearn(package: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -131,6 +126,26 @@ def test_keys_of_roles_are_refused_as_others_are(package: Path, keys: str, said:
     refused = actorlearn(package, "check", "catch.yaml", keys)
     assert refused.returncode == 2
     assert said in refused.stderr
+
+
+@pytest.mark.parametrize(("module", "key"), [("auditor", "roles: 'auditor' cannot be used"), ("PLAN", "roles.auditor")])
+def test_a_role_whose_code_is_not_there_is_refused(package: Path, module: str, key: str) -> None:
+    if module == "PLAN":
+        spec = package / "auditor_role.py"
+        spec.write_text(spec.read_text().replace("auditor_role:PLAN", "nowhere:PLAN"))
+    else:
+        (package / "auditor.py").unlink()
+    refused = actorlearn(package, "check", "catch.yaml", *KEYS, "roles.auditor.count=1")
+    assert refused.returncode == 2
+    (line,) = refused.stderr.splitlines()
+    assert key in line and "no package" in line
+
+
+def test_a_broken_role_that_a_topology_does_not_have_breaks_nothing(package: Path) -> None:
+    spec = package / "auditor_role.py"
+    spec.write_text(spec.read_text().replace("auditor_role:PLAN", "nowhere:PLAN"))
+    checked = actorlearn(package, "check", "catch.yaml", *KEYS)
+    assert checked.returncode == 0, checked.stderr
 
 
 @pytest.mark.nightly

@@ -18,11 +18,11 @@ class ActorCriticSettings(OnPolicySettings, frozen=True, kw_only=True):
     entropy_cost: Annotated[float, Meta(ge=0, le=1_000, description="weight of the entropy bonus, at step 0")] = 0.02
     entropy_cost_final: Annotated[
         Annotated[float, Meta(ge=0, le=1_000)] | None,
-        Meta(description="reached linearly at total_steps; null = entropy_cost all along"),
+        Meta(description="that weight at total_steps, reached linearly; null = entropy_cost all along"),
     ] = None
     value_cost: Annotated[float, Meta(ge=0, le=1_000, description="weight of (return - value)^2, no half")] = 0.25
     gae_lambda: Annotated[
-        Share, Meta(description="of generalised advantages and of V-trace, per agent step; 1 = n-step returns")
+        Share, Meta(description="lambda of generalised advantages and of V-trace; 1 = n-step returns")
     ] = 1.0
 
 

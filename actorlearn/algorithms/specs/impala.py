@@ -16,8 +16,10 @@ Ratio = Annotated[float, Meta(gt=0, le=1_000_000)]
 class IMPALASettings(ActorCriticSettings, frozen=True, kw_only=True, tag="impala"):
     """Keys of IMPALA."""
 
-    rho_clip: Annotated[Ratio, Meta(description="largest ratio that weighs an error, and a policy gradient")] = 1.0
-    c_clip: Annotated[Ratio, Meta(description="largest ratio that carries an error back by a step")] = 1.0
+    rho_clip: Annotated[
+        Ratio, Meta(description="V-trace's rho: largest ratio that weighs an error, and a policy gradient")
+    ] = 1.0
+    c_clip: Annotated[Ratio, Meta(description="V-trace's c: largest ratio that carries an error back by a step")] = 1.0
 
 
 SPEC = AlgorithmSpec(

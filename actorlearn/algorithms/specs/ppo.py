@@ -15,11 +15,11 @@ class PPOSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="ppo"):
     """Keys of proximal policy optimisation."""
 
     ratio_clip: Annotated[
-        float, Meta(gt=0, le=1_000, description="at step 0; how far a ratio of probabilities may gain")
+        float, Meta(gt=0, le=1_000, description="PPO's clipping range of the ratio of probabilities, at step 0")
     ] = 0.2
     ratio_clip_final: Annotated[
         Annotated[float, Meta(ge=0, le=1_000)] | None,
-        Meta(description="reached linearly at total_steps; null = ratio_clip all along"),
+        Meta(description="that range at total_steps, reached linearly; null = ratio_clip all along"),
     ] = None
     value_clip: Annotated[
         Annotated[float, Meta(gt=0, le=1_000_000)] | None,

@@ -29,16 +29,18 @@ class QSettings(HardCopySettings, frozen=True, kw_only=True):
         False  # Wang et al. 2016
     )
     epsilon_initial: Annotated[Share, Meta(description="share of random actions at first")] = 1.0
-    epsilon_final: Annotated[Share, Meta(description="reached linearly")] = 0.1
+    epsilon_final: Annotated[Share, Meta(description="share of random actions in the end, reached linearly")] = 0.1
     epsilon_final_min: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
-        Meta(description="that of environment 0, log-spaced up to the last's, epsilon_final; null = all alike"),
+        Meta(description="epsilon_final of environment 0, of others log-spaced up to epsilon_final; null = all alike"),
     ] = None
     epsilon_hold_steps: Annotated[int, Meta(ge=0, le=10**12, description="agent steps before epsilon falls")] = 50_000
     epsilon_steps: Annotated[
         int, Meta(ge=1, le=10**12, description="agent steps, of all environments, in which it falls")
     ] = 1_000_000
-    epsilon_eval: Annotated[Share, Meta(description="in evaluations that are not greedy")] = 0.05
+    epsilon_eval: Annotated[Share, Meta(description="share of random actions in evaluations that are not greedy")] = (
+        0.05
+    )
 
     @property
     def exploration(self) -> EpsilonSchedule:

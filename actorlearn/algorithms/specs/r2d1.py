@@ -1,4 +1,19 @@
-"""R2D1 as topologies know it: its keys, and the numbers of R2D2 (Kapturowski et al. 2019) as rlpyt's R2D1 has them."""
+"""R2D1 as topologies know it: its keys, and the numbers of R2D2 (Kapturowski et al. 2019) as rlpyt's R2D1 has them.
+
+Differences of the Atari defaults from the paper (rlpyt's ``configs/atari/dqn/atari_r2d1.py`` where it differs too):
+
+    number               here                   paper              rlpyt
+    batch_size           32                     64                 32
+    ratio                1.0                    0.8                2.7 (4, burn-in counted)
+    target_every_steps   50,000                 2,500 updates      2,500 updates
+    capacity_steps       1,000,000              4,000,000          1,000,000, or 4,000,000
+    epsilon              1 -> .0007 … .4        .0007 … .4         1 -> .0005 … .05, or .1
+                         in 1,000,000 steps     from the start     in 1,000,000 steps
+    clip_norm            80                     none named         80
+
+2,500 updates are 6,400,000 steps here: a run of one machine would see a handful of target networks. What differs in the
+network, in sequences and in first priorities is said in ``algorithms/r2d1.py``.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +33,7 @@ class R2D1Settings(QSettings, frozen=True, kw_only=True, tag="r2d1"):
         Meta(
             description="e of h(x) = sign(x) (sqrt(|x| + 1) - 1) + e x, which values are learned as; null = as they are"
         ),
-    ] = 1e-3  # Pohlen et al. 2018
+    ] = 1e-3  # Kapturowski et al. 2019; Pohlen et al. 2018, who found h, have 1e-2
     priority_eta: Annotated[
         Share, Meta(description="weight of a sequence's largest error in its priority, against that of the mean")
     ] = 0.9

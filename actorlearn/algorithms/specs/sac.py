@@ -20,11 +20,16 @@ class SACSettings(OffPolicySettings, frozen=True, kw_only=True, tag="sac"):
     """Keys of soft actor-critic."""
 
     target_rate: Annotated[
-        float, Meta(gt=0, le=1, description="share of the way to the critics that an optimizer step moves targets: tau")
+        float,
+        Meta(
+            gt=0,
+            le=1,
+            description="tau: share of the way to the critics that an optimizer step moves their targets",
+        ),
     ] = 0.005
     target_entropy: Annotated[
         Annotated[float, Meta(ge=-10_000, le=10_000)] | None,
-        Meta(description="nats that the temperature keeps the policy at; null = -1 for each number of an action"),
+        Meta(description="entropy that the temperature aims at, nats; null = -1 for each component of an action"),
     ] = None
     random_steps: Annotated[
         int, Meta(ge=0, le=10**12, description="agent steps of all environments whose actions are uniformly random")
@@ -32,12 +37,12 @@ class SACSettings(OffPolicySettings, frozen=True, kw_only=True, tag="sac"):
 
     @property
     def target(self) -> Polyak:
-        """Target critics follow the critics a little after each optimizer step."""
+        """Polyak averaging after each optimizer step."""
         return Polyak(self.target_rate)
 
     @property
     def exploration(self) -> EpsilonSchedule | None:
-        """All actions at random at first, and none after that."""
+        """Uniformly random actions for the first ``random_steps``, and none after them."""
         if not self.random_steps:
             return None
         return EpsilonSchedule(
@@ -51,7 +56,7 @@ SPEC = AlgorithmSpec(
     made_by="actorlearn.algorithms.sac:SAC",
     replayed=True,
     unit_actions=True,
-    metrics=(Metric("temperature", "", "weight of the policy's entropy beside the reward", learning=True),),
+    metrics=(Metric("temperature", "", "weight of the policy's entropy relative to the reward", learning=True),),
     defaults={
         "atari": {},
         "vector": {

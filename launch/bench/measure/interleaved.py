@@ -1,4 +1,4 @@
-"""Measures several cases in turn, again and again, so that a machine's drift meets all of them alike.
+"""Measures several cases in turn, again and again, so that a machine's drift affects all of them alike.
 
 An absolute rate means little: machines differ, and drift by a third within minutes. Ratios of medians within one such
 measurement are what is compared.
@@ -23,21 +23,21 @@ class Spread:
 
     @property
     def median(self) -> float:
-        """The middle one."""
+        """The median."""
         return statistics.median(self.values)
 
     @property
     def low(self) -> float:
-        """The least one."""
+        """The smallest value."""
         return min(self.values)
 
     @property
     def high(self) -> float:
-        """The largest one."""
+        """The largest value."""
         return max(self.values)
 
     def as_json(self) -> dict[str, object]:
-        """Median, extremes and all values in the order measured."""
+        """Return median, extremes and all values in the order measured."""
         return {"median": self.median, "low": self.low, "high": self.high, "values": list(self.values)}
 
 
@@ -55,7 +55,7 @@ def interleave(cases: Mapping[str, Callable[[], float]], repetitions: int) -> di
 
 
 def progress_bar() -> Progress:
-    """Return a bar of how far a measurement is, on standard error while that is a terminal."""
+    """Return a progress bar on standard error, which is shown only on a terminal."""
     console = Console(file=sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

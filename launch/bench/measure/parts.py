@@ -39,14 +39,14 @@ class Parts:
     """The parts of one topology that can be measured alone; ``with`` keeps the settings that its processes read."""
 
     def __init__(self, path: str, overrides: Sequence[str] = ()) -> None:
-        """Work out the plan; nothing is started."""
+        """Make the plan; starts nothing."""
         self._folder = tempfile.TemporaryDirectory(prefix="actorlearn-bench-")
         loaded = load(path, overrides)
         self._plan = plan(loaded, describe(loaded))
         self.topology = self._plan.topology
 
     def __enter__(self) -> Parts:
-        """Nothing more to do."""
+        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -71,7 +71,7 @@ class Parts:
         return self._rate("learn", 1, threads, environments, seconds)
 
     def _rate(self, part: str, processes: int, threads: int, environments: int, seconds: float) -> float:
-        """The sum over processes, so many for each learner, that measure at the same time."""
+        """Return the sum of steps/s of processes, so many for each learner, that measure at the same time."""
         path = self._write(part, threads, environments, seconds)
         command = [sys.executable, "-m", "actorlearn.processes", "measure", str(path)]
         env = {**environment(threads), PARENT: str(os.getpid())}  # it ends with us
@@ -89,7 +89,7 @@ class Parts:
         return sum(answers)
 
     def _write(self, part: str, threads: int, environments: int, seconds: float) -> Path:
-        """The settings of the measuring processes, all alike."""
+        """Write the settings of the measuring processes, which are all alike; returns the file."""
         nowhere, made = Path(self._folder.name), self._plan
         at, new = Addresses.of_run("bench", nowhere, nowhere), Resumption(began_s=0.0)
         briefing = Briefing(made.topology, made.description, made.exact, at, place(made.topology, []), new)
@@ -123,7 +123,7 @@ class Parts:
 
 
 def _wait_until_ready(running: Sequence[subprocess.Popen[str]]) -> None:
-    """Read each one's first line, within a limit: it is ready, or has ended and says why when it is asked."""
+    """Read the first line of each process, within a limit: it is ready, or has ended, and its answer says why."""
 
     def give_up() -> None:
         for process in running:
@@ -140,7 +140,7 @@ def _wait_until_ready(running: Sequence[subprocess.Popen[str]]) -> None:
 
 
 def _begun(running: Sequence[subprocess.Popen[str]]) -> Sequence[subprocess.Popen[str]]:
-    """Let all that are ready begin at the same moment."""
+    """Tell all processes that are ready to begin, at the same moment; returns them."""
     for process in running:
         assert process.stdin is not None
         with suppress(BrokenPipeError):
@@ -150,5 +150,5 @@ def _begun(running: Sequence[subprocess.Popen[str]]) -> Sequence[subprocess.Pope
 
 
 def bound(rates: Sequence[float]) -> float:
-    """The rate of parts that take turns, from the rate of each alone: their times a step add up."""
+    """Return the rate of parts that take turns, from the rate of each alone: their times a step add up."""
     return 1.0 / sum(1.0 / rate for rate in rates)

@@ -36,14 +36,14 @@ class Report:
     """Unit of the bars."""
     notes: Sequence[str] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
-    """More numbers, which the JSON alone has."""
+    """Further numbers, in the JSON only."""
     curves: Sequence[Curve] = ()
     """Learning curves, which are then the picture."""
     picture: Callable[[Path], None] | None = None
-    """Draws the picture, where it is neither."""
+    """Draws the picture, where it is neither bars nor curves."""
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, with machine, versions and commit."""
+        """Return all fields, with machine, versions and commit."""
         return {
             "suite": self.suite,
             **where(),
@@ -56,13 +56,13 @@ class Report:
 
 
 def where() -> dict[str, Any]:
-    """Machine, versions and commit of a measurement, and whose energy can be read there."""
+    """Return machine, versions and commit of a measurement, and which energy counters can be read there."""
     energy = {"energy": Energy().said()}
     return {"machine": machine(), **energy, "packages": versions(), **commit(Path(__file__).parents[3])}
 
 
 def machine_line() -> str:
-    """The same for people, in one line."""
+    """Return machine, torch's version and commit as one line of text."""
     found = where()
     about, packages = found["machine"], found["packages"]
     at = f", commit {found['commit'][:7]}{' and changes' if found['dirty'] else ''}" if found["commit"] else ""
@@ -93,7 +93,7 @@ def write(report: Report, folder: Path) -> None:
 
 
 def markdown(report: Report) -> str:
-    """The table as Markdown."""
+    """Return the table as Markdown."""
     lines = [f"# {report.suite}", "", machine_line(), "", "| " + " | ".join(report.headings) + " |"]
     lines.append("|" + "---|" * len(report.headings))
     lines += ["| " + " | ".join(row) + " |" for row in report.rows]
@@ -102,7 +102,7 @@ def markdown(report: Report) -> str:
 
 
 def draw(report: Report, path: Path) -> None:
-    """The suite's own picture, or the curves, or one bar for each case, its median in words, lines least to most."""
+    """Draw the suite's own picture, or the curves, or a bar for each case: its median, with a line over its spread."""
     if report.picture is not None:
         report.picture(path)
         return
@@ -130,10 +130,10 @@ def draw(report: Report, path: Path) -> None:
 
 
 def rate(spread: Spread) -> str:
-    """A rate with its spread: 2,266 (2,201-2,290)."""
+    """Return a rate with its spread: 2,266 (2,201-2,290)."""
     return f"{spread.median:,.0f} ({spread.low:,.0f}-{spread.high:,.0f})"
 
 
 def percent(share: float) -> str:
-    """A share for people."""
+    """Return a share in percent: 66 %."""
     return f"{100 * share:.0f} %"

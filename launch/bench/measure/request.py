@@ -18,18 +18,18 @@ class Request:
     seconds: float
     """Length of one measurement; a suite repeats each case ``repetitions`` times, interleaved with the others."""
     score: float | None = None
-    """To be reached, where that is what is measured."""
+    """The score to reach, for suites that measure the time to it."""
     runs: tuple[str, ...] = ()
-    """Words for runs, of suites that read what is there."""
+    """Words that name runs, for suites that read runs and measure nothing."""
 
     @property
     def quick(self) -> bool:
-        """Whether a rough answer will do: fewer cases."""
+        """Whether few cases are enough, for a rough answer."""
         return self.repetitions == 1
 
 
 def shipped(name: str) -> str:
-    """Path of a shipped topology."""
+    """Return the path of a shipped topology; raises FailedError where it is missing."""
     path = examples() / name
     if not path.is_file():
         raise FailedError(f"{path} is not there; install the package again")

@@ -1,4 +1,4 @@
-"""A topology run for a while and read from outside: its rate, where each process's time goes, its memory.
+"""A topology run for a while and read from outside: its rate, each process's time by section, its memory.
 
 Starts ``actorlearn run`` in a folder of its own, so what is measured is what a user gets. Reads metrics.jsonl, the
 progress segment and /proc; writes nothing into the run.
@@ -68,7 +68,7 @@ class Running:
         total_steps: int | None = ENDLESS,
         report_every_s: float = REPORT_EVERY_S,
     ) -> None:
-        """Nothing is started before ``with``; ``total_steps`` None keeps the topology's, to learn as it says."""
+        """Start nothing before ``with``; ``total_steps`` None keeps the topology's, and so its schedules."""
         self._topology = topology
         self._overrides = [*overrides, f"report.every_s={report_every_s}"]
         if total_steps is not None:
@@ -81,7 +81,7 @@ class Running:
         """Every report so far."""
 
     def __enter__(self) -> Running:
-        """Start it and wait for its first report; raises FailedError with what it said when it ends early."""
+        """Start it and wait for its first report; raises FailedError with its message when it ends early."""
         command = [sys.executable, "-m", "actorlearn", "run", self._topology, *self._overrides]
         self._process = subprocess.Popen(
             [*command, "--run-dir", str(self.run_dir)],
@@ -127,11 +127,11 @@ class Running:
             wall={name: shares(sections[name], after[name]) for name in sections if name in after},
             cpu={name: (cpu_after_s[name] - cpu_s[name]) / elapsed_s for name in cpu_s if name in cpu_after_s},
             rates=rates(self.seen[before:]),
-            roles={own.name: own.role for own, _ in self._told()},
+            roles={own.name: own.role for own, _ in self._started()},
         )
 
     def pss_bytes(self) -> int:
-        """Proportional set size of all its processes: resident memory, shared pages counted once."""
+        """Return the proportional set size of all its processes: resident bytes, shared pages counted once."""
         self._check()
         root = psutil.Process(self._process.pid)
         total = 0
@@ -141,15 +141,15 @@ class Running:
         return total
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        """All events of one kind."""
+        """Return all events of one kind."""
         return [event for event in Lines(self.run_dir / "events.jsonl").new() if event["kind"] == kind]
 
     def pids(self) -> dict[str, int]:
-        """Process ids by name."""
+        """Return process ids by name."""
         return {event["process"]: event["pid"] for event in self.events("spawned")}
 
     def new_reports(self) -> list[dict[str, Any]]:
-        """The reports written since the last call."""
+        """Return the reports written since the last call."""
         return list(self._lines.new())
 
     @property
@@ -158,7 +158,7 @@ class Running:
         return self._process.poll() is not None
 
     def _after(self, when_s: float) -> dict[str, Any]:
-        """The first report that is written after this moment."""
+        """Return the first report that is written after this moment."""
         deadline_s = when_s + START_LIMIT_S
         while time.monotonic() < when_s:
             self._check()
@@ -168,7 +168,7 @@ class Running:
         return self._report(deadline_s)
 
     def _report(self, deadline_s: float) -> dict[str, Any]:
-        """The next report that says something new."""
+        """Wait for the next report, and return it; raises FailedError."""
         while not self._newest_report():
             self._check()
             if time.monotonic() > deadline_s:
@@ -177,7 +177,7 @@ class Running:
         return self.seen[-1]
 
     def _check(self) -> None:
-        """Raise FailedError when the run has ended, or has lost a process: its rate would mean nothing."""
+        """Raise FailedError when the run has ended, or has lost a process and so has no meaningful rate."""
         if self.ended:
             said = (self._process.stderr.read() if self._process.stderr else "").strip().splitlines()
             why = said[-1].removeprefix("actorlearn: ") if said else self.error() or "no reason given"
@@ -191,25 +191,25 @@ class Running:
         return str(read_object(self.run_dir / "summary.json").get("error") or "")
 
     def _newest_report(self) -> bool:
-        """Take in what was written; whether there was anything."""
+        """Read new reports into ``seen``; returns whether there were any."""
         rows = list(self._lines.new())
         self.seen += rows
         return bool(rows)
 
     def _sections(self) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
-        """Nanoseconds per section of each process, as it counts them itself."""
+        """Return nanoseconds per section of each process, as it counts them itself."""
         segment = Segment.open(Path(read_object(self.run_dir / "meta.json")["shm"]) / "progress")
         section_ns = segment["section_ns"].copy()
         segment.close()
-        return {own.name: section_ns[index] for own, index in self._told()}
+        return {own.name: section_ns[index] for own, index in self._started()}
 
-    def _told(self) -> list[tuple[ProcessId, int]]:
-        """Each process that was started, and its row in the progress segment."""
-        told = [json.loads(path.read_text()) for path in sorted((self.run_dir / "settings").glob("*.json"))]
-        return [(msgspec.convert(settings["id"], ProcessId), settings["index"]) for settings in told]
+    def _started(self) -> list[tuple[ProcessId, int]]:
+        """Return each process that was started, and its row in the progress segment."""
+        found = [json.loads(path.read_text()) for path in sorted((self.run_dir / "settings").glob("*.json"))]
+        return [(msgspec.convert(settings["id"], ProcessId), settings["index"]) for settings in found]
 
     def _cpu_s(self) -> dict[str, float]:
-        """CPU seconds each living process has used."""
+        """Return the CPU seconds that each living process has used."""
         spent = {}
         for name, pid in self.pids().items():
             with suppress(psutil.NoSuchProcess):
@@ -220,7 +220,7 @@ class Running:
 
 
 def rates(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
-    """Agent steps a second from each report to the next."""
+    """Return the agent steps a second from each report to the next."""
     return tuple(
         (later["env_steps"] - earlier["env_steps"]) / (later["time_s"] - earlier["time_s"])
         for earlier, later in pairwise(reports)
@@ -228,6 +228,6 @@ def rates(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
 
 
 def rate_of(topology: str, overrides: Sequence[str], seconds: float, warmup_s: float) -> float:
-    """Agent steps a second of a run that is started for this and ended after."""
+    """Return the agent steps a second of a run that is started for this and ended after."""
     with Running(topology, overrides) as run:
         return run.read(seconds, warmup_s).steps_per_s

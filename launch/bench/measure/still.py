@@ -1,4 +1,4 @@
-"""An environment that does nothing, so that what is left to measure is the hand-over of its steps."""
+"""An environment that does nothing, so that only the hand-over of its steps is measured."""
 
 from __future__ import annotations
 

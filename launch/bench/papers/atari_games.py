@@ -1,4 +1,4 @@
-"""The 49 Atari games of Mnih et al. (2015) with the scores that ours are held against, and what is made of a score.
+"""The 49 Atari games of Mnih et al. (2015), their published scores, and scores normalised by them.
 
 Reads ``atari_games.csv``, whose first lines say whose figures they are. Pure otherwise.
 """
@@ -33,13 +33,13 @@ class Game(msgspec.Struct, frozen=True):
     fast_dqn_percent: float
 
     def percent(self, score: float) -> float:
-        """A score, human-normalised: 0 plays at random, 100 like the human tester (the table's appendix)."""
+        """Return a human-normalised score: 0 plays at random, 100 like the human tester (the table's appendix)."""
         return 100.0 * (score - self.random) / (self.human - self.random)
 
 
 @cache
 def games() -> dict[str, Game]:
-    """The rows by environment id: {"ALE/SpaceInvaders-v5": …}."""
+    """Return the rows by environment id: {"ALE/SpaceInvaders-v5": …}."""
     with FILE.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(line for line in file if not line.startswith("#"))
         return {f"ALE/{row['env']}-v5": msgspec.convert(row, Game, strict=False) for row in rows}

@@ -1,4 +1,4 @@
-"""The suite ``games``: what runs came to beside random play, a human, DQN and Fast DQN (Daley and Amato 2021, table 4).
+"""The suite ``games``: scores of runs beside random play, a human, DQN and Fast DQN (Daley and Amato 2021, table 4).
 
 Starts nothing. Reads the folders of runs, finished or not: their evaluations, or where there was none the newest report
 on training games.
@@ -36,7 +36,7 @@ class Played:
     """Games that they are means over, in words."""
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, scores raw and in percent of a human's."""
+        """Return all fields, with scores raw and in percent of a human's."""
         scores = {"best": self.best, "last": self.last, "dqn": self.game.dqn, "fast_dqn": self.game.fast_dqn}
         return {
             "run": self.run.name,
@@ -85,11 +85,11 @@ def found_in(folder: str, known: list[Run]) -> list[Played]:
 
 
 def compare(played: list[Played]) -> Report:
-    """The table of these runs, with mean and median over games; a game of several runs counts once, by their mean."""
+    """Report these runs, with mean and median over games; a game of several runs counts once, by their mean."""
     columns = ("best", "last", "dqn", "fast_dqn")
-    told = [one.as_json() for one in sorted(played, key=lambda one: (one.game.game, one.run.name))]
+    runs = [one.as_json() for one in sorted(played, key=lambda one: (one.game.game, one.run.name))]
     by_game: dict[str, list[dict[str, float]]] = {}
-    for one in told:
+    for one in runs:
         by_game.setdefault(one["game"], []).append(one["percent"])
     each = {column: [fmean(p[column] for p in percents) for percents in by_game.values()] for column in columns}
     over = {name: {c: of(each[c]) for c in columns} for name, of in (("mean", fmean), ("median", median))}
@@ -102,7 +102,7 @@ def compare(played: list[Played]) -> Report:
             *(f"{one[name]:,.1f}" for name in ("random", "human")),
             *(f"{one[name]:,.1f} ({one['percent'][name]:.1f} %)" for name in columns),
         )
-        for one in told
+        for one in runs
     ]
     count = f"{len(by_game)} game{'s' if len(by_game) > 1 else ''}"
     for name, percents in over.items():
@@ -117,7 +117,7 @@ def compare(played: list[Played]) -> Report:
             "in brackets: 100 x (score - random) / (human - random). DQN (Mnih et al. 2015) and Fast DQN (Daley and "
             "Amato 2021, table 4): best evaluation of 30 games in 200 million frames",
         ),
-        figures={"runs": told, "over_games": over},
+        figures={"runs": runs, "over_games": over},
     )
 
 

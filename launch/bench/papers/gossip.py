@@ -1,4 +1,4 @@
-"""The suite ``gossip``: what Assran et al. (2019) show in figures 1a, 1d, 2a and 2b, from runs of one topology.
+"""The suite ``gossip``: figures 1a, 1d, 2a and 2b of Assran et al. (2019) again, from runs of one topology.
 
 The same file under sync, async and gossip: only mode, number of learners and seed change, and the learning rate grows
 with the root of the number of learners, as in the paper; A3C's does not, as in Stooke and Abbeel (2018, section 5.3),
@@ -122,7 +122,7 @@ def figures(ran: dict[Case, list[Ran]], environments: int) -> Figures:
 
 
 def _consensus(run_dir: Path) -> list[tuple[float, float, float]]:
-    """Minutes since the first exchange, the distance of a learner from the mean, and the bound."""
+    """Return minutes since the first exchange, the distance of a learner from the mean, and the bound."""
     logs = logs_of(run_dir)
     began_ns = min((records[0].time_ns for records in logs.values() if records), default=0)
     return [((point.time_ns - began_ns) / 60e9, point.distance, point.bound) for point in points(logs)]
@@ -151,9 +151,9 @@ def _run(request: Request, loaded: Topology, case: Case, seed: int) -> Ran:
     with Running(request.topology, overrides(request, loaded, case, seed), total_steps=None) as run:
         curve = curve_of(run, f"{_named(*case)}, seed {seed}", request.seconds)
         rows = list(Lines(run.run_dir / "metrics.jsonl").new())
-        told = read_object(run.run_dir / "settings" / "trainer-0.0.json")
+        settings = read_object(run.run_dir / "settings" / "trainer-0.0.json")
         consensus = _consensus(run.run_dir)
-    return Ran(*since_first(curve, rows), _mixed(told.get("exchange", {}).get("graph"), case[1]), consensus)
+    return Ran(*since_first(curve, rows), _mixed(settings.get("exchange", {}).get("graph"), case[1]), consensus)
 
 
 def since_first(curve: Curve, rows: Sequence[dict[str, Any]]) -> tuple[Curve, list[dict[str, Any]]]:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from actorlearn.parameters.exchange_log import NAME, ExchangeRecord
 
 HISTORY = 8
-"""Messages of each learner whose coefficients are remembered; an older one that is mixed counts as any update would."""
+"""Newest messages of each learner whose coefficients are kept; an older one that is mixed counts as a new update."""
 AGREED = 1e-9
 """Coefficients of an update that differ by no more are folded into a remainder."""
 MOST_COEFFICIENTS = 1 << 22
@@ -39,17 +39,17 @@ class Bound:
     """Coefficients of the updates in each learner's newest messages."""
 
     def __init__(self) -> None:
-        """All learners begin with equal weights."""
+        """Begin with learners of equal weights."""
         self.lost = False
-        """Something happened that no record tells: no bound until `start`."""
+        """Whether something happened that is not recorded: there is no bound until ``start``."""
         self._equal = True
-        """A learner of which nothing is known yet has the weights that all began with."""
+        """Whether a learner without records has the weights that all began with."""
         self._left: set[int] = set()
         self._clear()
 
     @property
     def updates(self) -> int:
-        """Number of updates that are told apart."""
+        """Number of updates that have a coefficient of their own."""
         return self._count
 
     @property
@@ -146,7 +146,7 @@ class Bound:
         self._versions[at, slot] = version
 
     def _update(self, learner: int, norm: float) -> None:
-        """A vector of that norm was added to a learner's weights."""
+        """Take in that a vector of this norm was added to a learner's weights."""
         if self._count == self._fold_at:
             self._fold()
         self._norms[self._count] = norm
@@ -196,11 +196,11 @@ class Follower:
             self.bound.replay(learner, record)
             return None
         self.bound.keep(tuple(record.messages))
-        told = self.bound.of(record.messages) or self._anew(record)
-        if told is None:
+        found = self.bound.of(record.messages) or self._anew(record)
+        if found is None:
             return None
         own = list(record.messages).index(learner)
-        return Point(record.time_ns, learner, _finite(record.distance), float(told[0][own]), told[1])
+        return Point(record.time_ns, learner, _finite(record.distance), float(found[0][own]), found[1])
 
     def _anew(self, measured: ExchangeRecord) -> tuple[NDArray[np.float64], float] | None:
         """Begin with the measured distances where something happened of which there is no record.
@@ -222,19 +222,19 @@ class Follower:
         if awaited:
             return None
         self.bound.start(measured.messages, {who: _finite(norm) for who, norm in measured.distances.items()})
-        told = self.bound.of(measured.messages)
+        found = self.bound.of(measured.messages)
         for learner, record in reversed(since):
             if record.kind != "measured":
                 self.bound.replay(learner, record)
-        return told
+        return found
 
 
 def points(logs: Mapping[int, Sequence[ExchangeRecord]]) -> list[Point]:
     """Every comparison in what the learners {number: records} did, with its bound."""
     merged = [(learner, record) for learner, records in logs.items() for record in records]
     follower = Follower()
-    told = (follower.take(*item) for item in sorted(merged, key=_time_ns))
-    return [point for point in told if point is not None]
+    taken = (follower.take(*item) for item in sorted(merged, key=_time_ns))
+    return [point for point in taken if point is not None]
 
 
 def logs_of(run_dir: Path) -> dict[int, list[ExchangeRecord]]:

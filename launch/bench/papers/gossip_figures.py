@@ -1,4 +1,4 @@
-"""The picture of the suite ``gossip``: four panels, each a figure of Assran et al. (2019) again."""
+"""The picture of the suite ``gossip``: four panels, each after a figure of Assran et al. (2019)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Figures:
     """Pairs of learners of which one mixes the other's weights."""
 
     def said(self) -> dict[str, Any]:
-        """The numbers behind it: for JSON, and two lines for people."""
+        """Return the numbers that are drawn: for JSON, and as two lines of text."""
         points = [point for run in self.consensus for point in run]
         within = sum(distance <= bound for _, distance, bound in points)
         shares = sorted(distance / bound for _, distance, bound in points if bound > 0)

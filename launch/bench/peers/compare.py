@@ -1,6 +1,6 @@
 """Compares training rates with other programs on the same work, each in an environment of its own, interleaved.
 
-Which programs and what work is in ``launch/bench/peers/works.py``; ``install.sh`` installs them, never a suite.
+``launch/bench/peers/works.py`` lists the programs and their work. ``install.sh`` installs them; a suite never does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PEERS = Path(".peers")
 """Virtual environments of the peers, below the working directory."""
 HERE = Path(__file__).parent
 REQUIREMENTS = HERE / "requirements"
-"""A file for each environment: the packages it is made of."""
+"""Folder with a file for each environment that lists its packages."""
 WARMUP_S = 5.0
 SIMULATION = "pure simulation"
 _LIMIT_S = 180.0
@@ -59,7 +59,7 @@ class Work:
 
 
 def compare(suite: str, work: Work, request: Request) -> Report:
-    """Rates of all cases and the ratio of ours to each of theirs."""
+    """Report the rates of all cases and the ratio of ours to each of theirs; raises FailedError."""
     pythons = {name: environment(name) for name in sorted({peer.environment for peer in work.theirs.values()})}
     first = next(iter(work.ours.values()))
     with Parts(work.topology, first) as parts:
@@ -80,7 +80,7 @@ def compare(suite: str, work: Work, request: Request) -> Report:
 
 
 def environment(name: str) -> Path:
-    """Python of a peer's virtual environment; raises FailedError, with the command, where it has to be installed."""
+    """Return the Python of a peer's virtual environment; raises FailedError, with the command that installs it."""
     folder = PEERS.absolute() / name
     wanted, made = REQUIREMENTS / f"{name}.txt", folder / "requirements.txt"
     if not made.is_file() or made.read_bytes() != wanted.read_bytes():
@@ -91,7 +91,7 @@ def environment(name: str) -> Path:
 
 
 def packages(python: Path) -> list[str]:
-    """Packages of a peer's environment with their versions, as pip lists them; raises FailedError."""
+    """Return the packages of a peer's environment with their versions, as pip lists them; raises FailedError."""
     command = [str(python), "-m", "pip", "--disable-pip-version-check", "freeze"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -104,7 +104,7 @@ def _rate(python: Path, peer: Peer, seconds: float) -> float:
 
 
 def answer(python: Path, peer: Peer, seconds: float) -> dict[str, Any]:
-    """Return what a peer's script measured in so many seconds after its own warm-up; raises FailedError."""
+    """Return the JSON of a peer's script, measured in so many seconds after its own warm-up; raises FailedError."""
     script = HERE / "scripts" / peer.script
     command = [str(python), str(script), str(seconds), *peer.arguments]
     pipe = subprocess.PIPE

@@ -1,4 +1,4 @@
-"""The suite ``neighbours``: what is left of a training rate beside strangers, under a quota, and beside an evaluator.
+"""The suite ``neighbours``: training rates beside other busy processes, under a quota, and beside an evaluator.
 
 Ours, one plain loop and Stable-Baselines3's A2C on the same work, each alone and with everything that ``BESIDE`` lists,
 interleaved. Steps are counted in reports of two seconds: a mean would hide that a program stands still now and then.
@@ -95,7 +95,7 @@ def neighbours(request: Request) -> Report:
 
 
 def peers_of(topology: Topology, cores: int) -> dict[str, Peer]:
-    """Other programs on a topology's work, as they come; none where they do not play its game."""
+    """Return the other programs that do a topology's work, by name; none where they do not play its game."""
     s, network, precision = topology.simulators, topology.model.name, topology.trainer.precision
     if topology.env.id != GAME or network not in NETWORKS or topology.algorithm.name != "a2c":
         return {}
@@ -115,7 +115,7 @@ def _installed(theirs: Mapping[str, Peer]) -> tuple[dict[str, Path], str]:
 
 
 def table(seen: Mapping[Case, Sequence[float]]) -> list[tuple[str, ...]]:
-    """A line for each case: the median and the worst report, and both as shares of the program's median alone."""
+    """Return a line per case: the median and the worst report, and both as shares of the program's median alone."""
     rows: list[tuple[str, ...]] = []
     for (name, what), rates in sorted(seen.items(), key=lambda item: list(seen).index((item[0][0], ALONE))):
         alone = median(seen[name, ALONE])

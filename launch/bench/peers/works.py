@@ -1,18 +1,21 @@
-"""The suites ``peers`` and ``peers-cheap``: the programs compared with this one, and their workloads.
+"""The suites ``peers…`` and ``sb3``: the programs compared with this one, and their workloads.
 
-Same game, preprocessing size, environments and horizon on both sides; each case says network and precision. What "same
-work" cannot mean: Sample Factory is asynchronous, so it meets PPO with one update of lag.
+Same game, preprocessing size, environments and horizon on both sides; each case says network and precision. Sample
+Factory is asynchronous, so it is compared with PPO at one update of lag.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from actorlearn.models.specs import MLPSettings
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request, shipped
 from launch.bench.papers.fast_dqn import keys
 from launch.bench.peers.compare import Peer, Work, compare
+from launch.errors import RunError
 from launch.machine.cores import allowed_cores
+from launch.topology.load import Topology, load
 
 PPO = ("algorithm.name=ppo", "algorithm.normalize_advantage=true", "model.name=nature", "algorithm.horizon=128")
 CLEANRL_SHAPED = (*PPO, "simulators.envs=4", "algorithm.epochs=4", "algorithm.minibatches=4")
@@ -32,7 +35,7 @@ OURS: Mapping[str, tuple[str, ...]] = {
 
 
 def on_pong(cores: int) -> dict[str, Peer]:
-    """The peers' cases on so many cores."""
+    """Return the peers' cases on Pong, on so many cores."""
     as_shipped, fp32, nature, ppo, ppo_auto, appo, appo_auto = OURS
     threads = str(cores)
 
@@ -62,7 +65,7 @@ CHEAP: Mapping[str, tuple[str, ...]] = {
 
 
 def on_cartpole() -> dict[str, Peer]:
-    """The peers' cases on an environment that costs next to nothing."""
+    """Return the peers' cases on CartPole, whose steps cost next to nothing."""
     (ours,) = CHEAP
     return {
         "Stable-Baselines3 A2C, 64 environments": Peer("sb3", "sb3_a2c.py", ("64", "16", "cartpole"), ours),
@@ -80,11 +83,44 @@ VALUES: Mapping[str, tuple[str, ...]] = {
 
 
 def on_values() -> dict[str, Peer]:
-    """The peers' cases of value learning."""
+    """Return the peers' cases of value learning on Pong."""
     as_shipped, fp32, _ = VALUES
     return {
         "Stable-Baselines3 DQN, nature, fp32": Peer("sb3", "sb3_dqn.py", (str(DQN_ENVIRONMENTS),), fp32, as_shipped)
     }
+
+
+SAC_SOON = ("algorithm.random_steps=1_000", "replay.learning_starts_steps=1_000")
+"""Keys by which learning, and so a measurement, begins at once."""
+SAC_OURS = "ours: SAC"
+
+
+def on_continuous_actions(topology: Topology, cores: int) -> dict[str, Peer]:
+    """Return the peers' cases on a topology of SAC; raises RunError for one whose work they cannot do."""
+    model, replay = topology.model, topology.replay
+    batch_size = replay.batch_size if replay and replay.ratio == replay.batch_size else None
+    if topology.algorithm.name != "sac" or not isinstance(model, MLPSettings) or batch_size is None:
+        raise RunError(
+            f"{topology.name}: peers-sac compares perceptrons, with an optimizer step per environment step; measure "
+            "a topology with algorithm.name: sac, model.name: mlp and replay.ratio equal to replay.batch_size, such as "
+            "pendulum-sac.yaml"
+        )
+    shape = (topology.env.id, topology.simulators.environments, batch_size, topology.optimizer.learning_rate)
+    return {
+        f"Stable-Baselines3 SAC, fp32, torch threads: {threads}": Peer(
+            "sb3", "sb3_sac.py", (*map(str, shape), str(threads), *map(str, model.hidden_sizes)), SAC_OURS
+        )
+        for threads in range(1, min(cores, 2) + 1)
+    }
+
+
+def peers_sac(request: Request) -> Report:
+    """Stable-Baselines3's SAC beside ours on a topology of SAC: an optimizer step for each environment step."""
+    keys = (*SAC_SOON, *request.overrides)
+    topology = load(request.topology, keys)
+    note = f"{topology.env.id}, {topology.simulators.environments} environments, an optimizer step per environment step"
+    work = Work(request.topology, {SAC_OURS: keys}, on_continuous_actions(topology, allowed_cores()), note)
+    return compare("peers-sac", work, request)
 
 
 def peers_dqn(request: Request) -> Report:

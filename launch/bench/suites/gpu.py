@@ -1,4 +1,4 @@
-"""The suite ``gpu``: what a GPU does for a topology: its parts alone and the whole, on the CPU and on the GPU."""
+"""The suite ``gpu``: rates of a topology and of its parts alone, on the CPU and on the GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from launch.machine.cores import begun_cores
 
 WARMUP_S = 5.0
 ENVIRONMENTS = (32, 128)
-"""In each simulator: a GPU wants larger batches than a core."""
+"""Environments of each simulator: a GPU needs larger batches than a core."""
 
 
 def gpu(request: Request) -> Report:

@@ -1,4 +1,4 @@
-"""The suite ``handover``: what it costs to pass a step to an inference server and its actions back.
+"""The suite ``handover``: time to pass a step to an inference server and its actions back.
 
 Environments that do nothing (``configs/bench/handover.yaml``) are stepped with a server and with the policy inside the
 simulator; the difference is the hand-over, in wall time of a step and in CPU time of simulators and server together,

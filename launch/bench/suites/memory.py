@@ -1,4 +1,4 @@
-"""The suite ``memory``: what a topology holds in memory, and whether that grows while it runs."""
+"""The suite ``memory``: memory of a topology's run, and its growth while it runs."""
 
 from __future__ import annotations
 

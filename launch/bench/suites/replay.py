@@ -60,7 +60,7 @@ def replay(request: Request) -> Report:
 
 
 def shape_of(size: int) -> ReplayShape:
-    """So many transitions of Atari."""
+    """Return the shape of a replay of so many transitions of Atari."""
     return ReplayShape(
         rings=RINGS,
         size=size // RINGS,

@@ -39,7 +39,7 @@ def shapes(cores: int, quick: bool) -> list[tuple[int, int, int]]:
 
 
 def wanted(request: Request) -> list[tuple[int, int, int]]:
-    """The shapes to measure: the topology's alone when the request names one (``simulators.…=``)."""
+    """Return the shapes to measure: the topology's alone when the request names one (``simulators.…=``)."""
     if any(override.startswith("simulators.") for override in request.overrides):
         own = load(request.topology, request.overrides).simulators
         return [(own.count, own.envs, own.groups)]

@@ -88,7 +88,7 @@ def scaling(request: Request) -> Report:
 
 
 def _curve(request: Request, name: str, topology: str, overrides: tuple[str, ...]) -> Curve:
-    """The learning curve of one run that is ended when its seconds are over."""
+    """Return the learning curve of one run, which is ended when its seconds are over."""
     with Running(topology, (*overrides, *request.overrides), total_steps=None) as run:
         return curve_of(run, name, request.seconds)
 

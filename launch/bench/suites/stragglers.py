@@ -1,4 +1,4 @@
-"""The suite ``stragglers``: what one slow learner costs the others, in each mode, measured in turn.
+"""The suite ``stragglers``: rates of learners beside one slow learner, in each mode, measured in turn.
 
 A learner is made slow by stopping its trainer most of the time (SIGSTOP, SIGCONT), which no process can see coming.
 Without waiting for one another, learners lose at most what the slow one itself no longer does; in lock-step all of them
@@ -71,7 +71,7 @@ def _rate(request: Request, mode: str, slow: bool, named: dict[str, str], others
 
 @contextmanager
 def slowed(pid: int, slower: float = SLOWER, period_s: float = 0.1) -> Iterator[None]:
-    """Let a process run only one part in ``slower`` of each period."""
+    """Stop a process for all but one part in ``slower`` of each period."""
     over = threading.Event()
 
     def alternate() -> None:

@@ -38,7 +38,7 @@ def time_to_score(request: Request) -> Report:
 
 
 def _until(request: Request, seed: int) -> dict[str, float]:
-    """The first report with the score."""
+    """Return the first report with the score; raises FailedError where the run ends without it."""
     began_s = time.monotonic()
     with Running(request.topology, (*request.overrides, f"seed={seed}"), total_steps=None) as run:
         while True:

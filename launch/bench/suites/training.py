@@ -1,4 +1,4 @@
-"""The suite ``training``: a topology's rate, the bound its parts set, where the time goes, the key that would help."""
+"""The suite ``training``: a topology's rate, the bound set by its parts, time per stage, the key that would help."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def shares(reading: Reading) -> list[str]:
 
 
 def slow_stage(reading: Reading) -> tuple[str, str]:
-    """The stage that holds the others up, and the process it is in.
+    """Return the stage that limits the rate, and its process.
 
-    That is the largest stage of the process that waits least: faster processes wait for it. None waits for an
-    evaluator.
+    It is the largest stage of the process that waits least: faster processes wait for that one. No process waits for
+    an evaluator.
     """
     waits = {name: shares["wait"] for name, shares in reading.wall.items() if sum(shares.values()) > 0}
     process = min((name for name in waits if reading.roles.get(name) != "evaluator"), key=lambda name: waits[name])

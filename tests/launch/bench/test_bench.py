@@ -20,7 +20,7 @@ from launch.bench.measure.running import Reading, Running
 from launch.bench.papers.fast_dqn import COUNTS, PAPER_HOURS, PERIOD_STEPS
 from launch.bench.papers.fast_dqn import keys as keys_of
 from launch.bench.peers.compare import REQUIREMENTS
-from launch.bench.peers.works import CHEAP, OURS, on_cartpole, on_pong
+from launch.bench.peers.works import CHEAP, OURS, SAC_OURS, on_cartpole, on_continuous_actions, on_pong
 from launch.bench.suites.replay import cases, shape_of
 from launch.bench.suites.sampling import shapes
 from launch.bench.suites.stragglers import slowed
@@ -104,6 +104,26 @@ def test_what_peers_are_compared_with_is_a_topology_and_their_environments_are_k
             assert (scripts / peer.script).is_file()
             for word in ("nips", "nature", "fp32", "bf16"):  # the same network and precision on both sides
                 assert (word in name) == (word in peer.against)
+
+
+def test_sac_is_compared_on_the_topologys_environment_and_sizes_with_one_torch_thread_and_two() -> None:
+    topology = load(shipped("pendulum-sac.yaml"), ["model.hidden_sizes=[32, 16]"])
+    work = ("Pendulum-v1", "4", "256", "0.001")
+    assert [(peer.arguments, peer.against) for peer in on_continuous_actions(topology, cores=2).values()] == [
+        ((*work, "1", "32", "16"), SAC_OURS),
+        ((*work, "2", "32", "16"), SAC_OURS),
+    ]
+    assert len(on_continuous_actions(topology, cores=1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"), [("cartpole.yaml", ()), ("pendulum-sac.yaml", ("replay.ratio=128.0",)), ("atari/dqn.yaml", ())]
+)
+def test_a_topology_that_sac_peers_cannot_do_is_refused_with_the_keys_that_they_need(
+    name: str, keys: tuple[str, ...]
+) -> None:
+    with pytest.raises(RunError, match=r"algorithm\.name: sac.*replay\.ratio equal to replay\.batch_size"):
+        on_continuous_actions(load(shipped(name), keys), cores=2)
 
 
 def test_shapes_fit_one_core_and_many() -> None:

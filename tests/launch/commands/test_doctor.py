@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from actorlearn.algorithms.settings import AlgorithmSpec
+from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSpec
 from actorlearn.registry import Registry
 from launch.commands import doctor
 from launch.machine.cgroups import Quota
 from launch.machine.cores import Cores
 from launch.spawning.answers import NoAnswerError
 from tests.launch.asking import ask
+from tests.packages import installed
 
 ANSWERS: dict[str, Any] = {"scheduling": [True, True, True], "zmq": [[4, 3, 5], "27.0"], "torch": ["9.9", ["GPU A"]]}
 """By the library that a child process is asked about."""
@@ -45,16 +46,12 @@ def findings() -> dict[str, doctor.Finding]:
 def test_every_registry_is_listed_and_what_cannot_be_loaded_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    info = tmp_path / "strange_rl-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: strange-rl\nVersion: 1.0\n")
     entries = "a2c = actorlearn.algorithms.specs.a2c:SPEC\nbroken = nowhere.at_all:SPEC\n"
-    (info / "entry_points.txt").write_text(f"[of.doctors.test]\n{entries}")
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(installed(tmp_path, f"[of.doctors.test]\n{entries}"))
     strange = Registry("algorithm", "of.doctors.test", AlgorithmSpec)
     monkeypatch.setattr(doctor, "REGISTRIES", (*doctor.REGISTRIES, strange))
     found = findings()
-    assert found["actorlearn.algorithms"].found == "a2c, c51, dqn, impala, ppo, r2d1 (of actorlearn)"
+    assert found["actorlearn.algorithms"].found == f"{', '.join(ALGORITHMS.names())} (of actorlearn)"
     assert found["actorlearn.modes"].found == "alone, async, gossip, sync (of actorlearn)"
     assert "tensorboard" in found["actorlearn.writers"].found
     assert found["of.doctors.test"].found == "a2c (of strange-rl)"

@@ -11,6 +11,7 @@ import pytest
 
 from launch.engines.specs import ENGINES, EngineSpec
 from tests.launch.asking import ask, refused
+from tests.packages import installed
 from tests.sizes import ROOT
 
 ENGINE = """
@@ -48,13 +49,8 @@ KEYS = ["simulators.count=1", "simulators.envs=4", "total_steps=400", "trainer.t
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """A folder of packages with the engine in it, as an installer leaves it."""
-    folder = tmp_path / "site"
-    info = folder / "telling-1.0.dist-info"
-    info.mkdir(parents=True)
-    (folder / "telling_engine.py").write_text(ENGINE)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: telling\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[actorlearn.engines]\ntelling = telling_engine:SPEC\n")
-    return folder
+    entries = "[actorlearn.engines]\ntelling = telling_engine:SPEC\n"
+    return installed(tmp_path / "site", entries, {"telling_engine": ENGINE}, "telling")
 
 
 @pytest.fixture

@@ -67,6 +67,14 @@ def test_a_minibatch_from_a_replay_has_two_rows_of_each_transition() -> None:
     assert chosen(PONG, XEON, *keys, "replay.batch_size=80")["trainer.layout"] == "space-to-depth"
 
 
+def test_a_minibatch_of_sequences_has_their_rows_and_those_that_returns_reach() -> None:
+    keys = ["algorithm.name=r2d1", "algorithm.n_step=4", "replay.sequence_steps=12", "replay.burn_in_steps=6"]
+    keys += ["replay.sequence_every=6"]
+    for sequences, layout in ((4, "plain"), (5, "space-to-depth")):  # of 16 rows each
+        found = chosen(PONG, XEON, *keys, f"replay.batch_size={sequences}")
+        assert (found["trainer.precision"], found["trainer.layout"]) == ("bf16", layout)
+
+
 def test_a_first_convolution_of_stride_1_stays_plain() -> None:
     found = chosen(PONG, XEON, "model.name=impala")
     assert (found["trainer.precision"], found["trainer.layout"]) == ("bf16", "plain")

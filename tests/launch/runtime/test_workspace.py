@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from actorlearn.memory.shared import Segment, SharedMemoryFull
 from actorlearn.parameters.checkpoint_folders import seal
 from actorlearn.wire.identity import ProcessId
 from launch.errors import FailedError
+from launch.machine.folders import SOCKET_NAME_BYTES, longest_root, runtime_root
 from launch.machine.signals import SIGNALS, Signals
 from launch.runs.jsonl import read_object
 from launch.runtime.workspace import Workspace
@@ -54,6 +56,24 @@ def test_a_signal_that_was_ignored_stays_ignored(number: int) -> None:
         assert signal.getsignal(number) is signal.SIG_IGN
         signals.close()
         assert signal.getsignal(number) is signal.SIG_IGN
+
+
+def test_sockets_lie_below_the_named_folder_as_long_as_their_paths_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # so that a path can be shorter than that of this test's folder
+    longest, too_long = (Path("é" + "r" * (longest_root() - 2 + more)) for more in range(2))
+    for named, used in ((longest, longest), (too_long, Path("/tmp"))):
+        named.mkdir()
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(named))
+        assert runtime_root() == used
+    folder = longest / Workspace(tmp_path / "run").addresses.sockets.name
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        with pytest.raises(OSError, match="path too long"):
+            listener.bind(str(folder / ("s" * (SOCKET_NAME_BYTES + 1))))
+        listener.bind(str(folder / ("s" * SOCKET_NAME_BYTES)))
+    (folder / ("s" * SOCKET_NAME_BYTES)).unlink()
 
 
 def laid(folder: Path, resume: bool, *overrides: str) -> None:

@@ -102,6 +102,28 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "number for text": (OK + "name: 12\n", ["t:2", "name = 12", "text", "quoted if it looks like a number"]),
     "truth for text": (OK + "name: true\n", ["t:2", "name = true", "text", "quoted"]),
     "number for a list": (OK + "model: {hidden_sizes: 64}\n", ["t:2", "= 64", "a list", "[64, 64]"]),
+    # --- parameter groups
+    "group without keys": (
+        OK + "optimizer: {groups: {actor: 1}}\n",
+        ["t:2", "optimizer.groups.actor = 1", "must be a mapping with keys learning_rate"],
+    ),
+    "groups in a list": (
+        OK + "optimizer: {groups: [actor]}\n",
+        ["t:2", "optimizer.groups = ['actor']", "must be a mapping of names", "{NAME: {learning_rate: ...}}"],
+    ),
+    "unknown key of a group": (
+        OK + "optimizer: {groups: {actor: {learning_rat: 1}}}\n",
+        [
+            "t:2",
+            "optimizer.groups.actor",
+            "has no key 'learning_rat'",
+            "did you mean optimizer.groups.actor.learning_rate",
+        ],
+    ),
+    "rate of a group": (
+        OK + "optimizer: {groups: {actor: {learning_rate: 0}}}\n",
+        ["t:2", "optimizer.groups.actor.learning_rate = 0", "must be more than 0 and at most 1_000"],
+    ),
     # --- arguments and wrappers of an environment
     "arguments in a list": (
         OK.replace("}", ", kwargs: [6]}"),

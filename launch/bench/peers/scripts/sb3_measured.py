@@ -1,4 +1,4 @@
-"""Parts that sb3_a2c.py and sb3_dqn.py, which lie beside it, share: Pong in processes, and a model's rate."""
+"""Parts that the scripts sb3_*.py, which lie beside it, share: Pong in processes, and a model's rate."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def measure(model: BaseAlgorithm, seconds: float, warmup_steps: int = 0) -> None
     """Let it learn, print one JSON line, and end the environments."""
     watch = Stopwatch(seconds, warmup_steps)
     model.learn(10**9, callback=watch)
-    told = {"steps_per_s": watch.rate, "windows": watch.windows.rates, "version": stable_baselines3.__version__}
-    print(json.dumps(told), flush=True)
+    answer = {"steps_per_s": watch.rate, "windows": watch.windows.rates, "version": stable_baselines3.__version__}
+    print(json.dumps(answer), flush=True)
     model.get_env().close()

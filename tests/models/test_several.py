@@ -1,4 +1,4 @@
-"""Networks beside the one that acts: what they read, where their weights lie, and who cannot have any."""
+"""Several networks in one module: what each reads, where its weights lie, and which models have but one."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ import pytest
 import torch
 from torch import nn
 
-from actorlearn.forms import Form
-from actorlearn.models.beside import networks
+from actorlearn.extra_networks import ExtraNetwork
 from actorlearn.models.make import flatten, make
+from actorlearn.models.several import networks
 from tests import named
 
-BESIDE = {
-    "critic": Form({"value": 1}, action=2),
-    "judge": Form({"a": 3}),
-    "numbers": Form({"log": 2}, observation=False),
+EXTRA = {
+    "critic": ExtraNetwork({"value": 1}, action=2),
+    "judge": ExtraNetwork({"a": 3}),
+    "numbers": ExtraNetwork({"log": 2}, observation=False),
 }
 HEADS = {"policy": 4}
 
 
-def made(beside: dict[str, Form] | None = None, shape: tuple[int, ...] = (3,), **model: Any) -> nn.Module:
-    return make(named.model(**{"name": "mlp", "hidden_sizes": [8], **model}), shape, "float32", HEADS, 1, beside)
+def made(extra: dict[str, ExtraNetwork] | None = None, shape: tuple[int, ...] = (3,), **model: Any) -> nn.Module:
+    return make(named.model(**{"name": "mlp", "hidden_sizes": [8], **model}), shape, "float32", HEADS, 1, extra)
 
 
-def test_a_module_of_several_acts_as_the_one_that_acts_alone() -> None:
-    """Its weights are drawn first, lie first, and are the same as without any beside it."""
-    alone, together = made(), made(BESIDE)
+def test_a_module_of_several_networks_acts_as_its_actor_does_alone() -> None:
+    """Its weights are drawn first, lie first, and are the same as without the others."""
+    alone, together = made(), made(EXTRA)
     observation = torch.randn(5, 3)
     assert torch.equal(alone(observation)["policy"], together(observation)["policy"])
     weights, gradients = flatten(together)
     one, _ = flatten(alone)
     assert torch.equal(weights[: one.numel()], one) and weights.numel() == gradients.numel() > one.numel()
-    assert list(networks(together)) == ["acting", *BESIDE] and list(networks(alone)) == ["acting"]
+    assert list(networks(together)) == ["actor", *EXTRA] and list(networks(alone)) == ["actor"]
 
 
-def test_each_reads_what_its_form_says() -> None:
-    each = networks(made(BESIDE, shape=(3, 1)))
+def test_each_reads_what_was_asked_for() -> None:
+    each = networks(made(EXTRA, shape=(3, 1)))
     observation, action = torch.randn(5, 3, 1), torch.randn(5, 2)
     assert each["critic"](observation, action)["value"].shape == (5, 1)
     assert each["judge"](observation)["a"].shape == (5, 3)
@@ -46,8 +46,8 @@ def test_each_reads_what_its_form_says() -> None:
     assert not torch.equal(each["critic"](observation, action)["value"], other)
 
 
-def test_two_of_one_form_begin_with_weights_of_their_own() -> None:
-    each = networks(made({"one": BESIDE["critic"], "two": BESIDE["critic"]}))
+def test_two_alike_begin_with_weights_of_their_own() -> None:
+    each = networks(made({"one": EXTRA["critic"], "two": EXTRA["critic"]}))
     rows = torch.randn(5, 3), torch.randn(5, 2)
     assert not torch.equal(each["one"](*rows)["value"], each["two"](*rows)["value"])
 
@@ -60,6 +60,6 @@ def test_two_of_one_form_begin_with_weights_of_their_own() -> None:
         ({"name": "mlp", "normalize_observation": True}, (3,), r"model.normalize_observation: true is for one network"),
     ],
 )
-def test_who_cannot_have_one_beside_it_is_refused(model: dict[str, Any], shape: tuple[int, ...], why: str) -> None:
+def test_models_of_one_network_are_refused(model: dict[str, Any], shape: tuple[int, ...], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        make(named.model(**model), shape, "float32", HEADS, 1, BESIDE)
+        make(named.model(**model), shape, "float32", HEADS, 1, EXTRA)

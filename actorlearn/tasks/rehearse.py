@@ -1,0 +1,309 @@
+"""Rehearses a run in one process: a few steps of one environment, and one update by what they gave.
+
+A plug-in that does not fit is thus refused in one line, before any process of a run is started: by what it returned or
+raised, where in its code, and the file that describes what it must do. Nothing is kept of the rehearsal; its steps
+and its update are of this process alone.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from torch import Tensor
+
+import actorlearn
+from actorlearn.actions import Actions
+from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm
+from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, HardCopies, OffPolicySettings, Polyak
+from actorlearn.envs.interface import MalformedStepError, Row, VectorEnv, check_actions, empty_row
+from actorlearn.extra_networks import ExtraNetwork
+from actorlearn.learning.items import following_outputs
+from actorlearn.learning.losses import LossAndMetrics
+from actorlearn.learning.losses import make as make_losses
+from actorlearn.learning.minibatches import Epochs, Minibatch
+from actorlearn.learning.network import Network
+from actorlearn.learning.target import Target
+from actorlearn.models.several import ACTOR
+from actorlearn.models.unroll import Outputs
+
+STEPS = 2
+"""Steps of the environment."""
+SEQUENCE = 2
+"""Transitions of a replayed sequence."""
+_LIBRARIES = tuple(str(Path(str(module.__file__)).parent) for module in (actorlearn, torch, gymnasium, np))
+_TAKEN = frozenset(Batch.__slots__) | {"state", "priority"}
+
+
+class Part(NamedTuple):
+    """A part of a run whose code is rehearsed: how errors call it."""
+
+    key: str
+    """Its key in a topology."""
+    name: str
+    """The value of that key."""
+    described_in: str
+    """The file that says what its methods do."""
+
+
+@contextmanager
+def blaming(part: Part, deed: str) -> Iterator[None]:
+    """Turn any exception of a part's code, SystemExit too, into a ValueError of one line that names the part."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        said = " ".join(str(error).split())
+        if isinstance(error, ValueError) and said.startswith(f"{part.key.partition('.')[0]}."):
+            raise  # it names its key itself
+        if isinstance(error, MalformedStepError):
+            raise ValueError(f"{part.key}: {said}") from error
+        what = said if type(error) is ValueError else f"{type(error).__name__}: {said}".removesuffix(": ")
+        where = f"{what}{_place(error)}; {part.described_in} says what it must do"
+        raise ValueError(f"{part.key}: {part.name!r} {deed}: {where}") from error
+
+
+def _place(error: BaseException) -> str:
+    """Return file and line of the innermost call that is no library's, in brackets; empty where there is none."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((*_LIBRARIES, "<"))]
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+
+
+def check_heads(heads: Any) -> None:
+    """Raise ValueError for heads that are no names and sizes."""
+    good = isinstance(heads, Mapping) and heads and all(_is_size(size) for size in heads.values())
+    if not good:
+        raise ValueError(f"heads returns {heads!r:.200}; it must map the name of each output to its size, 1 or more")
+
+
+def check_extra_networks(extra: Any) -> None:
+    """Raise ValueError for networks besides the actor that are no names and descriptions."""
+    if not (isinstance(extra, Mapping) and all(isinstance(network, ExtraNetwork) for network in extra.values())):
+        rule = "it must map names to ExtraNetwork (actorlearn/extra_networks.py)"
+        raise ValueError(f"extra_networks returns {extra!r:.200}; {rule}")
+    if wrong := [name for name in extra if name == ACTOR or not str(name).isidentifier()]:
+        raise ValueError(f"extra_networks returns {wrong[0]!r}; a name is an identifier, and not {ACTOR!r}")
+
+
+def check_columns(columns: Any) -> None:
+    """Raise ValueError for columns that blocks cannot have."""
+    if not isinstance(columns, Mapping):
+        raise ValueError(
+            f"columns returns {columns!r:.200}; it must map names to (numpy dtype name, shape), or be {{}}"
+        )
+    for name, cell in columns.items():
+        if name in _TAKEN:
+            raise ValueError(f"columns returns {name!r}, which every batch has; give it another name")
+        rule = f"columns returns {name!r}: {cell!r:.100}; it must be (numpy dtype name, shape of one cell)"
+        if not (isinstance(cell, tuple) and len(cell) == 2 and isinstance(cell[1], tuple)):
+            raise ValueError(rule)
+        if not (isinstance(getattr(torch, str(cell[0]), None), torch.dtype) and all(map(_is_size, cell[1]))):
+            raise ValueError(rule)
+
+
+def _is_size(size: object) -> bool:
+    return isinstance(size, int) and size >= 1
+
+
+class Rehearsal:
+    """An environment, a network and an algorithm, which act and learn together."""
+
+    def __init__(
+        self,
+        settings: AlgorithmSettings,
+        parts: Mapping[str, Part],
+        env: VectorEnv,
+        algorithm: Algorithm,
+        network: Network,
+    ) -> None:
+        """Rehearse what was made of the parts "env", "model" and "algorithm"; ``env`` is one environment."""
+        self._settings, self._parts, self._env = settings, parts, env
+        self._algorithm, self._network = algorithm, network
+        self._actions: Actions = env.spec.actions
+        self._heads = algorithm.heads(self._actions)
+        self._columns = algorithm.columns(self._actions)
+
+    def run(self) -> None:
+        """Play and learn; raises ValueError, one line, for what does not fit."""
+        batch = self.play()
+        with blaming(self._parts["algorithm"], "cannot learn from a batch"):
+            self.learn(batch.environments(torch.tensor([0, 0])))
+
+    # Acting --------------------------------------------------------------------------------------------------------
+
+    def play(self) -> Batch:
+        """Take STEPS steps by the algorithm's actions; returns them as a batch of one environment."""
+        row, rows, acted = empty_row(self._env.spec, 1), [], []
+        state = before = torch.full((1, self._network.state_size), torch.nan)  # row 0 begins a game, which clears it
+        with blaming(self._parts["env"], "cannot be reset"):
+            self._env.reset(row)
+        for _ in range(STEPS):
+            rows.append(_copied(row))
+            outputs, state = self._outputs(rows[-1], state)
+            acted.append(self._act(outputs))
+            with blaming(self._parts["env"], "cannot take a step"):
+                self._env.step(acted[-1]["action"].numpy(), row)
+        rows.append(_copied(row))
+        begun = {"state": before[None]} if self._network.state_size else {}
+        of_rows = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+        chosen = {name: torch.stack([cells[name] for cells in acted]) for name in acted[0]}
+        return Batch(
+            observation=of_rows["observation"],
+            action=chosen.pop("action"),
+            reward=of_rows["reward"][1:].clip(-1.0, 1.0),
+            terminated=of_rows["terminated"][1:],
+            truncated=of_rows["truncated"][1:],
+            life_lost=of_rows["life_lost"][1:],
+            first=of_rows["first"],
+            valid=~of_rows["first"][1:],
+            policy_version=torch.zeros(STEPS, 1, dtype=torch.int64),
+            columns=chosen | begun,
+        )
+
+    def _outputs(self, row: Mapping[str, Tensor], state: Tensor) -> tuple[Outputs, Tensor]:
+        """Return the network's outputs [1, size] for a row, and the state after; refuse others than it must return."""
+        module, part, size = self._network.module, self._parts["model"], self._network.state_size
+        observation = torch.cat([row["observation"]] * 2)
+        with blaming(part, "cannot pass over an observation"):
+            found = (
+                module(observation[None], state.expand(2, -1), row["first"].expand(1, 2))
+                if size
+                else module(observation)
+            )
+            if size:
+                if not (isinstance(found, tuple) and len(found) == 2):
+                    raise ValueError(f"returns {type(found).__name__}, and with a state_size (outputs, state after)")
+                found, after = found
+                _check_tensor(after, "the state after", (2, size))
+                state = after[:1].detach()
+            if not isinstance(found, Mapping):
+                raise ValueError(f"returns {type(found).__name__}, and not one tensor per head")
+            for head, count in self._heads.items():
+                if head not in found:
+                    raise ValueError(f"returns {', '.join(found) or 'nothing'} and no {head}")
+                _check_tensor(found[head], head, (*([1] if size else []), 2, count))
+            if not any(found[head].requires_grad for head in self._heads):
+                raise ValueError("returns outputs without a gradient, from which nothing can be learned")
+        return {head: found[head].detach().flatten(0, -2)[:1] for head in self._heads}, state
+
+    @torch.no_grad()
+    def _act(self, outputs: Outputs) -> dict[str, Tensor]:
+        """Return the action and columns [1, …] for outputs; refuse others than the algorithm must return."""
+        generator = torch.Generator().manual_seed(0)
+        with blaming(self._parts["algorithm"], "cannot act"):
+            for greedy in (True, False):
+                acted: Any = self._algorithm.act(outputs, generator, greedy)
+                if not isinstance(acted, Mapping) or not isinstance(acted.get("action"), Tensor):
+                    raise ValueError(f"act returns {acted!r:.100}; it must be tensors by name, action among them")
+                check_actions(acted["action"].numpy(), 1, self._actions)
+            missing = [name for name in self._columns if name not in acted]
+            if missing or len(acted) > len(self._columns) + 1:
+                raise ValueError(f"act returns {', '.join(acted)}; it must be action and {[*self._columns]} (columns)")
+            for name, (dtype, cell) in self._columns.items():
+                _check_tensor(acted[name], f"act's {name}", (1, *cell), dtype)
+            return dict(acted)
+
+    # Learning ------------------------------------------------------------------------------------------------------
+
+    def learn(self, batch: Batch) -> None:
+        """Make the gradient of one minibatch; refuse a loss and metrics that cannot be learned from and reported."""
+        replayed = isinstance(self._settings, OffPolicySettings)
+        minibatch, target = self._replayed(batch) if replayed else (self._prepared(batch), None)
+        losses = make_losses(self._algorithm, self._network, target, "cpu", "fp32")
+        found = losses.compute_gradient(minibatch, 0.0)
+        _check_loss(found, batch.action.shape[1] if replayed else None)
+        if not torch.isfinite(self._network.gradients).all():
+            raise ValueError("the gradient of its loss is not finite")
+
+    def _prepared(self, batch: Batch) -> Minibatch:
+        epochs = Epochs(self._algorithm, self._network, 1, 1, 0)
+        return next(epochs.draw(_checked(epochs.prepare(batch)), 0, 0, 0))
+
+    def _replayed(self, batch: Batch) -> tuple[Minibatch, Target]:
+        """Return a minibatch of items as a replay gives it, and the target network."""
+        assert isinstance(self._settings, OffPolicySettings)
+        policy = self._settings.target
+        if not isinstance(policy, HardCopies | Polyak):
+            raise ValueError(f"the target of its settings is {policy!r:.100}; it must be HardCopies or Polyak")
+        target = Target(self._network, policy, 1)
+        length, n = (SEQUENCE, self._settings.n_step) if ALGORITHMS.spec(self._settings.name).sequences else (1, 1)
+        items, outputs = items_of(batch, length, n), {}
+        with torch.no_grad():
+            if not isinstance(self._algorithm, MultiNetworkAlgorithm):
+                older = following_outputs(items, target.network, 0)
+                outputs = {f"target.{name}": output for name, output in older.items()}
+                outputs |= following_outputs(items, self._network, 0) if self._algorithm.prepared_rows else {}
+            return Minibatch(_checked(self._algorithm.prepare(items, outputs))), target
+
+
+def items_of(batch: Batch, length: int, n: int) -> Batch:
+    """Return items of a replay made of a batch: transitions, and the rows that returns of ``n`` steps reach.
+
+    The last transition and row stand for those that the batch has not.
+    """
+    steps, count = batch.action.shape[:2]
+    row, transition = torch.arange(length + n).clamp(max=steps), torch.arange(length).clamp(max=steps - 1)
+    ended = (batch.terminated | batch.truncated)[transition]
+    columns = {
+        "discount": torch.full((length, count), 0.99).where(~ended, 0.0),
+        "weight": torch.ones(length, count),
+        "reached": torch.arange(1, length + 1)[:, None].expand(length, count),
+    }
+    if "state" in batch.columns:
+        columns["state"] = batch.columns["state"]
+    no = torch.zeros(length, count, dtype=torch.bool)
+    return Batch(
+        observation=batch.observation[row],
+        action=batch.action[transition],
+        reward=batch.reward[transition],
+        terminated=no,
+        truncated=no,
+        life_lost=no,
+        first=batch.first[row],
+        valid=batch.valid[transition],
+        policy_version=no.long(),
+        columns=columns,
+    )
+
+
+def _copied(row: Row) -> dict[str, Tensor]:
+    """Return the columns of a row, each [1, …], which the environment does not write to."""
+    names = ("observation", "reward", "terminated", "truncated", "life_lost", "first")
+    return {name: torch.from_numpy(getattr(row, name).copy()) for name in names}
+
+
+def _checked(prepared: Any) -> Batch:
+    if not isinstance(prepared, Batch):
+        raise ValueError(f"prepare returns {type(prepared).__name__}; it must be a Batch")
+    return prepared
+
+
+def _check_tensor(found: Any, what: str, shape: tuple[int, ...], dtype: str = "float32") -> None:
+    """Raise ValueError for another type or shape than this, and for numbers that are not finite."""
+    wanted = f"{dtype} {list(shape)}"
+    if not isinstance(found, Tensor):
+        raise ValueError(f"returns {what} as {type(found).__name__}, not {wanted}")
+    if (str(found.dtype), tuple(found.shape)) != (f"torch.{dtype}", shape):
+        raise ValueError(f"returns {what} as {found.dtype} {list(found.shape)}, not {wanted}")
+    if not torch.isfinite(found).all():
+        raise ValueError(f"returns {what} that is not finite")
+
+
+def _check_loss(found: LossAndMetrics, items: int | None) -> None:
+    """Raise ValueError for a loss, or metrics, that are no finite numbers; ``items`` of a replay have priorities."""
+    if not torch.isfinite(found.loss).all():
+        raise ValueError(f"its loss is {float(found.loss.detach())}; it must be finite")
+    for name, metric in found.metrics.items():
+        if name == "priority" and items is not None:
+            _check_tensor(metric, "the metric priority", (1, items))
+        elif not _is_number(metric):
+            raise ValueError(f"its metric {name!r} is {metric!r:.100}; it must be a tensor of one number, detached")
+
+
+def _is_number(metric: Any) -> bool:
+    return isinstance(metric, Tensor) and metric.numel() == 1 and not metric.requires_grad

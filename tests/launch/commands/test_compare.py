@@ -1,0 +1,77 @@
+"""``actorlearn compare``: which seeds are set side by side, what is printed of them, and who is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from launch.runs import find
+from tests.launch.asking import ask, refused
+
+ENDS = {("a2c", 1): 5.0, ("a2c", 2): 7.0, ("a2c", 3): 6.0, ("ppo", 1): 9.0, ("ppo", 2): 8.0, ("ppo", 3): 10.0}
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(find, "living_runs", list)
+    for (algorithm, seed), end in ENDS.items():
+        make_run(tmp_path / "runs" / f"{algorithm}-{seed}", algorithm, seed, [(10, 0.0), (100 + seed, end)])
+    return tmp_path / "runs"
+
+
+def make_run(folder: Path, algorithm: str, seed: int, points: list[tuple[int, float]]) -> None:
+    folder.mkdir(parents=True)
+    (folder / "topology.yaml").write_text(
+        f"name: {folder.name}\nseed: {seed}\nenv: {{id: Cart}}\nalgorithm: {{name: {algorithm}}}\n"
+    )
+    rows = [{"time_s": float(s), "env_steps": s, "episode_return_mean": score, "loss": -score} for s, score in points]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_groups_are_printed_the_better_one_first_with_a_picture(tmp_path: Path) -> None:
+    result = ask("compare", *ENDS_BY_NAME, "-o", tmp_path / "seeds.svg")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0] == "episode_return_mean at 101 steps, the most that all runs have"
+    assert lines[2].split()[:4] == ["algorithm.name=ppo", "1", "2", "3"]
+    assert lines[3].split()[:4] == ["algorithm.name=a2c", "1", "2", "3"]
+    assert lines[3].split()[-1] == "0.10"
+    assert "cannot be less than 0.1" in result.output
+    assert "algorithm.name=a2c: 3 runs" in (tmp_path / "seeds.svg").read_text()
+
+
+def test_programs_get_every_number() -> None:
+    answer = json.loads(ask("compare", *ENDS_BY_NAME, "--json", "--y", "loss").output)
+    assert (answer["column"], answer["env_steps"]) == ("loss", 101.0)
+    best, other = answer["groups"]
+    assert (best["keys"], best["seeds"], best["p"]) == ({"algorithm.name": "a2c"}, [1, 2, 3], None)
+    assert best["runs"] == ["a2c-1", "a2c-2", "a2c-3"]
+    assert best["last"][0] == -5.0
+    assert other["p"] == pytest.approx(0.1)
+
+
+def test_one_group_and_one_run_need_no_test() -> None:
+    assert "all runs" in ask("compare", "ppo-1", "ppo-2").output
+    alone = ask("compare", "ppo-1")
+    assert "p:" not in alone.output and "–" in alone.output
+
+
+def test_a_run_that_was_resumed_counts_as_it_went_on(runs: Path) -> None:
+    make_run(runs / "back", "ppo", 4, [(10, 0.0), (90, 50.0), (60, 1.0), (101, 2.0)])
+    assert json.loads(ask("compare", "back", "--json").output)["groups"][0]["last"] == [2.0]
+
+
+def test_what_cannot_be_compared_is_refused_in_one_line(runs: Path, tmp_path: Path) -> None:
+    assert refused("compare", "ppo-1", "runs/ppo-1") == "ppo-1 is given twice: name each run once"
+    make_run(runs / "late", "ppo", 5, [(500, 0.0), (600, 1.0)])
+    assert "no step in common" in refused("compare", "ppo-1", "late")
+    assert "no numbers in a column 'los'; there are env_steps" in refused("compare", "ppo-1", "--y", "los")
+    assert "cannot write 'x.doc' as a picture" in refused("compare", "ppo-1", "-o", tmp_path / "x.doc")
+    (runs / "ppo-2" / "topology.yaml").write_text("{")
+    assert "ppo-2 has no topology.yaml that can be read" in refused("compare", "ppo-1", "ppo-2")
+
+
+ENDS_BY_NAME = [f"{algorithm}-{seed}" for algorithm, seed in ENDS]
