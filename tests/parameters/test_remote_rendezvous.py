@@ -173,7 +173,7 @@ def test_learners_on_several_machines_have_the_same_weights_as_those_on_one(tmp_
             exchange.agree(10, 1)
             exchange.merge(torch.tensor([rank + 1.0, float(update)]), combine)
             each = ROWS // learners
-            exchange.step(gradient(exchange.weights, slice(rank * each, (rank + 1) * each), update), 0.05)
+            exchange.step(gradient(exchange.weights, slice(rank * each, (rank + 1) * each), update), [0.05])
             exchange.settle()
         exchange.close()
         return exchange.weights.numpy().tobytes()

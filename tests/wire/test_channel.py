@@ -47,7 +47,7 @@ def test_a_peer_without_an_id_of_its_own_is_answered_too(router: Router) -> None
             dealer.linger = 0
             if identity:
                 dealer.identity = identity
-            dealer.connect(router.endpoint)
+            dealer.connect(router.address.endpoint)
             dealer.send(b"hello")
             received = router.recv(2000)
             assert received and received[1] == b"hello"

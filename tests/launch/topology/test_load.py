@@ -71,7 +71,7 @@ def values(kind: inspect.Type) -> st.SearchStrategy[Any]:
     if isinstance(kind, inspect.TupleType):
         return st.tuples(*map(values, kind.item_types)).map(list)
     if isinstance(kind, inspect.VarTupleType | inspect.ListType):
-        return st.lists(values(kind.item_type), max_size=3)
+        return st.lists(values(kind.item_type), min_size=kind.min_length or 0, max_size=3)
     if isinstance(kind, inspect.StructType):
         return section(kind.cls)
     if isinstance(kind, inspect.DictType) and isinstance(kind.value_type, inspect.StructType):
@@ -146,6 +146,8 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
         tree["env"]["scale_actions"] = True
     if "value_max" in algorithm:
         algorithm |= {"value_min": -1.0, "value_max": 1.0}
+    if tree["mode"] == "async":
+        tree["nodes"]["count"] = 1
     if tree["simulators"]["weights"] == "rollout":
         tree["simulators"]["blocks"] = min(tree["simulators"]["blocks"], published.SLOTS)
         tree["learners"]["pull_rows"] = 0
