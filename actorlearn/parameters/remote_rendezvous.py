@@ -40,8 +40,6 @@ BROKEN_S = 0.5
 """Time after which a contribution is sent again when the connection was lost meanwhile."""
 AGAIN_S = 10.0
 """The same while the connection stands, on which nothing should be lost."""
-REDIAL_S = 0.3
-"""Least time between two attempts to connect to a hub that did not know this learner's key yet."""
 LINGER_S = 2.0
 """Longest time for which the hub of a learner that leaves waits for the others to get their last answer."""
 _POLL_MS = 20
@@ -126,7 +124,6 @@ class RemoteRendezvous:
         self._server = MeetingServer(endpoints, host, trainers, generation, most) if self.rank == 0 else None
         self._line: Dealer | None = None
         self._to: Endpoint | None = None
-        self._dialled_s = 0.0
         self._sent_s, self._broken = -np.inf, False
         """Time at which the contribution was sent, and whether the connection was lost since."""
 
@@ -204,10 +201,9 @@ class RemoteRendezvous:
         found = self._endpoints.find(self._hub_id.role).get(self._hub_id.number)
         if found is None or found.id != self._hub_id or found.address is None:
             return self._line
-        refused = self._line is not None and self._line.refused and time.monotonic() - self._dialled_s >= REDIAL_S
-        if found != self._to or refused:
+        if found != self._to:
             if self._line is not None:
                 self._line.close()
             self._line, self._to = self._endpoints.dealer(found, self._limit_bytes), found
-            self._dialled_s, self._sent_s = time.monotonic(), -np.inf
+            self._sent_s = -np.inf
         return self._line

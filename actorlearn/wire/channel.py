@@ -38,6 +38,8 @@ RECONNECT_MS = 20
 RECONNECT_MOST_MS = 200
 TCP_RECONNECT_MS = 100
 TCP_RECONNECT_MOST_MS = 1000
+REDIAL_S = 0.5
+"""Least time between two attempts to connect to a listener that has refused this end: libzmq gives up there."""
 TCP_CONNECT_MS = 3000
 """A connection attempt is given up and begun anew: the kernel alone would wait up to two minutes after a cut."""
 HANDSHAKE_MS = 10_000
@@ -409,7 +411,7 @@ class Pull(_Listening):
 
 
 class Dealer:
-    """The dialling side, with an id of its own; reconnects by itself."""
+    """The dialling side, with an id of its own; reconnects by itself, also to a listener that lists its key later."""
 
     def __init__(
         self, address: Ipc | Tcp, identity: str, keys: ClientKeys | None = None, limit_bytes: int = LIMIT_BYTES
@@ -426,7 +428,7 @@ class Dealer:
         """Frames that go before the body."""
         self._monitor: _Monitor | None = None
         self._trouble: str | None = None
-        self._refused = False
+        self._refused, self._dialled_s = False, time.monotonic()
         if isinstance(address, Tcp):
             self._before = [identity.encode(), new_session()]
             self.socket.immediate = True  # nothing waits for a connection: its sender keeps it until there is one
@@ -441,6 +443,7 @@ class Dealer:
         try:
             self.socket.send_multipart([*self._before, body], zmq.NOBLOCK)
         except zmq.ZMQError:
+            self._look()
             return False
         return True
 
@@ -470,17 +473,16 @@ class Dealer:
         self._look()
         return self._trouble
 
-    @property
-    def refused(self) -> bool:
-        """Whether the listener has refused this end's key; libzmq does not dial it again by itself then."""
-        self._look()
-        return self._refused
-
     def _look(self) -> None:
-        """Follow the connection."""
+        """Follow the connection, and dial again where it was refused."""
         for event, value in self._monitor.read() if self._monitor else ():
             self._trouble = self._told(event, value)
             self._refused = bool(event & _FAILED) or (self._refused and event != zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        if self._refused and time.monotonic() - self._dialled_s >= REDIAL_S:
+            self._refused, self._dialled_s = False, time.monotonic()
+            with suppress(zmq.ZMQError):  # libzmq may have forgotten it
+                self.socket.disconnect(self.address.endpoint)
+            self.socket.connect(self.address.endpoint)
 
     def _told(self, event: int, value: int) -> str | None:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:

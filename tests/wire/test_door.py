@@ -104,6 +104,21 @@ def test_an_unknown_key(keys: Keys, router: Router, node: Dealer) -> None:
     dealer.close()
 
 
+def test_a_key_that_is_listed_late_gets_in(keys: Keys, router: Router, node: Dealer) -> None:
+    late = keys.stranger()
+    dealer = Dealer(router.address, "node-2", late)
+    said = set()
+    for _ in range(40):  # more than one attempt
+        assert not dealer.send(b"hello")
+        assert router.recv(50) is None
+        said.add(dealer.trouble)
+    assert all("does not know our key" in told or "not connected yet" in told for told in said if told), said
+    keys.names[late.pair.public] = "node-2"
+    assert heard(router, dealer, b"hello") == ("node-2", b"hello")
+    assert dealer.trouble is None
+    dealer.close()
+
+
 def test_a_key_of_another_head(keys: Keys, router: Router, node: Dealer) -> None:
     mine = keys.node("node-2")
     dealer = Dealer(router.address, "node-2", ClientKeys(mine.pair, new_pair().public))
