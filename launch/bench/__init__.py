@@ -49,6 +49,7 @@ SUITES: Mapping[str, Suite] = {
     "learners-dqn": Suite("suites.learners:learners_dqn", topology=None),
     "fast-dqn": Suite("papers.fast_dqn:fast_dqn", topology=None),
     "scaling": Suite("suites.scaling:scaling", topology=None),
+    "nodes": Suite("suites.nodes:nodes", sets_modes=True),
     "stragglers": Suite("suites.stragglers:stragglers"),
     "neighbours": Suite("peers.neighbours:neighbours", topology="atari/paac.yaml"),
     "gossip": Suite("papers.gossip:gossip", topology="catch.yaml", sets_modes=True),

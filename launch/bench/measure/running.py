@@ -67,8 +67,10 @@ class Running:
         overrides: Sequence[str] = (),
         total_steps: int | None = ENDLESS,
         report_every_s: float = REPORT_EVERY_S,
+        engine: str | None = None,
     ) -> None:
         """Start nothing before ``with``; ``total_steps`` None keeps the topology's, and so its schedules."""
+        self._engine = ["--engine", engine] if engine else []
         self._topology = topology
         self._overrides = [*overrides, f"report.every_s={report_every_s}"]
         if total_steps is not None:
@@ -84,7 +86,7 @@ class Running:
         """Start it and wait for its first report; raises FailedError with its message when it ends early."""
         command = [sys.executable, "-m", "actorlearn", "run", self._topology, *self._overrides]
         self._process = subprocess.Popen(
-            [*command, "--run-dir", str(self.run_dir)],
+            [*command, *self._engine, "--run-dir", str(self.run_dir)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -129,6 +131,18 @@ class Running:
             rates=rates(self.seen[before:]),
             roles={own.name: own.role for own, _ in self._started()},
         )
+
+    def rate(self, seconds: float, warmup_s: float = 0.0) -> float:
+        """Return the agent steps a second, in all environments together, after a warm-up; also of runs on nodes."""
+        first = self._after(time.monotonic() + warmup_s)
+        last = self._after(time.monotonic() + seconds)
+        self._check()
+        return float((last["env_steps"] - first["env_steps"]) / (last["time_s"] - first["time_s"]))
+
+    @property
+    def pid(self) -> int:
+        """Process id of the supervisor, or head."""
+        return self._process.pid
 
     def pss_bytes(self) -> int:
         """Return the proportional set size of all its processes: resident bytes, shared pages counted once."""
@@ -230,4 +244,4 @@ def rates(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
 def rate_of(topology: str, overrides: Sequence[str], seconds: float, warmup_s: float) -> float:
     """Return the agent steps a second of a run that is started for this and ended after."""
     with Running(topology, overrides) as run:
-        return run.read(seconds, warmup_s).steps_per_s
+        return run.rate(seconds, warmup_s)

@@ -21,6 +21,7 @@ from launch.bench.papers.fast_dqn import COUNTS, PAPER_HOURS, PERIOD_STEPS
 from launch.bench.papers.fast_dqn import keys as keys_of
 from launch.bench.peers.compare import REQUIREMENTS
 from launch.bench.peers.works import CHEAP, OURS, SAC_OURS, on_cartpole, on_continuous_actions, on_pong
+from launch.bench.suites.nodes import cases as cases_of_nodes
 from launch.bench.suites.replay import cases, shape_of
 from launch.bench.suites.sampling import shapes
 from launch.bench.suites.stragglers import slowed
@@ -116,6 +117,18 @@ def test_sac_is_compared_on_the_topologys_environment_and_sizes_with_one_torch_t
     assert len(on_continuous_actions(topology, cores=1)) == 1
 
 
+def test_nodes_are_measured_in_the_cases_that_the_overrides_allow() -> None:
+    assert len(cases_of_nodes(())) == 7
+    assert list(cases_of_nodes(("learners.count=4", "mode=gossip", "seed=2"))) == [
+        "4 gossip with nobody",
+        "4 gossip on a ring",
+    ]
+    for case in cases_of_nodes(()).values():
+        load(shipped("pong.yaml"), [f"{key}={value}" for key, value in case.items()])
+    with pytest.raises(FailedError, match=r"mode=async: no case has these keys"):
+        cases_of_nodes(("mode=async",))
+
+
 @pytest.mark.parametrize(
     ("name", "keys"), [("cartpole.yaml", ()), ("pendulum-sac.yaml", ("replay.ratio=128.0",)), ("atari/dqn.yaml", ())]
 )
@@ -183,6 +196,15 @@ def test_a_rate_with_a_death_in_it_is_refused() -> None:
         os.kill(run.pids()["simulator-1"], signal.SIGKILL)
         run.read(5.0)
     assert not run.run_dir.parent.exists()
+
+
+@pytest.mark.system
+@pytest.mark.timeout(180)
+def test_a_learner_on_a_node_is_measured_beside_the_same_without() -> None:
+    found = SUITES["nodes"].load()(Request(CATCH, ("learners.count=1",), 1, 0.5))
+    assert list(found.bars) == ["alone", "alone, on nodes"]
+    assert all(spread.median > 100.0 for spread in found.bars.values())
+    assert all(cores > 0.0 for (cores,) in found.figures["supervision_cores"].values())
 
 
 def test_the_ways_of_fast_dqn_do_the_same_work() -> None:
