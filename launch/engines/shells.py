@@ -28,7 +28,7 @@ node=$!
 (
     while read -r line; do :; done
     kill "$node"
-    trap 'kill "$!"; exit' TERM
+    trap 'kill -KILL "$!"; exit' TERM  # between fork and exec it would not heed TERM
     sleep 20 &
     wait "$!"
     kill -KILL "$node"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from launch.engines.local import LocalEngine
@@ -121,6 +122,27 @@ def test_a_shell_that_is_signalled_ends_its_node(node: NodeCommand, tmp_path: Pa
     started.wait(20)
     started.stdin.close()
     assert not lives(pid) and not folder.exists()
+
+
+def test_a_shell_whose_node_ends_at_once_with_its_head_leaves_no_process() -> None:
+    """One of three left a sleep of 20 s, which had been told to end between its fork and its exec."""
+    for _ in range(20):
+        started = subprocess.Popen(
+            ["sh", "-c", SCRIPT, "actorlearn", "sleep", "60"], stdin=subprocess.PIPE, start_new_session=True
+        )
+        assert started.stdin is not None
+        started.stdin.write(KEY.encode() + b"\n")
+        started.stdin.close()
+        started.wait(20)
+        left = [process for process in psutil.process_iter() if _session(process) == started.pid]
+        assert [process.name() for process in left] == []
+
+
+def _session(process: psutil.Process) -> int:
+    try:
+        return os.getsid(process.pid)
+    except ProcessLookupError:
+        return -1
 
 
 def test_the_script_is_posix() -> None:
