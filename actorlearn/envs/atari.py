@@ -3,8 +3,8 @@
 Reads: AtariSettings, one seed per environment, actions. Writes: rows; one copy from ALE's array into `row.observation`.
 Refuses to know: blocks, clipping of rewards, what a lost life means for learning.
 
-A preset is how a screen becomes an observation. Every preset sums rewards over the skipped frames, takes the maximum
-of the last two of them, grayscale, and resizes by area (ale-py offers no other way). What it does not reproduce:
+A preset is how a screen becomes an observation. Every preset sums rewards over the skipped frames and resizes by area
+(ale-py offers no other way); all but ba3c take the maximum of the last two of them, in gray. Each does not reproduce:
 
     | preset        | observation      | of               | differs from that paper's code in                      |
     |---------------|------------------|------------------|--------------------------------------------------------|
@@ -15,6 +15,9 @@ of the last two of them, grayscale, and resizes by area (ale-py offers no other 
     |               |                  |                  | of no-ops. Pixels are those of dqn                     |
     | stooke-abbeel | [stack, 104, 80] | Stooke 2018,     | no NOOP, FIRE, UP at a game's start and after each     |
     |               |                  | accel_rl         | lost life, and the history is not blanked there        |
+    | ba3c          | [3 stack, 84,    | Adamski 2018     | the same number of frames each step, not 2, 3 or 4 at  |
+    |               | 84]              |                  | random; area, not bilinear resize. Red, green and blue |
+    |               |                  |                  | of each frame, the last one alone                      |
 
 Of all presets: a new game's first frame is not pooled and the frames before it are black. `noop_max` counts emulator
 frames and includes 0. With `fire_on_reset`, FIRE is one frame, and counts as one of the no-ops.
@@ -60,15 +63,20 @@ UNLIMITED_FRAMES = 2**30
 
 @dataclass(frozen=True)
 class Preset:
-    """Size of the resized screen, and how many of its upper lines are kept."""
+    """Size of the resized screen, how many of its upper lines are kept, and what a frame is made of."""
 
     render_height: int
     render_width: int
     kept_lines: int
+    colours: int = 1
+    """Channels of a frame: 1 = gray, 3 = red, green and blue."""
+    pooled: bool = True
+    """A frame is the maximum of the last two emulated, and not the last alone."""
 
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
+        "ba3c": Preset(84, 84, 84, colours=3, pooled=False),
         "dqn": Preset(84, 84, 84),
         "paac": Preset(84, 84, 84),
         # 210x160 halved is 105x80; without its last line that is accel_rl's two bottom lines cropped, then halved.
@@ -91,7 +99,7 @@ class Atari:
         keeps = settings.repeat_action_probability > 0 or rom(settings.id) in KEEPS_MEMORY
         self._history = History([seed31(seed) for seed in seeds], whole=keeps)
         frames = settings.time_limit_steps * settings.frame_skip
-        self._lines = preset.kept_lines
+        self._lines, self._colours = preset.kept_lines, preset.colours
         self._id = settings.id
         self._ended = np.zeros(self.count, np.bool_)
         self._lives = np.zeros(self.count, np.int32)
@@ -105,6 +113,8 @@ class Atari:
             autoreset_mode=AutoresetMode.NEXT_STEP,
             img_height=preset.render_height,
             img_width=preset.render_width,
+            grayscale=preset.colours == 1,
+            maxpool=preset.pooled,
             stack_num=settings.stack,
             frameskip=settings.frame_skip,
             noop_max=settings.noop_max + 1,
@@ -125,7 +135,7 @@ class Atari:
         env = self._open()
         check_actions(action, self.count, self.spec.actions)
         observation, reward, terminated, truncated, info = env.step(action.astype(np.int64, copy=False))
-        row.observation[...] = observation[:, :, : self._lines]  # the one copy: ALE's array is new each step
+        row.observation[...] = self._kept(observation)  # the one copy of gray screens: ALE's array is new each step
         row.reward[...] = reward
         row.terminated[...] = terminated
         row.truncated[...] = truncated
@@ -150,13 +160,20 @@ class Atari:
     def _begin(
         self, observation: npt.NDArray[Any], info: dict[str, Any], chosen: slice | npt.NDArray[np.bool_], row: Row
     ) -> None:
-        row.observation[chosen] = observation[chosen, :, : self._lines]
+        row.observation[chosen] = self._kept(observation)[chosen]
         row.reward[chosen] = 0.0
         for flag in (row.terminated, row.truncated, row.life_lost):
             flag[chosen] = False
         row.first[chosen] = True
         self._ended[chosen] = False
         self._lives = info["lives"]
+
+    def _kept(self, observation: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return ALE's screens [B, stack, lines, columns (, 3)] as observations [B, C, kept lines, columns]."""
+        kept = observation[:, :, : self._lines]
+        if self._colours == 1:
+            return kept
+        return kept.transpose(0, 1, 4, 2, 3).reshape(self.count, *self.spec.observation_shape)
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[np.int64]:
         """Draw one action for each game."""
@@ -228,11 +245,11 @@ def spec(settings: AtariSettings) -> EnvSpec:
     """Shapes and counts; reads the ROM once per process to count its actions."""
     preset = PRESETS[settings.preset]
     return EnvSpec(
-        observation_shape=(settings.stack, preset.kept_lines, preset.render_width),
+        observation_shape=(settings.stack * preset.colours, preset.kept_lines, preset.render_width),
         observation_dtype="uint8",
         actions=_action_count(rom(settings.id), settings.full_action_space),
         frames_per_step=settings.frame_skip,
-        stack=settings.stack,
+        stack=settings.frames_stacked,
     )
 
 

@@ -67,7 +67,7 @@ class AtariSettings(EnvSettings, frozen=True, kw_only=True, tag="atari"):
     """Keys of Atari games; the defaults are PAAC's."""
 
     preset: Annotated[
-        Literal["dqn", "paac", "stooke-abbeel"], Meta(description="how a screen becomes an observation")
+        Literal["ba3c", "dqn", "paac", "stooke-abbeel"], Meta(description="how a screen becomes an observation")
     ] = "paac"
     frame_skip: Annotated[int, Meta(ge=1, le=64, description="emulator frames per agent step")] = 4
     stack: Annotated[int, Meta(ge=1, le=64, description="frames in one observation, oldest first")] = 4
@@ -80,8 +80,8 @@ class AtariSettings(EnvSettings, frozen=True, kw_only=True, tag="atari"):
 
     @property
     def frames_stacked(self) -> int:
-        """Frames that one observation is made of."""
-        return self.stack
+        """Frames that one observation is made of; those in colour are kept as stacks."""
+        return 1 if self.preset == "ba3c" else self.stack
 
     def for_evaluation(self, noop_max: int) -> Self:
         """The same game from other starts."""

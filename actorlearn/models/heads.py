@@ -11,6 +11,7 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
+from actorlearn.models.ba3c import BA3CEncoder
 from actorlearn.models.encoders import ConvolutionalEncoder
 from actorlearn.models.residual import ResidualEncoder
 
@@ -72,7 +73,10 @@ class Dueling(nn.Module):
     """
 
     def __init__(
-        self, encoder: ConvolutionalEncoder | ResidualEncoder, heads: Mapping[str, int], gradient: float
+        self,
+        encoder: ConvolutionalEncoder | ResidualEncoder | BA3CEncoder,
+        heads: Mapping[str, int],
+        gradient: float,
     ) -> None:
         """Take the encoder's convolutions, and its hidden layer's size; `gradient` scales what comes back to them."""
         super().__init__()
@@ -120,3 +124,19 @@ def orthogonal(network: nn.Module) -> None:
         elif isinstance(layer, nn.LSTMCell | nn.GRUCell):
             for parameter in layer.parameters():
                 nn.init.orthogonal_(parameter) if parameter.ndim == 2 else nn.init.zeros_(parameter)
+
+
+def as_ba3c(network: nn.Module) -> None:
+    """Re-initialise as BA3C's code: convolutions N(0, 0.03), cut at two deviations, others uniformly, biases 0.
+
+    The uniform ones keep the variance of their inputs, times 1.43 squared (TensorFlow's `uniform_unit_scaling`). Draws
+    from torch's global generator.
+    """
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.trunc_normal_(layer.weight, std=0.03, a=-0.06, b=0.06)
+        elif isinstance(layer, nn.Linear):
+            bound = 1.43 * sqrt(3.0 / layer.in_features)
+            nn.init.uniform_(layer.weight, -bound, bound)
+        if isinstance(layer, nn.Conv2d | nn.Linear) and layer.bias is not None:
+            nn.init.zeros_(layer.bias)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from actorlearn.extra_networks import ExtraNetwork
 from actorlearn.models.encoders import PixelConvolution
-from actorlearn.models.heads import DUELING, FREE, Dueling, SeparateTrunks, SharedTrunk, orthogonal
+from actorlearn.models.heads import DUELING, FREE, Dueling, SeparateTrunks, SharedTrunk, as_ba3c, orthogonal
 from actorlearn.models.noisy import make_noisy
 from actorlearn.models.normalize import Normalized, statistics
 from actorlearn.models.recurrent import Recurrent
@@ -65,6 +65,8 @@ def _initialised(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping
             make_noisy(network, settings.noisy)
         if settings.init == "orthogonal":
             orthogonal(network)
+        elif settings.init == "ba3c":
+            as_ba3c(network)
     return network
 
 

@@ -34,8 +34,11 @@ class EncoderSettings(ModelSettings, frozen=True, kw_only=True):
     """Keys of networks that are an encoder, with heads, noise and recurrence added to it."""
 
     init: Annotated[
-        Literal["torch", "orthogonal"],
-        Meta(description="initial weights; torch = U(+-1/sqrt(fan_in)), biases too, as PAAC; orthogonal as GALA"),
+        Literal["torch", "orthogonal", "ba3c"],
+        Meta(
+            description="initial weights; torch = U(+-1/sqrt(fan_in)), biases too, as PAAC; orthogonal as GALA; "
+            "ba3c = convolutions N(0, 0.03), other layers U(+-1.43 sqrt(3/fan_in))"
+        ),
     ] = "torch"
     recurrence: Annotated[
         Literal["none", "lstm", "gru"], Meta(description="a cell between encoder and heads; none = no memory")
@@ -58,6 +61,23 @@ class ImageSettings(EncoderSettings, frozen=True, kw_only=True):
             gt=0, le=1, description="dueling: factor on the gradient that both streams send back into the convolutions"
         ),
     ] = 2**-0.5
+
+
+class BA3CSettings(ImageSettings, frozen=True, kw_only=True, tag="ba3c"):
+    """Keys of BA3C's network."""
+
+    init: Annotated[
+        Literal["torch", "orthogonal", "ba3c"],
+        Meta(
+            description="initial weights; ba3c = convolutions N(0, 0.03), other layers U(+-1.43 sqrt(3/fan_in)); torch "
+            "and orthogonal as in other networks"
+        ),
+    ] = "ba3c"
+    hidden_units: Annotated[Width, Meta(description="outputs of the layer behind the convolutions; 256 at first")] = 128
+    hidden: Annotated[
+        Literal["linear", "relu"],
+        Meta(description="that layer; linear = no bias and no ReLU, as the code; relu = both, as the paper counts"),
+    ] = "linear"
 
 
 class MLPSettings(EncoderSettings, frozen=True, kw_only=True, tag="mlp"):
@@ -107,6 +127,7 @@ NATURE = _image("nature", _CONVOLUTIONS)
 A3C = _image("a3c", _CONVOLUTIONS)
 DQN_NET = _image("dqn-net", _CONVOLUTIONS)
 GALA = _image("gala", _CONVOLUTIONS)
+BA3C = ModelSpec(name="ba3c", settings=BA3CSettings, made_by="actorlearn.models.ba3c:BA3CEncoder", convolutional=True)
 IMPALA = _image("impala", "actorlearn.models.residual:ResidualEncoder", strided=False)
 MLP = ModelSpec(name="mlp", settings=MLPSettings, made_by="actorlearn.models.encoders:Perceptron", separate=True)
 

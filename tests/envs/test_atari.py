@@ -22,7 +22,7 @@ from actorlearn.testing.environment import assert_same, column, play, poisoned_r
 from tests import named
 from tests.envs.playing import opened
 
-SIZES = {"dqn": (84, 84, 84), "paac": (84, 84, 84), "stooke-abbeel": (105, 80, 104)}
+SIZES = {"ba3c": (84, 84, 84), "dqn": (84, 84, 84), "paac": (84, 84, 84), "stooke-abbeel": (105, 80, 104)}
 
 
 def area_weights(source: int, target: int) -> np.ndarray:
@@ -46,6 +46,7 @@ class SlowGame:
         self.settings = settings
         self.noops = noops
         height, width, self.kept = SIZES[settings.preset]
+        self.colour = settings.preset == "ba3c"
         lines, columns = self.ale.getScreenDims()
         self.down, self.across = area_weights(lines, height), area_weights(columns, width)
         self.ended = True
@@ -54,8 +55,8 @@ class SlowGame:
         self.ale.reset_game()
         for _ in range(self.noops):
             self.ale.act(0)
-        self.pooled = self.ale.getScreenGrayscale()
-        self.frames = [np.zeros((self.kept, self.across.shape[0]))] * self.settings.stack
+        self.pooled = self._screen()
+        self.frames = [np.zeros((self.kept, self.across.shape[0], *self.pooled.shape[2:]))] * self.settings.stack
         self.elapsed = 0
         self.ended = False
         return self._row(0, False, False, False, True)
@@ -66,7 +67,7 @@ class SlowGame:
         lives, reward, screens = self.ale.lives(), 0, []
         while len(screens) < self.settings.frame_skip and not self.ale.game_over():
             reward += self.ale.act(self.actions[action])
-            screens.append(self.ale.getScreenGrayscale())
+            screens.append(self._screen())
         self.elapsed += 1
         over = self.ale.game_over()
         cut = not over and self.elapsed == self.settings.time_limit_steps
@@ -75,17 +76,23 @@ class SlowGame:
         lost = 0 < self.ale.lives() < lives and not self.ended
         return self._row(reward, over, cut, lost, False)
 
+    def _screen(self) -> np.ndarray:
+        return self.ale.getScreenRGB() if self.colour else self.ale.getScreenGrayscale()
+
     def _pool(self, screens: list[np.ndarray]) -> None:
-        if not self.ended:
+        if self.colour:
+            self.pooled = self.pooled if self.ended else screens[-1]
+        elif not self.ended:
             self.pooled = np.maximum(*screens[-2:]) if len(screens) > 1 else screens[0]
         elif len(screens) == self.settings.frame_skip:  # the lag of final observations: see atari.py
             self.pooled = np.maximum(self.pooled, screens[-2])
 
     def _row(self, reward: int, over: bool, cut: bool, lost: bool, first: bool) -> dict[str, object]:
-        small = (self.down @ self.pooled @ self.across.T)[: self.kept]
+        small = np.einsum("yl,lc...,xc->yx...", self.down, self.pooled, self.across, optimize=True)[: self.kept]
         self.frames = [*self.frames[1:], small]
+        frames = [np.moveaxis(frame, -1, 0) if self.colour else frame[None] for frame in self.frames]
         return {
-            "observation": np.stack(self.frames),
+            "observation": np.concatenate(frames),
             "reward": reward,
             "terminated": over,
             "truncated": cut,
@@ -114,6 +121,7 @@ def assert_rows_equal(fast: list[Row], slow: list[dict[str, object]], environmen
         ("ALE/Pong-v5", "paac", 4, 0, 100),
         ("ALE/Pong-v5", "stooke-abbeel", 2, 60, 80),
         ("ALE/Freeway-v5", "dqn", 1, 0, 60),
+        ("ALE/Breakout-v5", "ba3c", 3, 50, 80),  # without a maximum of two frames
     ],
 )
 def test_the_fast_path_equals_a_slow_game(game: str, preset: str, frame_skip: int, limit: int, steps: int) -> None:
@@ -121,7 +129,8 @@ def test_the_fast_path_equals_a_slow_game(game: str, preset: str, frame_skip: in
     with opened(settings, [1]) as env:
         actions = random_actions(env.spec, 1, steps)
         fast = play(env, actions)
-        assert env.spec.observation_shape == (4, SIZES[preset][2], SIZES[preset][1])
+        channels = 12 if preset == "ba3c" else 4
+        assert env.spec.observation_shape == (channels, SIZES[preset][2], SIZES[preset][1])
     slow = SlowGame(settings, 1)
     assert_rows_equal(fast, [slow.reset(), *map(slow.step, actions[:, 0])], 0)
     assert column(fast, "truncated").any() == bool(limit)

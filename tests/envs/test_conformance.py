@@ -151,6 +151,11 @@ class TestPAACsAtari(Ours):
     steps = 50
 
 
+class TestBA3CsAtari(Ours):
+    section = {"id": "ALE/Pong-v5", "preset": "ba3c", "time_limit_steps": 20, "repeat_action_probability": 0.25}
+    steps = 50
+
+
 @pytest.mark.nightly
 class TestStookeAbbeelsAtari(Ours):
     section = {

@@ -115,7 +115,7 @@ def test_observations_the_convolutions_cannot_take_are_refused_with_the_way_out(
         assert part in str(refused.value)
 
 
-@pytest.mark.parametrize(("name", "side"), [("nature", 36), ("a3c", 12), ("dqn-net", 12), ("impala", 1)])
+@pytest.mark.parametrize(("name", "side"), [("nature", 36), ("a3c", 12), ("dqn-net", 12), ("impala", 1), ("ba3c", 52)])
 def test_the_smallest_images_pass(name, side):
     assert network(name, (4, side, side))(images(1, (4, side, side)))["value"].shape == (1, 1)
 

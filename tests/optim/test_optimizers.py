@@ -127,6 +127,16 @@ def test_two_steps_of_c51s_adam_by_hand():
     assert found == pytest.approx(-2.5e-4 * (first + second), rel=1e-5)
 
 
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-3])
+def test_two_steps_of_dba3cs_adam_by_hand(epsilon):
+    """Adamski et al. 2018, equations 5 and 6: gradients 2 and -1, means .4 and .12, squares 1 and 1."""
+    settings = named.optimizer(name="adam", betas=(0.8, 0.75), epsilon=epsilon, epsilon_hat=True)
+    first = sqrt(1 - 0.75) / (1 - 0.8) * 0.4 / (1 + epsilon)
+    second = sqrt(1 - 0.75**2) / (1 - 0.8**2) * 0.12 / (1 + epsilon)
+    found = run(settings, torch.zeros(1), torch.tensor([[2.0], [-1.0]]), [1e-3] * 2).item()
+    assert found == pytest.approx(-1e-3 * (first + second), rel=1e-6)
+
+
 @pytest.mark.parametrize(("inside", "epsilon", "least"), [(True, 0.1, 0.316), (True, 0.01, 0.1), (False, 0.01, 0.01)])
 def test_tiny_gradients_meet_the_papers_least_denominators(inside, epsilon, least):
     settings = named.optimizer(epsilon=epsilon, epsilon_inside_root=inside, accumulator_init=0.0)

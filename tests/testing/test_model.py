@@ -29,6 +29,12 @@ class TestImpala(ModelContract):
     observation_dtype = "uint8"
 
 
+class TestBA3C(ModelContract):
+    section = {"name": "ba3c"}
+    observation_shape = (12, 84, 84)
+    observation_dtype = "uint8"
+
+
 class TestPerceptron(ModelContract):
     section = {"name": "mlp"}
     observation_shape = (4,)

@@ -1,0 +1,70 @@
+"""BA3C's network (Adamski et al. 2018, section 2.2, and its code): images [N, C, H, W] to features [N, hidden_units].
+
+Reads observations as stored, through `PixelConvolution`; knows no heads. Its convolutions have no biases.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from actorlearn.models.encoders import PixelConvolution, check_image
+from actorlearn.models.specs import BA3CSettings
+
+CHANNELS_MULTIPLE = 16
+"""The code fills the 12 channels of four frames in colour up with zeros to 16, for Intel's library of convolutions; the
+paper counts the weights on them (table 2)."""
+
+
+class Layer(NamedTuple):
+    """One square convolution of stride 1; after it the larger of each 2 x 2 values, or all."""
+
+    channels: int
+    kernel: int
+    pooled: bool
+
+
+LAYERS = (Layer(32, 5, True), Layer(32, 5, True), Layer(64, 5, True), Layer(64, 3, False))
+
+
+class BA3CEncoder(nn.Module):
+    """Four convolutions, each followed by a ReLU, and one fully connected layer.
+
+    The code has the last layer as several convolutions as large as what they see, so that parameter servers can share
+    it out: the same function, without a bias and without a function behind it (`hidden` linear). With `hidden` relu it
+    has both, and as many weights as the paper counts.
+    """
+
+    def __init__(self, settings: BA3CSettings, shape: tuple[int, ...]) -> None:
+        """Size the layers for observations of this shape."""
+        super().__init__()
+        check_image(shape, smallest_side(), settings.name)
+        seen, height, width = shape
+        self._missing = -seen % CHANNELS_MULTIPLE
+        channels = seen + self._missing
+        layers: list[nn.Module] = []
+        for layer in LAYERS:
+            kind = nn.Conv2d if layers else PixelConvolution
+            layers += [kind(channels, layer.channels, layer.kernel, bias=False), nn.ReLU(True)]
+            channels, height, width = layer.channels, height - layer.kernel + 1, width - layer.kernel + 1
+            if layer.pooled:
+                layers.append(nn.MaxPool2d(2))
+                height, width = height // 2, width // 2
+        biased = settings.hidden == "relu"
+        hidden = nn.Linear(channels * height * width, settings.hidden_units, bias=biased)
+        self.layers = nn.Sequential(*layers, nn.Flatten(), hidden, nn.ReLU(True) if biased else nn.Identity())
+        self.features = settings.hidden_units
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """Map [N, C, H, W] to [N, hidden_units]."""
+        padded = nn.functional.pad(observation, (0, 0, 0, 0, 0, self._missing))
+        return self.layers(padded)  # type: ignore[no-any-return]
+
+
+def smallest_side() -> int:
+    """Return the least height or width that leaves at least one cell after the last convolution."""
+    side = 1
+    for layer in reversed(LAYERS):
+        side = (2 * side if layer.pooled else side) + layer.kernel - 1
+    return side
