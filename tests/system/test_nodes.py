@@ -127,6 +127,7 @@ def test_learners_that_gossip_mix_their_weights_from_node_to_node(launched: Star
     assert run.leftovers() == []
 
 
+@pytest.mark.smoke
 def test_learners_in_step_on_two_nodes_have_the_same_weights(launched: Start, agents: Agents) -> None:
     agents.start("n0", "n1")
     small = ["learners.count=2", "simulators.count=1", "inference.count=0", "checkpoint.every_steps=1000"]
