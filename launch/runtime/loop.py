@@ -40,7 +40,7 @@ from launch.runtime.workspace import Workspace
 from launch.spawning.local import LocalSpawner
 from launch.spawning.spawner import Spawner
 from launch.supervision import events as ev
-from launch.supervision.supervisor import Supervisor
+from launch.supervision.supervisor import Ending, Supervisor
 from launch.topology.load import Topology
 from launch.topology.modes import mode
 from launch.topology.schema import NodesSection
@@ -150,7 +150,7 @@ class Runner:
             self.roster.table.listed,
             plan.expected_shape,
             workspace.addresses.run_id,
-            drain_s=topology.supervision.drain_s,
+            ending=Ending(topology.supervision.drain_s, topology.evaluator.stop_at_score),
             budget=topology.supervision,
             mode=mode(topology),
             resume=resumed,

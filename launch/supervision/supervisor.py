@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from actorlearn.parameters.modes import SYNC, ModeSpec
 from actorlearn.wire.messages import (
@@ -46,6 +46,15 @@ steps a second, and several learners' weights are played in turn. Ctrl-C ends it
 TERMINATE_LIMIT_S = 5.0  # SIGTERM to SIGKILL; as honcho
 
 
+class Ending(NamedTuple):
+    """Numbers that decide when a run ends, besides its steps."""
+
+    drain_s: float
+    """Longest that trainers take to finish and save."""
+    stop_at_score: float | None = None
+    """Mean score of an evaluation that ends the run; None = none does."""
+
+
 class Supervisor:
     """Supervisor of one run. ``handle`` is called with each event, in order of time."""
 
@@ -55,7 +64,7 @@ class Supervisor:
         expected_shape: Mapping[str, str],
         run_id: str,
         *,
-        drain_s: float,
+        ending: Ending,
         mode: ModeSpec = SYNC,
         resume: bool = False,
         budget: Budget = BUDGET,
@@ -70,9 +79,9 @@ class Supervisor:
         self._first = self._awaited()
         self._outcome = ev.Done("failed", 1)
         self._interrupts, self._hurried = 0, False
-        """Number of interrupts; whether the end was requested: then no evaluation is awaited."""
+        """Number of interrupts; whether the end was requested or a score reached: then no evaluation is awaited."""
         self._killed = self._abandoned = False
-        self._drain_s, self._deadline_s, self._now_s = drain_s, inf, 0.0
+        self._ending, self._deadline_s, self._now_s = ending, inf, 0.0
         self._actions: list[ev.Action] = []
         self._summaries: dict[str, Mapping[str, Any]] = {}
         """Last words of the trainers that have finished."""
@@ -173,6 +182,13 @@ class Supervisor:
     def _evaluated(self, child: Child, message: Evaluated) -> None:
         found = evaluations.event_fields(message)
         self._children.note("evaluated", child, evaluations.event_cause(found), **found)
+        enough = self._ending.stop_at_score
+        if enough is not None and found["mean"] >= enough and self.phase in OPEN:
+            self._hurried = True
+            self._do(
+                ev.Note("stopping", cause=f"a mean score of {found['mean']:g}, evaluator.stop_at_score: {enough:g}")
+            )
+            self._drain_or_end(ev.Done("finished", 0))
 
     def _saved(self, child: Child, saved: Saved) -> None:
         child.saved(saved.env_steps)
@@ -212,17 +228,23 @@ class Supervisor:
         if self.phase not in OPEN:
             return f"already stopping: the run is {self.phase}"
         self._do(ev.Note("stopping", cause=why))
-        self._outcome = ev.Done("stopped", exit_code)
-        if any(trainer.state is State.RUNNING for trainer in self._children.trainers()):
-            self._drain(self._outcome)
+        if self._drain_or_end(ev.Done("stopped", exit_code)):
             return "the trainer finishes its update and saves, then everything ends"
-        self._end(self._outcome)
         return "the trainer is not running, so everything ends; resume goes on from the newest checkpoint, if any"
+
+    def _drain_or_end(self, outcome: ev.Done) -> bool:
+        """Have the trainers finish and save, or end everything where none is running; returns whether one is."""
+        running = any(trainer.state is State.RUNNING for trainer in self._children.trainers())
+        if running:
+            self._drain(outcome)
+        else:
+            self._end(outcome)
+        return running
 
     def _drain(self, outcome: ev.Done) -> None:
         """Wait for the trainers to finish; dead processes are no longer restarted."""
         self._outcome, self.phase = outcome, "draining"
-        self._deadline_s = self._now_s + self._drain_s
+        self._deadline_s = self._now_s + self._ending.drain_s
         self._children.mending = False
 
     def _conclude(self) -> None:
@@ -252,8 +274,8 @@ class Supervisor:
         if self.phase == "draining":
             for trainer in self._children.trainers():
                 if trainer.alive:
-                    self._children.kill_for(trainer, f"did not finish in {self._drain_s:g} s")
-            self._end(ev.Done("failed", 1, f"the trainer did not finish in {self._drain_s:g} s and was killed"))
+                    self._children.kill_for(trainer, f"did not finish in {self._ending.drain_s:g} s")
+            self._end(ev.Done("failed", 1, f"the trainer did not finish in {self._ending.drain_s:g} s and was killed"))
         elif self.phase == "scoring":
             self._do(ev.Note("warned", cause=f"no score of the final weights in {SCORE_LIMIT_S:g} s: the run has none"))
             self._end(self._outcome)

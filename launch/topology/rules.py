@@ -87,6 +87,17 @@ def servers_with_work(topology: Topology) -> Problems:
         )
 
 
+def scores_to_stop_at(topology: Topology) -> Problems:
+    """There are evaluations where a run is to end at a score."""
+    if topology.evaluator.stop_at_score is not None and not topology.evaluator.count:
+        yield _problem(
+            topology,
+            "evaluator.stop_at_score",
+            "scores are those of evaluations, and there are none (evaluator.count)",
+            "write evaluator: {count: 1}, or leave it out",
+        )
+
+
 def rules_of_the_mode(topology: Topology) -> Problems:
     """Learners learn together in a mode that has rules of its own."""
     for key, rule, way_out in mode(topology).refusals(asked(topology)):
@@ -349,6 +360,7 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     delays_grow,
     spinning_is_given_longer,
     servers_with_work,
+    scores_to_stop_at,
     rules_of_the_mode,
     learners_reach_each_other,
     keys_of_the_mode,

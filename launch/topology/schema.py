@@ -160,6 +160,10 @@ class EvaluatorSection(Section, frozen=True, kw_only=True):
     ]
     greedy: Annotated[bool, Meta(description="the likeliest action instead of a sampled one")]
     noop_max: Annotated[int, Meta(ge=0, le=1_000, description="most random no-op frames at the start of a game")]
+    stop_at_score: Annotated[
+        Annotated[float, Meta(ge=-1e12, le=1e12)] | None,
+        Meta(description="mean score of an evaluation at which the run ends; null = it ends at total_steps alone"),
+    ] = None
     # Beside PAAC on two cores an evaluator in class idle got a fifth of a core and cost 1 % of the rate; in others 40.
     scheduling: Annotated[
         Literal["idle", "batch", "other"],

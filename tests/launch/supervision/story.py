@@ -23,7 +23,7 @@ from actorlearn.wire.messages import (
 )
 from launch.plan.processes import PlannedProcess
 from launch.supervision import events as ev
-from launch.supervision.supervisor import Supervisor
+from launch.supervision.supervisor import Ending, Supervisor
 from launch.topology.schema import BUDGET
 from tests.identities import process, trainer
 
@@ -52,10 +52,16 @@ Action = TypeVar("Action", ev.Spawn, ev.Kill, ev.Send, ev.Answer, ev.Note, ev.Me
 class Story:
     """A supervisor that is told things; remembers everything it did, and the actions of the last event."""
 
-    def __init__(self, roles: dict[str, str] | None = None, resume: bool = False, mode: str = "sync") -> None:
+    def __init__(
+        self,
+        roles: dict[str, str] | None = None,
+        resume: bool = False,
+        mode: str = "sync",
+        stop_at_score: float | None = None,
+    ) -> None:
         first = planned(roles or ROLES)
-        how: dict[str, Any] = {"mode": MODES.spec(mode), "resume": resume, "drain_s": 900.0, "jitter": lambda *_: 1.0}
-        self.supervisor = Supervisor(first, SHAPE, "run-1", **how)
+        how: dict[str, Any] = {"mode": MODES.spec(mode), "resume": resume, "jitter": lambda *_: 1.0}
+        self.supervisor = Supervisor(first, SHAPE, "run-1", ending=Ending(900.0, stop_at_score), **how)
         self.now_s = 0.0
         self.last: list[ev.Action] = []
         self.all: list[ev.Action] = []
@@ -150,9 +156,9 @@ def exits(names: Iterable[str], returncode: int = -15) -> list[ev.Event]:
     return [ev.Exited(name, 0, returncode) for name in names]
 
 
-def running(roles: dict[str, str] | None = None) -> Story:
+def running(roles: dict[str, str] | None = None, stop_at_score: float | None = None) -> Story:
     """A run one second old in which everybody has come."""
-    return Story(roles).at(0, ev.Begin()).at(1, *up(*(roles or ROLES)))
+    return Story(roles, stop_at_score=stop_at_score).at(0, ev.Begin()).at(1, *up(*(roles or ROLES)))
 
 
 def two() -> Story:

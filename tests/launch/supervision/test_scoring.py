@@ -127,3 +127,38 @@ def test_the_final_weights_are_those_of_all_learners_that_have_finished() -> Non
     story.at(4, *SCORED, ev.Exited("evaluator-0", 0, 0))
     assert story.done is not None and (story.done.status, story.done.exit_code) == ("finished", 0)
     assert not [note for note in story.ever(ev.Note) if note.kind == "died"]
+
+
+# Runs that end at a score ---------------------------------------------------------------------------------------------
+
+
+def told(score: float) -> ev.Event:
+    return received("evaluator-0", Evaluated(policy_version=4, env_steps=300, returns=[score - 1.0, score + 1.0]))
+
+
+def test_a_run_ends_when_an_evaluation_reaches_the_score() -> None:
+    """Trainers finish and save as at total_steps; the score stands, so the weights after it are not played."""
+    story = running(stop_at_score=20.0).at(2, told(19.9))
+    assert story.notes == [("evaluated", "evaluator-0", 0, "19.9 over 2 games at 300 steps")]
+    assert story.supervisor.phase == "running"
+    story.at(3, told(20.0))
+    assert story.notes[1:] == [("stopping", "", 0, "a mean score of 20, evaluator.stop_at_score: 20")]
+    assert story.orders["trainer.0"].phase == "drain"
+    story.at(4, told(30.0))
+    assert [note[0] for note in story.notes] == ["evaluated"], "it is stopped once"
+    story.at(5, finished("trainer", "drained", env_steps=310)).at(5.1, ev.Exited("trainer", 0, 0), *exits(OTHERS[:1]))
+    story.at(6, *(ev.Exited(name, 0, 0) for name in OTHERS))
+    assert story.done == ev.Done("finished", 0, summary={"env_steps": 310})
+
+
+def test_a_score_that_comes_while_the_trainer_is_away_ends_the_run_at_once() -> None:
+    story = running(stop_at_score=20.0).at(2, ev.Exited("trainer", 0, -9)).at(3, told(21.0))
+    assert {kill.name for kill in story.did(ev.Kill)} == set(OTHERS)
+    assert story.at(4, *exits(OTHERS)).done == ev.Done("finished", 0)
+
+
+def test_the_score_of_the_final_weights_stops_nothing() -> None:
+    story = running(stop_at_score=20.0).at(2, finished("trainer", "total_steps", env_steps=500))
+    story.at(2.1, ev.Exited("trainer", 0, 0), *exits(REST, 0)).at(3, told(21.0))
+    assert [note[0] for note in story.notes] == ["evaluated"]
+    assert story.at(4, finished("evaluator-0", "scored"), ev.Exited("evaluator-0", 0, 0)).done == FINISHED

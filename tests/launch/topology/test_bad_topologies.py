@@ -287,6 +287,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "simulators: {count: 2}\ninference: {count: 3}\n",
         ["t:3", "inference.count = 3", "simulators.count is 2", "1 to 2"],
     ),
+    "score that nobody measures": (
+        OK + "evaluator: {stop_at_score: 20.0}\n",
+        ["t:2", "evaluator.stop_at_score = 20.0", "there are none", "evaluator: {count: 1}"],
+    ),
     "batch that does not divide": (
         OK + "simulators: {count: 2, envs: 8}\nalgorithm: {batch_steps: 1_000}\n",
         ["t:3", "algorithm.batch_steps = 1000", "no multiple of 16", "write 992 or 1008"],
