@@ -3,7 +3,7 @@
 It beats five times within a lease. The lease counts from the sending of the newest beat that the head has answered, on
 this machine's own clock, which goes on while the machine sleeps: an agent that was stopped, or is cut off, knows before
 the head does that its time is over. Then it ends its processes, and joins anew as soon as the head is reached. If it is
-killed, its processes end with it (``launch/spawning/guardian.py``).
+killed, its processes end with it, and if it is stopped, with its lease (``launch/spawning/guardian.py``).
 """
 
 from __future__ import annotations
@@ -91,6 +91,12 @@ class Epoch:
         """Reason why there is no place."""
         self.ending_s: float | None = None
         """Clock at which the head ended the run."""
+
+    def answered(self, sent_s: float) -> None:
+        """Begin the lease anew from the time at which an answered beat was sent."""
+        self.alive_s = max(self.alive_s, sent_s)
+        if self.place is not None and self.ending_s is None:
+            self.place.lease(self.alive_s + self.lease_s)
 
     def close(self) -> None:
         """End its processes."""
@@ -204,7 +210,7 @@ class Agent:
             self.exit_status = 1 if message.final else self.exit_status
         elif epoch is not None and isinstance(message, Alive | Fenced | Numbered) and message.epoch == epoch.number:
             if isinstance(message, Alive):
-                epoch.alive_s = max(epoch.alive_s, message.sent_s)
+                epoch.answered(message.sent_s)
             elif isinstance(message, Fenced):
                 self._fence("the head has counted this node as lost, or was started anew")
             else:
@@ -232,6 +238,7 @@ class Agent:
             except (OSError, ChannelError, TopologyError, RunError) as error:
                 epoch.trouble = str(error)
                 raise
+            epoch.answered(epoch.alive_s)
             for fd in epoch.place.node.fds:
                 self._selector.register(fd, selectors.EVENT_READ)
         elif isinstance(deed, End) and epoch.place is None:

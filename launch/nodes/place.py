@@ -72,7 +72,8 @@ class Place:
             stack.callback(reserve(own, 0).close)
             self._segments = Segments(topology, prepare.description, addresses)
             stack.callback(OwnedDirectory.create(addresses.sockets).close)
-            self.node = LocalNode(briefing, self._segments, LocalSpawner(self._run_dir / "logs", own))
+            self._spawner = LocalSpawner(self._run_dir / "logs", own)
+            self.node = LocalNode(briefing, self._segments, self._spawner)
             stack.callback(self.node.close)
             self._stack = stack.pop_all()
         self._learners: set[int] = set()
@@ -104,6 +105,10 @@ class Place:
                 self._copy(event, event.message)
             elif isinstance(event, ev.Spawned | ev.NotSpawned | ev.Exited | ev.Received | ev.Silent | ev.Stalled):
                 self._outbox.put(event.name, event)
+
+    def lease(self, until_s: float) -> None:
+        """Have all processes end at this time of CLOCK_BOOTTIME unless it is put off: the agent may be stopped."""
+        self._spawner.lease(until_s)
 
     def send_logs(self) -> None:
         """Put what processes have written to their logs since the last call into the outbox."""

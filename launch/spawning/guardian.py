@@ -2,9 +2,9 @@
 
 A separate process that outlives a supervisor killed by SIGKILL. As a subreaper (prctl(2)) it becomes the parent of
 every orphan below it, even of one that has left its process group, session and environment, so no descendant of a run
-escapes. When the supervisor is gone it kills its children, then inherits and kills theirs, until there are none. When a
-role's process has ended it kills the processes that carry its mark, an environment variable; a process that has cleared
-the variable ends with the run.
+escapes. When the supervisor is gone, or has not put off the end of its lease, it kills its children, then inherits and
+kills theirs, until there are none. When a role's process has ended it kills the processes that carry its mark, an
+environment variable; a process that has cleared the variable ends with the run.
 
 If the guardian itself is killed, the kernel ends the roles' processes (``processes/__main__.py``); the supervisor kills
 all processes that carry the run's mark, and starts another guardian.
@@ -93,6 +93,10 @@ class Guardian:
         """Wait for the end of a process, reap it, and return its exit code. Raises GuardianLostError."""
         return int(self._ask({"wait": pid})[0]["returncode"])
 
+    def lease(self, until_s: float) -> None:
+        """Have all processes end at this time of CLOCK_BOOTTIME unless it is put off; raises GuardianLostError."""
+        self._ask({"lease": until_s})
+
     def close(self) -> None:
         """End all processes and the guardian, and wait for that."""
         self._socket.close()
@@ -167,6 +171,13 @@ class _Guard:
         """Mark of each started process by pid. It is reaped only with its exit code, so the pid is not reused."""
         self._ended: set[bytes] = set()
         """Marks of ended processes."""
+        self._until_s: float | None = None
+        """Time of CLOCK_BOOTTIME, which goes on while the machine sleeps, at which all end; None: never."""
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until all are to end; None where that is never."""
+        return None if self._until_s is None else self._until_s - time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def answer(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> tuple[dict[str, Any], list[int]]:
         """Carry out a request; returns the answer and descriptors to pass with it."""
@@ -175,6 +186,9 @@ class _Guard:
         if "kill" in request:
             if request["kill"] in self._roles:
                 _kill_group(request["kill"])
+            return {}, []
+        if "lease" in request:
+            self._until_s = float(request["lease"])
             return {}, []
         pid = int(request["wait"])
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
@@ -299,7 +313,10 @@ def _serve(ours: socket.socket) -> None:
         asked.register(descriptor, select.POLLIN)
     try:
         while True:
-            ready = [descriptor for descriptor, _ in asked.poll()]
+            left_s = guard.left_s
+            ready = [descriptor for descriptor, _ in asked.poll(None if left_s is None else max(0, 1000 * left_s))]
+            if (left_s := guard.left_s) is not None and left_s <= 0:
+                return
             if woken in ready:
                 os.read(woken, 4096)
                 guard.bury()

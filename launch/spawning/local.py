@@ -42,6 +42,7 @@ class LocalSpawner:
         self._logs = logs
         self._run_id = run_id
         self._guardian: Guardian | None = None
+        self._until_s: float | None = None
         self._processes: dict[Key, Process] = {}
 
     @property
@@ -58,6 +59,8 @@ class LocalSpawner:
         guardian = self._guardian = self._guardian or Guardian(str(self._logs))
         log = self._log(name, incarnation)
         try:
+            if self._until_s is not None:
+                guardian.lease(self._until_s)
             command = [INTERPRETER, "-m", "actorlearn.processes", role, str(settings)]
             own = {RUN_MARK: self._run_id, ROLE_MARK: f"{name}.{incarnation}", "PYTHONUNBUFFERED": "1"}
             pid, pidfd = guardian.start(command, {**fast(threads), **own}, log, log)
@@ -94,6 +97,15 @@ class LocalSpawner:
         """Signal a process, with SIGKILL its whole group; nothing happens if it is gone already."""
         if process := self._processes.get((name, incarnation)):
             self._end(process, sent)
+
+    def lease(self, until_s: float) -> None:
+        """Have all processes end at this time of CLOCK_BOOTTIME unless it is put off; this process may be stopped."""
+        self._until_s = until_s
+        if self._guardian is not None:
+            try:
+                self._guardian.lease(until_s)
+            except GuardianLostError:
+                self._lose(self._guardian)
 
     def reap(self, key: Key) -> int:
         """Return code of a process that has ended; what it may have started itself is ended too."""

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +13,10 @@ import torch
 
 from actorlearn.address import Tcp
 from actorlearn.parameters.checkpoint import load
+from tests.runaways import lives
+from tests.system.agents import Agents, lost, node_of
 from tests.system.conftest import CONFIGS, PACED, Command, Start
-from tests.system.launched import Launched, hear_ctrl_c, within
+from tests.system.launched import within
 from tests.wire.doors import Relay
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
@@ -27,76 +25,10 @@ APART = ["mode=gossip", "gossip.graph=none", "learners.count=2", "simulators.cou
 """Two learners that do not exchange."""
 
 
-class Agents:
-    """Agents of this machine, by the names of their nodes, and the keys of their head."""
-
-    def __init__(self, folder: Path, environment: dict[str, str], command: Command) -> None:
-        self.folder, self._environment = folder, environment
-        self.keys = folder / "keys"
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        with socket.socket() as port:
-            port.bind(("127.0.0.1", 0))
-            self.address = "{}:{}".format(*port.getsockname())
-        made = command("keys", "new", "--node", "n0", "--node", "n1", self.keys)
-        assert made.returncode == 0, made.stderr
-
-    @property
-    def options(self) -> list[str]:
-        """Words by which a run listens for them."""
-        return ["nodes.count=2", f"nodes.listen={self.address}", "nodes.lease_s=3", "--keys", str(self.keys)]
-
-    def start(self, *names: str, at: str = "") -> None:
-        """Start agents; ``at``: the address that they dial, where it is not the head's own."""
-        for name in names:
-            if name in self.processes:
-                self.processes[name].wait()
-            words = [
-                "node",
-                "--join",
-                at or self.address,
-                "--key",
-                self.keys / f"{name}.key",
-                "--folder",
-                self.folder / name,
-            ]
-            with (self.folder / f"{name}.out").open("ab") as out:
-                self.processes[name] = subprocess.Popen(
-                    [sys.executable, "-m", "launch", *map(str, words)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=out,
-                    env=self._environment,
-                    preexec_fn=hear_ctrl_c,
-                )
-
-    def said(self, name: str) -> str:
-        """Everything that an agent has printed."""
-        return (self.folder / f"{name}.out").read_text()
-
-    def end(self) -> list[int]:
-        """Exit statuses, when all have ended."""
-        return [process.wait(60) for process in self.processes.values()]
-
-
 @pytest.fixture
 def agents(environment: dict[str, str], tmp_path: Path, command: Command) -> Iterator[Agents]:
-    made = Agents(tmp_path, environment, command)
-    yield made
-    for process in made.processes.values():
-        process.kill()
-        process.wait()
-    command("clean")  # what agents left that were killed
-    for left in Path(environment["XDG_RUNTIME_DIR"]).iterdir():
-        shutil.rmtree(left)
-
-
-def node_of(run: Launched, process: str) -> str:
-    """The node on which a process was started last."""
-    return str(run.events("spawned", process)[-1]["node"])
-
-
-def lost(run: Launched, node: str) -> Callable[[], bool]:
-    return lambda: any(event.get("node") == node for event in run.new_events("lost"))
+    with Agents(tmp_path, environment, command, ["n0", "n1"]) as made:
+        yield made
 
 
 def test_what_a_run_over_two_nodes_leaves_is_at_its_head(launched: Start, agents: Agents, command: Command) -> None:
@@ -154,7 +86,10 @@ def test_learners_of_a_killed_node_go_on_elsewhere_and_one_that_was_stopped_find
     agents.start(at["trainer-1"])
     run.wait_for(lambda: len(run.events("joined")) == 3, "the killed node's successor")
     stopped = agents.processes[at["trainer-0"]]
+    before = run.pids()
     os.kill(stopped.pid, signal.SIGSTOP)
+    run.wait_for(lost(run, at["trainer-0"]), "loss of the stopped node")
+    assert not lives(before["trainer-0"]) and not lives(before["simulator-0"]), "they ran on without their agent"
     run.wait_for_event("restarted", "trainer-0", 1)
     assert node_of(run, "trainer-0") == at["trainer-1"]
     os.kill(stopped.pid, signal.SIGCONT)

@@ -42,6 +42,9 @@ class NoProcesses:
             os.close(end)
         return self._codes.pop(key)
 
+    def lease(self, until_s: float) -> None:
+        pass
+
     def reap_orphans(self) -> None:
         pass
 

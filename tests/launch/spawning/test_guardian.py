@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import psutil
@@ -140,3 +141,34 @@ def test_a_guardian_heeds_no_signal_that_its_children_do(guarded: Guardian, name
     os.kill(guarded.pid, sent)
     os.kill(role[0], signal.SIGTERM)
     assert end(guarded, *role) == -signal.SIGTERM
+
+
+def test_all_end_when_a_lease_is_over_that_was_put_off_before(guarded: Guardian) -> None:
+    def until(seconds: float) -> None:
+        guarded.lease(time.clock_gettime(time.CLOCK_BOOTTIME) + seconds)
+
+    until(60.0)
+    pid, pidfd = begin(guarded, "/bin/sleep", "60")
+    until(0.3)
+    until(0.8)
+    assert not select.select([pidfd], [], [], 0.5)[0]
+    assert select.select([pidfd], [], [], 10.0)[0] and within(10.0, lambda: not lives(guarded.pid))
+    os.close(pidfd)
+    with pytest.raises(guardian.GuardianLostError):
+        guarded.returncode(pid)
+
+
+def test_a_stopped_supervisors_processes_end_with_its_lease(name: str) -> None:
+    program = SUPERVISOR.replace(
+        "time.sleep(60)", "guardian.lease(time.clock_gettime(time.CLOCK_BOOTTIME) + 2)\ninput()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *command(name)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as supervisor:
+        assert supervisor.stdout and supervisor.stdin
+        supervisor.stdout.readline()
+        assert within(2.0, lambda: len(sleepers(name)) == COUNT)
+        supervisor.send_signal(signal.SIGSTOP)
+        assert within(10.0, lambda: not sleepers(name))
+        supervisor.send_signal(signal.SIGCONT)
+        supervisor.stdin.write("\n")
