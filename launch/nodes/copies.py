@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from actorlearn.files import put_in_place
-from actorlearn.parameters.checkpoint_folders import read_manifest
+from actorlearn.files import flush, put_in_place
+from actorlearn.parameters.checkpoint_folders import folders, read_manifest, steps_of
 from launch.nodes.messages import PART_BYTES, Complained, Part, Whole
 from launch.supervision import events as ev
 
@@ -78,33 +78,43 @@ class Arriving:
             file.write(part.data)
 
     def finish(self, whole: Whole) -> Path:
-        """Put a folder in its place and remove neighbours that the sender has no more; returns it.
-
-        Raises OSError or CopyError, and then the folder is as it was.
-        """
+        """Put a folder in its place, on disk; returns it. Raises OSError or CopyError, and then it is as it was."""
         beside, folder = self._beside(whole.folder), self._run_dir / whole.folder
         try:
-            read_manifest(beside)
+            for file in read_manifest(beside)["files"]:
+                flush(beside / file)
             put_in_place(beside, folder)
         except (ValueError, KeyError, TypeError) as error:
             raise CopyError(f"{whole.folder} has not arrived whole: {error}") from None
         finally:
             shutil.rmtree(beside, ignore_errors=True)
-        for old in folder.parent.iterdir():
-            if whole.present and old.name.isdecimal() and old.name not in {folder.name, *whole.present}:
-                shutil.rmtree(old, ignore_errors=True)
+        flush(folder.parent)
         return folder
+
+    def remove_older(self, whole: Whole, kept: Collection[Path]) -> None:
+        """Remove neighbours of a folder that the sender has no more, but for those in ``kept``; raises OSError."""
+        folder = self._run_dir / whole.folder
+        for old in folders(folder.parent):
+            if old.name not in whole.present and old not in kept and old != folder:
+                gone = self._beside(f"{old.parent.relative_to(self._run_dir)}/{steps_of(old)}")
+                old.rename(gone)  # never half of one under its name
+                shutil.rmtree(gone, ignore_errors=True)
 
     def close(self) -> None:
         """Remove what has not arrived whole, and will not."""
-        for left in (self._run_dir / "checkpoints").glob(f"**/{ARRIVING}-{self._sender}-*"):
-            shutil.rmtree(left, ignore_errors=True)
+        remove_unfinished(self._run_dir, self._sender)
 
     def _beside(self, folder: str) -> Path:
         path = self._run_dir / folder
         if path.parts[len(self._run_dir.parts)] != "checkpoints" or not path.name.isdecimal():
             raise CopyError(f"{folder} is no checkpoint's folder")
         return path.with_name(f"{ARRIVING}-{self._sender}-{path.name}")
+
+
+def remove_unfinished(run_dir: Path, sender: str = "") -> None:
+    """Remove what has not arrived whole: of one sender, or of all of them, which a killed head has left."""
+    for left in (run_dir / "checkpoints").glob(f"**/{ARRIVING}-{sender and f'{sender}-'}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def steps_beside(folder: Path) -> list[str]:

@@ -28,7 +28,7 @@ from actorlearn.wire.messages import MessageError, Saved
 from actorlearn.worker.roles import ROLES
 from launch.nodes import messages
 from launch.nodes.control import ControlSocket
-from launch.nodes.copies import Arriving, CopyError, Outgoing
+from launch.nodes.copies import Arriving, CopyError, Outgoing, remove_unfinished
 from launch.nodes.messages import (
     PROTOCOL_VERSION,
     Alive,
@@ -51,6 +51,7 @@ from launch.nodes.messages import (
 )
 from launch.nodes.node import Complaint, Deed
 from launch.nodes.remote import RemoteNode
+from launch.nodes.saved_set import name_set
 from launch.nodes.stream import Numbered, StreamError
 from launch.plan.addresses import Addresses
 from launch.plan.nodes import need_of, place_learners
@@ -59,6 +60,7 @@ from launch.plan.resumption import Resumption
 from launch.spawning.spawner import Key
 from launch.supervision import events as ev
 from launch.topology.load import TopologyError, dump
+from launch.topology.modes import mode
 
 MARGIN = 1.5
 """Leases after which a node is lost; its agent has ended its processes after one."""
@@ -107,6 +109,7 @@ class Head:
         """Admit those who come through ``door``; ``names`` are those with a key in ``keys``. Raises ChannelError."""
         self._plan, self._resumption, self._addresses = plan, resumption, addresses
         self._wanted, self._door, self.keys, self._names = plan.topology.nodes, door, keys, names
+        remove_unfinished(addresses.run_dir)
         self._control = ControlSocket(addresses.control)
         (sections,) = (field for field in progress_fields(len(SECTIONS)) if field.name == "section_ns")
         self._section_ns = np.zeros(sections.shape, np.int64)
@@ -409,6 +412,9 @@ class Head:
             raise CopyError(f"{whole.folder} is no checkpoint of {told.name}")
         path = node.arriving.finish(whole)
         yield msgspec.structs.replace(told, message=msgspec.structs.replace(told.message, path=str(path)))
+        in_step = mode(self._plan.topology).in_step
+        together = name_set(self._addresses.run_dir / "checkpoints", self.placed, in_step)
+        node.arriving.remove_older(whole, together)
 
     def _ended(self, node: RemoteNode, _ended: Ended) -> Iterator[Happened]:
         node.ended = True

@@ -127,7 +127,8 @@ class Cluster:
 @contextmanager
 def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> Iterator[Cluster]:
     """A head that listens, for a run of two learners that do not exchange, unless it is told otherwise."""
-    keys = ["mode=gossip", "gossip.graph=none", "learners.count=2", "simulators.count=1", "nodes.count=2", *overrides]
+    exchange = [] if "mode=sync" in overrides else ["mode=gossip", "gossip.graph=none"]
+    keys = [*exchange, "learners.count=2", "simulators.count=1", "nodes.count=2", *overrides]
     topology = parse("env: {id: CartPole-v1}", keys)
     monkeypatch.setattr(place, "LocalSpawner", NoProcesses)
     with ExitStack() as stack:

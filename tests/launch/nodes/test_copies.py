@@ -70,12 +70,14 @@ def test_a_copy_with_a_gap_leaves_what_was_there(there: Path, tmp_path: Path, mi
 
 def test_what_the_sender_has_removed_is_removed(there: Path, tmp_path: Path) -> None:
     here = tmp_path / "here"
-    for old in ("100", "200"):
+    for old in ("100", "200", "300"):
         (here / STEPS).with_name(old).mkdir(parents=True)
     *messages, whole = parts(there)
     assert isinstance(whole, Whole)
-    take(Arriving(here, "n1"), [*messages, Whole(whole.folder, ["200", "500"])])
-    assert sorted(path.name for path in (here / STEPS).parent.iterdir()) == ["200", "500"]
+    arriving, kept = Arriving(here, "n1"), (here / STEPS).with_name("300")
+    take(arriving, [*messages, whole])
+    arriving.remove_older(Whole(whole.folder, ["200", "500"]), [kept])
+    assert sorted(path.name for path in kept.parent.iterdir()) == ["200", "300", "500"]
 
 
 @pytest.mark.parametrize("folder", ["logs/500", "checkpoints/x", "settings/a/5"])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from actorlearn.parameters.checkpoint_folders import read_manifest, seal
+from actorlearn.parameters.checkpoint_folders import directory_of, find_common, folders, read_manifest, seal, steps_of
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Saved, encode
+from launch.nodes.copies import Outgoing
 from launch.nodes.messages import DropLearner, Start, Whole
 from launch.nodes.node import Complaint
+from launch.nodes.saved_set import FILE
 from launch.supervision import events as ev
 from tests.launch.nodes.lines import Cluster, cluster
 
@@ -179,6 +182,62 @@ def test_a_checkpoint_is_at_the_head_before_it_is_told(tmp_path: Path, monkeypat
         here = tmp_path / "run" / "checkpoints" / "learner-1" / "500"
         assert [event.message.path for event in made.of(ev.Received)] == [str(here)]
         assert read_manifest(here)["env_steps"] == 500
+
+
+def send(made: Cluster, learner: int, steps: int, present: list[int], parts: int = 9) -> None:
+    """Have a trainer's checkpoint sent to the head; of its parts only so many."""
+    epoch = made.agents[made.head.placed[learner]].epoch
+    assert epoch and epoch.place
+    folder = directory_of(epoch.place.addresses.run_dir / "checkpoints", learner) / str(steps)
+    saved = ev.Received(f"trainer-{learner}", 0, Saved(path=str(checkpoint(folder)), env_steps=steps, order=0))
+    copy = Outgoing(epoch.place.addresses.run_dir, folder, [str(step) for step in present], saved)
+    for part in list(copy.messages())[:parts]:
+        epoch.outbox.put("", part)
+    made.turn(3)
+
+
+def test_learners_in_step_keep_the_newest_set_that_all_have_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "run" / "checkpoints"
+    own = [directory_of(root, learner) for learner in (0, 1)]
+    with cluster(tmp_path, monkeypatch, "mode=sync") as made:
+        made.begin("node-0", "node-1")
+        for learner in (0, 1):
+            start(made, learner)
+            send(made, learner, 500, [500])
+        send(made, 0, 600, [600])  # its trainer keeps one, and on its node there are none of other learners
+        send(made, 1, 600, [600], parts=1)
+        made.lines.cut.add("node-1")
+        made.turn(160)
+        assert made.of(ev.Lost) and not list(root.glob("**/.arriving*"))
+        assert json.loads((root / FILE).read_text()) == {
+            "env_steps": 500,
+            "checkpoints": {"0": "500", "1": "learner-1/500"},
+        }
+        found = find_common(own)
+        assert found and [each.path for each in found] == [folder / "500" for folder in own]
+        assert sorted(map(steps_of, folders(own[0]))) == [500, 600]
+
+
+def test_of_learners_that_are_not_in_step_the_newest_belong_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "run" / "checkpoints"
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        for learner, steps in ((0, 500), (0, 600), (1, 550)):
+            start(made, learner)
+            send(made, learner, steps, [steps])
+        assert json.loads((root / FILE).read_text())["checkpoints"] == {"0": "600", "1": "learner-1/550"}
+        assert sorted(map(steps_of, folders(root))) == [600]
+
+
+def test_what_a_killed_head_had_not_received_whole_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = tmp_path / "run" / "checkpoints" / "learner-1" / ".arriving-node-1-5f-500"
+    left.mkdir(parents=True)
+    with cluster(tmp_path, monkeypatch):
+        assert not left.exists()
 
 
 def test_a_learner_takes_its_checkpoints_to_another_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
