@@ -111,6 +111,7 @@ COVERED_BY = {
     "launch/nodes/messages.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/outbox.py": "tests/launch/nodes/test_copies.py",
     "launch/nodes/place.py": "tests/launch/nodes/test_head.py",
+    "launch/nodes/saved_set.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/remote.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/control.py": "tests/launch/runtime/test_odd_messages.py",
     "launch/nodes/incarnations.py": "tests/launch/runtime/test_loop.py",

@@ -252,7 +252,7 @@ class Agent:
         elif isinstance(deed, End):
             self._unwatch()
             epoch.place.end()
-            epoch.place.send_logs()
+            epoch.place.send_logs(last=True)
             epoch.outbox.put("logs", Ended())
             epoch.ending_s = clock_s()
         else:

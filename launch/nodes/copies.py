@@ -39,9 +39,19 @@ class Outgoing:
             if file.is_file() and not file.name.startswith("."):
                 os.link(file, self._links / file.name)
         self._whole = Whole(self._name, list(present), told)
+        self._begun = self._withdrawn = False
+
+    def withdraw(self) -> None:
+        """Send nothing of it, unless its first part was sent already: there is a newer one to be sent."""
+        if not self._begun:
+            self._withdrawn = True
+            shutil.rmtree(self._links, ignore_errors=True)
 
     def messages(self) -> Iterator[Part | Whole | Complained]:
         """Yield the parts of all files, each read when it is asked for, and then that the folder is whole."""
+        self._begun = True
+        if self._withdrawn:
+            return
         try:
             for path in sorted(self._links.iterdir()):
                 with path.open("rb") as file:

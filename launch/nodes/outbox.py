@@ -30,6 +30,10 @@ class Outbox:
         """Whether everything has been sent, and acknowledged."""
         return not self._lanes and not self._stream.waiting
 
+    def waits(self, lane: str) -> bool:
+        """Whether a lane has messages that still wait for their turn."""
+        return lane in self._lanes
+
     def put(self, lane: str, message: Told | Iterator[Told]) -> None:
         """Add a message to a lane; one to a process replaces an earlier one to it that has not been sent."""
         waiting = self._lanes.get(lane, deque())

@@ -50,6 +50,8 @@ class Place:
         self._run_dir = folder.absolute() / f"{run_id}-{own}"
         self._logged: dict[Path, int] = {}
         """Bytes of each log that have been sent."""
+        self._copied: dict[str, Outgoing] = {}
+        """Newest checkpoint of each trainer that was to be copied to the head."""
         topology = parse(prepare.topology)
         interface = topology.nodes.interface
         host = address_towards(head) if interface is None else address_of(interface)
@@ -110,8 +112,10 @@ class Place:
         """Have all processes end at this time of CLOCK_BOOTTIME unless it is put off: the agent may be stopped."""
         self._spawner.lease(until_s)
 
-    def send_logs(self) -> None:
-        """Put what processes have written to their logs since the last call into the outbox."""
+    def send_logs(self, last: bool = False) -> None:
+        """Put what processes have written to their logs into the outbox, when that of the last call has been sent."""
+        if self._outbox.waits("logs") and not last:
+            return
         for path in sorted((self._run_dir / "logs").glob("*.log")):
             for data in self._new_lines(path):
                 self._outbox.put("logs", LogPart(path.name, data))
@@ -145,7 +149,9 @@ class Place:
         """Have a checkpoint copied to the head, which then hears of it, and after it of what its trainer says."""
         folder = Path(saved.path)
         try:
-            copy = Outgoing(self._run_dir, folder, steps_beside(folder), event)
+            if earlier := self._copied.get(event.name):  # they would pile up on a link that is too slow for all
+                earlier.withdraw()
+            copy = self._copied[event.name] = Outgoing(self._run_dir, folder, steps_beside(folder), event)
         except (OSError, ValueError) as error:
             self._outbox.put(event.name, Complained(f"{saved.path} cannot be copied: {error}"))
         else:

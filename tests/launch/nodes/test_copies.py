@@ -100,6 +100,17 @@ def test_a_copy_that_is_over_leaves_nothing(there: Path, tmp_path: Path) -> None
     assert [path for path in (tmp_path / "here").rglob("*") if path.is_file()] == []
 
 
+def test_a_copy_that_has_not_begun_when_a_newer_one_is_there_is_not_sent(there: Path) -> None:
+    waiting = Outgoing(there, there / STEPS)
+    waiting.withdraw()
+    begun = Outgoing(there, there / STEPS)
+    on_its_way = begun.messages()
+    sent = [next(on_its_way)]
+    begun.withdraw()
+    assert list(waiting.messages()) == []
+    assert [type(part).__name__ for part in [*sent, *on_its_way]] == ["Part"] * 5 + ["Whole"]
+
+
 def test_a_long_copy_holds_up_its_own_lane_alone(there: Path) -> None:
     stream = Stream(1)
     outbox = Outbox(stream)
