@@ -94,6 +94,7 @@ COVERED_BY = {
     "launch/display/screen.py": "tests/launch/display/test_console.py",
     "launch/engines/local.py": "tests/system/test_engines.py",
     "launch/commands/manifest.py": "tests/launch/plan/test_manifest.py",
+    "launch/engines/ray.py": "tests/system/test_engines.py",
     "launch/engines/ssh.py": "tests/system/test_engines.py",
     "launch/nodes/started.py": "tests/system/test_engines.py",
     "launch/plan/processes.py": "tests/launch/plan/test_plan.py",

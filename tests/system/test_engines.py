@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.system import slurm
@@ -206,3 +209,89 @@ def test_nodes_are_steps_of_the_allocation_in_which_the_head_is(
     assert run.end() == 0, run.screen()
     assert {event["node"] for event in run.events("joined")} == {"a", "b"}
     assert within(30, lambda: cluster.jobs() == "")
+
+
+RAY_CLUSTER = """
+import sys
+from ray.cluster_utils import Cluster
+own = {"num_cpus": 0, "include_dashboard": False, "temp_dir": sys.argv[1]}
+made = Cluster(initialize_head=True, head_node_args=own)
+machines = [made.add_node(num_cpus=1) for _ in range(3)]
+pids = {machine.all_processes["raylet"][0].process.pid: machine for machine in machines}
+print(made.address, *pids, flush=True)
+for line in sys.stdin:
+    made.remove_node(pids[int(line)], allow_graceful=False)
+made.shutdown()
+"""
+"""A cluster of a head and three machines with a CPU each; it ends with its input, a line of which kills a machine."""
+
+
+@pytest.fixture
+def ray_machines(environment: dict[str, str], temporary: Path) -> Iterator[tuple[set[int], Callable[[int], None]]]:
+    """A real Ray; yields the pids of its machines' raylets, and what kills one."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray cannot be tried without the package: pip install 'actorlearn[ray]'")
+    (temporary / "ray").mkdir()  # where Ray writes its address
+    files = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # a short path, because a socket's may have 107 bytes
+    with (temporary.parent / "ray.out").open("w") as out:
+        cluster = subprocess.Popen(
+            [sys.executable, "-c", RAY_CLUSTER, files],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=out,
+            text=True,
+            start_new_session=True,
+        )
+    assert cluster.stdin is not None and cluster.stdout is not None
+    address, *pids = cluster.stdout.readline().split() or pytest.fail((temporary.parent / "ray.out").read_text())
+    environment["RAY_ADDRESS"] = address
+
+    def kill(pid: int) -> None:
+        assert cluster.stdin is not None
+        cluster.stdin.write(f"{pid}\n")
+        cluster.stdin.flush()
+
+    yield {int(pid) for pid in pids}, kill
+    cluster.communicate(timeout=60)
+    shutil.rmtree(files)
+    shutil.rmtree(temporary / "ray")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_nodes_are_actors_of_ray_and_one_whose_machine_dies_comes_back_elsewhere(
+    ray_machines: tuple[set[int], Callable[[int], None]],
+    launched: Start,
+    temporary: Path,
+    command: Command,
+    tmp_path: Path,
+) -> None:
+    raylets, kill = ray_machines
+    keys = tmp_path / "keys"
+    assert command("keys", "new", "--node", "a", "--node", "b", keys).returncode == 0
+    run = launched(
+        *("catch", *APART, PACED, "total_steps=100_000_000", "checkpoint.every_steps=40", "nodes.count=2"),
+        *("nodes.lease_s=5", f"nodes.listen=127.0.0.1:{free_port()}", "nodes.options=[CPU=1]"),
+        *("--keys", str(keys), "--engine", "ray"),
+    )
+    run.wait_for(lambda: len(run.events("saved", "trainer-1")) > 1, "checkpoint of trainer-1")
+
+    def machine_of(process: str) -> int:
+        trainer = psutil.Process(run.events("spawned", process)[-1]["pid"])
+        environment = trainer.environ()
+        assert environment["CUDA_VISIBLE_DEVICES"] == ""
+        (machine,) = raylets & {parent.pid for parent in trainer.parents()}
+        return machine
+
+    machine = machine_of("trainer-1")
+    assert machine_of("trainer-0") != machine
+    node = run.events("spawned", "trainer-1")[-1]["node"]
+    kill(machine)
+    run.wait_for_event("restarted", "trainer-1", 1)
+    assert run.events("lost")[-1]["node"] == node and run.events("died", "trainer-0") == []
+    run.wait_for(lambda: len(run.events("joined")) == 3, "the node on another machine")
+    run.ctrl_c()
+    assert run.end() == 130, run.screen()
+    assert within(30, lambda: nodes_of_ours(temporary) == [])
+    command("clean")

@@ -1,0 +1,192 @@
+"""The engine ``ray``: an actor on each of several machines of a Ray cluster, which has a node and is started again.
+
+A process of its own speaks with Ray, so that its threads and signal handlers are not the head's: it is told the nodes
+by its standard input, and ends with that. Ray brings each key to its machine as an argument of an actor, so it is in
+the memory of Ray's own processes, and encrypted on its way only where Ray is (RAY_USE_TLS).
+``nodes.options`` are the resources of a node, such as ``CPU=8`` or ``GPU=1``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from launch.engines.shells import FOLDER, SCRIPT
+from launch.engines.specs import EngineSpec, NodeCommand
+from launch.errors import RunError
+from launch.topology.schema import NodesSection
+
+RAY = EngineSpec(name="ray", made_by="launch.engines.ray:RayEngine")
+_DRIVER = "from actorlearn.__main__ import import_launch as i; i(); from launch.engines.ray import drive; drive()"
+_TURN_S, _LEAVE_S, _END_S = 1.0, 3, 25
+
+
+class RayEngine:
+    """Nodes that are actors of a Ray cluster; the one that RAY_ADDRESS names, or else this machine's."""
+
+    def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
+        """Start nothing yet; raises RunError where Ray is missing."""
+        if importlib.util.find_spec("ray") is None:
+            raise RunError("--engine ray: there is no package ray; install it with: pip install 'actorlearn[ray]'")
+        self._log, self._resources = run_dir / FOLDER / "ray.log", read_resources(nodes.options)
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._waited_for: set[str] = set()
+        self._heard = b""
+
+    def start(self, nodes: Sequence[NodeCommand]) -> None:
+        """Start nodes; raises OSError."""
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        told = {
+            "resources": self._resources,
+            "nodes": [{"name": node.name, "key": node.key.read_text(), "words": node.words} for node in nodes],
+        }
+        with self._log.open("ab") as log:
+            pipe, command = subprocess.PIPE, [sys.executable, "-c", _DRIVER]
+            self._driver = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, start_new_session=True)
+        assert self._driver.stdin is not None and self._driver.stdout is not None
+        os.set_blocking(self._driver.stdout.fileno(), False)
+        self._waited_for = {node.name for node in nodes}
+        with suppress(BrokenPipeError):  # it has ended already, which `gone` tells
+            self._driver.stdin.write(json.dumps(told).encode() + b"\n")
+            self._driver.stdin.flush()
+
+    def gone(self) -> Mapping[str, str]:
+        """Return the nodes that have ended or cannot be started again, with the reason."""
+        if self._driver is None or not self._waited_for:
+            return {}
+        status, gone = self._driver.poll(), dict(self._told())
+        if status is not None:
+            why = f"what speaks with Ray has ended with exit status {status} ({FOLDER}/ray.log)"
+            gone = dict.fromkeys(self._waited_for, why) | gone
+        self._waited_for -= gone.keys()
+        return gone
+
+    def close(self) -> None:
+        """End all nodes."""
+        if self._driver is None:
+            return
+        try:
+            self._driver.communicate(timeout=2 * _END_S)
+        except (subprocess.TimeoutExpired, BrokenPipeError):
+            self._driver.kill()  # Ray ends the actors of a driver that is gone
+            self._driver.communicate()
+        self._driver = None
+
+    def _told(self) -> Iterator[tuple[str, str]]:
+        """Yield the nodes that the process has told of, with the reason."""
+        assert self._driver is not None and self._driver.stdout is not None
+        self._heard += self._driver.stdout.read() or b""
+        *lines, self._heard = self._heard.split(b"\n")
+        for line in lines:
+            name, why = json.loads(line)
+            yield name, why
+
+
+def read_resources(options: Sequence[str]) -> dict[str, float]:
+    """Return the resources of a node by Ray's names for them, one CPU at least; raises RunError."""
+    found = {"CPU": 1.0}
+    for option in options:
+        name, _, amount = option.partition("=")
+        try:
+            found[name] = float(amount)
+        except ValueError:
+            raise RunError(f"nodes.options: {option!a:.100}: a resource of Ray is NAME=NUMBER; write GPU=1") from None
+    return found
+
+
+class NodeActor:
+    """A node, in one of Ray's processes; when that is killed, the node ends as well."""
+
+    def __init__(self, key: str, words: Sequence[str]) -> None:
+        """Start the node, on the GPUs that Ray has given it; begun anew by Ray elsewhere if this machine dies."""
+        import ray
+
+        gpus = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+        environment.pop("OMP_NUM_THREADS", None)  # Ray's; a node's processes have the topology's threads
+        command = ["sh", "-c", SCRIPT, "actorlearn", *words]
+        self._shell = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
+        assert self._shell.stdin is not None
+        self._shell.stdin.write(key.encode() + b"\n")
+        self._shell.stdin.flush()
+
+    def status(self) -> int | None:
+        """Return the node's exit status, None while it lives."""
+        return self._shell.poll()
+
+    def stop(self) -> None:
+        """End the node, after a moment in which it may by itself."""
+        assert self._shell.stdin is not None
+        with suppress(subprocess.TimeoutExpired):
+            self._shell.wait(_LEAVE_S)
+        self._shell.stdin.close()
+        self._shell.wait()
+
+
+def drive() -> None:
+    """Have actors for the nodes on standard input, tell which are gone, and end them when standard input ends."""
+    import ray
+    from ray import cloudpickle
+    from ray.util.placement_group import placement_group
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # actors need not find this file
+    told = json.loads(sys.stdin.buffer.readline())
+    ray.init(address="auto", log_to_driver=False)
+    resources = told["resources"]
+    group = placement_group([resources] * len(told["nodes"]), strategy="STRICT_SPREAD")
+    actors = {
+        node["name"]: ray.remote(NodeActor)
+        .options(
+            num_cpus=resources["CPU"],
+            num_gpus=resources.get("GPU", 0),
+            resources={name: amount for name, amount in resources.items() if name not in ("CPU", "GPU")},
+            max_restarts=-1,
+            placement_group=group,
+            placement_group_bundle_index=number,
+        )
+        .remote(node["key"], node["words"])
+        for number, node in enumerate(told["nodes"])
+    }
+    _watch(dict(actors))
+    with suppress(ray.exceptions.RayError):
+        ray.get([actor.stop.remote() for actor in actors.values()], timeout=_END_S)
+    ray.util.remove_placement_group(group)
+    ray.shutdown()
+
+
+def _watch(actors: dict[str, Any]) -> None:
+    """Print a line for each actor whose node has ended, until standard input ends."""
+    import ray
+
+    asked = {name: actor.status.remote() for name, actor in actors.items()}
+    while not select.select([sys.stdin], [], [], _TURN_S)[0]:
+        for name, question in list(asked.items()):
+            if not ray.wait([question], timeout=0)[0]:
+                continue
+            why = _answer(question)
+            if why is None:
+                asked[name] = actors[name].status.remote()
+            else:
+                del asked[name]
+                print(json.dumps([name, why]), flush=True)
+
+
+def _answer(question: Any) -> str | None:
+    """Return why a node is gone for good; None where it is not."""
+    import ray
+
+    try:
+        status = ray.get(question)
+    except ray.exceptions.ActorDiedError as error:
+        return f"Ray does not start it again: {' '.join(str(error).split()):.300}"
+    except ray.exceptions.RayError:
+        return None  # its machine is gone, and Ray starts it on another
+    return None if status is None else f"it has ended with exit status {status}; Ray's logs have what it said"
