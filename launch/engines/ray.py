@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from launch.engines.shells import FOLDER, SCRIPT
 from launch.engines.specs import EngineSpec, NodeCommand
@@ -138,6 +138,8 @@ def drive() -> None:
     from ray.util.placement_group import placement_group
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # actors need not find this file
+    tell = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # Ray prints warnings of its own
     told = json.loads(sys.stdin.buffer.readline())
     ray.init(address="auto", log_to_driver=False)
     resources = told["resources"]
@@ -155,15 +157,15 @@ def drive() -> None:
         .remote(node["key"], node["words"])
         for number, node in enumerate(told["nodes"])
     }
-    _watch(dict(actors))
+    _watch(dict(actors), tell)
     with suppress(ray.exceptions.RayError):
         ray.get([actor.stop.remote() for actor in actors.values()], timeout=_END_S)
     ray.util.remove_placement_group(group)
     ray.shutdown()
 
 
-def _watch(actors: dict[str, Any]) -> None:
-    """Print a line for each actor whose node has ended, until standard input ends."""
+def _watch(actors: dict[str, Any], tell: TextIO) -> None:
+    """Write a line for each actor whose node has ended, until standard input ends."""
     import ray
 
     asked = {name: actor.status.remote() for name, actor in actors.items()}
@@ -176,7 +178,7 @@ def _watch(actors: dict[str, Any]) -> None:
                 asked[name] = actors[name].status.remote()
             else:
                 del asked[name]
-                print(json.dumps([name, why]), flush=True)
+                tell.write(json.dumps([name, why]) + "\n")
 
 
 def _answer(question: Any) -> str | None:
