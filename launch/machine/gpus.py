@@ -1,10 +1,23 @@
-"""GPUs of this machine, without loading a library: their device files."""
+"""GPUs that processes of this machine may use, by device files and CUDA's variable: no library is loaded."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""Environment variable with indices or UUIDs of the GPUs that CUDA shows; it stops at the first that there is not."""
 
-def count_gpus(devices: Path = Path("/dev")) -> int:
-    """Return the number of NVIDIA GPUs."""
-    return sum(path.name.removeprefix("nvidia").isdecimal() for path in devices.glob("nvidia*"))
+
+def count_gpus(devices: Path = Path("/dev"), environment: Mapping[str, str] = os.environ) -> int:
+    """Return the number of NVIDIA GPUs that CUDA shows to a process with this environment."""
+    there = sum(path.name.removeprefix("nvidia").isdecimal() for path in devices.glob("nvidia*"))
+    if not there or VISIBLE not in environment:
+        return there
+
+    def exists(name: str) -> bool:
+        return int(name) < there if name.isdecimal() else name.startswith(("GPU-", "MIG-"))
+
+    return len(set(takewhile(exists, (name.strip() for name in environment[VISIBLE].split(",")))))
