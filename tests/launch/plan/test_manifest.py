@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from launch.topology.load import load
 from tests.launch.asking import ask
 from tests.sizes import ROOT
 
+DEFINITION = "JOBSET_CRD"
+"""Variable of the environment: the file of JobSet's custom resource definition, 800 kB that are not copied here."""
 CATCH = ROOT / "configs" / "catch.yaml"
 SEVERAL = ["mode=gossip", "gossip.graph=none", "learners.count=2", "nodes.count=2"]
 NAMES = {"name": str}
@@ -73,6 +76,19 @@ def faults(value: Any, schema: Any, where: str) -> list[str]:
     ]
 
 
+def read_openapi(schema: dict[str, Any]) -> Any:
+    """The schema of a custom resource, in the form of those above."""
+    if "enum" in schema:
+        return set(schema["enum"])
+    if schema.get("type") == "array":
+        return [read_openapi(schema["items"])]
+    if "properties" in schema:
+        must = schema.get("required", [])
+        inner = schema["properties"].items()
+        return {f"{name}!" if name in must else name: read_openapi(each) for name, each in inner}
+    return {"string": str, "integer": int, "boolean": bool}.get(schema.get("type", ""), dict)
+
+
 def printed(*words: str) -> list[dict[str, Any]]:
     result = ask("manifest", CATCH, *SEVERAL, "--image", "registry/me/actorlearn:1", *words)
     assert result.exit_code == 0, result.output
@@ -80,10 +96,27 @@ def printed(*words: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(result.stdout))
 
 
-@pytest.mark.parametrize("words", [[], ["--claim", "runs", "--secret", "my-keys", "nodes.count=30"]])
+WAYS = pytest.mark.parametrize("words", [[], ["--claim", "runs", "--secret", "my-keys", "nodes.count=30"]])
+
+
+@WAYS
 def test_the_manifest_has_the_fields_that_there_are(words: list[str]) -> None:
     for each in printed(*words):
         assert faults(each, SCHEMAS[each["kind"]], each["kind"]) == []
+
+
+@WAYS
+def test_the_manifest_is_valid_by_the_definition_of_jobsets_itself(words: list[str]) -> None:
+    if DEFINITION not in os.environ:
+        pytest.skip(f"{DEFINITION} names no file jobset.x-k8s.io_jobsets.yaml, of kubernetes-sigs/jobset")
+    defined = yaml.load(Path(os.environ[DEFINITION]).read_text(), Loader=yaml.CSafeLoader)
+    (version,) = (each for each in defined["spec"]["versions"] if each["name"] == "v1alpha2")
+    schema = read_openapi(version["schema"]["openAPIV3Schema"])
+    schema["kind"], schema["apiVersion"] = {defined["spec"]["names"]["kind"]}, {"jobset.x-k8s.io/v1alpha2"}
+    (job_set,) = (each for each in printed(*words) if each["kind"] == "JobSet")
+    assert faults(job_set, schema, "JobSet") == []
+    job_set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]["imagee"] = "odd"
+    assert len(faults(job_set, schema, "JobSet")) == 1
 
 
 def test_a_head_and_its_nodes_find_each_other_and_their_keys(tmp_path: Path) -> None:
