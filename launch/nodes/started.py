@@ -13,6 +13,7 @@ from actorlearn.address import Tcp
 from actorlearn.wire.keys import LIST_FOLDER
 from launch.engines.specs import Engine, EngineSpec, NodeCommand, node_command
 from launch.errors import RunError
+from launch.machine.network import interfaces
 from launch.nodes.head import Happened, Head
 from launch.nodes.node import Deed
 from launch.supervision import events as ev
@@ -92,7 +93,11 @@ def open_engine(spec: EngineSpec, run_dir: Path, nodes: NodesSection, keys: Path
             "this one that they reach and a port, such as 10.0.0.1:5555"
         )
     if listen and listen.ip and listen.ip.is_unspecified:
-        raise RunError(f"nodes.listen: {listen}: an engine gives nodes this address; write one that they can dial")
+        here = (f"{Tcp(address, listen.port)} ({name})" for name, found in interfaces().items() for address in found)
+        raise RunError(
+            f"nodes.listen: {listen}: an engine gives nodes this address, so write one of this machine's that they can "
+            f"dial: {', '.join(here)}"
+        )
     if keys is not None:
         node_files(keys, nodes.count)
     return spec.load()(run_dir.absolute(), nodes)
