@@ -96,7 +96,6 @@ COVERED_BY = {
     "launch/commands/manifest.py": "tests/launch/plan/test_manifest.py",
     "launch/engines/ray.py": "tests/system/test_engines.py",
     "launch/engines/ssh.py": "tests/system/test_engines.py",
-    "launch/nodes/started.py": "tests/system/test_engines.py",
     "launch/plan/processes.py": "tests/launch/plan/test_plan.py",
     "launch/plan/segments.py": "tests/launch/plan/test_plan.py",
     "launch/plan/addresses.py": "tests/launch/plan/test_plan.py",

@@ -268,7 +268,7 @@ class Head:
             try:
                 self.add_learners([learner for learner in learners if learner not in self._resumption.left_out])
             except TopologyError as error:
-                yield ev.CannotBegin(str(error))
+                yield ev.CannotRun(str(error))
                 return
             for learner, name in self.placed.items():
                 yield ev.Note("placed", cause=f"learner {learner} on {name}", fields={"learner": learner, "node": name})
@@ -276,7 +276,7 @@ class Head:
         elif waited_s >= self._wanted.wait_s:
             self._begun = True
             missing = ", ".join(name for name in self._names if name not in self.nodes) or "nobody is known to come"
-            yield ev.CannotBegin(
+            yield ev.CannotRun(
                 f"nodes.count: {len(self.nodes)} of {self._wanted.count} nodes have joined within nodes.wait_s = "
                 f"{self._wanted.wait_s:g} s; missing: {missing}; start `actorlearn node --join "
                 f"{self._door.address}` there, or write a smaller nodes.count"

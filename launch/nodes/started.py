@@ -19,7 +19,7 @@ from launch.nodes.node import Deed
 from launch.supervision import events as ev
 from launch.topology.schema import NodesSection
 
-_ASK_S = 1.0
+ASK_EVERY_S = 1.0
 
 
 class StartedNodes:
@@ -28,7 +28,9 @@ class StartedNodes:
     def __init__(self, head: Head, engine: Engine, commands: Sequence[NodeCommand]) -> None:
         """Start nothing yet."""
         self._head, self._engine, self._commands = head, engine, commands
-        self._started = self._begun = False
+        self._started = self._begun = self._over = False
+        self._coming = {command.name for command in commands}
+        """Nodes that may join, or join anew."""
         self._asked_s = 0.0
 
     @property
@@ -50,26 +52,34 @@ class StartedNodes:
         self._head.add_learners(learners)
 
     def events(self, now_s: float, gap_s: float) -> Iterator[Happened]:
-        """Yield the head's events, and which nodes are gone for good, without one of which no run can begin."""
+        """Yield the head's events, and which nodes are gone for good.
+
+        Without one of them no run can begin, and without any none can go on.
+        """
         for event in self._head.events(now_s, gap_s):
-            self._begun |= isinstance(event, ev.Begin | ev.CannotBegin)
+            self._begun |= isinstance(event, ev.Begin)
+            self._over |= isinstance(event, ev.CannotRun)
             yield event
         if not self._started:
             self._started = True
             try:
                 self._engine.start(self._commands)
             except (OSError, RunError) as error:
-                yield from self._cannot_begin(f"no nodes can be started: {error}")
-        elif time.monotonic() - self._asked_s >= _ASK_S:
+                yield from self._cannot_run(f"no nodes can be started: {error}")
+        elif time.monotonic() - self._asked_s >= ASK_EVERY_S:
             self._asked_s = time.monotonic()
             for name, why in self._engine.gone().items():
                 yield ev.Note("gone", cause=f"node {name}: {why}", fields={"node": name})
-                yield from self._cannot_begin(f"node {name} is gone before the run could begin: {why}")
+                self._coming.discard(name)
+                if not self._begun:
+                    yield from self._cannot_run(f"node {name} is gone before the run could begin: {why}")
+            if not self._coming and not self._head.nodes:
+                yield from self._cannot_run("all its nodes are gone for good; resume goes on with others")
 
-    def _cannot_begin(self, reason: str) -> Iterator[Happened]:
-        if not self._begun:
-            self._begun = True
-            yield ev.CannotBegin(reason)
+    def _cannot_run(self, reason: str) -> Iterator[Happened]:
+        if not self._over:
+            self._over = True
+            yield ev.CannotRun(reason)
 
     def end(self) -> None:
         """Have the head end all processes."""

@@ -31,8 +31,8 @@ class Begin:
 
 
 @dataclass(frozen=True)
-class CannotBegin:
-    """The run has not what it needs to begin."""
+class CannotRun:
+    """The run has not what it needs to begin, or to go on."""
 
     reason: str
 
@@ -144,7 +144,7 @@ class Interrupted:
 
 Event = (
     Begin
-    | CannotBegin
+    | CannotRun
     | Spawned
     | NotSpawned
     | Exited

@@ -87,7 +87,7 @@ class Supervisor:
         """Last words of the trainers that have finished."""
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.Begin: self._begin,
-            ev.CannotBegin: lambda event: self._end(ev.Done("failed", 1, event.reason)),
+            ev.CannotRun: self._cannot_run,
             ev.Spawned: self._children.spawned,
             ev.NotSpawned: self._children.not_spawned,
             ev.Exited: lambda event: self._gone(event.name, event.incarnation, cause_of(event.returncode)),
@@ -240,6 +240,12 @@ class Supervisor:
         else:
             self._end(outcome)
         return running
+
+    def _cannot_run(self, event: ev.CannotRun) -> None:
+        """End a run that lacks something; one that had come to its end remains finished or stopped."""
+        if self.phase not in ("scoring", "ending"):
+            self._outcome = ev.Done("failed", 1, event.reason)
+        self._end(self._outcome)
 
     def _drain(self, outcome: ev.Done) -> None:
         """Wait for the trainers to finish; dead processes are no longer restarted."""

@@ -51,7 +51,11 @@ def temporary(tmp_path: Path, environment: dict[str, str]) -> Iterator[Path]:
     folder.mkdir()
     environment["TMPDIR"] = str(folder)
     yield folder
-    assert within(30, lambda: nodes_of_ours(folder) == [] and list(folder.iterdir()) == [])
+
+    def left() -> list[object]:
+        return [*nodes_of_ours(folder), *folder.rglob("*")]
+
+    assert within(30, lambda: left() == []), left()
 
 
 def test_a_run_over_nodes_of_this_machine_needs_nothing_else(launched: Start, temporary: Path) -> None:
@@ -60,6 +64,20 @@ def test_a_run_over_nodes_of_this_machine_needs_nothing_else(launched: Start, te
     assert {event["node"] for event in run.events("joined")} == {"node-0", "node-1"}
     assert "the run is over" in (run.run_dir / "nodes" / "node-0.log").read_text()
     assert run.leftovers() == []
+
+
+def test_a_run_goes_on_over_nodes_that_are_started_anew(launched: Start, temporary: Path) -> None:
+    words = ("total_steps=8000", "checkpoint.every_steps=40", "nodes.count=2", "--engine", "local")
+    run = launched("catch", *APART, PACED, *words)
+    run.wait_for(lambda: len({event["process"] for event in run.events("saved")}) == 2, "checkpoints of both")
+    run.ctrl_c()
+    assert run.end() == 130, run.screen()
+    run.full_speed()
+    resumed = launched("resume", "--engine", "local", run_dir=run.run_dir)
+    assert resumed.end() == 0, resumed.screen()
+    assert {event["node"] for event in resumed.new_events("joined")} == {"node-0", "node-1"}
+    assert (run.run_dir / "nodes" / "node-0.log").read_text().count("the run is over") == 2
+    assert resumed.leftovers() == []
 
 
 def test_nodes_of_this_machine_end_with_a_head_that_is_killed(
@@ -209,6 +227,26 @@ def test_nodes_are_steps_of_the_allocation_in_which_the_head_is(
     assert run.end() == 0, run.screen()
     assert {event["node"] for event in run.events("joined")} == {"a", "b"}
     assert within(30, lambda: cluster.jobs() == "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inside", [True, False], ids=["the allocation with the head", "the nodes"])
+def test_scancel_leaves_nothing_of_a_run(
+    inside: bool, cluster: slurm.Slurm, launched: Start, temporary: Path, command: Command, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    assert command("keys", "new", "--node", "a", "--node", "b", keys).returncode == 0
+    run = launched(
+        *("catch", *APART, PACED, "total_steps=100_000_000", "nodes.count=2", "nodes.lease_s=5"),
+        *(f"nodes.listen=127.0.0.1:{free_port()}", "--keys", str(keys), "--engine", "slurm"),
+        by=["salloc", "--quiet", "--nodes=2", "--no-kill"] if inside else [],
+    )
+    run.wait_for(lambda: len(run.events("ready")) > 3, "trainers and simulators")
+    assert cluster.call("scancel", "--user=root") == ""
+    assert run.end() != 0, run.screen()
+    assert "all its nodes are gone for good" in run.summary()["error"]
+    assert within(60, lambda: cluster.jobs() == "" and nodes_of_ours(temporary) == [])
+    assert run.leftovers() == [] and list(temporary.iterdir()) == []
 
 
 RAY_CLUSTER = """

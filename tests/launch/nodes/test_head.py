@@ -63,7 +63,7 @@ def test_who_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with cluster(tmp_path, monkeypatch, "nodes.wait_s=60") as made:
         made.agent("node-0")
         made.turn(1100)
-        (refused,) = made.of(ev.CannotBegin)
+        (refused,) = made.of(ev.CannotRun)
         assert "1 of 2 nodes have joined" in refused.reason and "missing: node-1" in refused.reason
 
 

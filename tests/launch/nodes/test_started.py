@@ -1,0 +1,90 @@
+"""Nodes that an engine starts: when a run ends because they are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from launch.engines.specs import NodeCommand
+from launch.nodes import started
+from launch.nodes.head import Happened, Head
+from launch.nodes.started import StartedNodes
+from launch.supervision import events as ev
+
+NODES = [NodeCommand(name, Path(f"{name}.key"), ("actorlearn", "node")) for name in ("a", "b")]
+
+
+class FakeHead:
+    def __init__(self) -> None:
+        self.nodes: dict[str, object] = {}
+        self.told: list[Happened] = []
+
+    def events(self, _now_s: float, _gap_s: float) -> Iterator[Happened]:
+        told, self.told = self.told, []
+        yield from told
+
+
+class FakeEngine:
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.ended: dict[str, str] = {}
+
+    def start(self, nodes: Any) -> None:
+        self.started += [node.name for node in nodes]
+
+    def gone(self) -> dict[str, str]:
+        ended, self.ended = self.ended, {}
+        return ended
+
+    def close(self) -> None:
+        """Nothing is there."""
+
+
+class Run:
+    """A run whose nodes have been started, by fakes."""
+
+    def __init__(self) -> None:
+        self.head, self.engine = FakeHead(), FakeEngine()
+        self.nodes = StartedNodes(cast(Head, self.head), self.engine, NODES)
+        assert self.turn() == [] and self.engine.started == ["a", "b"]
+
+    def turn(self) -> list[str]:
+        """Why the run cannot go on, by the events of one turn."""
+        return [event.reason for event in self.nodes.events(0.0, 0.0) if isinstance(event, ev.CannotRun)]
+
+    def begin(self) -> None:
+        self.head.nodes, self.head.told = {"a": object(), "b": object()}, [ev.Begin()]
+        assert self.turn() == []
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setattr(started, "ASK_EVERY_S", 0.0)
+    return Run()
+
+
+def test_a_run_that_one_node_will_not_join_cannot_begin(run: Run) -> None:
+    run.engine.ended = {"a": "no such command"}
+    assert run.turn() == ["node a is gone before the run could begin: no such command"]
+    run.engine.ended = {"b": "no such command"}
+    assert run.turn() == [], "it is said once"
+
+
+def test_a_run_goes_on_while_there_is_a_node_or_one_may_come(run: Run) -> None:
+    run.begin()
+    run.engine.ended, run.head.nodes = {"a": "killed"}, {}
+    assert run.turn() == [], "b may join anew"
+    run.engine.ended, run.head.nodes = {"b": "killed"}, {"by-hand": object()}
+    assert run.turn() == []
+
+
+def test_a_run_whose_nodes_are_all_gone_for_good_ends(run: Run) -> None:
+    run.begin()
+    run.engine.ended = {"a": "cancelled", "b": "cancelled"}
+    assert run.turn() == [], "the head has not lost them yet"
+    run.head.nodes = {}
+    assert run.turn() == ["all its nodes are gone for good; resume goes on with others"]
+    assert run.turn() == []
