@@ -2,7 +2,8 @@
 
 The shell gets the node's key by its standard input, puts it into a folder that only its user can read, and removes that
 folder, which has the node's files too, when the node has ended. It ends the node when its standard input does: so a
-node ends with its head, however that ends, and no process has to be looked for on another machine.
+node ends with its head, however that ends, and no process has to be looked for on another machine. A second process
+does that, and removes the folder where the shell itself has been killed.
 """
 
 from __future__ import annotations
@@ -29,9 +30,14 @@ node=$!
     while read -r line; do :; done
     kill "$node"
     trap 'kill -KILL "$!"; exit' TERM  # between fork and exec it would not heed TERM
-    sleep 20 &
-    wait "$!"
+    seconds=20
+    while kill -0 "$node" && [ "$seconds" -gt 0 ]; do
+        seconds=$((seconds - 1))
+        sleep 1 &
+        wait "$!"
+    done
     kill -KILL "$node"
+    rm -rf "$folder"  # the shell is killed too, or else it would have ended this
 ) <&3 3<&- > /dev/null 2>&1 &
 watch=$!
 trap 'kill "$node"' HUP INT TERM

@@ -125,6 +125,18 @@ def test_a_shell_that_is_signalled_ends_its_node(node: NodeCommand, tmp_path: Pa
     assert not lives(pid) and not folder.exists()
 
 
+def test_a_shell_that_is_killed_with_its_head_leaves_no_key(node: NodeCommand, tmp_path: Path) -> None:
+    started = subprocess.Popen(shell(node), stdin=subprocess.PIPE)
+    assert started.stdin is not None
+    started.stdin.write(KEY.encode() + b"\n")
+    started.stdin.flush()
+    pid, folder, _, _ = told(tmp_path)
+    started.kill()
+    started.stdin.close()
+    started.wait(20)
+    assert within(10, lambda: not lives(pid) and not folder.exists())
+
+
 def test_a_shell_whose_node_ends_at_once_with_its_head_leaves_no_process() -> None:
     """One of three left a sleep of 20 s, which had been told to end between its fork and its exec."""
     for _ in range(20):
