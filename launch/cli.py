@@ -322,6 +322,26 @@ def tune(
 
 
 @app.command(rich_help_panel=_MACHINE)
+def simulate(
+    topology: Topology,
+    overrides: Overrides = None,
+    run: Annotated[
+        str | None,
+        typer.Option("--from", metavar="RUN", help="A run whose reports give the costs; else they are measured."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=1.0, max=86_400.0, help="How long costs are measured.")] = 10.0,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file to write: .csv, or a picture: .png, .svg, .pdf.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Predict rate, staleness and bottleneck on nodes.count machines by a model; simulate.KEY=VALUE for its numbers."""
+    from launch.commands.simulate import simulate
+
+    return simulate(topology, overrides or [], run, seconds, output, json)
+
+
+@app.command(rich_help_panel=_MACHINE)
 def doctor(json: Json = False) -> int:
     """Say what will bite: /dev/shm, limits, cores, GPU, libraries. Exit status 1 if something would stop a run."""
     from launch.commands.doctor import doctor

@@ -1,4 +1,4 @@
-"""Measures one part of a topology alone in its process: simulation, inference or learning.
+"""Measures one part of a topology alone in its process: simulation, inference, learning, or the optimizer's step.
 
 Reads its settings; prints one line of JSON with steps per second. Measures the same code that runs use.
 """
@@ -41,7 +41,7 @@ _WARMUP_S = 1.0
 
 def run(settings: MeasureSettings) -> None:
     """Measure and print."""
-    measure = {"simulate": simulate, "infer": infer, "learn": learn}[settings.part]
+    measure = {"simulate": simulate, "infer": infer, "learn": learn, "optimize": optimize}[settings.part]
     print(json.dumps({"steps_per_s": measure(settings)}), flush=True)
 
 
@@ -159,6 +159,18 @@ def _learn_from_replay(settings: MeasureSettings, stored: TrainerReplay) -> floa
         end = trainer.total_steps  # where the learning rate has come down to 0
         steps = stored.settings.batch_steps / stored.settings.ratio
         return measured(lambda: learning.learn_from(replayed.draw_one(end), end), steps, settings.seconds)
+
+
+def optimize(settings: MeasureSettings) -> float:
+    """Take optimizer steps by a gradient of zeros, at rate 0; they are what is counted."""
+    from actorlearn.algorithms.make import make as make_algorithm
+    from actorlearn.learning.make import make_network
+    from actorlearn.optim.make import make as make_optimizer
+
+    trainer = settings.trainer
+    network = make_network(trainer, make_algorithm(trainer.policy.algorithm))
+    optimizer = make_optimizer(trainer.optimizer, network.parameters, network.pool.spread)
+    return measured(lambda: optimizer.step(network.parameters, network.gradients, 0.0), 1, settings.seconds)
 
 
 def to_rest(optimizer: OptimizerSettings) -> OptimizerSettings:

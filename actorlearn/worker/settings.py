@@ -236,7 +236,7 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """One part of a topology to be measured by itself; answered by ``tasks/measure.py``."""
 
     part: str
-    """The part: simulate, infer or learn."""
+    """The part: simulate, infer, learn or optimize."""
     simulator: SimulatorSettings
     trainer: TrainerSettings
     device: str

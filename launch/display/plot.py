@@ -73,7 +73,7 @@ def plot(runs: Sequence[Run], output: Path, columns: Sequence[str] = (SCORE,)) -
 
 def draw_curves(curves: Sequence[Curve], names: Sequence[str], output: Path) -> None:
     """Draw curves under these names; raises ValueError for a kind of picture that cannot be written."""
-    figure = _make_figure(output, 11.0)
+    figure = make_figure(output, 11.0)
     _draw(figure, curves, names)
     output.parent.mkdir(parents=True, exist_ok=True)
     save(figure, output)
@@ -84,7 +84,7 @@ def draw_bands(steps: Numbers, groups: Sequence[tuple[str, Numbers]], column: st
 
     Raises ValueError for a kind of picture that cannot be written.
     """
-    figure = _make_figure(output, 7.0)
+    figure = make_figure(output, 7.0)
     axes = figure.subplots()
     unit, unit_name = _step_unit(float(steps[-1]))
     for number, (name, numbers) in enumerate(groups):
@@ -107,7 +107,7 @@ def _step_unit(most_steps: float) -> tuple[float, str]:
     return (1e6, "millions") if most_steps >= 1e6 else (1e3, "thousands")
 
 
-def _make_figure(output: Path, width: float) -> Figure:
+def make_figure(output: Path, width: float) -> Figure:
     """Return an empty figure; raises ValueError for a kind of picture that cannot be written."""
     # Imported here, because the command line should not pay half a second for it; no pyplot, so no display is needed.
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -44,11 +44,11 @@ def test_every_part_runs_alone(counted: list[int], tmp_path: Path, env_id: str, 
     keys = ["simulators.count=1", "simulators.envs=4", "algorithm.horizon=8"]
     keys += [] if name in ("dqn", "c51", "r2d1", "sac") else ["algorithm.minibatches=2"]
     settings = measuring(tmp_path, env_id, name, 4, keys)
-    for part in (measure.simulate, measure.infer, measure.learn):
+    for part in (measure.simulate, measure.infer, measure.learn, measure.optimize):
         part(settings)
     replay = settings.trainer.replay  # of dqn: a minibatch of 32 transitions, each learned from 8 times
     learned = replay.settings.batch_steps / replay.settings.ratio if replay else 32
-    assert counted == [4, 4, learned]
+    assert counted == [4, 4, learned, 1]
 
 
 @pytest.mark.nightly

@@ -70,6 +70,10 @@ class Parts:
         threads, environments = self.topology.trainer.threads, self.topology.simulators.environments
         return self._rate("learn", 1, threads, environments, seconds)
 
+    def optimize(self, seconds: float) -> float:
+        """Optimizer steps/s, gradients not included."""
+        return self._rate("optimize", 1, self.topology.trainer.threads, 1, seconds)
+
     def _rate(self, part: str, processes: int, threads: int, environments: int, seconds: float) -> float:
         """Return the sum of steps/s of processes, so many for each learner, that measure at the same time."""
         path = self._write(part, threads, environments, seconds)

@@ -1,0 +1,130 @@
+"""``actorlearn simulate``: predicts a topology's rate on so many nodes, from costs measured here or given as keys."""
+
+from __future__ import annotations
+
+import json as json_format
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from rich.console import Console
+
+from launch.commands.bench import end_in_order
+from launch.errors import FailedError, RunError
+from launch.machine.cores import begun_cores
+from launch.plan.probe import describe
+from launch.runs.find import find
+from launch.simulate import keys as simulate_keys
+from launch.simulate.scenario import Costs, Scenario
+from launch.simulate.sweep import changed, curves, scenario_of, work_of
+from launch.topology.load import Topology, load
+from launch.topology.overrides import expand
+
+if TYPE_CHECKING:
+    from launch.simulate import report
+
+_NODES = "nodes.count="
+_LEARNERS = "learners.count="
+
+
+class Asked(NamedTuple):
+    """The command line, read."""
+
+    path: str
+    overrides: Sequence[str]
+    """Overrides of the topology, without nodes.count."""
+    topology: Topology
+    nodes: int
+    keys: simulate_keys.SimulateKeys
+    costs: dict[str, float]
+    """Costs that are given and not measured."""
+
+
+def simulate(
+    topology: str, overrides: Sequence[str], run: str | None, seconds: float, output: Path | None, json: bool
+) -> int:
+    """Print the prediction, and write it; returns the exit status."""
+    try:
+        from launch.simulate import report
+        from launch.simulate.estimate import estimate
+        from launch.simulate.model import simulate as predict
+    except ModuleNotFoundError as missing:
+        if missing.name != "simpy":
+            raise
+        raise RunError("simulate needs SimPy, which is not installed: pip install 'actorlearn[simulate]'") from None
+    asked = _read(topology, overrides)
+    if output is not None:
+        report.refuse_kind(output)
+    costs, weights = _costs(asked, run, seconds)
+    whole = scenario_of(asked.topology, asked.keys, costs, weights, begun_cores(), asked.nodes)
+    found = {
+        name: [report.Point(at, predict(case), estimate(case)) for at, case in cases.items()]
+        for name, cases in curves(whole, asked.topology.mode, asked.keys).items()
+    }
+    if json:
+        print(json_format.dumps(_as_json(whole, found)))
+    else:
+        console = Console(highlight=False, markup=False)
+        console.width = max(console.width, report.LEAST_WIDTH)
+        console.print(_said(whole))
+        for name, points in found.items():
+            console.print()
+            console.print(report.table(name, points))
+    if output is not None:
+        try:
+            report.write(found, output)
+        except OSError as error:
+            raise FailedError(f"-o {output}: not written: {error}; name another file") from None
+    return 0
+
+
+def _read(path: str, overrides: Sequence[str]) -> Asked:
+    """Read the topology of one node, with a learner for each of those that are asked for if it does not say more.
+
+    The rules of runs on several nodes are those of today's exchanges; a prediction may go beyond them.
+    """
+    keys, costs, words = simulate_keys.read(expand(overrides))
+    given = [word.removeprefix(_NODES) for word in words if word.startswith(_NODES)]
+    words = [word for word in words if not word.startswith(_NODES)]
+    nodes = (
+        load(path, ["learners.count=1", f"{_NODES}{given[-1]}"]).nodes.count if given else load(path, words).nodes.count
+    )
+    if nodes > 1 and not any(word.startswith(_LEARNERS) for word in words):
+        words.append(f"{_LEARNERS}{nodes}")
+    words.append(f"{_NODES}1")
+    loaded = load(path, words)
+    if loaded.learners.count < nodes:
+        raise RunError(f"learners.count={loaded.learners.count}: each node has a learner; write at least {nodes}")
+    return Asked(path, words, loaded, nodes, keys, costs)
+
+
+def _costs(asked: Asked, run: str | None, seconds: float) -> tuple[Costs, int]:
+    """Return the costs and the number of weights: given, from a run, or measured."""
+    weights = asked.keys.weights or describe(asked.topology).weights
+    needed = [field.name for field in msgspec.structs.fields(Costs) if field.required]
+    if run is None and not [name for name in needed if name not in asked.costs]:
+        return Costs(**asked.costs), weights
+    from launch.simulate import measure
+
+    end_in_order()
+    alone = (asked.path, asked.overrides, work_of(asked.topology), weights, float(begun_cores()))
+    measured = measure.measure(*alone, seconds) if run is None else measure.from_run(*alone, find(run))
+    return changed(measured, asked.costs), weights
+
+
+def _said(whole: Scenario) -> str:
+    """Return what is predicted, and the costs that it follows from, in two lines."""
+    costs = ", ".join(f"{name} {value:.3g}" for name, value in msgspec.structs.asdict(whole.costs).items())
+    learners = f"{whole.learners} learner{'s' * (whole.learners > 1)}"
+    machines = f"{whole.machines} machine{'s' * (whole.machines > 1)} of {whole.cores:g} cores"
+    link = f"{whole.link_bytes_per_s * 8e-6:,.0f} Mbit/s and {whole.latency_s * 1e3:g} ms"
+    return (
+        f"{learners} on {machines}, {link}; {whole.weights:,} weights, exchange: {whole.exchanging}\n"
+        f"costs in seconds: {costs}"
+    )
+
+
+def _as_json(whole: Scenario, found: report.Curves) -> dict[str, Any]:
+    points = {name: [{"at": point.at, **point.row()} for point in curve] for name, curve in found.items()}
+    return {"scenario": msgspec.to_builtins(whole), "curves": points}

@@ -1,0 +1,150 @@
+"""Closed forms beside the simulation: rates by order statistics and saturation, and the staleness of gradients. Pure.
+
+They know nothing of queues, and so are bounds from above where resources are shared; far below them, look at the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
+
+from launch.simulate.scenario import Scenario
+
+_TOGETHER = ("lock-step", "hub", "quorum")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Closed-form prediction of one case."""
+
+    env_steps_per_s: float
+    staleness: float
+    """Changes by others in the weights since a gradient's were looked at, in the mean."""
+    bound: str
+    """The resource, or the stage, that bounds the rate."""
+
+
+def estimate(scenario: Scenario) -> Estimate:
+    """Return the least of the rates that learners, cores, links and servers allow."""
+    rates = dict(_rates(scenario))
+    bound = min(rates, key=lambda name: rates[name])
+    return Estimate(rates[bound] * scenario.work.env_steps, staleness(scenario), bound)
+
+
+def staleness(scenario: Scenario) -> float:
+    """Return the mean staleness of a gradient: n - 1 where n learners change the weights each by itself.
+
+    Holds for learners of any speeds: between two changes of learner i, a time t_i, the others make t_i (R - 1 / t_i),
+    with R the sum of all rates 1 / t_j. Weighted by each learner's share of the changes, 1 / (t_i R), that is n - 1.
+    """
+    return float(scenario.learners - 1) if scenario.exchanging in ("store", "servers") else 0.0
+
+
+def update_s(scenario: Scenario) -> float:
+    """Return the time of an update of one learner alone on its cores, without an exchange."""
+    collect_s, learn_s = _collect_s(scenario), _learn_s(scenario)
+    return max(collect_s, learn_s) if scenario.work.blocks > 1 else collect_s + learn_s
+
+
+def processor_s(scenario: Scenario) -> float:
+    """Return the processor time of an update of one learner, messages aside."""
+    costs, work = scenario.costs, scenario.work
+    passes = work.horizon * work.groups * (work.servers or work.simulators) * costs.pass_s
+    gradients_s = work.optimizer_steps * work.threads * costs.gradient_s
+    stepping_s = 0.0 if _central(scenario) else work.optimizer_steps * costs.optimizer_s
+    return work.env_steps * costs.step_s + passes + costs.copy_s + gradients_s + stepping_s + costs.publish_s
+
+
+def kth_of(rank: int, count: int) -> float:
+    """Return the expected value of the rank-th smallest of so many standard normal numbers (Blom 1958)."""
+    return NormalDist().inv_cdf((rank - 0.375) / (count + 0.25)) if count > 1 else 0.0
+
+
+def _rates(scenario: Scenario) -> Iterator[tuple[str, float]]:
+    """Yield updates/s of all learners that one thing after the other allows."""
+    s, count = scenario, scenario.learners
+    slow = [s.stragglers.factor_of(learner, count) for learner in range(count)]
+    own_s, exchange_s = update_s(s), _exchange_s(s)
+    if s.exchanging in _TOGETHER:
+        needed = s.quorum if s.exchanging == "quorum" else count
+        last_s = sorted(slow)[needed - 1] * (own_s + _late_s(s, needed))
+        yield "learners and the slowest", needed / (last_s + exchange_s)
+    else:
+        yield "learners", sum(1 / (factor * own_s + exchange_s) for factor in slow)
+    busiest = max(sum(s.machine_of(learner) == machine for learner in range(count)) for machine in range(s.machines))
+    if processing_s := processor_s(s):
+        yield "cores", s.cores * count / (busiest * processing_s)
+    yield from _saturation(s)
+
+
+def _saturation(s: Scenario) -> Iterator[tuple[str, float]]:
+    """Yield the updates/s at which a hub or the parameter servers are always busy."""
+    each = s.work.optimizer_steps / s.local_steps
+    if s.exchanging in ("servers", "quorum"):
+        part = s.header_bytes + s.weight_bytes * s.weights / s.parameter_servers
+        if s.machines > 1:
+            yield "links of servers", s.link_bytes_per_s / part / each
+        if end_s := s.costs.message_s + part * s.costs.byte_s:
+            yield "encryption at servers", 1 / (2 * end_s) / each
+        if s.exchanging == "servers" and s.costs.optimizer_s:
+            yield "optimizer at servers", s.parameter_servers / s.costs.optimizer_s / each
+
+
+def _late_s(s: Scenario, needed: int) -> float:
+    """Return by how much the last learner that is waited for is later than the mean.
+
+    Through a hub learners meet after each rollout and after each gradient: then each of these stages has its last one.
+    """
+    work, deviation = s.work, s.stragglers.deviation
+    collect_s, steps = _collect_s(s) - s.costs.wake_s, work.optimizer_steps
+    if s.exchanging == "quorum":
+        own_s = kth_of(work.simulators, work.simulators) * collect_s
+        spread_s = sqrt(collect_s**2 + steps * s.costs.gradient_s**2)
+        return deviation * (own_s + kth_of(needed, s.learners) * spread_s)
+    simulators, threads = s.learners * work.simulators, s.learners * work.threads
+    stages_s = kth_of(simulators, simulators) * collect_s, steps * kth_of(threads, threads) * s.costs.gradient_s
+    return deviation * sum(stages_s)
+
+
+def _exchange_s(s: Scenario) -> float:
+    """Return the time of an update's exchanges on idle links; in lock-step through a hub all messages meet there."""
+    if s.exchanging in ("alone", "gossip", "store") or (s.learners == 1 and not _central(s)):
+        return 0.0
+    if s.exchanging == "lock-step":
+        return s.work.optimizer_steps * (s.costs.hop_s + s.costs.add_s * s.learners) + s.costs.hop_s
+    away = s.machines > 1
+    once_s = 2 * ((s.latency_s if away else 0.0) + s.costs.hop_s)
+    if s.exchanging == "hub":
+        others = s.learners * (1 - 1 / s.machines)
+        wire_s = others * s.vector_bytes / s.link_bytes_per_s if away else 0.0
+        ends_s = (s.learners + 1) * (s.costs.message_s + s.vector_bytes * s.costs.byte_s)
+        sums_s = s.learners * s.costs.add_s
+        return s.work.optimizer_steps * (once_s + 2 * (wire_s + ends_s) + sums_s) + once_s
+    part = s.header_bytes + s.weight_bytes * s.weights / s.parameter_servers
+    together = s.learners if s.exchanging == "quorum" else 1
+    link_s = max(together * part, s.vector_bytes) / s.link_bytes_per_s if away else 0.0
+    end_s = s.costs.message_s + part * s.costs.byte_s
+    ends_s = (together + s.parameter_servers) * end_s
+    sums_s = together * s.costs.add_s / s.parameter_servers if s.exchanging == "quorum" else 0.0
+    optimizer_s = s.costs.optimizer_s / s.parameter_servers
+    return s.work.optimizer_steps / s.local_steps * (once_s + 2 * (link_s + ends_s) + sums_s + optimizer_s)
+
+
+def _central(s: Scenario) -> bool:
+    return s.exchanging in ("servers", "quorum")
+
+
+def _collect_s(s: Scenario) -> float:
+    costs, work = s.costs, s.work
+    simulate_s = work.horizon * work.envs * costs.step_s
+    infer_s = work.horizon * work.groups * costs.pass_s
+    turns = not work.servers or work.groups == 1
+    return (simulate_s + infer_s if turns else max(simulate_s, infer_s)) + costs.wake_s
+
+
+def _learn_s(s: Scenario) -> float:
+    costs, work = s.costs, s.work
+    step_s = costs.gradient_s + (0.0 if _central(s) else costs.optimizer_s)
+    return costs.copy_s + work.optimizer_steps * step_s + costs.publish_s

@@ -1,0 +1,61 @@
+"""The keys ``simulate.…`` of the command line: machines, links, stragglers, and costs in place of measured ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from actorlearn.nearest import nearest
+from launch.errors import RunError
+from launch.simulate.scenario import Costs
+from launch.topology import strict_yaml
+
+PREFIX = "simulate."
+
+
+class SimulateKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keys of a prediction that a topology does not have."""
+
+    machines: Annotated[int, Meta(ge=1, le=256, description="machines on which the nodes are, in turn")] | None = None
+    cores: Annotated[float, Meta(gt=0, le=65_536, description="cores of each machine")] | None = None
+    link_mbit_per_s: Annotated[float, Meta(gt=0, description="rate of a machine's link, in each direction")] = 1000.0
+    latency_ms: Annotated[float, Meta(ge=0, description="from one machine to another on an idle link")] = 0.1
+    slow_learners: Annotated[int, Meta(ge=0, le=64, description="learners that are slower than the others")] = 0
+    slow_factor: Annotated[float, Meta(ge=1, le=1_000_000, description="by which they are slower")] = 5.0
+    deviation: Annotated[float, Meta(ge=0, le=2, description="deviation of each stage over its mean")] = 0.1
+    quorum: Annotated[int, Meta(ge=1, le=64, description="sync: gradients that make an update; else all")] | None = None
+    servers: Annotated[int, Meta(ge=1, le=64, description="parameter servers; else a hub, or one server")] | None = None
+    weights: Annotated[int, Meta(ge=1, description="numbers that learners exchange; else the network's")] | None = None
+    weight_bytes: Annotated[float, Meta(gt=0, le=8, description="bytes of each on the wire")] = 4.0
+    updates: Annotated[int, Meta(ge=1, le=1_000_000, description="updates of each learner to simulate")] = 100
+
+
+def read(words: Sequence[str]) -> tuple[SimulateKeys, dict[str, float], list[str]]:
+    """Divide overrides: keys of a prediction, costs (``simulate.step_s=…``), and the topology's; raises RunError."""
+    keys: dict[str, object] = {}
+    costs: dict[str, object] = {}
+    others: list[str] = []
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not name.startswith(PREFIX):
+            others.append(word)
+            continue
+        key = name.removeprefix(PREFIX)
+        into = keys if key in SimulateKeys.__struct_fields__ else costs if key in Costs.__struct_fields__ else None
+        if into is None or not equals:
+            raise RunError(f"{word!r} is no key of a prediction{_meant(key)}; see docs/simulate.md")
+        into[key] = strict_yaml.read(text, word).value
+    try:
+        made = msgspec.convert(keys, SimulateKeys)
+        given = msgspec.convert(costs, dict[str, Annotated[float, Meta(ge=0)]])
+    except msgspec.ValidationError as error:
+        raise RunError(f"a key simulate.…: {error}; see docs/simulate.md for its range") from None
+    return made, given, others
+
+
+def _meant(key: str) -> str:
+    near = nearest(key, [*SimulateKeys.__struct_fields__, *Costs.__struct_fields__])
+    return f", perhaps {PREFIX}{near}" if near else ""

@@ -1,0 +1,191 @@
+"""Stage costs: from a short run of one learner on this machine, or from the reports of a run that has been."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from actorlearn.address import Tcp
+from actorlearn.metrics.timings import SECTIONS
+from actorlearn.wire.channel import Dealer, Router, new_pair
+from actorlearn.wire.door import ClientKeys, ServerKeys
+from launch.bench.measure.parts import Parts
+from launch.bench.measure.running import Reading, Running
+from launch.errors import RunError
+from launch.runs.find import Run
+from launch.simulate.estimate import update_s
+from launch.simulate.scenario import Costs, Scenario, Work
+
+ALONE = ("learners.count=1", "nodes.count=1", "evaluator.count=0", "simulators.blocks=1")
+"""Overrides of the run that is measured: one learner, whose stages take turns and so do not slow each other down."""
+WARMUP_S = 3.0
+_OPTIMIZE_S = 1.0
+_TURNS = 200
+"""Messages there and back that the wire is measured by."""
+_LARGE_BYTES = 1 << 20
+_ADDITIONS = 21
+_TIMEOUT_MS = 5000
+
+
+class Wire(msgspec.Struct, frozen=True):
+    """Costs of a message on this machine; fields as in `Costs`."""
+
+    message_s: float
+    byte_s: float
+    hop_s: float
+
+
+def measure(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, seconds: float) -> Costs:
+    """Run one learner of a topology for so long, and the parts that such a run does not have; raises FailedError."""
+    alone = [*overrides, *ALONE]
+    with Running(path, alone) as run:
+        reading = run.read(seconds, WARMUP_S)
+    with Parts(path, alone) as parts:
+        optimizer_s = 1 / parts.optimize(_OPTIMIZE_S)
+    return costs_of(reading, work, cores, optimizer_s, measure_wire(), measure_addition(weights))
+
+
+def from_run(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, run: Run) -> Costs:
+    """Take the stages from the reports of a run, and measure the rest here; raises FailedError and RunError."""
+    with Parts(path, [*overrides, *ALONE]) as parts:
+        optimizer_s = 1 / parts.optimize(_OPTIMIZE_S)
+    return costs_of_run(run, work, cores, optimizer_s, measure_wire(), measure_addition(weights))
+
+
+def costs_of(reading: Reading, work: Work, cores: float, optimizer_s: float, wire: Wire, add_s: float) -> Costs:
+    """Return the costs that a reading of one learner's run shows; ``optimizer_s`` is part of what it took to learn."""
+    spent = {role: dict.fromkeys(SECTIONS, 0.0) for role in set(reading.roles.values())}
+    for process, shares in reading.wall.items():
+        for section, share in shares.items():
+            spent[reading.roles[process]][section] += share * reading.seconds
+    return _costs(spent, reading.env_steps / work.env_steps, reading.seconds, work, cores, optimizer_s, wire, add_s)
+
+
+def costs_of_run(run: Run, work: Work, cores: float, optimizer_s: float, wire: Wire, add_s: float) -> Costs:
+    """Return the costs that the reports of a run on one machine show; raises RunError where they show too little.
+
+    Reports have the shares of all processes together. Learners that share too few cores seem slower than they are.
+    """
+    rows = [row for row in run.metrics().new() if "share_learn" in row and row.get("env_steps_per_s")]
+    if not rows:
+        raise RunError(f"{run.name} has no reports with share_learn; let it go on, or leave --from out")
+    rows = rows[len(rows) // 2 :]
+    counts = {name: _count(run.topology(), name) for name in ("learners", "evaluator", "simulators", "inference")}
+    learners = max(1, counts["learners"])
+    processes = learners * (1 + counts["simulators"] + counts["inference"]) + counts["evaluator"]
+    share = {section: statistics.fmean(row[f"share_{section}"] for row in rows) for section in SECTIONS}
+    seconds = 1.0
+    own = {section: share[section] * processes / learners * seconds for section in SECTIONS}
+    simulating = ("simulate", "infer")
+    spent = {
+        "simulator": {section: own[section] if section in simulating else 0.0 for section in SECTIONS},
+        "trainer": {section: 0.0 if section in simulating else own[section] for section in SECTIONS},
+    }
+    rate = statistics.fmean(row["env_steps_per_s"] for row in rows) / learners
+    return _costs(spent, rate * seconds / work.env_steps, seconds, work, cores, optimizer_s, wire, add_s)
+
+
+def _costs(
+    spent: Mapping[str, Mapping[str, float]],
+    updates: float,
+    seconds: float,
+    work: Work,
+    cores: float,
+    optimizer_s: float,
+    wire: Wire,
+    add_s: float,
+) -> Costs:
+    """Divide the time of each role's sections by what was done in it; ``spent``: role -> section -> seconds."""
+    if updates <= 0:
+        raise RunError("no update was made in the time that was measured; give it more --seconds")
+
+    def of(section: str, *roles: str) -> float:
+        return sum(spent[role][section] for role in roles if role in spent) / updates
+
+    def alone(processes: int) -> float:
+        """Share of a process's time in which it had a core, where there are fewer cores than processes."""
+        return min(1.0, cores / processes) if processes else 1.0
+
+    passes = work.horizon * work.groups * (work.servers or work.simulators)
+    learned_s = of("learn", "trainer") / work.optimizer_steps if work.optimizer_steps else 0.0
+    optimizer_s = min(optimizer_s, learned_s)
+    found = Costs(
+        step_s=of("simulate", "simulator") / work.env_steps * alone(work.simulators),
+        pass_s=of("infer", "simulator", "inference") / passes * alone(work.servers or work.simulators),
+        copy_s=of("copy", "trainer"),
+        gradient_s=learned_s - optimizer_s,
+        optimizer_s=optimizer_s,
+        publish_s=of("publish", "trainer"),
+        add_s=add_s,
+        **msgspec.structs.asdict(wire),
+    )
+    crowded = max(1.0, work.simulators / cores) * work.horizon * (work.envs * found.step_s + work.groups * found.pass_s)
+    plain = work.horizon * (work.envs * found.step_s + work.groups * found.pass_s)
+    chain_s = update_s(Scenario(costs=found, work=msgspec.structs.replace(work, blocks=1))) + crowded - plain
+    return msgspec.structs.replace(found, wake_s=max(0.0, seconds / updates - chain_s))
+
+
+def measure_wire() -> Wire:
+    """Send messages there and back over TCP and CURVE on this machine, small ones and large ones."""
+    listener, dialler = new_pair(), new_pair()
+    names = {dialler.public: "peer"}
+    limit = 2 * _LARGE_BYTES
+    router = Router(Tcp("127.0.0.1", 0), ServerKeys(listener, names.get), limit)
+    assert isinstance(router.address, Tcp)
+    dealer = Dealer(router.address, "peer", ClientKeys(dialler, listener.public), limit)
+    over = threading.Event()
+
+    def answer() -> None:
+        while not over.is_set():
+            if (received := router.recv(100)) is not None:
+                router.send(*received)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        _turns(dealer, b"x", 10)
+        small_s, small_cpu_s = _turns(dealer, b"x", _TURNS)
+        _, large_cpu_s = _turns(dealer, bytes(_LARGE_BYTES), _TURNS // 10)
+    finally:
+        over.set()
+        thread.join()
+        dealer.close()
+        router.close()
+    message_s = small_cpu_s / 4  # a turn is two messages, each sent and received
+    return Wire(
+        message_s, max(0.0, large_cpu_s - small_cpu_s) / 4 / _LARGE_BYTES, max(0.0, small_s / 2 - 2 * message_s)
+    )
+
+
+def _turns(dealer: Dealer, body: bytes, count: int) -> tuple[float, float]:
+    """Send and await so many messages; returns seconds and processor seconds of one turn."""
+    began_s, began_cpu_s = time.monotonic(), time.process_time()
+    for _ in range(count):
+        until_s = time.monotonic() + _TIMEOUT_MS / 1000
+        while not dealer.send(body) and time.monotonic() < until_s:  # it is still connecting
+            time.sleep(0.001)
+        if dealer.recv(_TIMEOUT_MS) is None:
+            raise RunError("no message came back over 127.0.0.1; give simulate.message_s, byte_s and hop_s instead")
+    return (time.monotonic() - began_s) / count, (time.process_time() - began_cpu_s) / count
+
+
+def measure_addition(weights: int) -> float:
+    """Return the seconds in which a vector of so many weights is added to another."""
+    total, own, times = np.zeros(weights, np.float32), np.ones(weights, np.float32), []
+    for _ in range(_ADDITIONS):
+        began_s = time.perf_counter()
+        total += own
+        times.append(time.perf_counter() - began_s)
+    return statistics.median(times)
+
+
+def _count(topology: Mapping[str, Any], section: str) -> int:
+    found = topology.get(section)
+    count = found.get("count", 0) if isinstance(found, Mapping) else 0
+    return count if isinstance(count, int) else 0

@@ -1,0 +1,242 @@
+"""The model of a run: learners on machines, each of simulators, servers and a trainer, in simulated time (SimPy).
+
+The steps of a rollout are taken together: a simulator's work on a rollout is one job, and so is an inference server's.
+Cores are shared equally by the jobs on them, as Linux does at equal priorities. Deterministic, given the seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import simpy
+
+from launch.simulate.exchange import Alone, Exchange, Gossip, Hub, LockStep, Peer, Quorum, Servers, Store
+from launch.simulate.network import Machine, Network, Port, Steps
+from launch.simulate.scenario import Scenario
+
+WARMUP = 0.1
+"""Share of the updates that are simulated before those that count."""
+_STEADY = 1e-3
+"""Deviation up to which times do not vary."""
+BUSY = 0.9
+"""Share of its time from which on a resource is called the bottleneck."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Prediction for one case, of the time after the warm-up."""
+
+    seconds: float
+    env_steps_per_s: float
+    """Steps learned from, of all learners; those of gradients that were dropped do not count."""
+    updates_per_s: float
+    """Updates of all learners."""
+    shares: Mapping[str, float]
+    """Share of a trainer's time, mean over learners: collect (it waits for a rollout), learn, exchange (messages and
+    the work on them), wait (for other learners)."""
+    staleness_mean: float
+    """Changes by others since a look (async), exchanges since a mix (gossip), 0 in lock-step."""
+    staleness_max: int
+    dropped_share: float
+    """Share of gradients that came too late."""
+    bytes_per_s: float
+    """Bytes of all messages."""
+    busy: Mapping[str, float]
+    """Share of its time that each resource of each machine was used."""
+
+    @property
+    def bottleneck(self) -> str:
+        """The resource that is used nearly always, or else what a learner spends most of its time with."""
+        name, share = max(self.busy.items(), key=lambda item: item[1])
+        if share >= BUSY:
+            return name
+        stage = max(self.shares, key=lambda stage: self.shares[stage])
+        said = {"exchange": f"exchange, most by {name}", "wait": "the slowest learner"}
+        return said.get(stage, stage)
+
+
+class _Learner:
+    """One learner: its simulators and servers collect rollouts, and its trainer learns from them."""
+
+    def __init__(self, env: simpy.Environment, scenario: Scenario, number: int, machine: Machine) -> None:
+        self.env, self.scenario, self.machine = env, scenario, machine
+        self.peer = Peer(number, Port(env, machine))
+        self.updates = 0
+        self.stage_s = {"collect": 0.0, "learn": 0.0, "exchange": 0.0}
+        self._factor = scenario.stragglers.factor_of(number, scenario.learners)
+        self._random = random.Random(f"{scenario.seed} {number}")
+        self._free = simpy.Container(env, scenario.work.blocks, scenario.work.blocks)
+        self._ready = simpy.Container(env, init=0)
+
+    def simulate(self) -> Steps:
+        """Play rollout after rollout, as long as blocks are free."""
+        costs, work = self.scenario.costs, self.scenario.work
+        passes = work.horizon * work.groups
+        own_s = work.horizon * work.envs * costs.step_s + (0 if work.servers else passes * costs.pass_s)
+        while True:
+            yield self._free.get(1)
+            playing = [self.env.process(self._work(own_s)) for _ in range(work.simulators)]
+            if work.servers and work.groups == 1:  # simulators and servers take turns
+                yield self.env.all_of(playing)
+                playing = []
+            playing += [self.env.process(self._work(passes * costs.pass_s)) for _ in range(work.servers)]
+            yield self.env.all_of(playing)
+            yield self.env.timeout(costs.wake_s)
+            yield self._ready.put(1)
+
+    def learn(self, exchange: Exchange) -> Steps:
+        """Learn from rollout after rollout."""
+        costs, due = self.scenario.costs, 0.0
+        while True:
+            yield from self._timed("collect", self._rollout())
+            yield from self._timed("learn", self._work(costs.copy_s))
+            yield from self._timed("exchange", exchange.agree(self.peer))
+            due += self.scenario.work.optimizer_steps
+            while due >= 1:
+                due -= 1
+                yield from self._timed("learn", self._gradient())
+                yield from self._timed("exchange", exchange.step(self.peer))
+            yield from self._timed("learn", self._work(costs.publish_s))
+            yield self._free.put(1)
+            self.updates += 1
+
+    def _rollout(self) -> Steps:
+        yield self._ready.get(1)
+
+    def _gradient(self) -> Steps:
+        threads = range(self.scenario.work.threads)
+        yield self.env.all_of([self.env.process(self._work(self.scenario.costs.gradient_s)) for _ in threads])
+
+    def _work(self, mean_s: float) -> Steps:
+        """Use a core for this stage, and be idle as long as a slow learner is besides."""
+        began_s, deviation = self.env.now, self.scenario.stragglers.deviation
+        varied = mean_s and deviation > _STEADY
+        drawn_s = self._random.gammavariate(deviation**-2, mean_s * deviation**2) if varied else mean_s
+        yield self.machine.cores.work(drawn_s)
+        if self._factor > 1:
+            yield self.env.timeout((self._factor - 1) * (self.env.now - began_s))
+
+    def _timed(self, stage: str, steps: Steps) -> Steps:
+        began_s = self.env.now
+        yield from steps
+        self.stage_s[stage] += self.env.now - began_s
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Counts at one moment."""
+
+    now_s: float
+    updates: int
+    used: int
+    """Gradients that were used."""
+    dropped: int
+    stages: Mapping[str, float]
+    bytes: float
+    busy: Mapping[str, float]
+
+
+class _Run:
+    """All learners and machines of a scenario."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario, self.env = scenario, simpy.Environment()
+        costs = scenario.costs
+        self.network = Network(
+            self.env,
+            scenario.link_bytes_per_s,
+            scenario.latency_s,
+            costs.hop_s,
+            (costs.message_s, costs.byte_s),
+        )
+        self.machines = [Machine(self.env, f"machine {n}", scenario.cores) for n in range(scenario.machines)]
+        self.server_machines = self._server_machines()
+        self.learners = [
+            _Learner(self.env, scenario, number, self.machines[scenario.machine_of(number)])
+            for number in range(scenario.learners)
+        ]
+        exchange = self._exchange()
+        for learner in self.learners:
+            self.env.process(learner.simulate())
+            self.env.process(learner.learn(exchange))
+
+    def _server_machines(self) -> list[Machine]:
+        """Machines of the parameter servers: their own, where each node has one, else those of the nodes in turn."""
+        scenario = self.scenario
+        if scenario.exchanging not in ("servers", "quorum"):
+            return []
+        if scenario.machines == scenario.nodes > 1:
+            return [Machine(self.env, f"server {n}", scenario.cores) for n in range(scenario.parameter_servers)]
+        return [self.machines[n % len(self.machines)] for n in range(scenario.parameter_servers)]
+
+    def _exchange(self) -> Exchange:
+        own = self.env, self.scenario, self.network
+        match self.scenario.exchanging:
+            case "alone":
+                return Alone(*own)
+            case "lock-step":
+                return LockStep(*own)
+            case "hub":
+                return Hub(*own, self.machines[0])
+            case "store":
+                return Store(*own)
+            case "servers":
+                return Servers(*own, self.server_machines)
+            case "quorum":
+                return Quorum(*own, self.server_machines)
+            case "gossip":
+                return Gossip(*own, [learner.peer for learner in self.learners])
+
+    def until(self, updates: int) -> _Reading:
+        """Simulate until the learners have made so many updates together, and count."""
+        while sum(learner.updates for learner in self.learners) < updates:
+            self.env.step()
+        peers = [learner.peer for learner in self.learners]
+        stages = {stage: sum(learner.stage_s[stage] for learner in self.learners) for stage in self.learners[0].stage_s}
+        waited_s = sum(peer.waited_s for peer in peers)
+        return _Reading(
+            now_s=self.env.now,
+            updates=sum(learner.updates for learner in self.learners),
+            used=sum(len(peer.staleness) for peer in peers),
+            dropped=sum(peer.dropped for peer in peers),
+            stages={**stages, "exchange": stages["exchange"] - waited_s, "wait": waited_s},
+            bytes=self.network.bytes,
+            busy=self._busy(),
+        )
+
+    def _busy(self) -> dict[str, float]:
+        """Return the used time of each resource, over the number of its servers."""
+        found = {}
+        for machine in dict.fromkeys([*self.machines, *self.server_machines]):
+            found[f"cores of {machine.name}"] = machine.cores.busy_s / machine.cores_count
+            found[f"link out of {machine.name}"] = machine.out.busy_s
+            found[f"link into {machine.name}"] = machine.into.busy_s
+        return found
+
+
+def simulate(scenario: Scenario) -> Outcome:
+    """Predict one case."""
+    run, total = _Run(scenario), scenario.learners * scenario.updates
+    before = run.until(max(1, round(WARMUP * total)))
+    ages_before = [len(learner.peer.staleness) for learner in run.learners]
+    after = run.until(before.updates + total)
+    seconds, updates = after.now_s - before.now_s, after.updates - before.updates
+    ages = [
+        age for learner, begin in zip(run.learners, ages_before, strict=True) for age in learner.peer.staleness[begin:]
+    ]
+    dropped, used = after.dropped - before.dropped, after.used - before.used
+    lost = dropped / (dropped + used) if dropped else 0.0
+    stages = {stage: after.stages[stage] - before.stages[stage] for stage in after.stages}
+    return Outcome(
+        seconds=seconds,
+        env_steps_per_s=(1 - lost) * updates * scenario.work.env_steps / seconds,
+        updates_per_s=updates / seconds,
+        shares={stage: spent_s / sum(stages.values()) for stage, spent_s in stages.items()},
+        staleness_mean=sum(ages) / len(ages) if ages else 0.0,
+        staleness_max=max(ages, default=0),
+        dropped_share=lost,
+        bytes_per_s=(after.bytes - before.bytes) / seconds,
+        busy={name: (after.busy[name] - before.busy[name]) / seconds for name in after.busy},
+    )

@@ -1,0 +1,116 @@
+"""Scenarios of a topology: the case that is asked for, and those along nodes, K and parameter servers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from actorlearn.algorithms.settings import OffPolicySettings
+from launch.simulate.keys import SimulateKeys
+from launch.simulate.scenario import Costs, Exchanging, Scenario, Stragglers, Work
+from launch.topology.load import Topology
+from launch.topology.modes import asked, mode
+
+
+def work_of(topology: Topology) -> Work:
+    """Return the work of one learner for one update."""
+    simulators, algorithm = topology.simulators, topology.algorithm
+    env_steps = algorithm.horizon * simulators.environments
+    steps: float = algorithm.epochs * getattr(algorithm, "minibatches", 1)
+    if topology.replay is not None and isinstance(algorithm, OffPolicySettings):
+        items = topology.replay.batch_size * topology.replay.sequence_steps
+        steps = env_steps * topology.replay.ratio / items
+    return Work(
+        horizon=algorithm.horizon,
+        simulators=simulators.count,
+        envs=simulators.envs,
+        groups=simulators.groups,
+        blocks=simulators.blocks,
+        servers=topology.inference.count,
+        optimizer_steps=steps,
+        threads=topology.trainer.threads,
+    )
+
+
+def scenario_of(
+    topology: Topology, keys: SimulateKeys, costs: Costs, weights: int, cores: float, nodes: int
+) -> Scenario:
+    """Return the case that a topology and the keys of a prediction mean."""
+    learners = topology.learners
+    exchange: dict[str, Any] = {}
+    if graph := mode(topology).graph(asked(topology)):
+        exchange = {"graph": graph, "max_staleness": getattr(asked(topology).section, "max_staleness", None)}
+    return _with_exchange(
+        Scenario(
+            costs=costs,
+            work=work_of(topology),
+            learners=learners.count,
+            nodes=nodes,
+            machines=keys.machines or nodes,
+            cores=keys.cores or cores,
+            parameter_servers=keys.servers or 1,
+            quorum=min(keys.quorum or learners.count, learners.count),
+            weights=weights,
+            weight_bytes=keys.weight_bytes,
+            local_steps=learners.local_steps,
+            link_bytes_per_s=keys.link_mbit_per_s * 1e6 / 8,
+            latency_s=keys.latency_ms / 1e3,
+            stragglers=Stragglers(count=keys.slow_learners, factor=keys.slow_factor, deviation=keys.deviation),
+            updates=keys.updates,
+            seed=topology.seed,
+            **exchange,
+        ),
+        topology.mode,
+        keys,
+    )
+
+
+def curves(whole: Scenario, mode: str, keys: SimulateKeys) -> dict[str, dict[int, Scenario]]:
+    """Return the cases along each number that matters: number -> its value -> the case."""
+    each, replace = -(-whole.learners // whole.nodes), msgspec.structs.replace
+    found: dict[str, dict[int, Scenario]] = {"nodes": {}}
+    for nodes in _doubling(whole.nodes):
+        learners = min(whole.learners, nodes * each)
+        late = whole.learners - whole.quorum
+        machines = min(nodes, whole.machines)
+        fewer = replace(whole, nodes=nodes, machines=machines, learners=learners, quorum=max(1, learners - late))
+        found["nodes"][nodes] = _with_exchange(fewer, mode, keys)
+    if whole.exchanging in ("quorum", "hub") and whole.learners > 1:
+        count = whole.learners
+        found["quorum"] = {
+            needed: replace(whole, exchanging="quorum", quorum=needed)
+            for needed in sorted({max(1, count - late) for late in (0, 1, *_doubling(max(1, count // 2)))})
+        }
+    if whole.exchanging in ("quorum", "servers", "hub"):
+        by_servers = "servers" if mode == "async" else "quorum"
+        found["servers"] = {
+            servers: replace(whole, exchanging=by_servers, parameter_servers=servers)
+            for servers in _doubling(max(8, whole.parameter_servers))
+        }
+    return found
+
+
+def _with_exchange(scenario: Scenario, mode: str, keys: SimulateKeys) -> Scenario:
+    served = keys.servers is not None or keys.quorum is not None
+    across = scenario.nodes > 1
+    way: Exchanging = "alone"
+    if mode == "async" and (scenario.learners > 1 or served):
+        way = "servers" if served or across else "store"
+    elif mode == "gossip" and scenario.learners > 1:
+        way = "gossip"
+    elif mode == "sync" and (scenario.learners > 1 or served):
+        way = "quorum" if served else "hub" if across else "lock-step"
+    header = 48.0 + 40.0 * scenario.learners if way == "gossip" else 56.0  # docs/nodes.md: what each message has
+    return msgspec.structs.replace(scenario, exchanging=way, header_bytes=header)
+
+
+def _doubling(most: int) -> list[int]:
+    """Return 1, 2, 4, … below a number, and the number."""
+    return [*(1 << power for power in range((most - 1).bit_length())), most]
+
+
+def changed(costs: Costs, given: Mapping[str, float]) -> Costs:
+    """Return costs with those that are given in place of the others."""
+    return msgspec.structs.replace(costs, **given)

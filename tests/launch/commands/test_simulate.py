@@ -1,0 +1,105 @@
+"""``actorlearn simulate``: what is asked for is predicted from given costs, shown, and written."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("simpy", reason="the extra `simulate` is not installed")
+
+from launch.commands.simulate import simulate
+from launch.errors import RunError
+from launch.topology.load import TopologyError
+
+COSTS = ["simulate.step_s=1e-3", "simulate.pass_s=1e-3", "simulate.gradient_s=5e-3", "simulate.optimizer_s=1e-3"]
+FEW = [*COSTS, "simulate.weights=10_000", "simulate.updates=10", "simulate.cores=4"]
+
+
+@pytest.fixture
+def topology(tmp_path: Path) -> str:
+    path = tmp_path / "catch.yaml"
+    path.write_text(
+        "name: catch\ntotal_steps: 1000\nenv: {id: 'actorlearn.envs.catch:Catch'}\nmodel: {name: mlp}\n"
+        "algorithm: {name: a2c}\nsimulators: {count: 2, envs: 4}\n"
+    )
+    return str(path)
+
+
+def predicted(topology: str, overrides: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
+    assert simulate(topology, [*FEW, *overrides], None, 1.0, None, json=True) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def exchanging(topology: str, overrides: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    found: str = predicted(topology, overrides, capsys)["scenario"]["exchanging"]
+    return found
+
+
+def test_a_curve_over_nodes_k_and_servers_is_drawn(topology: str, capsys: pytest.CaptureFixture[str]) -> None:
+    curves = predicted(topology, ["nodes.count=6"], capsys)["curves"]
+    assert [point["at"] for point in curves["nodes"]] == [1, 2, 4, 6]
+    assert [point["at"] for point in curves["quorum"]] == [3, 4, 5, 6]
+    assert [point["at"] for point in curves["servers"]] == [1, 2, 4, 8]
+    assert curves["nodes"][0]["env_steps_per_s"] < curves["nodes"][-1]["env_steps_per_s"]
+
+
+def test_the_exchange_follows_mode_nodes_and_servers(topology: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exchanging(topology, [], capsys) == "alone"
+    assert exchanging(topology, ["learners.count=2"], capsys) == "lock-step"
+    assert exchanging(topology, ["nodes.count=2"], capsys) == "hub"
+    assert exchanging(topology, ["nodes.count=2", "simulate.quorum=1"], capsys) == "quorum"
+    assert exchanging(topology, ["learners.count=2", "mode=async"], capsys) == "store"
+    assert exchanging(topology, ["nodes.count=2", "mode=async"], capsys) == "servers"
+    assert exchanging(topology, ["nodes.count=2", "mode=gossip", "gossip.graph=ring"], capsys) == "gossip"
+
+
+def test_nodes_may_share_machines(topology: str, capsys: pytest.CaptureFixture[str]) -> None:
+    apart = predicted(topology, ["nodes.count=4", "simulate.cores=1"], capsys)
+    shared = predicted(topology, ["nodes.count=4", "simulate.cores=1", "simulate.machines=1"], capsys)
+    rates = [found["curves"]["nodes"][-1]["env_steps_per_s"] for found in (apart, shared)]
+    assert rates[1] < 0.5 * rates[0]
+
+
+def test_the_tables_say_what_is_predicted(topology: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(topology, [*FEW, "nodes.count=2"], None, 1.0, None, json=False) == 0
+    said = capsys.readouterr().out
+    assert "2 learners on 2 machines of 4 cores, 1,000 Mbit/s and 0.1 ms; 10,000 weights, exchange: hub" in said
+    assert "closed form" in said and "bottleneck" in said and "█" in said
+
+
+@pytest.mark.parametrize("name", ["found.csv", "found.svg"])
+def test_points_are_written_or_drawn(topology: str, name: str, tmp_path: Path) -> None:
+    output = tmp_path / "new" / name
+    simulate(topology, [*FEW, "nodes.count=2"], None, 1.0, output, json=True)
+    if output.suffix == ".csv":
+        with output.open() as file:
+            rows = list(csv.DictReader(file))
+        assert {row["along"] for row in rows} == {"nodes", "quorum", "servers"}
+        assert float(rows[0]["env_steps_per_s"]) > 0
+    else:
+        assert "</svg>" in output.read_text()
+
+
+@pytest.mark.parametrize(
+    ("word", "rule"),
+    [
+        ("simulate.steps_s=1", "no key of a prediction, perhaps simulate.step_s"),
+        ("simulate.slow_factor=0.5", "`float` >= 1"),
+        ("simulate.machines=many", "Expected `int | null`"),
+        ("learners.count=1", "learners.count=1: each node has a learner; write at least 2"),
+    ],
+)
+def test_a_wrong_key_is_refused(topology: str, word: str, rule: str) -> None:
+    with pytest.raises(RunError, match=rule.replace("|", r"\|")):
+        simulate(topology, [*FEW, "nodes.count=2", word], None, 1.0, None, json=True)
+
+
+def test_a_wrong_number_of_nodes_and_a_wrong_file_are_refused(topology: str) -> None:
+    with pytest.raises(TopologyError, match=r"nodes\.count"):
+        simulate(topology, [*FEW, "nodes.count=0"], None, 1.0, None, json=True)
+    with pytest.raises(RunError, match=r"end its name in \.csv"):
+        simulate(topology, FEW, None, 1.0, Path("found.txt"), json=True)
