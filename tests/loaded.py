@@ -20,8 +20,17 @@ def modules_after(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
+EXTRAS = ("simpy",)
+"""Packages of extras, which need not be installed."""
+
+
 def import_all(package: str) -> None:
-    """Import every module of a package but its programs and the scripts for the peers' environments."""
+    """Import every module of a package but programs, scripts for the peers' environments, and what needs an extra."""
     for file in source_files(package):
         if file.name != "__main__.py" and PEER_SCRIPTS not in file.parents:
-            importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+            name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            try:
+                importlib.import_module(name)
+            except ModuleNotFoundError as missing:
+                if missing.name not in EXTRAS:
+                    raise
