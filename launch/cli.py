@@ -230,12 +230,15 @@ def eval(
         typer.Option("--greedy/--sample", help="Best action, or a draw from the policy; else evaluator.greedy."),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of games and actions; else the topology's.")] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Write the best, the median and the worst game as MP4 to RUN/films.")
+    ] = False,
     json: Json = False,
 ) -> int:
     """Play whole games with the newest valid checkpoint and print the raw scores."""
     from launch.commands.evaluate import evaluate
 
-    return evaluate(run, episodes, greedy, seed, json)
+    return evaluate(run, episodes, greedy, seed, record, json)
 
 
 @contextmanager

@@ -81,7 +81,6 @@ COVERED_BY = {
     "launch/errors.py": "tests/launch/test_cli.py",
     "launch/commands/bench.py": "tests/launch/bench/test_bench.py",
     "launch/commands/check.py": "tests/launch/test_cli.py",
-    "launch/commands/evaluate.py": "tests/launch/reports/test_evaluations.py",
     "launch/commands/manage.py": "tests/launch/test_cli.py",
     "launch/commands/run.py": "tests/launch/runtime/test_loop.py",
     "launch/commands/watch.py": "tests/launch/test_cli.py",

@@ -103,24 +103,27 @@ class Atari:
         self._id = settings.id
         self._ended = np.zeros(self.count, np.bool_)
         self._lives = np.zeros(self.count, np.int32)
+        self._game: dict[str, Any] = {
+            "game": rom(settings.id),
+            "num_envs": self.count,
+            "num_threads": 1,
+            "max_num_frames_per_episode": min(frames or UNLIMITED_FRAMES, UNLIMITED_FRAMES),
+            "repeat_action_probability": settings.repeat_action_probability,
+            "full_action_space": settings.full_action_space,
+            "autoreset_mode": AutoresetMode.NEXT_STEP,
+            "frameskip": settings.frame_skip,
+            "noop_max": settings.noop_max + 1,
+            "life_loss_info": False,
+            "reward_clipping": False,
+            "use_fire_reset": settings.fire_on_reset,
+        }
         self._env: AtariVectorEnv | None = AtariVectorEnv(
-            rom(settings.id),
-            self.count,
-            num_threads=1,
-            max_num_frames_per_episode=min(frames or UNLIMITED_FRAMES, UNLIMITED_FRAMES),
-            repeat_action_probability=settings.repeat_action_probability,
-            full_action_space=settings.full_action_space,
-            autoreset_mode=AutoresetMode.NEXT_STEP,
+            **self._game,
             img_height=preset.render_height,
             img_width=preset.render_width,
             grayscale=preset.colours == 1,
             maxpool=preset.pooled,
             stack_num=settings.stack,
-            frameskip=settings.frame_skip,
-            noop_max=settings.noop_max + 1,
-            life_loss_info=False,
-            reward_clipping=False,
-            use_fire_reset=settings.fire_on_reset,
         )
 
     def reset(self, row: Row) -> None:
@@ -236,9 +239,54 @@ class Atari:
         return self._env
 
 
+class Shown:
+    """Two vector environments of the same games: one as the policy sees them, one as people do."""
+
+    def __init__(self, seen: AtariVectorEnv, screens: AtariVectorEnv) -> None:
+        """Step both together from their first reset on."""
+        self._seen, self._screens = seen, screens
+        self.pictures: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
+        """Whole screens in colour [B, lines, columns, 3]; none before the first reset."""
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
+        """Reset both; returns what the policy sees."""
+        self.pictures = self._screens.reset(seed=seed, options=options and dict(options))[0][:, -1]
+        return self._seen.reset(seed=seed, options=options)
+
+    def step(self, action: npt.NDArray[np.int64]) -> Any:
+        """Step both; returns what the policy sees."""
+        self.pictures = self._screens.step(action)[0][:, -1]
+        return self._seen.step(action)
+
+
+class RenderedAtari(Atari):
+    """B games that are shown too. Screens do not change a game: seeds and actions alone decide it."""
+
+    def __init__(
+        self, settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
+    ) -> None:
+        """One game per seed, emulated twice."""
+        super().__init__(settings, seeds, beat)
+        lines, columns = _load(rom(settings.id)).getScreenDims()
+        screens = AtariVectorEnv(**self._game, img_height=lines, img_width=columns, grayscale=False, stack_num=1)
+        self._shown = Shown(self._open(), screens)
+        self._env = self._shown  # type: ignore[assignment]  # it has the two methods that are called
+
+    def render(self) -> npt.NDArray[np.uint8]:
+        """Return the whole screens [B, lines, columns, 3]."""
+        return self._shown.pictures
+
+
 def make(settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> Atari:
     """One game per seed."""
     return Atari(settings, seeds, beat)
+
+
+def make_rendered(
+    settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
+) -> RenderedAtari:
+    """One game per seed, which is shown."""
+    return RenderedAtari(settings, seeds, beat)
 
 
 def spec(settings: AtariSettings) -> EnvSpec:
@@ -272,10 +320,16 @@ def rom(env_id: str) -> str:
 
 @functools.cache
 def _action_count(name: str, full_action_space: bool) -> int:
+    ale = _load(name)
+    return len(ale.getLegalActionSet() if full_action_space else ale.getMinimalActionSet())
+
+
+def _load(name: str) -> ale_py.ALEInterface:
+    """Return an emulator with this ROM."""
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # else every ROM prints a banner
     ale = ale_py.ALEInterface()
     path = roms.get_rom_path(name)
     if path is None:
         raise ValueError(f"env.id: ale-py has no ROM file for {name!r}")
     ale.loadROM(path)
-    return len(ale.getLegalActionSet() if full_action_space else ale.getMinimalActionSet())
+    return ale

@@ -11,6 +11,7 @@ from math import prod
 from time import monotonic
 from typing import Any, NoReturn
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
@@ -216,6 +217,33 @@ class Gymnasium:
         raise MalformedStepError(self._id, i, field, value, rule)
 
 
+class RenderedGymnasium(Gymnasium):
+    """B environments that are shown too: made with render_mode rgb_array."""
+
+    def __init__(
+        self, settings: GymnasiumSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
+    ) -> None:
+        """One environment per seed."""
+        kwargs = {**settings.kwargs, "render_mode": "rgb_array"}
+        super().__init__(msgspec.structs.replace(settings, kwargs=kwargs), seeds, beat)
+
+    def render(self) -> list[npt.NDArray[np.uint8]]:
+        """Return the environments' own pictures; raises ValueError, one line, where there are none."""
+        return [self._picture(env) for env in self._envs]
+
+    def _picture(self, env: Environment) -> npt.NDArray[np.uint8]:
+        try:
+            picture = env.render()
+        except Exception as error:  # an environment may raise anything
+            said = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise ValueError(f"env.id: {self._id!r} cannot be shown: {said}") from error
+        if not (isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.shape[2:] == (3,)):
+            raise ValueError(
+                f"env.id: {self._id!r} cannot be shown: its render() does not return uint8[lines, columns, 3]"
+            )
+        return picture
+
+
 def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return which values are finite as float32, elementwise; NaN compares as false."""
     if values.dtype.kind != "f":
@@ -227,6 +255,13 @@ def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 def make(settings: GymnasiumSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> Gymnasium:
     """One environment per seed."""
     return Gymnasium(settings, seeds, beat)
+
+
+def make_rendered(
+    settings: GymnasiumSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
+) -> RenderedGymnasium:
+    """One environment per seed, which is shown."""
+    return RenderedGymnasium(settings, seeds, beat)
 
 
 def spec(settings: GymnasiumSettings) -> EnvSpec:

@@ -18,7 +18,7 @@ begun at will, by `restart`: then its first row is written at once, and no actio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -113,6 +113,16 @@ class VectorEnv(Protocol):
 
     def close(self) -> None:
         """Close the environments; a second call does nothing."""
+
+
+class RenderedEnv(VectorEnv, Protocol):
+    """B environments that are shown to people besides: the same games as those of `VectorEnv` with the same seeds."""
+
+    def render(self) -> Sequence[npt.NDArray[np.uint8]]:
+        """Return a picture of each environment as its newest row shows it: [lines, columns, 3], red, green and blue.
+
+        Raises ValueError, one line, for environments that cannot be shown.
+        """
 
 
 class ActionError(ValueError):

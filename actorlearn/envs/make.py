@@ -1,13 +1,14 @@
 """Makes environments of any kind: imports the module of the kind that settings are for, and no other.
 
-The module has the two functions below with the same arguments.
+The module has `make` and `spec` with the same arguments as below, and `make_rendered` if its games can be shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from actorlearn.envs.interface import EnvSpec, VectorEnv
+from actorlearn.envs.interface import EnvSpec, RenderedEnv, VectorEnv
 from actorlearn.envs.specs import ENVIRONMENTS, EnvSettings
 
 METHODS = ("reset", "step", "restart", "random_actions", "state", "restore", "close")
@@ -22,8 +23,24 @@ def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object]
     """
     if not seeds:
         raise ValueError("seeds: there must be one seed per environment, and at least one")
-    made: VectorEnv = ENVIRONMENTS.spec(settings.kind).load().make(settings, seeds, beat)
-    if missing := [name for name in METHODS if not callable(getattr(made, name, None))]:
+    made: VectorEnv = _complete(ENVIRONMENTS.spec(settings.kind).load().make(settings, seeds, beat), METHODS)
+    return made
+
+
+def make_rendered(
+    settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
+) -> RenderedEnv:
+    """The same environments, which can be shown; raises ValueError, one line, where they cannot."""
+    module = ENVIRONMENTS.spec(settings.kind).load()
+    if not hasattr(module, "make_rendered"):
+        raise ValueError(f"env.id: {settings.id!r} cannot be shown: {module.__name__} has no function make_rendered")
+    made: RenderedEnv = _complete(module.make_rendered(settings, seeds, beat), (*METHODS, "render"))
+    return made
+
+
+def _complete(made: Any, methods: Sequence[str]) -> Any:
+    """Return environments that have these methods; raises ValueError for those that lack any."""
+    if missing := [name for name in methods if not callable(getattr(made, name, None))]:
         raise ValueError(f"env.kind: {type(made).__name__} lacks {', '.join(missing)} (actorlearn/envs/interface.py)")
     return made
 

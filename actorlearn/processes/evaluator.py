@@ -10,16 +10,17 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from statistics import fmean
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from actorlearn.acting.policy import Policy
 from actorlearn.address import ByLearner, Shm
 from actorlearn.envs.interface import empty_row
-from actorlearn.envs.make import make
+from actorlearn.envs.make import make, make_rendered
 from actorlearn.envs.specs import EnvSettings
 from actorlearn.parameters.published import WeightSource, open_weights
 from actorlearn.wire.channel import Waiter
@@ -38,22 +39,40 @@ SECONDARY = "secondary"
 """Name, in results, of the player with the weights of a secondary learner, which does not act."""
 
 
+class Spectator(Protocol):
+    """Watches games while they are played."""
+
+    def see(self, picture: npt.NDArray[np.uint8], environment: int) -> None:
+        """Take the next picture [lines, columns, 3] of the game that an environment plays."""
+
+    def end(self, environment: int, score: float) -> None:
+        """Note that this game has ended: its last picture has been seen."""
+
+
 def play(
-    policy: Policy, env: EnvSettings, episodes: int, greedy: bool, seed: int, beat: Callable[[], object] = lambda: None
+    policy: Policy,
+    env: EnvSettings,
+    episodes: int,
+    greedy: bool,
+    seed: int,
+    beat: Callable[[], object] = lambda: None,
+    spectator: Spectator | None = None,
 ) -> Iterator[float | None]:
     """Yield raw scores of exactly ``episodes`` whole games, and None after each step, for the caller's other work.
 
     The games are divided among the environments beforehand; taking the first to finish would favour short games.
-    ``beat`` is called between environments.
+    ``beat`` is called between environments. With a ``spectator`` the same games are shown.
     """
     count = min(episodes, ENVIRONMENTS)
     left = np.array([len(range(i, episodes, count)) for i in range(count)])
-    games = make(env, [seed + i for i in range(count)], beat)
+    seeds = [seed + i for i in range(count)]
+    games = make(env, seeds, beat) if spectator is None else make_rendered(env, seeds, beat)
     row = empty_row(games.spec, count)
     first = torch.from_numpy(row.first) if policy.state_size else None
     state = torch.zeros(count, policy.state_size) if policy.state_size else None
     returns = np.zeros(count)
     games.reset(row)
+    _show(games, left, spectator)
     moment = 0
     while left.any():
         chosen = policy.choose(torch.from_numpy(row.observation), moment, greedy, state, first)
@@ -61,12 +80,23 @@ def play(
         games.step(chosen["action"].cpu().numpy(), row)
         moment += 1
         returns += row.reward
-        for i in np.flatnonzero((row.terminated | row.truncated) & (left > 0)):
+        _show(games, left, spectator)
+        for i in np.flatnonzero((row.terminated | row.truncated) & (left > 0)).tolist():
+            if spectator is not None:
+                spectator.end(i, float(returns[i]))
             yield float(returns[i])
             left[i] -= 1
         returns[row.terminated | row.truncated] = 0.0
         yield None
     games.close()
+
+
+def _show(games: Any, left: npt.NDArray[np.int64], spectator: Spectator | None) -> None:
+    """Show the spectator, if there is one, the games that count."""
+    if spectator is not None:
+        for i, picture in enumerate(games.render()):
+            if left[i]:
+                spectator.see(picture, i)
 
 
 class PublishedWeights:

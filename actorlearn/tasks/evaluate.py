@@ -6,7 +6,9 @@ Learners with weights of their own are played each by its newest checkpoint, and
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,6 +18,9 @@ from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, dir
 from actorlearn.processes.evaluator import AVERAGE, SECONDARY, play, players, summary
 from actorlearn.wire.identity import trainer_id
 from actorlearn.worker.settings import EvaluateSettings
+
+if TYPE_CHECKING:
+    from actorlearn.processes.films import Films
 
 
 def run(settings: EvaluateSettings) -> None:
@@ -31,17 +36,36 @@ def run(settings: EvaluateSettings) -> None:
     if beside := next(iter(saved.values())).section("secondary.weights"):
         policy.network.load_state_dict(beside)
         wanted[SECONDARY] = policy.flat.clone()
+    latest = max(saved.values(), key=lambda own: int(own.state["env_steps"]))
+    recorded: dict[str, dict[str, Any]] = {}
     for name, flat in wanted.items():
         policy.flat.copy_(flat)
-        games = play(policy, settings.env, settings.episodes, settings.greedy, settings.seed)
-        results[name] = summary([score for score in games if score is not None])
-    latest = max(saved.values(), key=lambda own: int(own.state["env_steps"]))
+        with ExitStack() as stack:
+            films = _films(settings, int(latest.state["env_steps"])) if settings.films and name == AVERAGE else None
+            games = play(
+                policy,
+                settings.env,
+                settings.episodes,
+                settings.greedy,
+                settings.seed,
+                spectator=stack.enter_context(films) if films else None,
+            )
+            results[name] = summary([score for score in games if score is not None])
+            if films:
+                recorded = {"recorded": {word: film._asdict() for word, film in films.keep().items()}}
     about = {"env_steps": latest.state["env_steps"], "policy_version": latest.state["policy_version"]}
     average = results.pop(AVERAGE)
     others = {SECONDARY: results.pop(SECONDARY)} if SECONDARY in results else {}
     others |= {"learners": results} if results else {}
     told = {"checkpoint": str(latest.path), "warnings": warnings}
-    print(json.dumps({**about, **told, **average, **others}), flush=True)
+    print(json.dumps({**about, **told, **average, **others, **recorded}), flush=True)
+
+
+def _films(settings: EvaluateSettings, env_steps: int) -> Films:
+    """Return the spectator who records the games, each checkpoint's in a folder of its own."""
+    from actorlearn.processes.films import Films
+
+    return Films(Path(settings.films) / f"{env_steps:012d}", settings.pictures_per_s)
 
 
 def newest_opened(root: Path, behind_steps: int | None) -> tuple[dict[str, Checkpoint], list[str]]:

@@ -230,6 +230,10 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     greedy: bool
     seed: int
     threads: int = 1
+    films: str = ""
+    """Folder to which games are recorded; empty: none are."""
+    pictures_per_s: float = 30.0
+    """Pictures per second of a recorded game."""
 
 
 class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,6 +10,7 @@ import json as json_format
 import sys
 import tempfile
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,18 @@ BEHIND = 2
 """Most checkpoints that a learner's newest may be behind the newest of all: further behind it has left the run."""
 
 
-def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | None, json: bool) -> int:
+FILMS = "films"
+"""Folder of a run in which recorded games lie, by the steps of the checkpoint that played them."""
+FRAMES_PER_S = 60.0
+"""Rate at which Atari consoles show frames; environments without frames are shown half as fast."""
+
+
+def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | None, record: bool, json: bool) -> int:
     """Play and print; returns the exit status."""
+    if record and find_spec("av") is None:
+        raise RunError("--record needs PyAV, which is not installed: pip install 'actorlearn[video]'")
     run = find.find(word)
-    answer = play(run, settings(run, episodes, greedy, seed))
+    answer = play(run, settings(run, episodes, greedy, seed, record))
     for warning in answer["warnings"]:
         print(f"warning: {warning}", file=sys.stderr)
     if json:
@@ -47,6 +56,8 @@ def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | N
         print(f"{name} alone: {_scores(own)}")
     if secondary := answer.get("secondary"):
         print(f"secondary learner: {_scores(secondary)}")
+    for name, film in answer.get("recorded", {}).items():
+        print(f"{name} game, score {film['score']:g}: {film['file']}")
     if learners:
         print(f"best of them: {answer['best']}, {answer['best_mean']:.2f}; their mean: {answer['learners_mean']:.2f}")
     return 0
@@ -57,13 +68,17 @@ def _scores(found: Mapping[str, Any]) -> str:
     return f"{spread}, lowest {found['min']:g}, highest {found['max']:g}"
 
 
-def settings(run: Run, episodes: int | None, greedy: bool | None, seed: int | None) -> EvaluateSettings:
+def settings(
+    run: Run, episodes: int | None, greedy: bool | None, seed: int | None, record: bool = False
+) -> EvaluateSettings:
     """Return settings for the evaluating process: the run's topology, with the user's options."""
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to evaluate; one is written every checkpoint.every_steps steps")
     topology = load(run.path / "topology.yaml")
     chosen, _ = choose(topology, cpu_flags(), Cores.here())
-    acting = policy(chosen, describe(topology))
+    described = describe(topology)
+    acting = policy(chosen, described)
+    frames_per_step = described.frames_per_step
     return EvaluateSettings(
         env=topology.env.for_evaluation(topology.evaluator.noop_max),
         policy=acting,
@@ -72,6 +87,8 @@ def settings(run: Run, episodes: int | None, greedy: bool | None, seed: int | No
         episodes=topology.evaluator.episodes if episodes is None else episodes,
         greedy=topology.evaluator.greedy if greedy is None else greedy,
         seed=topology.seed if seed is None else seed,
+        films=str(run.path / FILMS) if record else "",
+        pictures_per_s=FRAMES_PER_S / max(frames_per_step, 2),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import closing
 from typing import get_args
 
 import ale_py
@@ -16,7 +17,7 @@ from ale_py import roms
 
 from actorlearn.envs import atari, history
 from actorlearn.envs.interface import Row
-from actorlearn.envs.make import make, spec
+from actorlearn.envs.make import make, make_rendered, spec
 from actorlearn.envs.specs import AtariSettings, EnvSettings
 from actorlearn.testing.environment import assert_same, column, play, poisoned_row, random_actions
 from tests import named
@@ -137,6 +138,31 @@ def test_the_fast_path_equals_a_slow_game(game: str, preset: str, frame_skip: in
     assert column(fast, "terminated").any() == (steps == 260)
     if game == "ALE/MsPacman-v5":
         assert column(fast, "reward").max() >= 10, "rewards must be raw"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        named.env(id="ALE/Breakout-v5", repeat_action_probability=0.25, time_limit_steps=25),
+        named.env(id="ALE/Pong-v5", preset="ba3c", frame_skip=3),
+    ],
+    ids=lambda settings: settings.preset,
+)
+def test_games_that_are_shown_are_the_same_games(settings: AtariSettings) -> None:
+    with opened(settings, [3, 4]) as plain, closing(make_rendered(settings, [3, 4])) as shown:
+        actions = random_actions(plain.spec, 2, 60)
+        assert_same(play(shown, actions), play(plain, actions))
+
+
+def test_what_is_shown_is_the_whole_screen_in_colour() -> None:
+    settings = named.env(id="ALE/Pong-v5", frame_skip=1, noop_max=0)
+    slow = SlowGame(settings, 1)
+    slow.reset()
+    with closing(make_rendered(settings, [1])) as shown:
+        play(shown, np.full((70, 1), 2))
+        for _ in range(70):
+            slow.step(2)
+        np.testing.assert_array_equal(shown.render()[0], slow.ale.getScreenRGB())
 
 
 def test_half_size_is_the_mean_of_two_by_two_without_the_last_two_lines() -> None:
