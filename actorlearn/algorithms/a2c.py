@@ -5,7 +5,8 @@ Reads network outputs and a `Batch`; knows no network, optimizer or process.
 Differences from the published PAAC code, both small: log-probabilities come from log_softmax, where that code adds
 1e-30 inside the logarithm; the mean is over valid transitions, where its environments reset within a step and have no
 others. The entropy bonus is inside `loss_scale`, as there. With `gae_lambda` below 1 the advantages are generalised
-ones (Schulman et al. 2016), and the values regress on the returns that go with them.
+ones (Schulman et al. 2016), and the values regress on the returns that go with them. With `return_steps` a block is
+learned from as several shorter ones: BA3C's batches have many runs of five steps of each game.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class A2C(ActorCritic):
     """
 
     Settings = A2CSettings
+    settings: A2CSettings
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the scalar to descend, and its terms; outputs are [T+1, B, size] of one forward pass."""
@@ -38,7 +40,10 @@ class A2C(ActorCritic):
         policy_tm1 = self.policy({name: output[:-1] for name, output in outputs.items()})
 
         # R_tm1 = r_t + discount * R_t, backwards from the value of the last row (lines 12-15).
-        return_tm1 = lambda_returns(outcomes(batch, settings), value_t, settings.gae_lambda)
+        counted = outcomes(batch, settings)
+        if settings.return_steps:
+            counted.restart_t[settings.return_steps - 1 :: settings.return_steps] = True
+        return_tm1 = lambda_returns(counted, value_t, settings.gae_lambda)
         error_tm1 = return_tm1 - value_tm1
         advantage_tm1 = error_tm1.detach()
 

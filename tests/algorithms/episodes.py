@@ -84,6 +84,7 @@ class EveryKey(PPOSettings, frozen=True, kw_only=True, tag="every"):
 
     rho_clip: float = 1.0
     c_clip: float = 1.0
+    return_steps: int | None = None
 
 
 settings_of_all_kinds = st.builds(

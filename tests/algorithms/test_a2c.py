@@ -37,6 +37,22 @@ def test_two_episodes_in_one_block_equal_the_episodes_apart(end, bootstrap):
         torch.testing.assert_close(alone[:-1], whole[start:stop])
 
 
+def test_a_block_of_short_returns_equals_short_blocks():
+    batch = batch_of([GO, LIFE, GO, TERMINATED, RESET, GO, GO])
+    outputs = random_outputs(batch)
+    _, metrics = A2C(A2C.Settings(return_steps=3)).loss(outputs, batch, 0.0)
+    parts = []
+    for start, stop in ((0, 3), (3, 6), (6, 7)):
+        part = {name: output[start : stop + 1] for name, output in outputs.items()}
+        rows = rows_of(batch, start, stop)
+        _, own = A2C(A2C.Settings()).loss(part, rows, 0.0)
+        parts.append((int(rows.valid.sum()), own))
+    for name in ("policy_loss", "value_loss", "return_mean"):
+        assert metrics[name].item() == pytest.approx(sum(n * own[name].item() for n, own in parts) / 6, rel=1e-5)
+    _, whole = A2C(A2C.Settings()).loss(outputs, batch, 0.0)
+    assert whole["return_mean"].item() != pytest.approx(metrics["return_mean"].item())
+
+
 def test_loss_by_hand():
     """One transition, two equal logits: R = 1 + .5 * 2, advantage 2 - 1, loss 5 * (ln 2 * 1 + .25 * 1 - .02 * ln 2)."""
     batch = replace(batch_of([GO]), reward=torch.ones(1, 1), action=torch.zeros(1, 1, dtype=torch.int64))

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from actorlearn.algorithms.settings import AlgorithmSpec
 from actorlearn.algorithms.specs.actor_critic import VECTOR, ActorCriticSettings
 
 
 class A2CSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="a2c"):
     """Keys of advantage actor-critic."""
+
+    return_steps: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        Meta(description="rows of a block whose returns end in one value, block after block; null = the horizon"),
+    ] = None
 
 
 SPEC = AlgorithmSpec(
