@@ -48,6 +48,7 @@ SUITES: Mapping[str, Suite] = {
     "learners": Suite("suites.learners:learners", topology=None),
     "learners-dqn": Suite("suites.learners:learners_dqn", topology=None),
     "fast-dqn": Suite("papers.fast_dqn:fast_dqn", topology=None),
+    "dba3c-sizes": Suite("papers.dba3c_sizes:dba3c_sizes", topology=None),
     "scaling": Suite("suites.scaling:scaling", topology=None),
     "nodes": Suite("suites.nodes:nodes", sets_modes=True),
     "stragglers": Suite("suites.stragglers:stragglers"),
