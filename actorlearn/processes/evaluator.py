@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +28,11 @@ from actorlearn.wire.channel import Waiter
 from actorlearn.wire.identity import ProcessId, trainer_id
 from actorlearn.wire.messages import Evaluated
 from actorlearn.worker.scheduling import set_policy
-from actorlearn.worker.settings import EvaluatorSettings
+from actorlearn.worker.settings import EvaluatorSettings, Recording
 from actorlearn.worker.worker import POLL_MS, Worker
+
+if TYPE_CHECKING:
+    from actorlearn.processes.films import Films
 
 _NICEST = 19
 ENVIRONMENTS = 8
@@ -89,6 +93,24 @@ def play(
         returns[row.terminated | row.truncated] = 0.0
         yield None
     games.close()
+
+
+def films(recording: Recording | None, env_steps: int) -> AbstractContextManager[Films | None]:
+    """Return a context with a spectator who records the games of these weights, or with None where none are."""
+    if recording is None:
+        return nullcontext()
+    from actorlearn.processes.films import Films  # PyAV comes with an extra
+
+    return Films(Path(recording.folder) / f"{env_steps:012d}", recording.pictures_per_s)
+
+
+def check_recording(env: EnvSettings, recording: Recording | None) -> None:
+    """Raise ValueError, one line, for environments that are to be recorded and cannot be shown."""
+    if recording is not None:
+        games = make_rendered(env, [0])
+        games.reset(empty_row(games.spec, 1))
+        games.render()
+        games.close()
 
 
 def _show(games: Any, left: npt.NDArray[np.int64], spectator: Spectator | None) -> None:
@@ -183,7 +205,13 @@ def run(settings: EvaluatorSettings) -> None:
     secondary = open_weights(settings.secondary) if settings.secondary else None
     waiter = Waiter(None, worker.control.dealer)
     schedule = EvaluationSchedule(settings.every_steps)
+    recording = settings.recording
     worker.hello()
+    try:
+        check_recording(settings.env, recording)
+    except ValueError as error:
+        worker.control.warned(f"evaluator.record: no game is recorded: {error}")
+        recording = None
     while worker.alive():
         if worker.control.ordered:
             published.follow(worker.control.order.learners)
@@ -202,7 +230,10 @@ def run(settings: EvaluatorSettings) -> None:
         wanted = players(weights)
         if secondary and (newest := _newest(secondary)):
             wanted[SECONDARY] = newest[1]
-        scores = _evaluate(settings, worker, policy, wanted, version)
+        with films(recording, env_steps) as filmed:
+            scores = _evaluate(settings, worker, policy, wanted, version, filmed)
+            if filmed and scores is not None:
+                filmed.keep()
         if scores is None:
             break
         returns = scores.pop(AVERAGE)
@@ -220,14 +251,20 @@ def run(settings: EvaluatorSettings) -> None:
 
 
 def _evaluate(
-    settings: EvaluatorSettings, worker: Worker, policy: Policy, wanted: Mapping[str, Tensor], version: int
+    settings: EvaluatorSettings,
+    worker: Worker,
+    policy: Policy,
+    wanted: Mapping[str, Tensor],
+    version: int,
+    filmed: Spectator | None,
 ) -> dict[str, list[float]] | None:
-    """Scores of each player, all in the same games; None when it is time to end."""
+    """Scores of each player, all in the same games, of which the average's are filmed; None when it is time to end."""
     scores: dict[str, list[float]] = {name: [] for name in wanted}
     for name, weights in wanted.items():
         policy.flat.copy_(weights)
         seed = settings.seed + version
-        for score in play(policy, settings.env, settings.episodes, settings.greedy, seed, worker.progress.beat):
+        spectator, beat = filmed if name == AVERAGE else None, worker.progress.beat
+        for score in play(policy, settings.env, settings.episodes, settings.greedy, seed, beat, spectator):
             if score is not None:
                 scores[name].append(score)
             elif not worker.alive():

@@ -6,6 +6,7 @@ Reads pictures and scores. Needs PyAV, which the extra ``video`` brings. Knows n
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ class Film(NamedTuple):
 
 
 class Films:
-    """Spectator of games (``evaluator.Spectator``) who films them all; a context that removes what is not kept."""
+    """Spectator of games (``evaluator.Spectator``) who films them all; a context, which removes what is not kept."""
 
     def __init__(self, folder: Path, pictures_per_s: float) -> None:
         """Write to this folder, which is made with the parents that it lacks."""
@@ -47,6 +48,8 @@ class Films:
         for _, container, _ in self._running.values():
             container.close()
         self._reels.cleanup()
+        with suppress(OSError):  # it is not empty: games have been kept
+            self._folder.rmdir()
 
     def see(self, picture: npt.NDArray[np.uint8], environment: int) -> None:
         """Add the next picture of a game."""

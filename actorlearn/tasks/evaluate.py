@@ -6,21 +6,17 @@ Learners with weights of their own are played each by its newest checkpoint, and
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from actorlearn.acting.policy import Policy
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
 from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, directories, newest
-from actorlearn.processes.evaluator import AVERAGE, SECONDARY, play, players, summary
+from actorlearn.processes.evaluator import AVERAGE, SECONDARY, films, play, players, summary
 from actorlearn.wire.identity import trainer_id
 from actorlearn.worker.settings import EvaluateSettings
-
-if TYPE_CHECKING:
-    from actorlearn.processes.films import Films
 
 
 def run(settings: EvaluateSettings) -> None:
@@ -40,32 +36,17 @@ def run(settings: EvaluateSettings) -> None:
     recorded: dict[str, dict[str, Any]] = {}
     for name, flat in wanted.items():
         policy.flat.copy_(flat)
-        with ExitStack() as stack:
-            films = _films(settings, int(latest.state["env_steps"])) if settings.films and name == AVERAGE else None
-            games = play(
-                policy,
-                settings.env,
-                settings.episodes,
-                settings.greedy,
-                settings.seed,
-                spectator=stack.enter_context(films) if films else None,
-            )
+        with films(settings.recording if name == AVERAGE else None, int(latest.state["env_steps"])) as filmed:
+            games = play(policy, settings.env, settings.episodes, settings.greedy, settings.seed, spectator=filmed)
             results[name] = summary([score for score in games if score is not None])
-            if films:
-                recorded = {"recorded": {word: film._asdict() for word, film in films.keep().items()}}
+            if filmed:
+                recorded = {"recorded": {word: film._asdict() for word, film in filmed.keep().items()}}
     about = {"env_steps": latest.state["env_steps"], "policy_version": latest.state["policy_version"]}
     average = results.pop(AVERAGE)
     others = {SECONDARY: results.pop(SECONDARY)} if SECONDARY in results else {}
     others |= {"learners": results} if results else {}
     told = {"checkpoint": str(latest.path), "warnings": warnings}
     print(json.dumps({**about, **told, **average, **others, **recorded}), flush=True)
-
-
-def _films(settings: EvaluateSettings, env_steps: int) -> Films:
-    """Return the spectator who records the games, each checkpoint's in a folder of its own."""
-    from actorlearn.processes.films import Films
-
-    return Films(Path(settings.films) / f"{env_steps:012d}", settings.pictures_per_s)
 
 
 def newest_opened(root: Path, behind_steps: int | None) -> tuple[dict[str, Checkpoint], list[str]]:

@@ -187,6 +187,14 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
         return directory_of(Path(self.run_dir) / "checkpoints", self.learner)
 
 
+class Recording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Games recorded as MP4: the best, the median and the worst of an evaluation."""
+
+    folder: str
+    """Folder with one folder for each evaluation, by its environment steps."""
+    pictures_per_s: float
+
+
 class EvaluatorSettings(ProcessSettings, frozen=True):
     """The evaluator: whole games with published weights every ``every_steps`` environment steps."""
 
@@ -201,6 +209,8 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
     """Scheduling class of the process in Linux."""
     secondary: Shm | None = None
     """The published weights of a secondary learner; None where there is none."""
+    recording: Recording | None = None
+    """Place of the recorded games; None = none are."""
 
 
 class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -230,10 +240,8 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     greedy: bool
     seed: int
     threads: int = 1
-    films: str = ""
-    """Folder to which games are recorded; empty: none are."""
-    pictures_per_s: float = 30.0
-    """Pictures per second of a recorded game."""
+    recording: Recording | None = None
+    """Place of the recorded games; None = none are."""
 
 
 class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -20,7 +20,7 @@ from launch.errors import FailedError, RunError
 from launch.machine.cores import Cores
 from launch.plan.auto import choose, cpu_flags
 from launch.plan.probe import describe
-from launch.plan.roles import own_weights, policy
+from launch.plan.roles import own_weights, policy, recording
 from launch.reports.evaluations import compare_learners
 from launch.runs import find
 from launch.runs.find import Run
@@ -29,12 +29,6 @@ from launch.topology.load import load
 
 BEHIND = 2
 """Most checkpoints that a learner's newest may be behind the newest of all: further behind it has left the run."""
-
-
-FILMS = "films"
-"""Folder of a run in which recorded games lie, by the steps of the checkpoint that played them."""
-FRAMES_PER_S = 60.0
-"""Rate at which Atari consoles show frames; environments without frames are shown half as fast."""
 
 
 def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | None, record: bool, json: bool) -> int:
@@ -78,7 +72,6 @@ def settings(
     chosen, _ = choose(topology, cpu_flags(), Cores.here())
     described = describe(topology)
     acting = policy(chosen, described)
-    frames_per_step = described.frames_per_step
     return EvaluateSettings(
         env=topology.env.for_evaluation(topology.evaluator.noop_max),
         policy=acting,
@@ -87,8 +80,7 @@ def settings(
         episodes=topology.evaluator.episodes if episodes is None else episodes,
         greedy=topology.evaluator.greedy if greedy is None else greedy,
         seed=topology.seed if seed is None else seed,
-        films=str(run.path / FILMS) if record else "",
-        pictures_per_s=FRAMES_PER_S / max(frames_per_step, 2),
+        recording=recording(run.path, described) if record else None,
     )
 
 

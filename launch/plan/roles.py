@@ -6,6 +6,7 @@ Pure. Plans of other roles stand beside their specs (``actorlearn/worker/roles.p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from actorlearn.worker.settings import (
     InferenceSettings,
     PolicySettings,
     ProcessSettings,
+    Recording,
     SimulatorSettings,
     TrainerReplay,
     TrainerSettings,
@@ -33,6 +35,13 @@ from launch.plan.role_plans import plan_of
 from launch.plan.segments import environments, replay_shape
 from launch.topology.load import Topology
 from launch.topology.modes import asked, mode
+
+FILMS = "films"
+"""Folder of a run in which recorded games lie, by the steps of the weights that played them."""
+FRAMES_PER_S = 60.0
+"""Rate at which Atari's console showed frames."""
+LEAST_FRAMES = 2
+"""Frames for which a step counts at least: environments without frames are shown at 30 steps a second."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +233,14 @@ def _evaluator(briefing: Briefing, base: dict[str, Any], _incarnation: Incarnati
         episodes=topology.evaluator.episodes,
         greedy=topology.evaluator.greedy,
         scheduling=topology.evaluator.scheduling,
+        recording=recording(briefing.addresses.run_dir, briefing.description) if topology.evaluator.record else None,
+    )
+
+
+def recording(run_dir: Path, description: Description) -> Recording:
+    """Return where the games of a run are recorded, and how fast they are shown: as on Atari's consoles."""
+    return Recording(
+        folder=str(run_dir / FILMS), pictures_per_s=FRAMES_PER_S / max(description.frames_per_step, LEAST_FRAMES)
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
+from importlib.util import find_spec
 from typing import Any
 
 from actorlearn.algorithms.settings import ALGORITHMS, HardCopies, OffPolicySettings, OnPolicySettings
@@ -96,6 +97,18 @@ def scores_to_stop_at(topology: Topology) -> Problems:
             "scores are those of evaluations, and there are none (evaluator.count)",
             "write evaluator: {count: 1}, or leave it out",
         )
+
+
+def games_to_record(topology: Topology) -> Problems:
+    """There are evaluations whose games can be recorded, where they are to be."""
+    if not topology.evaluator.record:
+        return
+    if not topology.evaluator.count:
+        rule, way_out = "games of evaluations are recorded, and there are none", "write evaluator: {count: 1}"
+        yield _problem(topology, "evaluator.record", rule, f"{way_out}, or leave it out")
+    elif find_spec("av") is None:
+        rule, way_out = "PyAV, which writes MP4, is not installed", "pip install 'actorlearn[video]'"
+        yield _problem(topology, "evaluator.record", rule, f"{way_out}, or leave it out")
 
 
 def rules_of_the_mode(topology: Topology) -> Problems:
@@ -361,6 +374,7 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     spinning_is_given_longer,
     servers_with_work,
     scores_to_stop_at,
+    games_to_record,
     rules_of_the_mode,
     learners_reach_each_other,
     keys_of_the_mode,

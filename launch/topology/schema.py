@@ -164,6 +164,10 @@ class EvaluatorSection(Section, frozen=True, kw_only=True):
         Annotated[float, Meta(ge=-1e12, le=1e12)] | None,
         Meta(description="mean score of an evaluation at which the run ends; null = it ends at total_steps alone"),
     ] = None
+    record: Annotated[
+        bool,
+        Meta(description="the best, the median and the worst game of each evaluation as MP4, to films/ of the run"),
+    ] = False
     # Beside PAAC on two cores an evaluator in class idle got a fifth of a core and cost 1 % of the rate; in others 40.
     scheduling: Annotated[
         Literal["idle", "batch", "other"],

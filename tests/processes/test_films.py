@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from actorlearn.envs.make import make_rendered
-from actorlearn.processes.evaluator import play
+from actorlearn.processes.evaluator import check_recording, play
+from actorlearn.worker.settings import Recording
 from tests import named
 from tests.acting.policies import policy
 
@@ -81,9 +81,9 @@ def test_a_game_is_kept_once(tmp_path: Path, episodes: int, words: set[str]) -> 
 
 def test_what_was_not_finished_leaves_nothing(tmp_path: Path) -> None:
     films = pytest.importorskip("actorlearn.processes.films", exc_type=ImportError).Films
-    with films(tmp_path, 30.0) as camera:
+    with films(tmp_path / "films" / "000", 30.0) as camera:
         camera.see(np.zeros((4, 4, 3), np.uint8), 0)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.rglob("*")] == ["films"]
 
 
 @pytest.mark.parametrize(
@@ -91,6 +91,9 @@ def test_what_was_not_finished_leaves_nothing(tmp_path: Path) -> None:
     [({"shown": False}, "does not return uint8"), ({"side": -9}, "ValueError: negative dimensions")],
 )
 def test_environments_that_show_nothing_are_named(kwargs: dict[str, Any], said: str) -> None:
-    games = make_rendered(named.env(id=COUNTDOWN, kwargs=kwargs), [0])
+    recording = Recording(folder="/nowhere", pictures_per_s=30.0)
+    env = named.env(id=COUNTDOWN, kwargs=kwargs)
     with pytest.raises(ValueError, match=rf"^env.id: .*Countdown' cannot be shown: .*{said}"):
-        games.render()
+        check_recording(env, recording)
+    check_recording(env, None)
+    check_recording(named.env(id=COUNTDOWN), recording)

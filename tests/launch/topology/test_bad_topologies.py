@@ -287,6 +287,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "simulators: {count: 2}\ninference: {count: 3}\n",
         ["t:3", "inference.count = 3", "simulators.count is 2", "1 to 2"],
     ),
+    "games that nobody plays": (
+        OK + "evaluator: {record: true}\n",
+        ["t:2", "evaluator.record = true", "there are none", "evaluator: {count: 1}"],
+    ),
     "score that nobody measures": (
         OK + "evaluator: {stop_at_score: 20.0}\n",
         ["t:2", "evaluator.stop_at_score = 20.0", "there are none", "evaluator: {count: 1}"],
