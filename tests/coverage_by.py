@@ -84,6 +84,7 @@ COVERED_BY = {
     "launch/commands/manage.py": "tests/launch/test_cli.py",
     "launch/commands/run.py": "tests/launch/runtime/test_loop.py",
     "launch/commands/watch.py": "tests/launch/test_cli.py",
+    "launch/bench/measure/costs.py": "tests/launch/bench/test_costs.py",
     "launch/bench/measure/": "tests/launch/bench/test_bench.py",
     "launch/bench/suites/": "tests/launch/bench/test_bench.py",
     "launch/bench/papers/atari_games.py": "tests/launch/bench/papers/test_games.py",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from rich.console import Console
 
+from launch.bench.measure.costs import from_run, measure
 from launch.commands.bench import end_in_order
 from launch.errors import FailedError, RunError
 from launch.machine.cores import begun_cores
@@ -105,11 +106,9 @@ def _costs(asked: Asked, run: str | None, seconds: float) -> tuple[Costs, int]:
     needed = [field.name for field in msgspec.structs.fields(Costs) if field.required]
     if run is None and not [name for name in needed if name not in asked.costs]:
         return Costs(**asked.costs), weights
-    from launch.simulate import measure
-
     end_in_order()
     alone = (asked.path, asked.overrides, work_of(asked.topology), weights, float(begun_cores()))
-    measured = measure.measure(*alone, seconds) if run is None else measure.from_run(*alone, find(run))
+    measured = measure(*alone, seconds) if run is None else from_run(*alone, find(run))
     return changed(measured, asked.costs), weights
 
 

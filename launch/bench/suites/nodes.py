@@ -98,14 +98,14 @@ def _measure(topology: str, overrides: Sequence[str], seconds: float, engine: st
     """Return the steps a second of a run; adds to ``busy`` the cores that supervision kept busy meanwhile."""
     learners = {process.name: process.id.learner for process in first_processes(load(topology, overrides))}
     with Running(topology, overrides, engine=engine) as run:
-        supervising = _pin(run, learners)
+        supervising = pin(run, learners)
         spent_s, began_s = _cpu_s(supervising), time.monotonic()
         found = run.rate(seconds, WARMUP_S)
         busy.append((_cpu_s(supervising) - spent_s) / (time.monotonic() - began_s))
     return found
 
 
-def _pin(run: Running, learners: Mapping[str, int]) -> set[psutil.Process]:
+def pin(run: Running, learners: Mapping[str, int]) -> set[psutil.Process]:
     """Pin each learner's processes, and its node's, to a core; returns the processes that supervise."""
     allowed, head = sorted(os.sched_getaffinity(0)), psutil.Process(run.pid)
     supervising = {head}

@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("simpy", reason="the extra `simulate` is not installed")
 
+from launch.bench.measure.costs import Wire, costs_of, costs_of_run, measure_addition, measure_wire
 from launch.bench.measure.running import Reading
 from launch.errors import RunError
 from launch.runs.find import Run
-from launch.simulate.measure import Wire, costs_of, costs_of_run, measure_addition, measure_wire
 from launch.simulate.model import simulate
 from launch.simulate.scenario import Scenario, Work
 
