@@ -33,7 +33,6 @@ from launch.topology.load import load
 COUNTS = (1, 2, 3, 4)
 WARMUP_S = 4.0
 _MODES = {"sync": (), "gossip": ("gossip.graph=ring",), "async": ()}
-_NO_LINKS = {"link_mbit_per_s": 1e9, "latency_ms": 0.0}
 
 
 class Case(NamedTuple):
@@ -57,12 +56,12 @@ class Case(NamedTuple):
         return [f"learners.count={self.nodes}", *(() if alone else (f"mode={self.mode}", *_MODES[self.mode]))]
 
 
-def cases(overrides: Sequence[str], counts: Sequence[int] = COUNTS) -> list[Case]:
+def cases(overrides: Sequence[str]) -> list[Case]:
     """Return the cases that do not contradict a ``mode=`` among the overrides; raises FailedError for none."""
     wanted = {word.removeprefix("mode=") for word in overrides if word.startswith("mode=")} or {"sync", "gossip"}
     if strangers := wanted - {*_MODES}:
         raise FailedError(f"mode={strangers.pop()}: no case is in this mode; write one of {', '.join(_MODES)}")
-    each = [Case(mode, nodes, slow) for mode in sorted(wanted) for slow in (False, True) for nodes in counts]
+    each = [Case(mode, nodes, slow) for mode in sorted(wanted) for slow in (False, True) for nodes in COUNTS]
     alone = [case for case in each if case.nodes == 1 and not case.slow]
     return alone[:1] + [case for case in each if case.nodes > 1]
 
@@ -73,7 +72,7 @@ def prediction(request: Request) -> Report:
     from launch.simulate.model import simulate
 
     common = [*SMALL, *(word for word in request.overrides if not word.startswith("mode="))]
-    wanted = cases(request.overrides, COUNTS[:2] if request.quick else COUNTS)
+    wanted = cases(request.overrides)
     one = load(request.topology, [*common, "learners.count=1"])
     costs = measure(
         request.topology, common, work_of(one), describe(one).weights, float(begun_cores()), request.seconds
@@ -105,7 +104,8 @@ def prediction(request: Request) -> Report:
 def scenario(path: str, common: Sequence[str], case: Case, costs: Costs, weights: int) -> Scenario:
     """Return the model's case: each core is a machine."""
     slow: dict[str, Any] = {"slow_learners": 1, "slow_factor": SLOWER} if case.slow else {}
-    keys = SimulateKeys(machines=min(case.nodes, begun_cores()), **_NO_LINKS, **slow)
+    machines = min(case.nodes, begun_cores())
+    keys = SimulateKeys(machines=machines, link_mbit_per_s=1e9, latency_ms=0.0, **slow)
     return scenario_of(load(path, [*common, *case.keys]), keys, costs, weights, 1.0, case.nodes)
 
 
