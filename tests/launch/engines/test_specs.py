@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -45,6 +46,8 @@ class TellingEngine:
 TOPOLOGY = "env: {id: actorlearn.envs.catch:Catch}"
 KEYS = ["simulators.count=1", "simulators.envs=4", "total_steps=400", "trainer.threads=1", "inference.count=0"]
 
+TWO = ["nodes.count=2", "learners.count=2", "mode=sync"]
+
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
@@ -73,10 +76,12 @@ def test_the_nodes_of_a_run_are_started_by_the_engine_that_a_package_brings(
     package: Path, topology: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
-    words = ("run", topology, *KEYS, "nodes.listen=127.0.0.1:0", "--run-dir", folder, "--engine", "telling")
+    words = ("run", topology, *KEYS, *TWO, "--run-dir", folder, "--engine", "telling")
     done = actorlearn(package, *words)
     assert done.returncode == 0, done.stderr
-    assert (folder / "started.txt").read_text().splitlines() == ["node-0", "closed"]
+    assert (folder / "started.txt").read_text().splitlines() == ["node-0", "node-1", "closed"]
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert {event["node"] for event in events if event["kind"] == "joined"} == {"node-0", "node-1"}
 
 
 def test_engines_are_listed_with_whose_they_are(package: Path) -> None:
