@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import select
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from launch.topology.schema import NodesSection
 
 RAY = EngineSpec(name="ray", made_by="launch.engines.ray:RayEngine")
 _DRIVER = "from actorlearn.__main__ import import_launch as i; i(); from launch.engines.ray import drive; drive()"
+_RESOURCE = re.compile(r"(?P<name>[^\s=]+)=(?P<amount>\d+(\.\d+)?)")
 _TURN_S, _LEAVE_S, _END_S = 1.0, 3, 25
 
 
@@ -91,14 +93,13 @@ class RayEngine:
 
 
 def read_resources(options: Sequence[str]) -> dict[str, float]:
-    """Return the resources of a node by Ray's names for them, one CPU at least; raises RunError."""
+    """Return the resources of a node by Ray's names for them, one CPU unless they say otherwise; raises RunError."""
     found = {"CPU": 1.0}
     for option in options:
-        name, _, amount = option.partition("=")
-        try:
-            found[name] = float(amount)
-        except ValueError:
-            raise RunError(f"nodes.options: {option!a:.100}: a resource of Ray is NAME=NUMBER; write GPU=1") from None
+        read = _RESOURCE.fullmatch(option)
+        if read is None:
+            raise RunError(f"nodes.options: {option!a:.100}: a resource of Ray is NAME=NUMBER; write GPU=1")
+        found[read["name"]] = float(read["amount"])
     return found
 
 
