@@ -84,7 +84,7 @@ def _saturation(s: Scenario) -> Iterator[tuple[str, float]]:
     each = s.work.optimizer_steps / s.local_steps
     if s.exchanging in ("servers", "quorum"):
         part = s.header_bytes + s.weight_bytes * s.weights / s.parameter_servers
-        if s.machines > 1:
+        if s.servers_apart or s.machines > 1:
             yield "links of servers", s.link_bytes_per_s / part / each
         if end_s := s.costs.message_s + part * s.costs.byte_s:
             yield "encryption at servers", 1 / (2 * end_s) / each
@@ -114,7 +114,7 @@ def _exchange_s(s: Scenario) -> float:
         return 0.0
     if s.exchanging == "lock-step":
         return s.work.optimizer_steps * (s.costs.hop_s + s.costs.add_s * s.learners) + s.costs.hop_s
-    away = s.machines > 1
+    away = s.machines > 1 or s.servers_apart
     once_s = 2 * ((s.latency_s if away else 0.0) + s.costs.hop_s)
     if s.exchanging == "hub":
         others = s.learners * (1 - 1 / s.machines)

@@ -28,6 +28,7 @@ class SimulateKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     deviation: Annotated[float, Meta(ge=0, le=2, description="deviation of each stage over its mean")] = 0.1
     quorum: Annotated[int, Meta(ge=1, le=64, description="sync: gradients that make an update; else all")] | None = None
     servers: Annotated[int, Meta(ge=1, le=64, description="parameter servers; else a hub, or one server")] | None = None
+    servers_apart: Annotated[bool, Meta(description="parameter servers on machines of their own")] = False
     weights: Annotated[int, Meta(ge=1, description="numbers that learners exchange; else the network's")] | None = None
     weight_bytes: Annotated[float, Meta(gt=0, le=8, description="bytes of each on the wire")] = 4.0
     updates: Annotated[int, Meta(ge=1, le=1_000_000, description="updates of each learner to simulate")] = 100

@@ -163,13 +163,13 @@ class _Run:
             self.env.process(learner.learn(exchange))
 
     def _server_machines(self) -> list[Machine]:
-        """Machines of the parameter servers: their own, where each node has one, else those of the nodes in turn."""
+        """Machines of the parameter servers: their own, or those of the nodes in turn."""
         scenario = self.scenario
         if scenario.exchanging not in ("servers", "quorum"):
             return []
-        if scenario.machines == scenario.nodes > 1:
+        if scenario.servers_apart:
             return [Machine(self.env, f"server {n}", scenario.cores) for n in range(scenario.parameter_servers)]
-        return [self.machines[n % len(self.machines)] for n in range(scenario.parameter_servers)]
+        return [self.machines[n % scenario.nodes % scenario.machines] for n in range(scenario.parameter_servers)]
 
     def _exchange(self) -> Exchange:
         own = self.env, self.scenario, self.network

@@ -95,7 +95,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     cores: float = 1.0
     """Cores of each machine."""
     parameter_servers: int = 1
-    """Parameter servers, on machines of their own where nodes have one each, else beside the nodes."""
+    servers_apart: bool = False
+    """Whether they are on machines of their own; else on the nodes in turn."""
     quorum: int = 1
     """Fresh gradients of a version that make the next one."""
     weights: int = 0

@@ -51,6 +51,7 @@ def scenario_of(
             machines=keys.machines or nodes,
             cores=keys.cores or cores,
             parameter_servers=keys.servers or 1,
+            servers_apart=keys.servers_apart,
             quorum=min(keys.quorum or learners.count, learners.count),
             weights=weights,
             weight_bytes=keys.weight_bytes,

@@ -102,7 +102,7 @@ def test_servers_are_bound_by_the_rate_of_their_links() -> None:
     """A gradient of P weights comes in as 4 P bytes, divided among the servers."""
     wide = {"weights": 250_000, "header_bytes": 0.0, "link_bytes_per_s": 1e6, "latency_s": 0.0}
     for servers in (1, 2, 4):
-        outcome = simulate(on_machines("servers", 16, parameter_servers=servers, **wide))
+        outcome = simulate(on_machines("servers", 16, parameter_servers=servers, servers_apart=True, **wide))
         assert 0.75 * servers < outcome.updates_per_s <= 1.01 * servers  # while all push, few pull
         assert "link" in outcome.bottleneck
         assert outcome.bytes_per_s == pytest.approx(2 * 1e6 * outcome.updates_per_s, rel=0.05)
