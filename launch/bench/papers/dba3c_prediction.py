@@ -31,9 +31,9 @@ class Point(NamedTuple):
 
     figure: str
     case: Scenario
-    low: float | None
-    """What the paper has, or the end of the axis below it; None where it says nothing."""
-    high: float | None
+    low: float
+    """End of the paper's axis below it."""
+    high: float
     given: bool = False
     """Whether a cost was worked out from it."""
 
@@ -124,6 +124,5 @@ def dba3c_prediction(request: Request) -> Report:
 def _beside(rate: float, point: Point) -> str:
     if point.given:
         return "given"
-    assert point.low is not None and point.high is not None
     nearest = min(max(rate, point.low), point.high)
     return "in the axis" if nearest == rate else f"{100 * (rate / nearest - 1):+.0f} % from the axis"
