@@ -1,21 +1,20 @@
 """The suite ``nodes``: learners on nodes of this machine beside the same learners without nodes.
 
-Each learner and its node are pinned to a core; learners share cores where there are more of them. The processor time of
-what supervises (head and agents, or the sole supervisor) is measured too: rates vary by more than a node costs.
+Each learner and its node are pinned to a core; learners share cores where there are more of them. Measured too is the
+processor time that a step takes, of all processes together: it varies less than rates on a machine that others use.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from statistics import median
 
 import psutil
 
-from launch.bench.measure.interleaved import Spread, interleave
+from launch.bench.measure.interleaved import interleave
 from launch.bench.measure.report import Report, rate
 from launch.bench.measure.request import Request
 from launch.bench.measure.running import Running
@@ -57,70 +56,67 @@ def nodes(request: Request) -> Report:
     """Rates of learners on nodes of this machine beside the same without nodes; keys of a case choose among cases."""
     wanted = cases(request.overrides)
     turns: dict[str, Callable[[], float]] = {}
-    busy: dict[str, list[float]] = {}
+    cpu: dict[str, list[float]] = {}
     for name, keys in wanted.items():
         written = [f"{key}={value}" for key, value in keys.items()]
         many = ["nodes.listen=127.0.0.1:0", f"nodes.count={keys['learners.count']}"]
         for case, more, engine in ((name, [], None), (f"{name}, on nodes", many, "local")):
             own = (*SMALL, *request.overrides, *written, *more)
-            spent = busy.setdefault(case, [])
-            turns[case] = partial(_measure, request.topology, own, request.seconds, engine, spent)
+            turns[case] = partial(_measure, request.topology, own, request.seconds, engine, cpu.setdefault(case, []))
     rates = interleave(turns, request.repetitions)
     rows = []
     for name in wanted:
         without, on = rates[name], rates[f"{name}, on nodes"]
-        less = Spread(tuple(100 * (1 - there / here) for here, there in zip(without.values, on.values, strict=True)))
-        shown = f"{less.median:.1f} % ({less.low:.1f} to {less.high:.1f})"
-        supervising = (f"{median(busy[case]):.3f}" for case in (name, f"{name}, on nodes"))
-        rows.append((name, rate(without), rate(on), shown, *supervising))
+        spent, spent_on = cpu[name], cpu[f"{name}, on nodes"]
+        fewer = [100 * (1 - there / here) for here, there in zip(without.values, on.values, strict=True)]
+        dearer = [100 * (there / here - 1) for here, there in zip(spent, spent_on, strict=True)]
+        cpu_shown = (f"{median(spent):.0f}", f"{median(spent_on):.0f}", _percents(dearer))
+        rows.append((name, rate(without), rate(on), _percents(fewer), *cpu_shown))
     return Report(
         suite="nodes",
-        headings=(
-            "steps/s",
-            "without nodes",
-            "on nodes",
-            "less on nodes",
-            "supervisor, cores",
-            "head and agents, cores",
-        ),
+        headings=("steps/s", "without nodes", "on nodes", "less", "CPU us a step, without", "on nodes", "more"),
         rows=rows,
         bars=rates,
         unit="steps/s",
         notes=(
             "a learner and its node are pinned to one core, which learners share where there are more than cores",
-            "less on nodes: median of the differences within a turn, and the smallest and the largest",
+            "less, more: median of the differences within a turn, and the smallest and the largest",
         ),
-        figures={"supervision_cores": busy},
+        figures={"cpu_us_per_step": cpu},
     )
 
 
-def _measure(topology: str, overrides: Sequence[str], seconds: float, engine: str | None, busy: list[float]) -> float:
-    """Return the steps a second of a run; adds to ``busy`` the cores that supervision kept busy meanwhile."""
+def _percents(values: Sequence[float]) -> str:
+    return f"{median(values):.1f} % ({min(values):.1f} to {max(values):.1f})"
+
+
+def _measure(topology: str, overrides: Sequence[str], seconds: float, engine: str | None, cpu: list[float]) -> float:
+    """Return the steps a second of a run; adds to ``cpu`` the microseconds of processor time that a step took."""
     learners = {process.name: process.id.learner for process in first_processes(load(topology, overrides))}
     with Running(topology, overrides, engine=engine) as run:
-        supervising = pin(run, learners)
-        spent_s, began_s = _cpu_s(supervising), time.monotonic()
-        found = run.rate(seconds, WARMUP_S)
-        busy.append((_cpu_s(supervising) - spent_s) / (time.monotonic() - began_s))
+        pin(run, learners)
+        run.rate(0.0, WARMUP_S)
+        before, spent_s = run.seen[-1]["env_steps"], _cpu_s(run)
+        found = run.rate(seconds)
+        cpu.append(1e6 * (_cpu_s(run) - spent_s) / (run.seen[-1]["env_steps"] - before))
     return found
 
 
-def pin(run: Running, learners: Mapping[str, int]) -> set[psutil.Process]:
-    """Pin each learner's processes, and its node's, to a core; returns the processes that supervise."""
+def pin(run: Running, learners: Mapping[str, int]) -> None:
+    """Pin each learner's processes, and its node's, to a core."""
     allowed, head = sorted(os.sched_getaffinity(0)), psutil.Process(run.pid)
-    supervising = {head}
     for event in run.events("spawned"):
         core = allowed[learners[event["process"]] % len(allowed)]
         above = psutil.Process(event["pid"]).parents()
-        agents = above[: above.index(head)]
-        supervising |= set(agents)
-        for pid in (event["pid"], *(agent.pid for agent in agents if event.get("node"))):
+        agents = above[: above.index(head)] if event.get("node") else []
+        for pid in (event["pid"], *(agent.pid for agent in agents)):
             for thread in psutil.Process(pid).threads():
                 with suppress(ProcessLookupError):
                     os.sched_setaffinity(thread.id, {core})
-    return supervising
 
 
-def _cpu_s(processes: Collection[psutil.Process]) -> float:
-    times = [process.cpu_times() for process in processes]
+def _cpu_s(run: Running) -> float:
+    """Return the processor time of all processes of a run so far, in seconds."""
+    head = psutil.Process(run.pid)
+    times = [process.cpu_times() for process in (head, *head.children(recursive=True))]
     return sum(each.user + each.system for each in times)
