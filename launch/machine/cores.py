@@ -5,6 +5,7 @@ Reads the allowed set (as restricted by cpusets, Slurm or taskset), the quota of
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Iterable
@@ -63,6 +64,22 @@ def usable_cores() -> float:
 def begun_cores() -> int:
     """Return `usable_cores` rounded up: processes that each want a core, of which the last may get a part of one."""
     return math.ceil(usable_cores())
+
+
+def boot_id() -> str:
+    """Return the kernel's random word of this boot of this machine, the same in all its containers."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def cores_word() -> str:
+    """Return a word that processes on a machine have in common if they share the time of the same CPUs.
+
+    That is so if these are all that they may run on, under the same quota if it leaves less than them.
+    """
+    cores = Cores.here()
+    rationed_by = cores.quota.file.stat().st_ino if cores.quota and cores.rationed else None
+    said = f"{sorted(os.sched_getaffinity(0))} {rationed_by}"
+    return hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
 
 
 def in_turn(allowed: Iterable[int] | None = None, system: Path = SYSTEM) -> list[int]:

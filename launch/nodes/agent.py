@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Protocol
 
 from actorlearn import __version__
-from actorlearn.memory.shared import free_bytes
+from actorlearn.memory.shared import SHM_ROOT, free_bytes
 from actorlearn.wire.channel import ChannelError
 from actorlearn.wire.messages import MessageError
 from launch.errors import RunError
-from launch.machine.cores import usable_cores
+from launch.machine.cores import boot_id, cores_word, usable_cores
 from launch.machine.gpus import count_gpus
 from launch.machine.signals import Signals
 from launch.nodes import messages
@@ -74,7 +74,14 @@ def clock_s() -> float:
 
 def machine() -> Machine:
     """Return the resources of this machine."""
-    return Machine(cores=usable_cores(), shm_bytes=free_bytes(), gpus=count_gpus())
+    boot = boot_id()
+    return Machine(
+        cores=usable_cores(),
+        shm_bytes=free_bytes(),
+        gpus=count_gpus(),
+        cores_id=f"{boot} {cores_word()}",
+        shm_id=f"{boot} {SHM_ROOT.stat().st_dev}",
+    )
 
 
 class Epoch:

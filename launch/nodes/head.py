@@ -54,7 +54,8 @@ from launch.nodes.remote import RemoteNode
 from launch.nodes.saved_set import name_set
 from launch.nodes.stream import Numbered, StreamError
 from launch.plan.addresses import Addresses
-from launch.plan.nodes import need_of, place_learners
+from launch.plan.auto import unlike_here
+from launch.plan.nodes import Machine, need_of, place_learners, share_out
 from launch.plan.plan import Plan
 from launch.plan.resumption import Resumption
 from launch.spawning.spawner import Key
@@ -179,8 +180,10 @@ class Head:
 
     def add_learners(self, learners: Collection[int]) -> None:
         """Place learners on nodes that are there; raises TopologyError where none has room."""
-        machines = {name: node.machine for name, node in self.nodes.items()}
-        self.placed |= place_learners(learners, machines, self._need, self.placed)
+        self.placed |= place_learners(learners, self._machines(), self._need, self.placed)
+
+    def _machines(self) -> dict[str, Machine]:
+        return share_out({name: node.machine for name, node in self.nodes.items()})
 
     def _start(self, start: Start) -> None:
         node = self._home(start)
@@ -272,6 +275,8 @@ class Head:
                 return
             for learner, name in self.placed.items():
                 yield ev.Note("placed", cause=f"learner {learner} on {name}", fields={"learner": learner, "node": name})
+            if differs := unlike_here(self._plan.choices, self._machines(), self._plan.cores.usable):
+                yield ev.Note("warned", cause=differs)
             yield ev.Begin()
         elif waited_s >= self._wanted.wait_s:
             self._begun = True

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     Env = open_to(ENVIRONMENTS)
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Raised whenever a struct below changes; an agent and a head of different versions refuse one another."""
 
 PART_BYTES = 128 * 1024

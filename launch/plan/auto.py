@@ -8,7 +8,7 @@ folder's topology has the values, so a run can be repeated on another machine.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from actorlearn.algorithms.settings import ALGORITHMS, OffPolicySettings, OnPoli
 from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.models.specs import MODELS
 from launch.machine.cores import Cores
+from launch.plan.nodes import Machine
 from launch.topology.defaults import BY_CORES
 from launch.topology.load import Topology
 from launch.topology.validate import join_words
@@ -93,7 +94,7 @@ def crowding(topology: Topology, cores: float) -> str:
     one thread each 2,200. Threads share out whole passes since, which wait for one another less often, and that is not
     measured: the warning says no more than what may be.
     """
-    learners, threads = topology.learners.count, topology.trainer.threads
+    learners, threads = topology.learners_of_a_node, topology.trainer.threads
     if topology.trainer.device != "cpu" or 1 in (learners, threads) or learners * threads <= cores:
         return ""
     return (
@@ -102,10 +103,25 @@ def crowding(topology: Topology, cores: float) -> str:
     )
 
 
+def unlike_here(choices: Collection[Choice], machines: Mapping[str, Machine], cores: float) -> str:
+    """Return a warning where numbers were left to the cores, and nodes have others than this machine; else empty."""
+    by_cores = {f"{section}.{key}" for section, key in BY_CORES}
+    left = [choice.key for choice in choices if choice.key in by_cores]
+    others = [f"{name} {each.cores:g}" for name, each in sorted(machines.items()) if each.cores != cores]
+    if not left or not others:
+        return ""
+    said = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
+    return (
+        f"{join_words(left)}: chosen for nodes with {cores:g} cores, as the head's machine has, and there are for "
+        f"{said}; write what fits them"
+    )
+
+
 def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
     """Explain numbers that were left to the cores (``launch/topology/defaults.py`` counts them)."""
-    kind, learners = ENVIRONMENTS.of(topology.env.id), topology.learners.count
+    kind, learners = ENVIRONMENTS.of(topology.env.id), topology.learners_of_a_node
     on = f"{cores}, shared by {learners} learners" if learners > 1 else str(cores)
+    on += " (the head's machine: nodes are taken to be like it)" if topology.nodes.several else ""
     part = ", a part of one counted as one" if cores.rationed else ""
     whys = {
         "simulators.count": f"a power of two of processes on {on}{part}; no more than {kind.most_simulators}",

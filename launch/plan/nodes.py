@@ -5,6 +5,7 @@ A learner is never divided: its trainer, inference servers and simulators are on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from msgspec import Meta
 
 from actorlearn.memory.rollout import block_fields
 from actorlearn.memory.shared import segment_bytes
-from actorlearn.wire.identity import Count
+from actorlearn.wire.identity import Count, Name
 from actorlearn.worker.roles import ROLES
 from launch.plan.probe import Description
 from launch.plan.role_plans import count_of, plan_of
@@ -29,6 +30,10 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     shm_bytes: Count
     """Free shared memory before any learner is placed."""
     gpus: Annotated[int, Meta(ge=0, le=4_096)] = 0
+    cores_id: Name = ""
+    """Word of these cores, which other nodes on the same ones have too; empty: nobody else has them."""
+    shm_id: Name = ""
+    """Word of this shared memory, likewise."""
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +55,20 @@ def need_of(topology: Topology, description: Description) -> Need:
         shm_bytes=blocks + sum(map(segment_bytes, segments)),
         gpus=int(any(counts[role.name] and plan_of(role).device(topology) != "cpu" for role in roles)),
     )
+
+
+def share_out(machines: Mapping[str, Machine]) -> dict[str, Machine]:
+    """Return the part that each node has of its machine: nodes on the same cores or memory have equal parts."""
+    on_cores = Counter(machine.cores_id for machine in machines.values())
+    in_memory = Counter(machine.shm_id for machine in machines.values())
+    return {
+        name: msgspec.structs.replace(
+            machine,
+            cores=machine.cores / (on_cores[machine.cores_id] if machine.cores_id else 1),
+            shm_bytes=machine.shm_bytes // (in_memory[machine.shm_id] if machine.shm_id else 1),
+        )
+        for name, machine in machines.items()
+    }
 
 
 def place_learners(

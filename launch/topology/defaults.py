@@ -22,7 +22,7 @@ from actorlearn.envs.specs import DEFAULTS, ENVIRONMENTS, EnvironmentSpec
 from actorlearn.optim.specs import OPTIMIZERS
 from launch.machine.cores import usable_cores
 from launch.topology.keys import CHOSEN, Key, keys_of, learns_from_replay, section_of_role, struct_at
-from launch.topology.schema import LONGEST_NAME, TOPOLOGY
+from launch.topology.schema import LONGEST_NAME, TOPOLOGY, learners_of_a_node
 
 Tree = dict[str, Any]
 
@@ -119,16 +119,17 @@ def _leave_out_what_is_not_read(tree: Tree, raw: Tree) -> None:
 def _simulators(tree: Tree, env: EnvironmentSpec, cores: float) -> Tree:
     """Spread the kind's environments over the cores: a power of two of processes, so that none are left over.
 
-    Of several learners each gets its share of cores and environments. A part of a core that a quota leaves is worth a
-    process: they wait for the trainer, and while they play each has a core until the quota is used up. PAAC on two
-    cores with a quota of 1.5 made 2,330 steps/s with two simulators and 1,650 with one.
+    Of several learners each gets its share of environments, and of the cores of its node; nodes are taken to have as
+    many as this machine. A part of a core that a quota leaves is worth a process: they wait for the trainer, and while
+    they play each has a core until the quota is used up. PAAC on two cores with a quota of 1.5 made 2,330 steps/s with
+    two simulators and 1,650 with one.
     """
-    given, learners = section(tree, "simulators"), _learners(tree)
+    given, here = section(tree, "simulators"), learners_of_a_node(_learners(tree), _nodes(tree))
     count = _positive(given.get("count")) or max(
-        power for power in (1, 2, 4, 8) if power <= max(1, min(math.ceil(cores) // learners, env.most_simulators))
+        power for power in (1, 2, 4, 8) if power <= max(1, min(math.ceil(cores) // here, env.most_simulators))
     )
     groups = _positive(given.get("groups")) or 1
-    envs = max(1, env.environments // learners // count)
+    envs = max(1, env.environments // _learners(tree) // count)
     return {"count": count, "envs": max(groups, envs // groups * groups)}
 
 
@@ -147,11 +148,16 @@ def _trainer_threads(tree: Tree, env: EnvironmentSpec, cores: float) -> int:
     quota is spent, all threads wait for the stopped one. PAAC under a quota of 1.5 cores made 1,900 steps/s with two
     threads and 2,330 with one.
     """
-    return min(max(1, math.floor(cores) // _learners(tree)), env.most_trainer_threads)
+    here = learners_of_a_node(_learners(tree), _nodes(tree))
+    return min(max(1, math.floor(cores) // here), env.most_trainer_threads)
 
 
 def _learners(tree: Tree) -> int:
     return _positive(section(tree, "learners").get("count")) or 1
+
+
+def _nodes(tree: Tree) -> int:
+    return _positive(section(tree, "nodes").get("count")) or 1
 
 
 def _positive(value: object) -> int | None:

@@ -337,6 +337,11 @@ class NodesSection(Section, frozen=True, kw_only=True):
         return self.count > 1 or self.listen is not None
 
 
+def learners_of_a_node(learners: int, nodes: int) -> int:
+    """Return the most learners on a node, where they are spread evenly."""
+    return -(-learners // nodes)
+
+
 class Topology(Section, frozen=True, kw_only=True, dict=True):
     """A whole topology: processes, devices and numbers; steps are agent steps (Atari: frame_skip frames each)."""
 
@@ -366,6 +371,11 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
         dict[str, RoleSection],
         Meta(description="processes of roles that are not shipped, by name, with how many: {auditor: {count: 1}}"),
     ] = {}
+
+    @property
+    def learners_of_a_node(self) -> int:
+        """Learners on each node, on some of them one less; on one machine all."""
+        return learners_of_a_node(self.learners.count, self.nodes.count)
 
     @property
     def left_to_cores(self) -> frozenset[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from launch.machine.cgroups import Quota
-from launch.machine.cores import Cores, in_turn, usable_cores
+from launch.machine.cores import Cores, boot_id, cores_word, in_turn, usable_cores
 
 
 def machine(folder: Path, siblings: dict[int, str], nodes: dict[int, str]) -> Path:
@@ -45,6 +47,13 @@ def test_without_a_description_by_number(tmp_path: Path) -> None:
 
 def test_this_machines_cores_are_those_we_may_use() -> None:
     assert sorted(in_turn()) == sorted(os.sched_getaffinity(0))
+
+
+def test_processes_on_other_cores_have_another_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = cores_word()
+    assert cores_word() == here and boot_id()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {1_000})
+    assert cores_word() != here
 
 
 def test_a_quota_leaves_a_part_of_the_allowed_cores_or_all_of_them() -> None:

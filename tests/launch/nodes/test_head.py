@@ -59,6 +59,16 @@ def test_a_run_begins_when_all_nodes_have_joined(tmp_path: Path, monkeypatch: py
         assert made.of(ev.Begin) and made.head.placed == {0: "node-0", 1: "node-1"}
 
 
+def test_nodes_of_one_machine_share_its_cores_and_what_was_chosen_for_others_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        monkeypatch.setattr("launch.nodes.agent.usable_cores", lambda: 4096.0)
+        made.begin("node-0", "node-1")
+        said = [note.cause for note in made.of(ev.Note) if note.kind == "warned"]
+        assert len(said) == 1 and "there are for node-0 2048, node-1 2048" in said[0]
+
+
 def test_who_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path, monkeypatch, "nodes.wait_s=60") as made:
         made.agent("node-0")

@@ -8,7 +8,8 @@ import pytest
 
 from launch.machine.cgroups import Quota
 from launch.machine.cores import Cores
-from launch.plan.auto import AUTO, choose, cpu_flags, crowding
+from launch.plan.auto import AUTO, choose, cpu_flags, crowding, unlike_here
+from launch.plan.nodes import Machine
 from launch.topology.load import dump, parse, tree
 
 PONG = "env: {id: ALE/Pong-v5}\nsimulators: {count: 2, envs: 16}"
@@ -97,6 +98,23 @@ def test_what_followed_the_cores_is_explained_until_it_is_written_down() -> None
     small = {choice.key: choice.why for choice in choose(parse("env: {id: CartPole-v1}"), XEON, TWO)[1]}
     assert small["trainer.threads"] == "a network this small is not worth sharing out"
     assert "2 cores" in small["simulators.count"]
+
+
+def test_numbers_that_followed_the_head_are_said_where_nodes_have_other_cores() -> None:
+    topology = parse("env: {id: ALE/Pong-v5}", ["nodes.count=2", "learners.count=4", "mode=gossip"])
+    choices = choose(topology, XEON, Cores(4))[1]
+    whys = {choice.key: choice.why for choice in choices}
+    assert (
+        "4 cores, shared by 2 learners (the head's machine: nodes are taken to be like it)" in whys["trainer.threads"]
+    )
+    machines = {name: Machine(cores=cores, shm_bytes=1) for name, cores in (("a", 4), ("b", 8), ("c", 2))}
+    assert unlike_here(choices, machines, 4.0) == (
+        "simulators.count and trainer.threads: chosen for nodes with 4 cores, as the head's machine has, and there are "
+        "for b 8, c 2; write what fits them"
+    )
+    assert unlike_here(choices, {"a": machines["a"]}, 4.0) == ""
+    written = choose(parse(dump(topology)), XEON, Cores(4))[1]
+    assert unlike_here(written, machines, 4.0) == ""
 
 
 def test_a_chosen_topology_is_still_a_topology() -> None:

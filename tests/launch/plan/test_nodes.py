@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from launch.plan.nodes import Machine, Need, need_of, place_learners
+from launch.plan.nodes import Machine, Need, need_of, place_learners, share_out
 from launch.topology.load import TopologyError, parse
 from tests.launch.described import DESCRIPTION
 
@@ -34,6 +35,18 @@ def test_a_node_without_memory_or_gpu_gets_none() -> None:
     assert place_learners([0], machines, needs_gpu, {}) == {0: "b"}
     with pytest.raises(TopologyError, match=r"learner 1 needs 100 MiB of shared memory and 1 GPU, and no node .*a, b"):
         place_learners([0, 1], machines, needs_gpu, {})
+
+
+def test_what_nodes_have_in_common_is_shared_out() -> None:
+    here = {"cores_id": "boot 1", "shm_id": "boot shm"}
+    a, b = (msgspec.structs.replace(machine(8, gpus=1), **here) for _ in range(2))
+    c = msgspec.structs.replace(machine(4), cores_id="boot 2", shm_id="boot shm")  # other cores of that machine
+    found = share_out({"a": a, "b": b, "c": c, "d": machine(8), "e": machine(8)})
+    assert {name: each.cores for name, each in found.items()} == {"a": 4, "b": 4, "c": 4, "d": 8, "e": 8}
+    assert [found[name].shm_bytes // MIB for name in "abcde"] == [333, 333, 333, 1000, 1000]
+    assert found["a"].gpus == 1
+    with pytest.raises(TopologyError, match="no node has that left"):
+        place_learners([0], share_out({"a": a, "b": b}), msgspec.structs.replace(NEED, shm_bytes=600 * MIB), {})
 
 
 def test_a_learner_needs_what_its_processes_and_segments_take() -> None:

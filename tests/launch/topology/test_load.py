@@ -279,6 +279,18 @@ def test_the_trainers_threads_are_whole_cores(
     assert parse("env: {id: CartPole-v1}").trainer.threads == 1
 
 
+@pytest.mark.parametrize(
+    ("learners", "nodes", "simulators", "threads"), [(4, 4, 8, 8), (4, 2, 4, 4), (3, 2, 4, 4), (1, 4, 8, 8)]
+)
+def test_learners_on_several_nodes_have_the_cores_of_as_many_machines(
+    learners: int, nodes: int, simulators: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(defaults, "usable_cores", lambda: 8.0)
+    t = parse("env: {id: ALE/Pong-v5}", [f"learners.count={learners}", f"nodes.count={nodes}"])
+    assert (t.simulators.count, t.trainer.threads) == (simulators, threads)
+    assert t.simulators.envs == max(1, 32 // learners // simulators)
+
+
 def test_default_environments_fit_count_and_groups() -> None:
     assert parse(PONG, ["simulators.count=5", "simulators.groups=4"]).simulators.envs == 4
     assert parse(PONG, ["simulators.count=100"]).simulators.envs == 1
