@@ -171,6 +171,17 @@ def test_the_final_weights_are_scored_before_everything_ends(launched: Start) ->
     assert run.leftovers() == []
 
 
+def test_a_run_ends_when_it_reaches_a_score(launched: Start) -> None:
+    played = ["evaluator.every_steps=100", "evaluator.episodes=2", "evaluator.scheduling=other"]
+    run = launched("catch", PACED, "total_steps=1_000_000", "evaluator.count=1", *played, "evaluator.stop_at_score=-1")
+    assert run.end() == 0, run.screen()
+    summary, (stopping,) = run.summary(), run.events("stopping")
+    assert summary["status"] == "finished" and summary["deaths"] == 0
+    assert stopping["cause"].endswith(", evaluator.stop_at_score: -1")
+    assert run.checkpoint().state["env_steps"] == summary["env_steps"] < 1_000_000
+    assert run.events("scoring") == [] and run.leftovers() == []
+
+
 def test_ctrl_c_ends_the_wait_for_the_last_score_of_a_run_that_is_finished(launched: Start) -> None:
     run = launched(*FEW, "evaluator.every_steps=1_000_000", "evaluator.episodes=10_000")
     run.wait_for(lambda: run.events("scoring"), "evaluation of the final weights")

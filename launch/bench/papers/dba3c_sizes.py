@@ -22,7 +22,7 @@ PAPER_NODES = 64
 """Nodes of the paper's largest runs, for whose traffic section 2.5 gives 263 MB an update: it means MiB."""
 TOPOLOGY = "atari/dba3c.yaml"
 LEARNERS = 2
-WARMUP_S = 8.0
+WARMUP_S = 4.0
 
 
 def keys(units: int) -> tuple[str, ...]:
