@@ -62,6 +62,8 @@ class LearnersAsked(NamedTuple):
     optimizer: str
     """Name of the optimizer."""
     seed: int
+    across: bool = False
+    """Whether learners may be on different machines: what they would read of one another in memory is not made."""
 
 
 class Sizes(NamedTuple):
@@ -230,7 +232,9 @@ class _Sync(ModeSpec):
         return settings.rendezvous
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Rows in which learners show one another their gradients."""
+        """Return the rows in which learners of one machine show one another their gradients."""
+        if asked.across:
+            return []
         count = asked.learners.count
         what = f"{SLOTS} slots x {count} learners x {sizes.weights:,} float32, of which they take the mean"
         return [Layout("gradients", rows_fields(count, sizes.weights), what)]
@@ -295,8 +299,8 @@ class _Gossip(ModeSpec):
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
         """Return the graph, the addresses of messages, and those of data for comparing learners."""
         gossip = _gossip(asked)
-        compared = gossip.gradient_every > 0
-        logged = compared and gossip.transport == "shm" and not folders.host
+        compared = gossip.gradient_every > 0 and not folders.host
+        logged = compared and gossip.transport == "shm"
         return GossipExchangeSettings(
             rank=learner,
             learners=asked.learners.count,
@@ -321,6 +325,8 @@ class _Gossip(ModeSpec):
     def learner_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
         """Return the segment of a learner's weights for others to mix, and of data for comparing learners."""
         found, gossip = [], _gossip(asked)
+        if asked.across:
+            return []
         if gossip.transport == "shm":
             what = f"{slots_in_words(sizes.weights, 'weights')}, for other learners"
             found.append(Layout("messages", weights_fields(sizes.weights), what))

@@ -16,7 +16,7 @@ def mode(topology: Topology) -> ModeSpec:
 def asked(topology: Topology) -> LearnersAsked:
     """Return the parts of a topology that a mode reads."""
     section = section_of(topology, mode(topology))
-    return LearnersAsked(topology.learners, section, topology.optimizer.name, topology.seed)
+    return LearnersAsked(topology.learners, section, topology.optimizer.name, topology.seed, topology.nodes.several)
 
 
 def section_of(topology: Topology, owner: ModeSpec) -> Any:

@@ -19,7 +19,7 @@ from actorlearn.parameters.checkpoint_folders import directory_of
 from launch.runs.jsonl import read_object
 from tests.chaos import topologies
 from tests.chaos.living import Living
-from tests.chaos.rows import SIZE, STEP
+from tests.chaos.rows import SIZE, STEP, Rows
 from tests.ledger.env import DamagedRowError, read
 
 
@@ -51,12 +51,11 @@ def rollback(run: Living, killed: bool) -> Rollback:
     for saved in checkpoints(run):
         counts = saved.state["account"]
         known += counts["used"] + sum(counts["dropped"].values()) + saved.state.get("in_flight", 0)
-    return Rollback(killed, len(produced(run)) - known)
+    return Rollback(killed, len(produced(run.rows)) - known)
 
 
-def produced(run: Living) -> npt.NDArray[np.int64]:
+def produced(rows: Rows) -> npt.NDArray[np.int64]:
     """Rows that were steps taken from, by simulators: the origins of all steps."""
-    rows = run.rows
     simulators = [n for n, (_, name, _) in rows.processes().items() if name.startswith("simulator")]
     steps = np.flatnonzero((rows.kind == STEP) & np.isin(rows.made_by, simulators))
     return np.asarray(rows.origin[steps], np.int64)
@@ -65,7 +64,7 @@ def produced(run: Living) -> npt.NDArray[np.int64]:
 def judge(run: Living, rollbacks: list[Rollback]) -> dict[str, Any]:
     """Violations, and the numbers that they were found by."""
     kind, algorithm = topologies.split(run.mode)
-    taken, said, found = produced(run), summary(run), []
+    taken, said, found = produced(run.rows), summary(run), []
     used, dropped, in_flight = (int(said.get(k) or 0) for k in ("steps_used", "steps_dropped", "steps_in_flight"))
     if len(np.unique(taken)) != len(taken):
         raise AssertionError("a row was stepped from twice: the environment of the tests is wrong")
@@ -79,9 +78,9 @@ def judge(run: Living, rollbacks: list[Rollback]) -> dict[str, Any]:
     tally = np.max(tallies, axis=0)
     tally[SIZE - 1] = 0
     if algorithm != "dqn":
-        found += _exactly_once(run, taken, tally, used, kind, topologies.EPOCHS[algorithm])
+        found += exactly_once(run.rows, taken, tally, used, kind, topologies.EPOCHS[algorithm])
         if kind in ("alone", "sync") or (kind == "async" and run.lives == 1):
-            found += _counted(tally, used)
+            found += counted(tally, used)
     else:
         found += _stored_once(run, saved)
     found += _conserved(len(taken), used, dropped, in_flight, rollbacks, run)
@@ -97,31 +96,32 @@ def judge(run: Living, rollbacks: list[Rollback]) -> dict[str, Any]:
     }
 
 
-def _exactly_once(
-    run: Living, taken: npt.NDArray[np.int64], tally: npt.NDArray[np.float32], used: int, kind: str, epochs: int
+def exactly_once(
+    rows: Rows, taken: npt.NDArray[np.int64], tally: npt.NDArray[np.float32], used: int, kind: str, epochs: int
 ) -> list[str]:
+    """Violations: rows in more gradients than there may be, rows of nobody, and what was shown to others twice."""
     found = []
     if len(more := np.flatnonzero(tally > epochs + 1e-3)):
-        found.append(f"{len(more)} rows in more than {epochs} surviving gradients: {_words(run, more, tally)}")
+        found.append(f"{len(more)} rows in more than {epochs} surviving gradients: {_words(rows, more, tally)}")
     strangers = np.setdiff1d(np.flatnonzero(tally > 0), taken)
     if len(strangers):
-        found.append(f"{len(strangers)} rows learned from that nobody stepped from: {_words(run, strangers, tally)}")
-    gradients = np.asarray(run.rows.gradients)[:-1]
+        found.append(f"{len(strangers)} rows learned from that nobody stepped from: {_words(rows, strangers, tally)}")
+    gradients = np.asarray(rows.gradients)[:-1]
     if kind == "gossip":
-        shown = np.asarray(run.rows.shown)[:-1]
+        shown = np.asarray(rows.shown)[:-1]
         if len(again := np.flatnonzero(shown > epochs)):
-            found.append(f"{len(again)} rows shown to others more than once: {_words(run, again, shown)}")
+            found.append(f"{len(again)} rows shown to others more than once: {_words(rows, again, shown)}")
         if not shown.any():
             found.append("no learner has said what it shows to others")
         if used > (times := int((gradients > 0).sum())):
             found.append(f"steps_used is {used}, and {times} rows were learned from")
         return found
     if len(part := np.flatnonzero((tally > 0) & (tally < epochs))):
-        found.append(f"{len(part)} rows in some of {epochs} gradients: {_words(run, part, tally)}")
+        found.append(f"{len(part)} rows in some of {epochs} gradients: {_words(rows, part, tally)}")
     return found
 
 
-def _counted(tally: npt.NDArray[np.float32], used: int) -> list[str]:
+def counted(tally: npt.NDArray[np.float32], used: int) -> list[str]:
     """All rows in the final weights are counted.
 
     Not where a run in mode async was resumed: it goes on from one learner's checkpoint, whose weights have rollouts of
@@ -167,11 +167,11 @@ def _conserved(made: int, used: int, dropped: int, in_flight: int, rollbacks: li
     return []
 
 
-def _words(run: Living, numbers: npt.NDArray[np.int64], counts: npt.NDArray[Any]) -> str:
+def _words(rows: Rows, numbers: npt.NDArray[np.int64], counts: npt.NDArray[Any]) -> str:
     """The first of these rows: when they were made, by whom, and how often they count."""
-    processes = run.rows.processes()
+    processes = rows.processes()
     said = []
     for number in numbers[:4]:
-        maker = processes.get(int(run.rows.made_by[number]), ("?", "?", 0))
-        said.append(f"{number} of {maker[1]} ({maker[0]}): {counts[number]:g}, {run.rows.gradients[number]} gradients")
+        maker = processes.get(int(rows.made_by[number]), ("?", "?", 0))
+        said.append(f"{number} of {maker[1]} ({maker[0]}): {counts[number]:g}, {rows.gradients[number]} gradients")
     return "; ".join(said)

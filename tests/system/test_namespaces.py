@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from actorlearn.parameters.checkpoint import load
-from tests.system.agents import Agents, node_of
+from actorlearn.parameters.checkpoint import load, newest
+from actorlearn.parameters.checkpoint_folders import directory_of
+from tests.chaos import rows as rows_of
+from tests.chaos import topologies
+from tests.chaos.judge import counted, exactly_once, produced
+from tests.chaos.rows import SIZE, Rows
+from tests.chaos.witness import OPTIMIZER
+from tests.system.agents import Agents, lost, node_of
 from tests.system.conftest import Command, Start
-from tests.system.launched import Launched
+from tests.system.launched import Launched, within
 from tests.system.namespaces import Namespaces, namespaces
 from tests.system.ways import CATCH, LEARNS
 
-pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 NODES = ["n1", "n2", "n3", "n4"]
 TRAINERS = [f"trainer-{learner}" for learner in range(4)]
@@ -67,3 +77,130 @@ def test_pong_is_played_on_four_nodes(launched: Start, network: Namespaces, agen
     if mode == "sync":
         saved = [load(Path(run.events("saved", trainer)[-1]["path"])).section("weights") for trainer in TRAINERS]
         assert all(torch.equal(saved[0][name], other[name]) for other in saved[1:] for name in saved[0])
+
+
+# Faults ---------------------------------------------------------------------------------------------------------------
+
+LEASE_S = 15.0
+LEDGER = [
+    *(*FOUR, *OPTIMIZER, *topologies.ALGORITHMS["a2c"], "simulators.envs=2", "simulators.groups=1"),
+    *(
+        "simulators.decorrelation_steps=0",
+        "total_steps=100_000_000",
+        "checkpoint.every_steps=400",
+        "report.every_s=0.5",
+    ),
+    *("supervision.restart_delay_s=0", f"nodes.lease_s={LEASE_S:g}"),
+]
+"""Topology of a run whose weights and environment say which rows were learned from."""
+PACE_S = 0.05
+
+
+@pytest.fixture
+def rows(environment: dict[str, str], tmp_path: Path) -> Rows:
+    """Rows that all processes of the test's run write down."""
+    environment[rows_of.VARIABLE], environment[rows_of.PACE_VARIABLE] = str(tmp_path / "rows"), str(PACE_S)
+    (tmp_path / "ledger.yaml").write_text(topologies.text())
+    return Rows.make(tmp_path / "rows")
+
+
+def goes_on(run: Launched, steps: int = 100) -> None:
+    """It learns from more steps, with all learners."""
+    before = len(run.rows())
+    first = run.env_steps()
+    run.wait_for(
+        lambda: (
+            run.env_steps() > first + steps
+            and all(len(row.get("learners", {})) == 4 for row in run.rows()[before:][-1:])
+            and len(run.rows()) > before + 2
+        ),
+        "rows of all learners",
+    )
+
+
+def incarnations(rows: Rows, simulator: str) -> list[tuple[int, int]]:
+    """Times at which each incarnation of a simulator made its first and last row, in order."""
+    found = []
+    for number, (_, name, _) in rows.processes().items():
+        if name.rpartition(".")[0] == simulator and len(
+            made := rows.made_ns[: SIZE - 1][rows.made_by[: SIZE - 1] == number]
+        ):
+            found.append((int(made[made > 0].min()), int(made.max())))
+    return sorted(found)
+
+
+def violations(run: Launched, rows: Rows, mode: str) -> list[str]:
+    """Rows that were learned from twice, or by nobody that was counted."""
+    saved = [newest(directory_of(run.run_dir / "checkpoints", learner)) for learner in range(4)]
+    tallies = [-one.section("weights")["tally"].numpy() for one in saved]
+    tally = np.max(tallies, axis=0)
+    tally[SIZE - 1] = 0
+    used = int(run.summary()["steps_used"])
+    assert used > 100
+    found = exactly_once(rows, produced(rows), tally, used, mode, topologies.EPOCHS["a2c"])
+    if mode == "sync":
+        assert all(np.array_equal(tallies[0], other) for other in tallies)
+        found += counted(tally, used)
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_faults_of_links_nodes_and_the_head_cost_what_they_should(
+    launched: Start, network: Namespaces, agents: Agents, rows: Rows, tmp_path: Path, mode: str
+) -> None:
+    agents.start(*NODES)
+    words = [*MODES[mode], *agents.options, *LEDGER]
+    run = launched(str(tmp_path / "ledger"), *words, by=network.enter("head"))
+    for trainer in TRAINERS:
+        run.wait_for_event("ready", trainer)
+    goes_on(run)
+    everywhere(run)
+
+    for seconds, trainer in ((1.0, "trainer-2"), (10.0, "trainer-0")):  # where the others meet in mode sync
+        network.cut(node_of(run, trainer))
+        time.sleep(seconds)
+        network.mend(node_of(run, trainer))
+        goes_on(run)
+    assert run.events("lost") == run.events("died") == []
+    spawned = [(event["process"], event["incarnation"]) for event in run.events("spawned")]
+    assert len(set(spawned)) == len(spawned) == 8, "something was told twice"
+
+    away = node_of(run, "trainer-3")
+    cut_s = time.monotonic()
+    network.cut(away)
+    run.wait_for(lost(run, away), "loss of the node that is cut off")
+    assert LEASE_S < time.monotonic() - cut_s < 2 * LEASE_S
+    run.wait_for_event("restarted", "trainer-3", 1)
+    assert node_of(run, "trainer-3") != away
+    time.sleep(max(0.0, 60.0 - (time.monotonic() - cut_s)))
+    network.mend(away)
+    run.wait_for(lambda: len(run.events("joined")) == 5, "the node that was cut off")
+    goes_on(run)
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(incarnations(rows, "simulator-3"))), "it was at two places"
+
+    asleep = node_of(run, "trainer-1")
+    network.signal(asleep, signal.SIGSTOP)
+    run.wait_for_event("restarted", "trainer-1", 1)
+    assert lost(run, asleep)() and node_of(run, "trainer-1") != asleep
+    network.signal(asleep, signal.SIGCONT)
+    run.wait_for(lambda: len(run.events("joined")) == 6, "the node that was asleep")
+    goes_on(run)
+
+    dead = node_of(run, "trainer-2")
+    agents.processes[dead].kill()
+    run.wait_for_event("restarted", "trainer-2", 1)
+    assert lost(run, dead)() and node_of(run, "trainer-2") != dead
+    agents.start(dead)
+    run.wait_for(lambda: len(run.events("joined")) == 7, "the dead node's successor")
+    goes_on(run)
+    assert [event["node"] for event in run.events("lost")] == [away, asleep, dead]
+
+    run.kill()
+    assert within(3 * LEASE_S, lambda: all("joins anew" in agents.said(name).splitlines()[-1] for name in NODES))
+    resumed = launched("resume", "--keys", str(agents.keys), run_dir=run.run_dir, by=network.enter("head"))
+    resumed.wait_for(lambda: len({event["node"] for event in resumed.new_events("joined")}) == 4, "all nodes")
+    goes_on(resumed)
+    resumed.ctrl_c()
+    assert resumed.end() == 130, resumed.screen()
+    assert agents.end() == [0] * 4 and resumed.leftovers() == []
+    assert violations(resumed, rows, mode) == []

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from launch.plan.nodes import Machine, Need, need_of, place_learners, share_out
+from launch.plan.segments import learner_segments, run_segments
 from launch.topology.load import TopologyError, parse
 from tests.launch.described import DESCRIPTION
 
@@ -57,3 +58,18 @@ def test_a_learner_needs_what_its_processes_and_segments_take() -> None:
     assert need.cores == 3 + 1 + 2 and need.gpus == 0 and need.shm_bytes > 0
     more = need_of(parse("env: {id: CartPole-v1}", ["simulators.count=6", "trainer.device=cuda"]), DESCRIPTION)
     assert more.gpus == 1 and more.shm_bytes > need.shm_bytes
+
+
+@pytest.mark.parametrize(
+    ("mode", "unused"), [("sync", {"gradients"}), ("gossip", {"messages", "gradients"})], ids=["sync", "gossip"]
+)
+def test_memory_in_which_learners_of_one_machine_read_of_one_another_is_not_made_on_several(
+    mode: str, unused: set[str]
+) -> None:
+    words = [f"mode={mode}", "learners.count=2", *(["gossip.gradient_every=5"] if mode == "gossip" else [])]
+
+    def kinds(*more: str) -> set[str]:
+        topology = parse("env: {id: CartPole-v1}", [*words, *more])
+        return {name for name, *_ in run_segments(topology, DESCRIPTION)} | {*learner_segments(topology, DESCRIPTION)}
+
+    assert kinds() - kinds("nodes.count=2") == unused
