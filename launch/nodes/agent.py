@@ -35,6 +35,7 @@ from launch.nodes.messages import (
     Ended,
     Fenced,
     Join,
+    Leaving,
     Left,
     Prepare,
     Start,
@@ -98,6 +99,14 @@ class Epoch:
         """Reason why there is no place."""
         self.ending_s: float | None = None
         """Clock at which the head ended the run."""
+        self.leaves_s: float | None = None
+        """Clock at which this node leaves at the latest, once its agent was told to stop."""
+
+    @property
+    def left(self) -> bool:
+        """Whether nothing is to be awaited of it: its trainers have saved, and what they saved is at the head."""
+        saved = self.place is None or not self.place.trainers
+        return self.leaves_s is not None and ((saved and self.outbox.empty) or clock_s() >= self.leaves_s)
 
     def answered(self, sent_s: float) -> None:
         """Begin the lease anew from the time at which an answered beat was sent."""
@@ -120,7 +129,7 @@ class Agent:
         self._line, self._head, self._folder, self._patience_s, self._tell = line, head, folder, patience_s, tell
         self._word = secrets.token_hex(8)
         self._session, self._joined_s, self._since_s = secrets.token_hex(8), -JOIN_S, clock_s()
-        self._said = ""
+        self._said, self._stopping = "", False
         self.epoch: Epoch | None = None
         """The epoch in which this agent is a node; None while it is not."""
         self.exit_status: int | None = None
@@ -137,11 +146,27 @@ class Agent:
             while self.exit_status is None:
                 self._selector.select(TURN_S)
                 if signals.read():
-                    self._tell("stopped: the processes of this node end")
-                    self.stop()
-                    return 130
-                self.turn()
+                    self.asked_to_stop()
+                else:
+                    self.turn()
             return self.exit_status
+
+    def asked_to_stop(self) -> None:
+        """Have the learners here saved, and leave after that; or at once, where there are none or this comes twice."""
+        epoch = self.epoch
+        if self._stopping or epoch is None or epoch.place is None or epoch.ending_s is not None:
+            self._go()
+            return
+        limit_s = epoch.place.drain_s
+        self._tell(f"stopped: the learners of this node save, for {limit_s:g} s at most; once more ends it now")
+        self._stopping, epoch.leaves_s = True, clock_s() + limit_s
+        epoch.outbox.put("", Leaving())
+        epoch.place.have_saved()
+
+    def _go(self) -> None:
+        self._tell("stopped: the processes of this node end")
+        self.stop()
+        self.exit_status = 130
 
     def stop(self) -> None:
         """End all processes, and tell the head, which then need not wait for the end of the lease."""
@@ -163,7 +188,9 @@ class Agent:
             if (body := self._line.recv()) is None:
                 break
             self._hear(body)
-        if self.epoch is None:
+        if self._stopping and (self.epoch is None or self.epoch.left):
+            self._go()
+        elif self.epoch is None:
             self._join()
         else:
             self._serve(self.epoch)

@@ -40,6 +40,7 @@ from launch.nodes.messages import (
     Ended,
     Fenced,
     Join,
+    Leaving,
     Left,
     LogPart,
     Part,
@@ -131,6 +132,7 @@ class Head:
             LogPart: self._log,
             Part: self._part,
             Whole: self._whole,
+            Leaving: self._leaving,
             Ended: self._ended,
         }
 
@@ -179,8 +181,9 @@ class Head:
         return None
 
     def add_learners(self, learners: Collection[int]) -> None:
-        """Place learners on nodes that are there; raises TopologyError where none has room."""
-        self.placed |= place_learners(learners, self._machines(), self._need, self.placed)
+        """Place learners on nodes that are there and stay; raises TopologyError where none has room."""
+        machines = {name: machine for name, machine in self._machines().items() if not self.nodes[name].leaving}
+        self.placed |= place_learners(learners, machines, self._need, self.placed)
 
     def _machines(self) -> dict[str, Machine]:
         return share_out({name: node.machine for name, node in self.nodes.items()})
@@ -203,7 +206,8 @@ class Head:
         learner = start.process.learner
         if ROLES.spec(start.process.role).scope == "run":
             learner = min((known for known, name in self.placed.items() if name in self.nodes), default=learner)
-        if self.placed.get(learner) not in self.nodes:
+        found = self.nodes.get(self.placed.get(learner, ""))
+        if found is None or found.leaving:
             self.placed.pop(learner, None)
             try:
                 self.add_learners([learner])
@@ -321,6 +325,8 @@ class Head:
         if not node.knows(told):
             yield Complaint(f"node {node.name} tells of {told.name}.{told.incarnation}, which is not there")
             return
+        if node.keeps(told):
+            return
         node.follow(told)
         try:
             yield from self._handlers[type(told)](node, told)
@@ -420,6 +426,10 @@ class Head:
         in_step = mode(self._plan.topology).in_step
         together = name_set(self._addresses.run_dir / "checkpoints", self.placed, in_step)
         node.arriving.remove_older(whole, together)
+
+    def _leaving(self, node: RemoteNode, _leaving: Leaving) -> Iterator[Happened]:
+        node.leaving = True
+        yield ev.Note("leaving", cause=f"node {node.name}: its learners save", fields={"node": node.name})
 
     def _ended(self, node: RemoteNode, _ended: Ended) -> Iterator[Happened]:
         node.ended = True

@@ -68,9 +68,9 @@ class LocalNode:
         return self._control.fd, self.spawner.fd
 
     @property
-    def rows(self) -> list[int]:
-        """Rows of living processes in the progress segment."""
-        return [living.start.index for living in self._living.values()]
+    def living(self) -> list[Start]:
+        """Starts of living processes; their rows in the progress segment are theirs."""
+        return [living.start for living in self._living.values()]
 
     @property
     def section_ns(self) -> NDArray[np.int64]:

@@ -150,6 +150,10 @@ class End(Told, frozen=True):
     """End all processes and leave: the run is over; answered by Ended."""
 
 
+class Leaving(Told, frozen=True):
+    """The agent was told to stop: its trainers save and end, and it will have Left. Nothing more is started there."""
+
+
 class Ended(Told, frozen=True):
     """All processes of the node have ended, and everything that they left has been sent."""
 
@@ -196,6 +200,7 @@ ToHead = (
     | Whole
     | LogPart
     | Complained
+    | Leaving
     | Ended
 )
 ToNode = Prepare | Start | ev.Kill | ev.ShowStack | ev.Send | DropMembers | DropLearner | Part | Whole | End

@@ -7,6 +7,7 @@ left.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,7 +15,9 @@ from pathlib import Path
 
 from actorlearn.memory.owned import OwnedDirectory, name_of
 from actorlearn.memory.shared import SHM_ROOT, reserve
+from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Reply, Saved
+from actorlearn.worker.roles import ROLES
 from launch.machine.cores import in_turn
 from launch.machine.folders import new_run_id, runtime_root, sweep_all
 from launch.machine.network import address_of, address_towards
@@ -78,6 +81,7 @@ class Place:
             self.node = LocalNode(briefing, self._segments, self._spawner)
             stack.callback(self.node.close)
             self._stack = stack.pop_all()
+        self.drain_s = topology.supervision.drain_s
         self._learners: set[int] = set()
         self._goes_on_from = goes_on_from
         self._arriving = Arriving(self._run_dir, "head")
@@ -122,7 +126,18 @@ class Place:
 
     def sections(self) -> list[tuple[int, list[int]]]:
         """Return the rows of living processes, with the nanoseconds that each has spent in each section."""
-        return [(row, self.node.section_ns[row].tolist()) for row in self.node.rows]
+        rows = [start.index for start in self.node.living]
+        return [(row, self.node.section_ns[row].tolist()) for row in rows]
+
+    @property
+    def trainers(self) -> list[ProcessId]:
+        """Trainers that are alive."""
+        return [start.process for start in self.node.living if ROLES.spec(start.process.role).learns]
+
+    def have_saved(self) -> None:
+        """Have all trainers finish their update, save and end."""
+        for trainer in self.trainers:
+            self.node.do(ev.Kill(trainer.name, trainer.incarnation, signal.SIGTERM))
 
     def end(self) -> None:
         """End all processes; logs and checkpoints are still there."""

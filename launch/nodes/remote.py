@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from actorlearn.wire.messages import Finished
 from launch.nodes import messages
 from launch.nodes.copies import Arriving
 from launch.nodes.messages import DropLearner, DropMembers, Join, Start
@@ -35,6 +36,8 @@ class RemoteNode:
     """Incarnations that were to be started there, and whose ends have not been heard of."""
     has: set[int] = field(default_factory=set)
     """Learners whose checkpoints are there."""
+    leaving: bool = False
+    """Whether its agent was told to stop."""
     ended: bool = False
     """Whether it has said that the run is over for it."""
 
@@ -57,6 +60,11 @@ class RemoteNode:
         if isinstance(deed, Start):
             self.living[deed.process.name, deed.process.incarnation] = deed
         self.put(deed, learner)
+
+    def keeps(self, told: Told) -> bool:
+        """Whether this is not to be heard: how processes of a node that is leaving end, as all are lost together."""
+        ends = isinstance(told, ev.Exited) or (isinstance(told, ev.Received) and isinstance(told.message, Finished))
+        return self.leaving and ends
 
     def knows(self, told: Told) -> bool:
         """Whether it may tell this: a node speaks of its own processes."""

@@ -329,6 +329,90 @@ def test_an_agent_that_is_stopped_says_so_and_its_learners_need_not_wait(
         assert made.of(ev.Spawned)[-1].node == "node-0"
 
 
+def test_a_node_that_leaves_brings_what_its_learners_save_first_and_gets_nobody_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        own = start(made, 1)
+        made.turn(3)
+        epoch = made.agents["node-1"].epoch
+        assert epoch and epoch.place
+        run_dir, saves = epoch.place.addresses.run_dir, epoch.place.have_saved
+        monkeypatch.setattr(epoch.place, "have_saved", lambda: None)  # it saves when this test says so
+        made.agents["node-1"].asked_to_stop()
+        made.turn(3)
+        assert made.notes()[-1] == "leaving" and made.agents["node-1"].exit_status is None
+        made.head.add_learners([2])
+        assert made.head.placed[2] == "node-0"
+        there = checkpoint(run_dir / "checkpoints" / "learner-1" / "500")
+        say(made, "node-1", own, Saved(path=str(there), env_steps=500, order=0))
+        saves()
+        made.turn(5)
+        here = tmp_path / "run" / "checkpoints" / "learner-1" / "500"
+        assert [event.message.path for event in made.of(ev.Received)] == [str(here)]
+        assert made.agents["node-1"].exit_status == 130
+        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)] and not made.of(ev.Exited)
+        start(made, 1, 1, resume=True)
+        made.stopped.add("node-1")
+        made.turn(3)
+        assert made.of(ev.Spawned)[-1].node == "node-0"
+
+
+def test_a_node_whose_learners_do_not_save_leaves_in_time_and_at_once_if_told_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch, "supervision.drain_s=5") as made:
+        made.begin("node-0", "node-1")
+        for learner in (0, 1):
+            start(made, learner)
+        made.turn(3)
+        for agent in made.agents.values():
+            assert agent.epoch and agent.epoch.place
+            monkeypatch.setattr(agent.epoch.place, "have_saved", lambda: None)
+            agent.asked_to_stop()
+        made.agents["node-0"].asked_to_stop()
+        assert made.agents["node-0"].exit_status == 130
+        made.turn(40)
+        assert made.agents["node-1"].exit_status is None
+        made.turn(20)
+        assert made.agents["node-1"].exit_status == 130 and len(made.of(ev.Lost)) == 2
+
+
+def test_a_copy_that_was_cut_off_is_used_neither_by_the_head_nor_by_a_new_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        own, root = start(made, 1), tmp_path / "run" / "checkpoints" / "learner-1"
+        checkpoint(root / "400")
+        made.turn(3)
+        epoch = made.agents["node-1"].epoch
+        assert epoch and epoch.place
+        there = checkpoint(epoch.place.addresses.run_dir / "checkpoints" / "learner-1" / "500", "w" * 20_000_000)
+        dealer = Dealer(epoch.place.addresses.control, own.socket_id)
+        assert dealer.send(encode(Saved(path=str(there), env_steps=500, order=0)))
+        for _ in range(2000):
+            made.turn(seconds=0.001)
+            if list(root.glob(".arriving-*/*")):
+                break
+        dealer.close()
+        made.lines.cut.add("node-1")
+        made.turn(160)
+        assert made.of(ev.Lost) and not made.of(ev.Received)
+        assert [path.name for path in root.iterdir()] == ["400"]
+        made.lines.cut.clear()
+        made.turn(30)
+        made.head.placed[1] = "node-1"
+        start(made, 1, 1, resume=True)
+        made.turn(10)
+        again = made.agents["node-1"].epoch
+        assert again and again.place and again.number != epoch.number
+        assert [path.name for path in (again.place.addresses.run_dir / "checkpoints" / "learner-1").iterdir()] == [
+            "400"
+        ]
+
+
 def test_a_node_speaks_of_its_own_processes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path, monkeypatch) as made:
         made.begin("node-0", "node-1")
