@@ -305,10 +305,10 @@ class Agent:
         self._turn_s = now_s
         if epoch.place is not None and epoch.ending_s is None:
             epoch.place.listen(now_s, gap_s=now_s - last_s if now_s - last_s > 1.0 else 0.0)
-        if clock_s() - epoch.beat_s >= epoch.lease_s / BEATS:
-            epoch.beat_s = clock_s()
+        if (beat_s := clock_s()) - epoch.beat_s >= epoch.lease_s / BEATS:
             sections = epoch.place.sections() if epoch.place and epoch.ending_s is None else []
-            self._line.send(messages.encode(Beat(epoch=epoch.number, sent_s=epoch.beat_s, sections=sections)))
+            if self._line.send(messages.encode(Beat(epoch=epoch.number, sent_s=beat_s, sections=sections))):
+                epoch.beat_s = beat_s  # without a connection it is sent as soon as there is one
             if epoch.place is not None and epoch.ending_s is None:
                 epoch.place.send_logs()
         epoch.outbox.pump()

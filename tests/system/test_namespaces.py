@@ -81,7 +81,7 @@ def test_pong_is_played_on_four_nodes(launched: Start, network: Namespaces, agen
 
 # Faults ---------------------------------------------------------------------------------------------------------------
 
-LEASE_S = 15.0
+LEASE_S = 20.0
 LEDGER = [
     *(*FOUR, *OPTIMIZER, *topologies.ALGORITHMS["a2c"], "simulators.envs=2", "simulators.groups=1"),
     *(
