@@ -1,6 +1,6 @@
 """Closed forms beside the simulation: rates by order statistics and saturation, and the staleness of gradients. Pure.
 
-They know nothing of queues, and so are bounds from above where resources are shared; far below them, look at the queue.
+They know nothing of queues, and of messages that overlap only those of one direction through one link.
 """
 
 from __future__ import annotations
@@ -119,17 +119,17 @@ def _exchange_s(s: Scenario) -> float:
     if s.exchanging == "hub":
         others = s.learners * (1 - 1 / s.machines)
         wire_s = others * s.vector_bytes / s.link_bytes_per_s if away else 0.0
-        ends_s = (s.learners + 1) * (s.costs.message_s + s.vector_bytes * s.costs.byte_s)
-        sums_s = s.learners * s.costs.add_s
-        return s.work.optimizer_steps * (once_s + 2 * (wire_s + ends_s) + sums_s) + once_s
+        end_s = s.costs.message_s + s.vector_bytes * s.costs.byte_s
+        ways_s = 2 * (end_s + max(wire_s, s.learners * end_s)) + s.costs.add_s
+        return s.work.optimizer_steps * (once_s + ways_s) + once_s
     part = s.header_bytes + s.weight_bytes * s.weights / s.parameter_servers
     together = s.learners if s.exchanging == "quorum" else 1
     link_s = max(together * part, s.vector_bytes) / s.link_bytes_per_s if away else 0.0
     end_s = s.costs.message_s + part * s.costs.byte_s
-    ends_s = (together + s.parameter_servers) * end_s
-    sums_s = together * s.costs.add_s / s.parameter_servers if s.exchanging == "quorum" else 0.0
+    ways_s = 2 * (s.parameter_servers * end_s + max(link_s, together * end_s))
+    sum_s = s.costs.add_s / s.parameter_servers if s.exchanging == "quorum" else 0.0
     optimizer_s = s.costs.optimizer_s / s.parameter_servers
-    return s.work.optimizer_steps / s.local_steps * (once_s + 2 * (link_s + ends_s) + sums_s + optimizer_s)
+    return s.work.optimizer_steps / s.local_steps * (once_s + ways_s + sum_s + optimizer_s)
 
 
 def _central(s: Scenario) -> bool:

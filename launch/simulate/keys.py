@@ -31,7 +31,7 @@ class SimulateKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     servers_apart: Annotated[bool, Meta(description="parameter servers on machines of their own")] = False
     weights: Annotated[int, Meta(ge=1, description="numbers that learners exchange; else the network's")] | None = None
     weight_bytes: Annotated[float, Meta(gt=0, le=8, description="bytes of each on the wire")] = 4.0
-    updates: Annotated[int, Meta(ge=1, le=1_000_000, description="updates of each learner to simulate")] = 100
+    updates: Annotated[int, Meta(ge=1, le=10_000_000, description="updates of all learners to simulate")] = 2_000
 
 
 def read(words: Sequence[str]) -> tuple[SimulateKeys, dict[str, float], list[str]]:

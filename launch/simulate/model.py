@@ -48,13 +48,15 @@ class Outcome:
 
     @property
     def bottleneck(self) -> str:
-        """The resource that is used nearly always, or else what a learner spends most of its time with."""
+        """The resource that is used nearly always, or else the stage that takes a learner longest.
+
+        Where that is the exchange, it is the resource that is used most.
+        """
         name, share = max(self.busy.items(), key=lambda item: item[1])
         if share >= BUSY:
             return name
         stage = max(self.shares, key=lambda stage: self.shares[stage])
-        said = {"exchange": f"exchange, most by {name}", "wait": "the slowest learner"}
-        return said.get(stage, stage)
+        return {"exchange": name, "wait": "the slowest learner"}.get(stage, stage)
 
 
 class _Learner:

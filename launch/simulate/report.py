@@ -18,6 +18,7 @@ from launch.simulate.estimate import Estimate
 from launch.simulate.model import Outcome
 
 AXES = {"nodes": "nodes", "quorum": "K: gradients that make an update", "servers": "parameter servers"}
+_HEADINGS = {**AXES, "quorum": "K", "servers": "servers"}
 CSV, PICTURES = ".csv", (".png", ".svg", ".pdf")
 _BAR = 16
 LEAST_WIDTH = 120
@@ -58,23 +59,23 @@ Curves = Mapping[str, Sequence[Point]]
 def table(name: str, points: Sequence[Point]) -> Table:
     """Return one curve as a table, with a bar for each rate."""
     made = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    made.add_column(name, justify="right", no_wrap=True)
-    for heading in ("steps/s", "", "closed form", "staleness", "wait", "exchange", "network", "bottleneck"):
+    made.add_column(_HEADINGS[name], justify="right", no_wrap=True)
+    for heading in ("steps/s", "", "closed form", "staleness", "dropped", "wait", "exchange", "network", "bottleneck"):
         made.add_column(heading, justify="left" if heading in ("", "bottleneck") else "right", no_wrap=True)
     most = max(point.outcome.env_steps_per_s for point in points)
     for point in points:
         outcome = point.outcome
-        dropped = f", {outcome.dropped_share:.0%} dropped" if outcome.dropped_share else ""
         made.add_row(
             str(point.at),
             f"{outcome.env_steps_per_s:,.0f}",
             "█" * round(_BAR * outcome.env_steps_per_s / most),
             f"{point.estimate.env_steps_per_s:,.0f}",
             f"{outcome.staleness_mean:.1f} ({point.estimate.staleness:.0f})",
+            f"{outcome.dropped_share:.0%}",
             f"{outcome.shares['wait']:.0%}",
             f"{outcome.shares['exchange']:.0%}",
             f"{outcome.bytes_per_s / 1e6:,.1f} MB/s",
-            outcome.bottleneck + dropped,
+            outcome.bottleneck,
         )
     return made
 

@@ -13,6 +13,9 @@ from launch.simulate.scenario import Costs, Exchanging, Scenario, Stragglers, Wo
 from launch.topology.load import Topology
 from launch.topology.modes import asked, mode
 
+_FEWEST_UPDATES = 20
+"""Least number of updates of a learner that are simulated, so that all have begun to wait for one another."""
+
 
 def work_of(topology: Topology) -> Work:
     """Return the work of one learner for one update."""
@@ -59,7 +62,6 @@ def scenario_of(
             link_bytes_per_s=keys.link_mbit_per_s * 1e6 / 8,
             latency_s=keys.latency_ms / 1e3,
             stragglers=Stragglers(count=keys.slow_learners, factor=keys.slow_factor, deviation=keys.deviation),
-            updates=keys.updates,
             seed=topology.seed,
             **exchange,
         ),
@@ -104,7 +106,8 @@ def _with_exchange(scenario: Scenario, mode: str, keys: SimulateKeys) -> Scenari
     elif mode == "sync" and (scenario.learners > 1 or served):
         way = "quorum" if served else "hub" if across else "lock-step"
     header = 48.0 + 40.0 * scenario.learners if way == "gossip" else 56.0  # docs/nodes.md: what each message has
-    return msgspec.structs.replace(scenario, exchanging=way, header_bytes=header)
+    updates = max(_FEWEST_UPDATES, keys.updates // scenario.learners)
+    return msgspec.structs.replace(scenario, exchanging=way, header_bytes=header, updates=updates)
 
 
 def _doubling(most: int) -> list[int]:
