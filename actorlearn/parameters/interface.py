@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 CONSUMED_WORDS = 4
 """8-byte words in a learner's row of the consumed-experience table (``parameters/consumed.py``)."""
+CARRIED_COUNTS = 6
+"""Most numbers of a minibatches' source that are exchanged (``Carried.counts``)."""
 
 
 class Position(NamedTuple):
@@ -53,7 +55,7 @@ class Carried:
     tensors: Sequence[Tensor] = ()
     """Tensors that are equal in all learners in step: a joining learner takes them with the weights."""
     counts: Callable[[], Sequence[int]] = tuple
-    """Return at most 6 integers, which learners exchange on joining and a store keeps in the learner's record."""
+    """Return at most CARRIED_COUNTS integers, which learners exchange on joining and a store keeps in their records."""
     adopt: Callable[[NDArray[np.int64], int], object] = lambda said, best: None
     """Take the counts of all learners [learners, n], and the rank of the one whose weights are taken; on joining."""
 

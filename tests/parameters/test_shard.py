@@ -1,0 +1,386 @@
+"""A shard of central weights: each change is applied once, whatever is lost, repeated, late or killed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from actorlearn.models.normalize import merge_into, moments_of
+from actorlearn.optim.groups import GroupedOptimizer, make_groups
+from actorlearn.optim.make import make as make_optimizer
+from actorlearn.parameters.alone import Alone
+from actorlearn.parameters.interface import Learner
+from actorlearn.parameters.settings import AloneExchangeSettings
+from actorlearn.parameters.shard import OFFERS_S, OptimizerRule, Rule, Shard, StatisticsRule, server_of, shard_spans
+from actorlearn.parameters.shard_frames import (
+    BFLOAT16,
+    CHANGE,
+    DROPPED,
+    EMPTY,
+    FILL,
+    FLOAT64,
+    PULL,
+    PULL_STATE,
+    REPEATED,
+    STATE,
+    TELL,
+    UNUSABLE,
+    WEIGHTS,
+    Frame,
+    Row,
+    decode,
+    encode,
+    most_bytes,
+    new_table,
+)
+from tests import named
+from tests.examples import examples
+
+RUN = bytes(range(16))
+SIZE = 7
+CHANGES = 4
+"""Changes that each learner of a history makes."""
+
+
+class Counted:
+    """A rule whose weights count how often each change was applied: a gradient has a 1 in a cell of its own."""
+
+    rates = 0
+
+    def __init__(self, cells: int) -> None:
+        self.weights = torch.zeros(cells)
+
+    def change(self, values: Tensor, rates: Sequence[float]) -> None:
+        self.weights += values
+
+    def state(self) -> tuple[list[Tensor], list[float]]:
+        return [], []
+
+    def restore(self, vectors: Sequence[Tensor], scalars: Sequence[float]) -> None:
+        pass
+
+
+def sent(frame: Frame) -> Frame:
+    """A frame as it arrives: the sender's memory may have changed since."""
+    arrived = decode(RUN, encode(RUN, frame))
+    assert arrived is not None
+    return arrived
+
+
+class Asker:
+    """A learner that makes its changes one after the other."""
+
+    def __init__(self, number: int, learners: int) -> None:
+        self.number, self.learners = number, learners
+        self.done = 0
+        self.known = torch.zeros(learners * CHANGES)
+        self.version, self.table, self.base = 0, new_table(learners), (0, 0)
+        self.request, self.empty = 1, False
+
+    def again(self) -> None:
+        """Be killed and started again: what it was given is lost, and it goes on with the change it was making."""
+        self.known, self.version, self.table, self.request = (
+            torch.zeros_like(self.known),
+            0,
+            new_table(self.learners),
+            1,
+        )
+
+    def asks(self) -> Frame | None:
+        """The request that it repeats until it is answered."""
+        own = new_table(1)
+        own[0] = Row(told=1 + self.done).words()
+        if self.empty:
+            return Frame(FILL, 0, self.request, version=self.version, table=self.table, values=self.known)
+        if self.done == CHANGES:
+            return None
+        gradient = torch.zeros(self.learners * CHANGES)
+        gradient[self.number * CHANGES + self.done] = 1.0
+        return Frame(CHANGE, 0, self.request, self.done, self.version, table=own, values=gradient)
+
+    def hears(self, frame: Frame) -> None:
+        if frame.request != self.request:
+            return
+        self.request += 1
+        if frame.kind == EMPTY:
+            self.empty = True
+            return
+        self.done += not self.empty
+        self.empty = False
+        self.known, self.version, self.table, self.base = frame.values, frame.version, frame.table, frame.base
+
+
+class World:
+    """Learners, a shard, and a network that does as it pleases."""
+
+    def __init__(self, learners: int, quorum: int = 0) -> None:
+        self.askers = [Asker(number, learners) for number in range(learners)]
+        self.quorum = quorum
+        self.shard, self.kept = self.new(), None
+        self.requests: list[tuple[int, Frame]] = []
+        self.answers: list[tuple[int, Frame]] = []
+
+    def new(self) -> Shard:
+        return Shard(0, Counted(len(self.askers) * CHANGES), len(self.askers), self.quorum)
+
+    def step(self, what: str, which: int) -> None:
+        """Let one thing happen; messages stay in the network after they were delivered, and may come again."""
+        asker = self.askers[which % len(self.askers)]
+        if what == "send" and (frame := asker.asks()) is not None:
+            self.requests.append((asker.number, sent(frame)))
+        elif what == "deliver" and self.requests:
+            self.take(*self.requests[which % len(self.requests)])
+        elif what == "answer" and self.answers:
+            learner, frame = self.answers[which % len(self.answers)]
+            self.askers[learner].hears(frame)
+        elif what == "kill server":
+            self.restart()
+        elif what == "kill learner":
+            asker.again()
+            self.requests = [each for each in self.requests if each[0] != asker.number]  # its lines died with it
+            self.answers = [each for each in self.answers if each[0] != asker.number]
+        elif what == "kill machine":
+            self.shard, self.kept = self.new(), None
+            self.requests, self.answers = [], []  # lines to it are gone
+
+    def restart(self) -> None:
+        kept = self.shard.content()
+        kept = kept._replace(vectors=[vector.clone() for vector in kept.vectors])
+        self.shard = self.new()
+        self.shard.restore(kept)
+
+    def take(self, learner: int, frame: Frame) -> None:
+        answers = list(self.shard.take(learner, frame, 0.0).items())
+        answers += self.shard.due(range(len(self.askers)), 0.0).items()
+        self.answers += [(to, sent(answer)) for to, answer in answers]
+
+    def finish(self) -> None:
+        """Deliver everything, in order, until all have made their changes."""
+        for _ in range(10 * CHANGES * len(self.askers)):
+            for asker in self.askers:
+                if (frame := asker.asks()) is not None:
+                    self.take(asker.number, sent(frame))
+            for learner, frame in self.answers:
+                self.askers[learner].hears(frame)
+            self.answers = []
+
+    def counted(self) -> list[float]:
+        assert isinstance(self.shard._rule, Counted)
+        return self.shard._rule.weights.tolist()
+
+
+def histories(*faults: str) -> st.SearchStrategy[list[tuple[str, int]]]:
+    happening = st.sampled_from(["send", "deliver", "answer"] * 4 + list(faults))
+    return st.lists(st.tuples(happening, st.integers(0, 50)), max_size=80)
+
+
+@hypothesis_settings(max_examples=examples(200))
+@given(st.integers(1, 3), histories("kill server", "kill learner"))
+def test_a_change_is_applied_once_whatever_is_lost_repeated_late_or_killed(
+    learners: int, history: list[tuple[str, int]]
+) -> None:
+    world = World(learners)
+    for what, which in history:
+        world.step(what, which)
+    world.finish()
+    assert world.counted() == [1.0] * (learners * CHANGES)
+    assert world.shard.version == sum(world.shard.staleness.values()) or "kill server" in dict(history)
+
+
+@hypothesis_settings(max_examples=examples(200))
+@given(st.integers(1, 3), histories("kill machine"))
+def test_a_shard_whose_machine_died_is_filled_with_the_newest_weights_that_a_learner_was_given(
+    learners: int, history: list[tuple[str, int]]
+) -> None:
+    world = World(learners)
+    for what, which in history:
+        world.step(what, which)
+    world.finish()
+    assert world.counted() == [1.0] * (learners * CHANGES)
+
+
+@hypothesis_settings(max_examples=examples(100))
+@given(st.integers(1, 3), st.integers(1, 3), histories("kill learner"))
+def test_of_a_quorum_each_gradient_is_averaged_once_or_dropped_and_counted(
+    quorum: int, learners: int, history: list[tuple[str, int]]
+) -> None:
+    world = World(learners, quorum)
+    for what, which in history:
+        world.step(what, which)
+    world.finish()
+    rows = [Row.of(row) for row in world.shard.table.tolist()]
+    dropped, counted = sum(row.dropped for row in rows), world.counted()
+    assert counted.count(0.0) == dropped
+    assert sum(counted) == pytest.approx(world.shard.version)  # each version is a mean: its shares make 1
+    assert world.shard.staleness.keys() <= {0}
+
+
+OPTIMIZERS = [named.optimizer(), named.optimizer(centered=True), named.optimizer("adam", epsilon=1e-5)]
+
+
+def rule(settings: object, weights: Tensor) -> OptimizerRule:
+    groups = make_groups(settings, {}, len(weights))  # type: ignore[arg-type]
+    return OptimizerRule(GroupedOptimizer(make_optimizer, groups, weights), weights)
+
+
+def filled(own: Rule, learners: int = 2, quorum: int = 0, weights: Tensor | None = None) -> Shard:
+    """A shard that one learner, who is the only one present, has filled with its weights."""
+    shard = Shard(3, own, learners, quorum)
+    vectors, scalars = own.state()
+    start = own.weights.clone() if weights is None else weights
+    offer = Frame(
+        FILL, 3, 1, values=torch.cat([start, *vectors]), scalars=tuple(scalars), table=new_table(learners), base=(50, 4)
+    )
+    assert shard.take(0, sent(offer), 0.0) == {}
+    ((to, answer),) = shard.due([0], 0.0).items()
+    assert (to, answer.kind, answer.version, answer.base) == (0, WEIGHTS, 0, (50, 4))
+    return shard
+
+
+def change(number: int, values: Tensor, version: int = 0, rate: float = 0.01, wire: int = 0) -> Frame:
+    return sent(Frame(CHANGE, 3, number + 5, number, version, rates=(rate,), values=values, wire=wire))
+
+
+@pytest.mark.parametrize("settings", OPTIMIZERS)
+def test_changes_are_the_optimizers_steps_one_after_the_other(settings: object) -> None:
+    start = torch.linspace(-1, 1, SIZE)
+    expected, own = start.clone(), start.clone()
+    alone = Alone(AloneExchangeSettings(), Learner(settings, expected, torch.zeros(SIZE)))  # type: ignore[arg-type]
+    shard = filled(rule(settings, own))
+    for step, gradient in enumerate(torch.randn(6, SIZE, generator=torch.Generator().manual_seed(1))):
+        ((_, answer),) = shard.take(step % 2, change(step, gradient * 0.1, step), 0.0).items()
+        alone.step(gradient * 0.1, [0.01])
+        assert torch.equal(sent(answer).values, expected) and answer.version == step + 1
+    ((_, whole),) = shard.take(1, sent(Frame(PULL_STATE, 3)), 0.0).items()
+    vectors = [alone.state()[name] for name in settings.state_vectors]  # type: ignore[attr-defined]
+    assert whole.kind == STATE and torch.equal(whole.values, torch.cat([expected, *vectors]))
+    again = Shard(3, rule(settings, torch.zeros(SIZE)), 2)
+    again.restore(shard.content())
+    for each in (shard, again):
+        each.take(0, change(9, torch.ones(SIZE)), 0.0)
+    assert all(torch.equal(a, b) for a, b in zip(shard.content().vectors, again.content().vectors, strict=True))
+    assert shard.content().scalars.tolist() == again.content().scalars.tolist()
+
+
+def test_staleness_is_the_changes_by_others_since_the_weights_were_given() -> None:
+    shard = filled(Counted(SIZE))
+    for number, (learner, version) in enumerate([(0, 0), (1, 0), (0, 1), (0, 3)]):
+        shard.take(learner, change(number, torch.ones(SIZE), version), 0.0)
+    assert shard.staleness == {0: 2, 1: 2}
+
+
+def test_a_gradient_that_is_not_finite_is_passed_over_and_a_request_that_does_not_fit_too() -> None:
+    shard = filled(Counted(SIZE))
+    before = shard.content().vectors[0].clone()
+    ((_, answer),) = shard.take(0, change(1, torch.full((SIZE,), torch.nan)), 0.0).items()
+    assert answer.outcome == UNUSABLE
+    assert shard.take(0, change(1, torch.ones(SIZE)), 0.0)[0].outcome == REPEATED
+    odd = [
+        (0, change(2, torch.ones(SIZE - 1))),
+        (2, change(2, torch.ones(SIZE))),
+        (0, Frame(WEIGHTS, 3)),
+        (0, Frame(FILL, 3)),
+    ]
+    assert [shard.take(learner, frame, 0.0) for learner, frame in odd] == [{}] * 4
+    assert torch.equal(shard.content().vectors[0], before) and shard.version == 0
+    short = Shard(3, rule(named.optimizer(), torch.zeros(SIZE)), 1)
+    short.filled = True
+    assert short.take(0, change(0, torch.ones(SIZE))._replace(rates=()), 0.0) == {}
+
+
+def test_what_a_learner_tells_is_in_every_answer() -> None:
+    shard = filled(Counted(SIZE))
+    own = new_table(1)
+    row = Row(told=4, rollouts_learned=3, used=600, updates=3, began=0, counts=(7, 8))
+    own[0] = row.words()
+    assert shard.take(1, sent(Frame(TELL, 3, table=own)), 0.0) == {}
+    answer = sent(shard.take(0, sent(Frame(PULL, 3)), 0.0)[0])
+    assert Row.of(answer.table[1].tolist()) == row
+    own[0] = Row(told=3).words()
+    shard.take(1, sent(Frame(TELL, 3, table=own)), 0.0)
+    assert Row.of(shard.table[1].tolist()) == row
+
+
+def test_an_empty_shard_waits_for_the_offers_of_all_but_not_for_ever() -> None:
+    shard = Shard(0, Counted(2), 3)
+    assert shard.take(0, sent(Frame(PULL, 0, 9)), 0.0)[0].kind == EMPTY
+    for learner, version in ((0, 3), (2, 5)):
+        offer = Frame(FILL, 0, 1, version=version, values=torch.full((2,), float(version)), table=new_table(3))
+        assert shard.take(learner, sent(offer), 1.0) == {}
+        assert shard.due([0, 1, 2], 1.0 + OFFERS_S / 2) == {}
+    answers = shard.due([0, 1, 2], 1.0 + OFFERS_S)
+    assert answers.keys() == {0, 2} and shard.version == 5 and answers[0].values.tolist() == [5.0, 5.0]
+
+
+def test_a_quorum_takes_the_first_gradients_of_a_version_and_drops_the_rest() -> None:
+    shard = filled(Counted(SIZE), learners=3, quorum=2)
+    assert shard.take(0, change(0, torch.ones(SIZE)), 0.0) == shard.due([0, 1, 2], 0.0) == {}
+    assert shard.take(2, change(0, 3 * torch.ones(SIZE)), 0.0) == {}
+    answers = shard.due([0, 1, 2], 0.0)
+    assert answers.keys() == {0, 2} and sent(answers[2]).values.tolist() == [2.0] * SIZE
+    ((late, answer),) = shard.take(1, change(0, torch.ones(SIZE)), 0.0).items()
+    assert (late, answer.outcome, answer.version) == (1, DROPPED, 1)
+    assert [Row.of(row).dropped for row in shard.table.tolist()] == [0, 1, 0]
+
+
+def test_who_has_left_a_quorum_is_not_waited_for_and_who_has_not_come_yet_is() -> None:
+    shard = filled(Counted(SIZE), learners=2, quorum=2)
+    tells = [new_table(1), new_table(1)]
+    for learner, own in enumerate(tells):
+        own[0] = Row(told=1).words()
+        if learner == 1:
+            assert shard.due([0], 0.0) == {}, "the other has not come yet"
+        shard.take(learner, sent(Frame(TELL, 3, table=own)), 0.0)
+        if learner == 0:
+            shard.take(0, change(0, torch.ones(SIZE)), 0.0)
+    assert shard.due([0, 1], 0.0) == {}
+    assert shard.due([0], 0.0).keys() == {0}
+
+
+def test_statistics_are_merged_as_by_a_learner_alone() -> None:
+    rows = torch.randn(2, 30, 3, generator=torch.Generator().manual_seed(2))
+    own, expected = (torch.tensor([0.0, *[0.0] * 3, *[1.0] * 3]) for _ in range(2))
+    shard = filled(StatisticsRule(own, merge_into))
+    for number, seen in enumerate(rows):
+        moments = moments_of(seen)
+        frame = sent(Frame(CHANGE, 3, number, number, values=moments, wire=FLOAT64))
+        assert torch.equal(frame.values, moments)
+        ((_, answer),) = shard.take(0, frame, 0.0).items()
+        merge_into(expected, moments)
+        assert torch.equal(sent(answer).values, expected)
+
+
+def test_bytes_are_those_of_the_arithmetic_and_bfloat16_halves_them() -> None:
+    shard = filled(Counted(1000), learners=4)
+    head = len(encode(RUN, Frame(PULL, 0)))
+    for wire, each in ((0, 4), (BFLOAT16, 2)):
+        asked = Frame(CHANGE, 3, 1, wire, 0, table=new_table(1), rates=(0.1,), values=torch.ones(1000), wire=wire)
+        up, down = encode(RUN, asked), encode(RUN, shard.take(0, asked, 0.0)[0])
+        row = new_table(1).nbytes
+        assert (len(up), len(down)) == (head + row + 8 + each * 1000, head + 4 * row + each * 1000)
+        assert len(up) <= most_bytes(1000, 1, 4, 1, 0)
+    odd = torch.tensor([1.0, 1.0 + 2**-8, 1.0 + 3 * 2**-8, 3.0])  # halfway: to the even neighbour
+    assert sent(Frame(WEIGHTS, 0, values=odd, wire=BFLOAT16)).values.tolist() == [1.0, 1.0, 1.0 + 2**-6, 3.0]
+
+
+@pytest.mark.parametrize("cut", [0, 10, 90, 105])
+def test_bytes_that_are_no_frame_are_none(cut: int) -> None:
+    body = encode(RUN, Frame(CHANGE, 0, values=torch.ones(3), table=new_table(1)))
+    assert decode(RUN, body[:cut]) is None and decode(bytes(16), body) is None
+    assert decode(RUN, body) is not None
+
+
+@pytest.mark.parametrize(("parameters", "statistics", "servers"), [(10, 0, 1), (10, 3, 3), (7, 1, 4), (2, 0, 2)])
+def test_shards_are_equal_parts_and_the_statistics(parameters: int, statistics: int, servers: int) -> None:
+    spans = shard_spans(parameters, statistics, servers)
+    covered = [index for span in spans for index in range(span.start, span.stop)]
+    assert covered == list(range(parameters + statistics))
+    sizes = [span.stop - span.start for span in spans[:servers]]
+    assert max(sizes) - min(sizes) <= 1 and len(spans) == servers + bool(statistics)
+    assert [server_of(shard, servers) for shard in range(len(spans))][-1] == servers - 1
