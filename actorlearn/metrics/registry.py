@@ -107,6 +107,7 @@ _farthest = partial(Metric, merge=Merge.MAX, per_learner=True)
 _BETWEEN_LEARNERS = (
     _each("learner_wait_s", "s", "time a learner waited for others since the report before"),
     _each("lock_wait_s", "s", "time it waited for locks of shared parameters since then"),
+    _each("server_wait_s", "s", "time it waited for parameter servers since then"),
     Metric("straggler", "rank", "learner that the others waited for most", merge=Merge.FIRST, form=Form.WHOLE),
     _share("straggler_share", "share", "updates at which it came last", merge=Merge.FIRST),
     Metric("straggler_wait_s", "s", "how long the others waited for it", merge=Merge.FIRST),
@@ -114,6 +115,7 @@ _BETWEEN_LEARNERS = (
         "staleness_mean", "changes", "async: others' changes of the store since a look; gossip: exchanges since a mix"
     ),
     Metric("staleness_max", "changes", "the most of these", merge=Merge.MAX, form=Form.WHOLE),
+    _since_report("gradients_dropped", "gradients", "gradients that came too late for their version's quorum"),
     _since_report("exchanges", "exchanges", "messages of weights posted since the report before"),
     _since_report("bytes_sent", "bytes", "bytes of messages that it gave to sockets since then"),
     _since_report("bytes_received", "bytes", "bytes of such messages that came in since then"),

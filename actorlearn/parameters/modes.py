@@ -13,6 +13,7 @@ A topology names it: ``mode: averaging``. Keys of its own, if it has any, stand 
 | alone  | its own                | none                        | ``alone.py``                                      |
 | sync   | the same everywhere    | all others, at every update | ``allreduce.py``: Stooke & Abbeel 2018, section 4.2 |
 | async  | in a store for all     | none                        | ``asynchronous.py``: there, section 4.3           |
+| async  | of parameter servers   | none, or for a quorum       | ``served.py``                                     |
 | gossip | its own, mixed         | none, or its in-peers       | ``gossip.py``: Assran et al. 2019                 |
 """
 
@@ -42,10 +43,13 @@ from actorlearn.parameters.settings import (
     GossipSettings,
     LearnersSettings,
     ModeSection,
+    ParameterServersSettings,
+    ServedExchangeSettings,
     SyncExchangeSettings,
 )
+from actorlearn.parameters.shard_layout import LOOPBACK, ROLE, server_of, shard_fields, shard_spans
 from actorlearn.parameters.shared_counts import counts_fields
-from actorlearn.parameters.store import store_fields
+from actorlearn.parameters.store import CHUNKS, store_fields
 from actorlearn.registry import Registry, Spec
 from actorlearn.wire.identity import ProcessId
 
@@ -64,6 +68,7 @@ class LearnersAsked(NamedTuple):
     seed: int
     across: bool = False
     """Whether learners may be on different machines: what they would read of one another in memory is not made."""
+    servers: ParameterServersSettings = ParameterServersSettings(count=0)
 
 
 class Sizes(NamedTuple):
@@ -129,6 +134,8 @@ class ModeSpec(Spec):
     outlived: bool = False
     """Whether the weights learned by a trainer outlive it, in other learners or in the store. Restarted, it continues
     from these and not from its newest checkpoint; in a resumed run it needs no checkpoint of its own."""
+    served: bool = False
+    """Whether weights and optimizer state are kept by parameter servers."""
     across_nodes: bool = False
     """Whether learners on different nodes reach each other; where they do not, all are on one."""
     inexact: str = ""
@@ -188,6 +195,10 @@ class ModeSpec(Spec):
 
     def learner_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
         """Return the segments that each learner has one of in this mode; their files end in its number."""
+        return []
+
+    def server_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
+        """Return the segments that parameter servers make for themselves, by shard."""
         return []
 
 
@@ -266,6 +277,43 @@ class _Async(ModeSpec):
         count, chunks = asked.learners.count, asked.learners.chunks
         fields = store_fields(sizes.parameters, sizes.vectors, sizes.statistics, count, chunks)
         return [Layout("store", fields, f"weights and optimizer state of all learners, in {chunks} chunks")]
+
+
+class _Served(ModeSpec):
+    """Mode async with parameter servers: a learner sends them its gradient, and gets weights back."""
+
+    @property
+    def asked_as(self) -> str:
+        """Mode async: who keeps the weights is another key's."""
+        return "async"
+
+    def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
+        """Refuse the keys of a store in shared memory."""
+        way_out = "leave it out, or write parameter_servers.count: 0, for learners on one machine"
+        if asked.learners.local_steps > 1:
+            yield Refusal("learners.local_steps", "parameter servers apply each gradient by itself", way_out)
+        if asked.learners.chunks != CHUNKS:
+            yield Refusal("learners.chunks", "each parameter server has one part of the weights", way_out)
+
+    def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
+        """Return how many servers and learners there are."""
+        return ServedExchangeSettings(
+            learners=asked.learners.count,
+            servers=asked.servers.count,
+            wire=asked.servers.wire,
+            host=folders.host or LOOPBACK,
+        )
+
+    def server_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
+        """Return a segment for each shard."""
+        found = []
+        for shard, span in enumerate(shard_spans(sizes.parameters, sizes.statistics, asked.servers.count)):
+            size, statistics = span.stop - span.start, shard == asked.servers.count
+            fields = shard_fields(size, 0 if statistics else sizes.vectors, asked.learners.count)
+            owner = f"{ROLE}-{server_of(shard, asked.servers.count)}"
+            what = f"{size:,} {'statistics' if statistics else 'parameters with optimizer state'} of {owner}"
+            found.append(Layout(f"shard-{shard}", fields, what))
+        return found
 
 
 class _Gossip(ModeSpec):
@@ -368,6 +416,19 @@ ASYNC = _Async(
     outlived=True,
     inexact=_AS_IT_COMES,
 )
+SERVED = _Served(
+    name="served",
+    made_by="actorlearn.parameters.served:Served",
+    settings=ServedExchangeSettings,
+    does="a central store",
+    reads=frozenset({"chunks", "local_steps", "pull_rows"}),
+    served=True,
+    central=True,
+    own_weights=True,
+    across_nodes=True,
+    outlived=True,
+    inexact=_AS_IT_COMES,
+)
 GOSSIP = _Gossip(
     name="gossip",
     made_by="actorlearn.parameters.gossip:Gossip",
@@ -386,8 +447,8 @@ class Modes(Registry[ModeSpec]):
     """The modes, and the one that a topology means."""
 
     def specs(self) -> tuple[ModeSpec, ...]:
-        """Return those that can be loaded: alone, those in step, those with a store, and then the others."""
-        return tuple(sorted(super().specs(), key=lambda mode: (not mode.alone, not mode.in_step, not mode.central)))
+        """Return those that can be loaded: alone, those in step, those with servers or a store, and then the others."""
+        return tuple(sorted(super().specs(), key=_rank))
 
     @cached_property
     def keys(self) -> frozenset[str]:
@@ -398,12 +459,19 @@ class Modes(Registry[ModeSpec]):
         """Return the names of the modes in which learners come and go."""
         return [mode.name for mode in self.specs() if mode.elastic]
 
-    def asked_for(self, asked_as: str, learners: int) -> ModeSpec:
-        """Return the mode of a topology that writes this and begins with so many learners; raises ValueError."""
+    def asked_for(self, asked_as: str, learners: int, servers: int = 0) -> ModeSpec:
+        """Return the mode of a topology that writes this and begins with so many learners; raises ValueError.
+
+        ``servers``: parameter servers, which only some modes can have.
+        """
         for mode in self.specs():
-            if mode.asked_as == asked_as and not (mode.alone and learners > 1):
+            if mode.asked_as == asked_as and not (mode.alone and learners > 1) and (servers or not mode.served):
                 return mode
         raise ValueError(f"mode: {asked_as!r} is none")
+
+
+def _rank(mode: ModeSpec) -> tuple[bool, bool, bool, bool]:
+    return not mode.alone, not mode.in_step, not mode.served, not mode.central
 
 
 MODES = Modes("mode", "actorlearn.modes", ModeSpec)

@@ -54,6 +54,24 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     ] = 0
 
 
+class ParameterServersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parameter servers: processes that keep the weights of learners in mode async, each a shard of them."""
+
+    count: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=64,
+            description="async: processes among which weights and optimizer state are divided, placed on the nodes in "
+            "turn; 0 = learners on one machine share memory",
+        ),
+    ]
+    wire: Annotated[
+        Literal["float32", "bfloat16"],
+        Meta(description="numbers in which gradients and weights travel; bfloat16 halves the bytes, and rounds"),
+    ] = "float32"
+
+
 class ModeSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The keys of a topology that one mode alone reads: a base of such sections. Each key has a default."""
 
@@ -166,6 +184,16 @@ class AsyncExchangeSettings(ExchangeSettings, tag="async", frozen=True, kw_only=
     def __post_init__(self) -> None:
         """Refuse a rank that there is not."""
         _make_sure_of_rank(self.rank, self.learners)
+
+
+class ServedExchangeSettings(ExchangeSettings, tag="served", frozen=True, kw_only=True):
+    """Settings of a learner whose weights are kept by parameter servers."""
+
+    learners: Annotated[int, Meta(ge=1)]
+    servers: Annotated[int, Meta(ge=1)]
+    wire: Literal["float32", "bfloat16"] = "float32"
+    quorum: Annotated[int, Meta(ge=0)] = 0
+    """Gradients whose mean makes a version; 0 = each makes one."""
 
 
 class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_only=True):

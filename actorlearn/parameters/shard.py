@@ -16,7 +16,6 @@ weights of the learner that made it, or in newer ones; one that was not is sent 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -36,7 +35,6 @@ from actorlearn.parameters.shard_frames import (
     HANDLED,
     PULL_STATE,
     REPEATED,
-    ROW_WORDS,
     STATE,
     TELL,
     TOLD,
@@ -46,6 +44,7 @@ from actorlearn.parameters.shard_frames import (
     hear,
     new_table,
 )
+from actorlearn.parameters.shard_layout import HEAD_WORDS
 
 OFFERS_S = 10.0
 """Longest time in which an empty shard waits for the offers of all learners, from the first one on."""
@@ -133,21 +132,6 @@ def join_state(
     return state
 
 
-def shard_spans(parameters: int, statistics: int, servers: int) -> list[slice]:
-    """Return the range of the flat vector that each shard has: the parameters in equal parts, then the statistics.
-
-    Statistics have a shard of their own, if there are any; the last server has that too.
-    """
-    edges = [parameters * server // servers for server in range(servers + 1)]
-    edges += [parameters + statistics] if statistics else []
-    return [slice(start, stop) for start, stop in pairwise(edges)]
-
-
-def server_of(shard: int, servers: int) -> int:
-    """Return the number of the parameter server that has a shard."""
-    return min(shard, servers - 1)
-
-
 class Content(NamedTuple):
     """Everything that a shard must not forget."""
 
@@ -156,11 +140,6 @@ class Content(NamedTuple):
     scalars: NDArray[np.float64]
     vectors: list[Tensor]
     """Weights, and then the rule's vectors."""
-
-
-def content_words(learners: int) -> int:
-    """Return the number of words of a shard's content."""
-    return 4 + learners * ROW_WORDS
 
 
 class Shard:
@@ -184,6 +163,8 @@ class Shard:
         """Time of the first of them."""
         self._pending: dict[int, Frame] = {}
         """Gradients of the present version, by learner."""
+        self.changed = False
+        """Whether there is state that its process has not kept yet."""
         self.staleness: dict[int, int] = {}
         """Number of applied changes, by staleness: changes by others since their learner was given the weights."""
 
@@ -197,9 +178,9 @@ class Shard:
 
     def restore(self, content: Content) -> None:
         """Take the state of an earlier process."""
-        filled, version, *base = content.words[:4].tolist()
+        filled, version, *base = content.words[:HEAD_WORDS].tolist()
         self.filled, self.version, self._base = bool(filled), version, (base[0], base[1])
-        self.table = content.words[4:].reshape(self.table.shape).copy()
+        self.table = content.words[HEAD_WORDS:].reshape(self.table.shape).copy()
         self._rule.weights.copy_(content.vectors[0])
         self._rule.restore(content.vectors[1:], content.scalars.tolist())
 
@@ -256,10 +237,10 @@ class Shard:
         for offer in self._offers.values():
             hear(self.table, offer.table)
         size = self._rule.weights.numel()
-        weights, *vectors = best.values.float().split(size)
+        weights, *vectors = torch.split(best.values.float(), size)
         self._rule.weights.copy_(weights)
         self._rule.restore(vectors, best.scalars)
-        self.filled, self.version, self._base = True, best.version, best.base
+        self.filled, self.version, self._base, self.changed = True, best.version, best.base, True
         offers, self._offers = self._offers, {}
         return {learner: self._answer(offer) for learner, offer in offers.items()}
 
@@ -269,16 +250,18 @@ class Shard:
         if frame.number <= self.table[learner, HANDLED]:
             return {learner: self._answer(frame, REPEATED)}
         if not torch.isfinite(torch.linalg.vector_norm(frame.values)):
-            self.table[learner, HANDLED] = frame.number
-            return {learner: self._answer(frame, UNUSABLE)}
+            return self._pass_over(learner, frame, UNUSABLE)
         if not self._quorum:
             return self._apply({learner: frame}, frame.values)
         if frame.version < self.version:
-            self.table[learner, HANDLED] = frame.number
             self.table[learner, _DROPPED_COLUMN] += 1
-            return {learner: self._answer(frame, DROPPED)}
+            return self._pass_over(learner, frame, DROPPED)
         self._pending[learner] = frame
         return {}
+
+    def _pass_over(self, learner: int, frame: Frame, outcome: int) -> Answers:
+        self.table[learner, HANDLED], self.changed = frame.number, True
+        return {learner: self._answer(frame, outcome)}
 
     def _apply_mean(self) -> Answers:
         """Apply the mean of the gradients that have come, in the order of learners."""
@@ -289,7 +272,7 @@ class Shard:
     def _apply(self, came: Mapping[int, Frame], values: Tensor) -> Answers:
         first = next(iter(came.values()))
         self._rule.change(values, first.rates)
-        before, self.version = self.version, self.version + 1
+        before, self.version, self.changed = self.version, self.version + 1, True
         answers = {}
         for learner, frame in came.items():
             self.table[learner, HANDLED] = frame.number

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from actorlearn.parameters.interface import CARRIED_COUNTS
+from actorlearn.parameters.shard_layout import ROW_WORDS
 
 MAGIC = b"ACTLPSRV"
 PROTOCOL = 1
@@ -39,8 +40,6 @@ _DTYPES = {FLOAT32: torch.float32, BFLOAT16: torch.bfloat16, FLOAT64: torch.floa
 WIRES = {"float32": FLOAT32, "bfloat16": BFLOAT16}
 """Form of gradients and weights by the topology's word for it."""
 
-ROW_WORDS = 8 + CARRIED_COUNTS
-"""8-byte words of a learner's row."""
 ROW_BYTES = 8 * ROW_WORDS
 
 
@@ -73,7 +72,7 @@ class Row(NamedTuple):
     def of(cls, words: Sequence[int]) -> Row:
         """Return the row that these words are."""
         fields = len(cls._fields) - 1
-        return cls(*words[:fields], counts=tuple(words[fields + 1 :][: words[fields]]))
+        return cls._make([*words[:fields], tuple(words[fields + 1 :][: words[fields]])])
 
 
 Table = NDArray[np.int64]
@@ -86,12 +85,15 @@ def new_table(learners: int) -> Table:
     return np.tile(np.array(Row().words(), np.int64), (learners, 1))
 
 
-def hear(table: Table, said: Table) -> None:
-    """Take what others know of learners into a table: of each the newest."""
+def hear(table: Table, said: Table, same_shard: bool = True) -> None:
+    """Take what others know of learners into a table: of each the newest.
+
+    ``same_shard``: whether both are of one shard, for each has handled changes of its own.
+    """
     newer = said[:, TOLD] > table[:, TOLD]
-    handled = np.maximum(table[:, :TOLD], said[:, :TOLD])
-    table[newer] = said[newer]
-    table[:, :TOLD] = handled
+    table[newer, TOLD:] = said[newer, TOLD:]
+    if same_shard:
+        table[:, :TOLD] = np.maximum(table[:, :TOLD], said[:, :TOLD])
 
 
 class Frame(NamedTuple):
@@ -121,7 +123,7 @@ class Frame(NamedTuple):
 
 def encode(run: bytes, frame: Frame) -> bytes:
     """Put a frame into bytes; ``run``: the run's 16 bytes."""
-    table, rates, scalars = frame.table, np.array(frame.rates), np.array(frame.scalars)
+    table, rates, scalars = frame.table, np.array(frame.rates, np.float64), np.array(frame.scalars, np.float64)
     head = HEADER.pack(
         MAGIC,
         PROTOCOL,

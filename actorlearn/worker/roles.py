@@ -27,6 +27,7 @@ from actorlearn.worker.settings import (
     EvaluatorSettings,
     InferenceSettings,
     MeasureSettings,
+    ParameterServerSettings,
     ProcessSettings,
     SimulatorSettings,
     TrainerSettings,
@@ -84,6 +85,8 @@ class RoleSpec(PlugIn):
     makes_rows: bool = False
     """Whether it produces experience: it is listed as a member, each incarnation with a segment of blocks. Its shapes
     are checked at start, it may be attached or detached alone, and its rows are learned before its segment is freed."""
+    spread: bool = False
+    """Whether processes of the run stand on its nodes in turn, and not all where the first learner is."""
     scores: bool = False
     """Whether it keeps running after training, to score the final weights."""
 
@@ -161,6 +164,17 @@ EVALUATOR = RoleSpec(
     latency_bound=False,
     woken=False,
     scores=True,
+)
+
+PARAMETER_SERVER = RoleSpec(
+    name="parameter_server",
+    made_by="actorlearn.processes.parameter_server:run",
+    settings=ParameterServerSettings,
+    planned_by="launch.plan.roles:PARAMETER_SERVER",
+    section=None,
+    scope="run",
+    woken=False,
+    spread=True,
 )
 
 

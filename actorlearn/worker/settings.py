@@ -213,6 +213,27 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
     """Place of the recorded games; None = none are."""
 
 
+class ParameterServerSettings(ProcessSettings, frozen=True, kw_only=True):
+    """A parameter server: keeps a shard of the weights of learners in mode async."""
+
+    policy: PolicySettings
+    optimizer: Optimizer
+    replay: ReplaySettings | None = None
+    """The learners' replay, whose batches scale the optimizer's numbers; None where they have none."""
+    rate_scaling: str = "none"
+    learners: int
+    """Number of learners."""
+    servers: int
+    """Number of parameter servers."""
+    quorum: int = 0
+    """Gradients whose mean makes a version; 0 = each makes one."""
+    memory: Shm
+    """Beginning of the names of the shards' segments."""
+    host: str
+    """Address of this machine at which learners reach it."""
+    report_every_s: float
+
+
 class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Environment and network to describe for a plan, before memory is laid out; answered by ``tasks/describe.py``."""
 

@@ -203,8 +203,11 @@ class Head:
 
     def _home(self, start: Start) -> RemoteNode | None:
         """Return the node where a process is to be: its learner's, which is placed anew if its node is lost."""
-        learner = start.process.learner
-        if ROLES.spec(start.process.role).scope == "run":
+        learner, role = start.process.learner, ROLES.spec(start.process.role)
+        if role.spread and self.nodes:
+            names = sorted(self.nodes)
+            return self.nodes[names[start.process.number % len(names)]]
+        if role.scope == "run":
             learner = min((known for known, name in self.placed.items() if name in self.nodes), default=learner)
         found = self.nodes.get(self.placed.get(learner, ""))
         if found is None or found.leaving:

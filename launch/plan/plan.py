@@ -19,7 +19,7 @@ from launch.plan.addresses import Addresses
 from launch.plan.auto import Choice, choose, cpu_flags
 from launch.plan.probe import Description
 from launch.plan.processes import PlannedProcess, PlannedSegment, first_processes
-from launch.plan.segments import block_shape, learner_segments, run_segments
+from launch.plan.segments import block_shape, learner_segments, run_segments, server_segments
 from launch.topology.load import Topology
 from launch.topology.modes import asked, mode
 
@@ -50,7 +50,7 @@ class Plan:
         topology, simulators = self.topology, self.topology.simulators
         kinds = learner_segments(topology, self.description).items()
         several = [(f"{kind}-{learner}", *made) for learner in range(topology.learners.count) for kind, made in kinds]
-        shared = [*several, *run_segments(topology, self.description)]
+        shared = [*several, *run_segments(topology, self.description), *server_segments(topology, self.description)]
         rows = f"{simulators.groups} group(s) x {simulators.blocks} block(s) x {topology.algorithm.horizon + 1} rows"
         what = f"{rows} x {simulators.envs // simulators.groups} environments"
         size = segment_bytes(block_fields(self.block_shape))

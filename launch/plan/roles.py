@@ -13,11 +13,13 @@ import numpy as np
 
 from actorlearn.address import Shm
 from actorlearn.envs.specs import EnvSettings
+from actorlearn.parameters.shard_layout import LOOPBACK
 from actorlearn.wire.identity import ProcessId, trainer_id
 from actorlearn.worker.roles import ROLES, RolePlan
 from actorlearn.worker.settings import (
     EvaluatorSettings,
     InferenceSettings,
+    ParameterServerSettings,
     PolicySettings,
     ProcessSettings,
     Recording,
@@ -244,6 +246,22 @@ def recording(run_dir: Path, description: Description) -> Recording:
     )
 
 
+def _parameter_server(briefing: Briefing, base: dict[str, Any], _incarnation: Incarnation) -> ParameterServerSettings:
+    topology, addresses = briefing.topology, briefing.addresses
+    return ParameterServerSettings(
+        **base,
+        policy=policy(topology, briefing.description),
+        optimizer=topology.optimizer,
+        replay=topology.replay,
+        rate_scaling=topology.learners.rate_scaling,
+        learners=topology.learners.count,
+        servers=topology.parameter_servers.count,
+        memory=addresses.segment("shard"),
+        host=addresses.host or LOOPBACK,
+        report_every_s=topology.report.every_s,
+    )
+
+
 TRAINER = RolePlan(
     count=lambda _: 1,
     does=lambda topology: f"learns on {topology.trainer.device}",
@@ -267,4 +285,9 @@ EVALUATOR = RolePlan(
     count=lambda topology: topology.evaluator.count,
     does=lambda topology: f"plays {topology.evaluator.episodes} games every {topology.evaluator.every_steps:,} steps",
     settings=_evaluator,
+)
+PARAMETER_SERVER = RolePlan(
+    count=lambda topology: topology.parameter_servers.count,
+    does=lambda topology: "keeps a shard of the weights, and takes the learners' gradients",
+    settings=_parameter_server,
 )

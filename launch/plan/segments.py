@@ -80,6 +80,11 @@ def run_segments(topology: Topology, description: Description) -> list[tuple[str
     return [*mode(topology).run_segments(asked(topology), _sizes(topology, description)), *made]
 
 
+def server_segments(topology: Topology, description: Description) -> list[tuple[str, list[Field], str]]:
+    """Return the segments that parameter servers make for themselves: (name, fields, description)."""
+    return [*mode(topology).server_segments(asked(topology), _sizes(topology, description))]
+
+
 def _sizes(topology: Topology, description: Description) -> Sizes:
     vectors = len(topology.optimizer.state_vectors)
     return Sizes(weights=description.weights, statistics=description.statistics, vectors=vectors)

@@ -124,6 +124,11 @@ class Children:
             missed += own if all(worker in given_up for worker in own) else []
         return next(iter(missed), None)
 
+    def lost_by_all(self) -> list[Child]:
+        """Return the children that were given up and without which no learner can go on."""
+        of_run = [child for child in self.named.values() if child.role.scope == "run" and child.role.needed == "each"]
+        return [child for child in of_run if child.state is State.FATAL]
+
     def list_processes(self) -> list[dict[str, Any]]:
         """Return the process list as people and programs see it."""
         return [
@@ -232,7 +237,8 @@ class Children:
         children = [self.current(name, incarnation) for name, incarnation in event.processes]
         for child in filter(None, children):
             child.member = None  # its segment went with the node
-            if event.elsewhere or not self.mending or child.leaving or child.finished:
+            needed = child.role.scope == "run" and child.role.needed == "each"
+            if event.elsewhere or needed or not self.mending or child.leaving or child.finished:
                 self.gone(child, f"node {event.node} was lost")
             else:
                 child.cause = f"node {event.node} was lost"

@@ -333,6 +333,7 @@ class Supervisor:
         # One stuck learner of several ends the run where the others wait for its batches, or where it misses a server.
         ends_all = [missed for _, missed in stuck if self._mode.in_step or missed.role.needed == "each"]
         causes = [*causes, *(ends_all if others_go_on else [missed for _, missed in stuck])]
+        causes += self._children.lost_by_all()
         if causes:
             self._end(ev.Done("failed", 1, f"{causes[0].name}: {causes[0].error}"))
 

@@ -47,6 +47,7 @@ def resolve(raw: Tree) -> Tree:
     if optimizer:
         numbers = algorithm.optimizers.get(env.like, {}).get(optimizer.name) if algorithm else None
         _fill(resolved, {"optimizer": optimizer.defaults.get(env.like, {}) if numbers is None else numbers})
+    _fill(resolved, {"parameter_servers": {"count": _servers(resolved)}})
     _fill_everywhere(resolved)
     _leave_out_what_is_not_read(resolved, raw)
     _fill(resolved, {"inference": {"count": 0 if section(resolved, "inference").get("device") == "cpu" else 1}})
@@ -150,6 +151,12 @@ def _trainer_threads(tree: Tree, env: EnvironmentSpec, cores: float) -> int:
     """
     here = learners_of_a_node(_learners(tree), _nodes(tree))
     return min(max(1, math.floor(cores) // here), env.most_trainer_threads)
+
+
+def _servers(tree: Tree) -> int:
+    """Return the default number of parameter servers: one for learners in mode async on several nodes."""
+    nodes = _positive(section(tree, "nodes").get("count")) or 1
+    return int(tree.get("mode") == "async" and nodes > 1)
 
 
 def _learners(tree: Tree) -> int:

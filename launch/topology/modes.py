@@ -10,13 +10,20 @@ from launch.topology.schema import Topology
 
 def mode(topology: Topology) -> ModeSpec:
     """Return the mode in which a topology's learners learn together."""
-    return MODES.asked_for(topology.mode, topology.learners.count)
+    return MODES.asked_for(topology.mode, topology.learners.count, topology.parameter_servers.count)
 
 
 def asked(topology: Topology) -> LearnersAsked:
     """Return the parts of a topology that a mode reads."""
     section = section_of(topology, mode(topology))
-    return LearnersAsked(topology.learners, section, topology.optimizer.name, topology.seed, topology.nodes.several)
+    return LearnersAsked(
+        topology.learners,
+        section,
+        topology.optimizer.name,
+        topology.seed,
+        across=topology.nodes.several,
+        servers=topology.parameter_servers,
+    )
 
 
 def section_of(topology: Topology, owner: ModeSpec) -> Any:

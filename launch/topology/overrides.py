@@ -93,13 +93,17 @@ def _without_reader(before: Tree, after: Tree) -> Iterator[tuple[str, str, str]]
     if was and now:
         for dotted_key in sorted(key for key in MODES.keys if now.unread(key) and not was.unread(key)):
             name, _, key = dotted_key.partition(".")
-            yield name, key, f"learners in mode {now.name} do not read it"
+            yield name, key, f"learners in mode {now.asked_as} do not read it"
 
 
 def _mode(tree: Tree) -> ModeSpec | None:
-    count = section(tree, "learners").get("count")
+    count, servers = (section(tree, name).get("count") for name in ("learners", "parameter_servers"))
     try:
-        return MODES.asked_for(str(tree.get("mode")), count if isinstance(count, int) else 1)
+        return MODES.asked_for(
+            str(tree.get("mode")),
+            count if isinstance(count, int) else 1,
+            servers if isinstance(servers, int) else 0,
+        )
     except ValueError:
         return None
 

@@ -15,7 +15,7 @@ from actorlearn.metrics.specs import WRITERS
 from actorlearn.models.specs import EncoderSettings
 from actorlearn.parameters.modes import MODES
 from actorlearn.parameters.published import SLOTS
-from actorlearn.parameters.settings import LearnersSettings
+from actorlearn.parameters.settings import LearnersSettings, ParameterServersSettings
 from actorlearn.replay.settings import ReplaySettings
 from launch.topology.modes import asked, mode
 from launch.topology.schema import Topology
@@ -125,8 +125,22 @@ def learners_reach_each_other(topology: Topology) -> Problems:
             topology,
             "nodes.count",
             f"learners in mode {topology.mode} exchange through files of one machine",
-            "write 1, or mode: sync or gossip, in which they exchange through sockets",
+            "write 1, or mode: sync or gossip, in which they exchange through sockets"
+            + (", or parameter_servers.count: 1" if topology.mode == "async" else ""),
         )
+
+
+def servers_with_learners(topology: Topology) -> Problems:
+    """Parameter servers keep the weights of learners in a mode that has them."""
+    own = topology.parameter_servers
+    if mode(topology).served:
+        return
+    if own.count:
+        rule = f"learners in mode {topology.mode} keep their weights themselves"
+        yield _problem(topology, "parameter_servers.count", rule, "write 0, or mode: async")
+    elif own.wire != ParameterServersSettings(count=0).wire:
+        rule = "numbers travel to parameter servers, and there is none"
+        yield _problem(topology, "parameter_servers.wire", rule, "leave it out, or write parameter_servers.count: 1")
 
 
 def keys_of_the_mode(topology: Topology) -> Problems:
@@ -138,7 +152,7 @@ def keys_of_the_mode(topology: Topology) -> Problems:
     for key in sorted(filter(mode(topology).unread, MODES.keys)):
         section, _, name = key.partition(".")
         if getattr(getattr(topology, section), name) != getattr(defaults[section], name):
-            reading = " or ".join(other.name for other in MODES.specs() if key in other.keys)
+            reading = " or ".join(dict.fromkeys(other.asked_as for other in MODES.specs() if key in other.keys))
             learners = f"{topology.learners.count} learner{'s' if topology.learners.count > 1 else ''}"
             rule = f"{learners} in mode {topology.mode} have no use for it, and those in mode {reading} do"
             yield _problem(topology, key, rule, f"leave it out, or write mode: {reading}")
@@ -377,6 +391,7 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     games_to_record,
     rules_of_the_mode,
     learners_reach_each_other,
+    servers_with_learners,
     keys_of_the_mode,
     horizon_of_batch_steps,
     inference_batches_that_fill,

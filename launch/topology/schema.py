@@ -24,7 +24,7 @@ from actorlearn.metrics.specs import DEFAULT_WRITERS
 from actorlearn.models.specs import ModelSettings
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.modes import MODES
-from actorlearn.parameters.settings import LearnersSettings
+from actorlearn.parameters.settings import LearnersSettings, ParameterServersSettings
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.worker.roles import ROLES, Hang, RoleSection, Spin
 
@@ -281,10 +281,12 @@ class SupervisionSection(Budget, frozen=True, kw_only=True):
     inference_hang_s: Hang = 10.0
     trainer_hang_s: Hang = 30.0
     evaluator_hang_s: Hang = 30.0
+    parameter_server_hang_s: Hang = 30.0
     simulator_spin_s: Spin = 600.0
     inference_spin_s: Spin = 600.0
     trainer_spin_s: Spin = 1800.0
     evaluator_spin_s: Spin = 3600.0  # it runs only in idle time, and waiting for a processor counts as computing
+    parameter_server_spin_s: Spin = 600.0
     any_memory_order: Annotated[
         bool, Meta(description="also start on processors other than x86-64: rows may be read torn")
     ] = False
@@ -359,6 +361,7 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     """Experience replay; None for algorithms that learn without one."""
     optimizer: OptimizerSettings
     learners: LearnersSettings
+    parameter_servers: ParameterServersSettings
     simulators: SimulatorsSection
     inference: InferenceSection
     trainer: TrainerSection

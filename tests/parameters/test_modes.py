@@ -10,7 +10,7 @@ import pytest
 
 from actorlearn.address import ByLearner, Folders, Shm
 from actorlearn.parameters.modes import MODES, LearnersAsked, ModeSpec, Sizes, mode_of
-from actorlearn.parameters.settings import GossipSettings, LearnersSettings
+from actorlearn.parameters.settings import GossipSettings, LearnersSettings, ParameterServersSettings
 
 FOLDERS = Folders(Path("/dev/shm/run"), Path("/tmp/run"), Path("runs/run"))
 SIZES = Sizes(weights=100, statistics=10, vectors=2)
@@ -18,7 +18,8 @@ every_mode = pytest.mark.parametrize("mode", MODES.specs(), ids=lambda mode: mod
 
 
 def asked(optimizer: str = "adam", gossip: GossipSettings | None = None, **learners: int) -> LearnersAsked:
-    return LearnersAsked(LearnersSettings(**{"count": 2, **learners}), gossip or GossipSettings(), optimizer, 7)  # type: ignore[arg-type]
+    own = LearnersSettings(**{"count": 2, **learners})  # type: ignore[arg-type]
+    return LearnersAsked(own, gossip or GossipSettings(), optimizer, 7, servers=ParameterServersSettings(count=2))
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,11 @@ def asked(optimizer: str = "adam", gossip: GossipSettings | None = None, **learn
 )
 def test_a_topology_with_one_learner_in_mode_sync_is_one_that_is_alone(asked_as: str, learners: int, name: str) -> None:
     assert MODES.asked_for(asked_as, learners) is MODES.spec(name)
+
+
+def test_parameter_servers_are_asked_for_where_there_are_any() -> None:
+    assert MODES.asked_for("async", 2, 1) is MODES.asked_for("async", 1, 3) is MODES.spec("served")
+    assert MODES.asked_for("sync", 2, 1) is MODES.spec("sync")
 
 
 @every_mode
@@ -65,7 +71,7 @@ def test_rules_of_a_mode_are_asked_in_that_mode_alone() -> None:
     refused = {mode.name: [*mode.refusals(several), *mode.refusals(lists)] for mode in MODES.specs()}
     assert {name: [refusal.key for refusal in found] for name, found in refused.items()} == {
         **{"alone": [], "sync": []},
-        **{"async": ["learners.local_steps"], "gossip": ["gossip.graph"]},
+        **{"served": ["learners.local_steps"], "async": ["learners.local_steps"], "gossip": ["gossip.graph"]},
     }
 
 

@@ -23,7 +23,7 @@ GOSSIP = {
 @pytest.mark.parametrize(
     ("rule", "given"),
     [
-        (r"mode\.name: 'both' must be alone, async, gossip, sync", {"mode": "both"}),
+        (r"mode\.name: 'both' must be alone, async, gossip, served, sync", {"mode": "both"}),
         (r"exchange\.rank: 2 must be from 0 to 1", {**SYNC, "rank": 2, "learners": 2}),
         (r"exchange\.rank: 2 must be from 0 to 1", {**ASYNC, "rank": 2}),
         (r">= 0 - at `\$\.rank`", {**ASYNC, "rank": -1}),

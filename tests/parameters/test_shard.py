@@ -17,7 +17,7 @@ from actorlearn.optim.make import make as make_optimizer
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.settings import AloneExchangeSettings
-from actorlearn.parameters.shard import OFFERS_S, OptimizerRule, Rule, Shard, StatisticsRule, server_of, shard_spans
+from actorlearn.parameters.shard import OFFERS_S, OptimizerRule, Rule, Shard, StatisticsRule
 from actorlearn.parameters.shard_frames import (
     BFLOAT16,
     CHANGE,
@@ -39,6 +39,7 @@ from actorlearn.parameters.shard_frames import (
     most_bytes,
     new_table,
 )
+from actorlearn.parameters.shard_layout import server_of, shard_spans
 from tests import named
 from tests.examples import examples
 

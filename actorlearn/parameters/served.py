@@ -1,0 +1,291 @@
+"""Learners that do not wait for one another, on any machines: parameter servers apply their gradients.
+
+Reads gradients; writes the flat weights, which after each change are the servers'. Source: as ``asynchronous.py``; what
+a server does with a gradient is in ``shard.py``.
+
+The gradient is clipped here, by the norm of all of it, and each server gets its part. A change is one optimizer step,
+or one merge of statistics; changes are numbered by rollout and then in order, so a restarted learner that repeats its
+rollout numbers them as before, and each shard skips those that it has.
+
+The optimizer's state kept here is that of the newest checkpoint. It is what servers are filled with: when a run begins,
+when it is resumed, and after a server's machine has died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from math import inf
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from actorlearn.optim.groups import GroupedOptimizer, clip, make_groups
+from actorlearn.optim.make import make as make_optimizer
+from actorlearn.parameters.consumed import Consumed
+from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Position, Stepped, Stopped
+from actorlearn.parameters.server_lines import ServerLines
+from actorlearn.parameters.settings import ServedExchangeSettings
+from actorlearn.parameters.shard import join_state, split_state
+from actorlearn.parameters.shard_frames import (
+    APPLIED,
+    CHANGE,
+    DROPPED,
+    EMPTY,
+    FILL,
+    FLOAT32,
+    FLOAT64,
+    PULL,
+    PULL_STATE,
+    TELL,
+    WIRES,
+    Frame,
+    Row,
+    Table,
+    hear,
+    most_bytes,
+    new_table,
+)
+from actorlearn.parameters.shard_layout import shard_spans
+
+_ROLLOUT = 1 << 32
+"""Difference between the numbers of a change and of the same one a rollout later."""
+STATE_S = 20.0
+"""Longest wait for the servers' state when a checkpoint is written; then the state of the one before is saved again."""
+
+
+class Served(Exchange):
+    """The exchange of one of several learners whose weights are kept by parameter servers."""
+
+    def __init__(self, settings: ServedExchangeSettings, learner: Learner) -> None:
+        """Reach no server yet."""
+        if learner.endpoints is None:
+            raise ValueError("exchange: parameter servers are reached through the endpoints of a run")
+        self.settings, self.learner, self.weights = settings, learner, learner.weights
+        self.consumed = learner.consumed or Consumed(learner.number + 1)
+        parameters, size = learner.gradients.numel(), learner.weights.numel()
+        self.groups = make_groups(learner.optimizer, learner.networks, parameters)
+        self.optimizer: GroupedOptimizer[Any] = GroupedOptimizer(
+            make_optimizer, self.groups, learner.weights[:parameters]
+        )
+        """Never steps: keeps the servers' state as of the newest checkpoint."""
+        self.spans = dict(enumerate(shard_spans(parameters, size - parameters, settings.servers)))
+        self.shards = list(range(settings.servers))
+        self.statistics = settings.servers
+        """Number of the statistics' shard, if there are any."""
+        vectors, scalars = split_state(self.optimizer)
+        largest = max(span.stop - span.start for span in self.spans.values())
+        limit = most_bytes(largest, len(vectors), settings.learners, len(self.groups), len(scalars))
+        self.lines = ServerLines(learner.endpoints, settings.servers, limit, learner.alive, learner.present)
+        self.wire = WIRES[settings.wire]
+        self._table = new_table(settings.learners)
+        """Newest rows of all learners; the own row is exact."""
+        self._tables = {shard: new_table(settings.learners) for shard in self.spans}
+        """What each shard has handled of each of them."""
+        self._base = (0, 0)
+        self._versions = dict.fromkeys(self.spans, 0)
+        """Version of each shard that this learner was given last."""
+        self._joined = False
+        self._batch_steps = self._rollout = self._number = 0
+        self._staleness: list[int] = []
+        """Staleness of each part of each change since the last report."""
+        self._dropped = 0
+        """Number of changes that were dropped since then, at one shard at least."""
+        self._moved_bytes = (0, 0)
+        """Bytes sent and received until the report before."""
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the servers' optimizer state, and take the weights of the same moments; if they answer in time."""
+        if self._joined:
+            with suppress(Stopped):
+                self._take_state(self.lines.ask({shard: Frame(PULL_STATE, shard) for shard in self.shards}, STATE_S))
+        return self.optimizer.state()
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Copy a checkpoint's state in; a server that is empty is filled with it."""
+        self.optimizer.restore(state)
+
+    def _take_state(self, answers: Mapping[int, Frame]) -> None:
+        if any(answer.kind == EMPTY for answer in answers.values()):
+            return
+        vectors, _ = split_state(self.optimizer)
+        for shard, answer in answers.items():
+            span = self.spans[shard]
+            own = torch.split(answer.values, span.stop - span.start)
+            self.weights[span].copy_(own[0])
+            self._versions[shard] = answer.version
+            for vector, part in zip(vectors, own[1:], strict=True):
+                vector[span].copy_(part)
+            self._hear(answer)
+        newest = max(answers.values(), key=lambda answer: answer.version)
+        self.optimizer.restore(join_state(self.optimizer, vectors, newest.scalars))
+
+    # Joining ----------------------------------------------------------------------------------------------------------
+
+    def join(self, env_steps: int, updates: int) -> Joined:
+        """Take the servers' weights; fill those that are empty. Continue where a killed incarnation stood."""
+        self._base = (env_steps, updates)
+        self._take(self._ask(Frame(PULL, shard) for shard in self.spans))
+        self._joined = True
+        self._settle(self._resumed(self.learner.position()))
+        row = self._row
+        self.learner.carried.adopt(np.array([row.counts], np.int64), 0)
+        return Joined(*self._totals(), Position(row.rollouts_learned, row.used))
+
+    def _resumed(self, position: Position) -> Row:
+        """Return this learner's row for the rollout that it learns next.
+
+        Its own account says which that is, unless it is that of an older checkpoint, as it is on another machine: then
+        the servers know better. Rollouts between are in the weights; one that was begun is not counted as learned from.
+        """
+        row = self._row
+        if not row.told:
+            counts = tuple(self.learner.carried.counts())
+            return row._replace(
+                rollouts_learned=position.rollout, used=position.used, began=position.used, counts=counts
+            )
+        if row.rollouts_learned > position.rollout + 1:
+            return row
+        settled = row.rollouts_learned > position.rollout  # it will be settled again
+        return row._replace(rollouts_learned=position.rollout, used=position.used, updates=row.updates - int(settled))
+
+    # A batch ----------------------------------------------------------------------------------------------------------
+
+    def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
+        """Return all learners' totals, as heard last, plus this batch, without waiting."""
+        self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
+        position = self.learner.position()
+        self.consumed.begin(self.learner.number, position)
+        self._rollout = position.rollout
+        self._number = max(self._number, self._rollout * _ROLLOUT)
+        steps, made = self._totals()
+        return Agreed(steps + self._batch_steps, made + updates, draining)
+
+    def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
+        """Have the moments merged into the servers' statistics, by the same ``combine``, and take these."""
+        own = Frame(CHANGE, self.statistics, number=self._number, values=moments, wire=FLOAT64)
+        self._take(self._ask([own]))
+        self._number += 1
+
+    def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
+        """Clip, send each server its part, and take the weights that it has made of it."""
+        norm = clip(gradients, self.groups)
+        taken = usable and bool(torch.isfinite(norm))
+        if taken:
+            rates = tuple(map(float, learning_rates))
+            answers = self._ask(
+                Frame(CHANGE, shard, 0, self._number, rates=rates, values=gradients[self.spans[shard]], wire=self.wire)
+                for shard in self.shards
+            )
+            self._take(answers)
+            outcomes = [answer.outcome for answer in answers.values()]
+            self._staleness += [outcome for outcome in outcomes if outcome >= APPLIED]
+            self._dropped += DROPPED in outcomes
+        self._number += 1
+        return Stepped(float(norm), taken)
+
+    def settle(self) -> None:
+        """Count the batch, once, and tell the servers."""
+        self.consumed.settle(self.learner.number, self._batch_steps)
+        row = self._row
+        if row.rollouts_learned <= self._rollout:
+            used = row.used + self._batch_steps
+            self._settle(row._replace(rollouts_learned=self._rollout + 1, used=used, updates=row.updates + 1))
+
+    def pull(self) -> bool:
+        """Take the servers' weights."""
+        before = dict(self._versions)
+        wires = {shard: FLOAT32 if shard == self.statistics else self.wire for shard in self.spans}
+        self._take(self._ask(Frame(PULL, shard, wire=wire) for shard, wire in wires.items()))
+        return self._versions != before
+
+    def metrics(self) -> dict[str, Any]:
+        """Return staleness, mean and largest, bytes, dropped changes and the time waited since the last call."""
+        stale, self._staleness = self._staleness, []
+        dropped, self._dropped = self._dropped, 0
+        waited_s, self.lines.waited_s = self.lines.waited_s, 0.0
+        before, self._moved_bytes = self._moved_bytes, (self.lines.bytes_sent, self.lines.bytes_received)
+        return {
+            "staleness_mean": sum(stale) / max(len(stale), 1),
+            "staleness_max": max(stale, default=0),
+            "server_wait_s": waited_s,
+            "bytes_sent": self._moved_bytes[0] - before[0],
+            "bytes_received": self._moved_bytes[1] - before[1],
+            **({"gradients_dropped": dropped} if self.settings.quorum else {}),
+        }
+
+    def close(self) -> None:
+        """Leave; the changes that this learner made stay."""
+        self.lines.close()
+
+    # Requests ---------------------------------------------------------------------------------------------------------
+
+    def _ask(self, requests: Iterable[Frame], patience_s: float = inf) -> dict[int, Frame]:
+        """Ask until every shard has answered with weights; one that is empty is filled in between."""
+        waiting = {request.shard: request for request in requests}
+        found: dict[int, Frame] = {}
+        while waiting:
+            asked = {
+                shard: own._replace(version=self._versions[shard], table=self._own) for shard, own in waiting.items()
+            }
+            answers = self.lines.ask(asked, patience_s)
+            empty = [shard for shard, answer in answers.items() if answer.kind == EMPTY]
+            found |= {shard: answer for shard, answer in answers.items() if shard not in empty}
+            waiting = {shard: waiting[shard] for shard in empty}
+            if empty:
+                self._take(self.lines.ask({shard: self._offer(shard) for shard in empty}, patience_s), weights=False)
+        return found
+
+    def _offer(self, shard: int) -> Frame:
+        """Return the state that a shard is filled with: the weights as given last, the optimizer's state as saved."""
+        span, table = self.spans[shard], self._tables[shard].copy()
+        vectors, scalars = split_state(self.optimizer) if shard != self.statistics else ([], [])
+        hear(table, self._table, same_shard=False)
+        return Frame(
+            FILL,
+            shard,
+            version=self._versions[shard],
+            base=self._base,
+            table=table,
+            values=torch.cat([self.weights[span], *(vector[span] for vector in vectors)]),
+            scalars=tuple(scalars),
+        )
+
+    def _take(self, answers: Mapping[int, Frame], weights: bool = True) -> None:
+        for shard, answer in answers.items():
+            self._hear(answer)
+            if weights:
+                self.weights[self.spans[shard]].copy_(answer.values)
+                self._versions[shard] = answer.version
+
+    def _hear(self, answer: Frame) -> None:
+        """Take what a server knows of the learners, and the totals of all that the run began with."""
+        if len(answer.table) == len(self._table):
+            hear(self._tables[answer.shard], answer.table)
+            hear(self._table, answer.table, same_shard=False)
+            self._base = answer.base
+
+    @property
+    def _own(self) -> Table:
+        return self._table[self.learner.number :][:1]
+
+    @property
+    def _row(self) -> Row:
+        return Row.of(self._own[0].tolist())
+
+    def _settle(self, row: Row) -> None:
+        """Write the own row; the next request tells it too, should this message be lost."""
+        counts = tuple(self.learner.carried.counts())
+        self._own[0] = row._replace(told=row.told + 1, counts=counts).words()
+        for shard in self.spans:
+            self.lines.tell(Frame(TELL, shard, table=self._own))
+
+    def _totals(self) -> tuple[int, int]:
+        """Return environment steps and updates of all learners together."""
+        rows = [Row.of(row) for row in self._table.tolist()]
+        steps, made = self._base
+        return steps + sum(row.used - row.began for row in rows), made + sum(row.updates for row in rows)

@@ -1,0 +1,159 @@
+"""A learner's lines to the parameter servers, over TCP and CURVE (``wire/endpoints.py``).
+
+Reads and writes sockets only. A request is sent again until it is answered; which server there is now, and where, the
+newest order says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from actorlearn.parameters.interface import Present, Stopped
+from actorlearn.parameters.shard_frames import Frame, decode, encode
+from actorlearn.parameters.shard_layout import ROLE, server_of
+from actorlearn.wire.channel import Dealer
+from actorlearn.wire.endpoints import Endpoints
+from actorlearn.wire.messages import Endpoint
+
+BROKEN_S = 0.5
+"""Time after which a request is sent again when the connection was lost meanwhile."""
+AGAIN_S = 10.0
+"""The same while the connection stands, on which nothing should be lost."""
+REDIAL_S = 0.3
+"""Least time between two attempts to connect to a server that did not know this learner's key yet."""
+MISSED_S = 3.0
+"""Time for which a server that is nowhere is waited for while the run ends, when none is started again."""
+_POLL_MS = 20
+_LINGER_MS = 500
+
+
+@dataclass
+class _Line:
+    """One server, and the line to it."""
+
+    to: Endpoint
+    dealer: Dealer
+    dialled_s: float
+    broken: bool = False
+    """Whether the connection was lost since a request was sent."""
+
+
+class ServerLines:
+    """The lines of one learner to all parameter servers."""
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        servers: int,
+        limit_bytes: int,
+        alive: Callable[[], bool],
+        present: Callable[[], Present],
+    ) -> None:
+        """Dial nobody yet. ``limit_bytes``: of an answer; ``alive`` is asked at least every 50 ms of a wait."""
+        self._endpoints, self._servers, self._limit_bytes = endpoints, servers, limit_bytes
+        self._alive, self._present = alive, present
+        self._lines: dict[int, _Line] = {}
+        self._requests = 0
+        self._sent_s: dict[int, float] = {}
+        """Time at which the request about a shard was sent last."""
+        self._missed_s: dict[int, float] = {}
+        """Time since which a server is nowhere."""
+        self.waited_s = 0.0
+        """Time spent waiting for answers."""
+        self.bytes_sent = self.bytes_received = 0
+        """Bytes of requests and answers, before encryption, those that were repeated too."""
+
+    def ask(self, requests: Mapping[int, Frame], patience_s: float = inf) -> dict[int, Frame]:
+        """Ask about shards, all at the same time; returns the answers, by shard.
+
+        Raises Stopped when this process is told to end, when a server has gone that will not be started again, and
+        where ``patience_s`` is given after that time only.
+        """
+        began_s = time.monotonic()
+        self._requests += 1
+        run = self._endpoints.run
+        bodies = {shard: encode(run, own._replace(request=self._requests)) for shard, own in requests.items()}
+        self._sent_s = dict.fromkeys(bodies, -inf)
+        answers: dict[int, Frame] = {}
+        while bodies:
+            for server in sorted({server_of(shard, self._servers) for shard in bodies}):
+                self._send(server, {shard: body for shard, body in bodies.items() if self._is_of(shard, server)})
+            first = server_of(min(bodies), self._servers)
+            for answer in self._receive(first):
+                if bodies.pop(answer.shard, None) is not None:
+                    answers[answer.shard] = answer
+            if bodies:
+                self._go_on(patience_s, time.monotonic() - began_s)
+        self.waited_s += time.monotonic() - began_s
+        return answers
+
+    def tell(self, frame: Frame) -> None:
+        """Send a frame that is not answered, where there is a line."""
+        if line := self._lines.get(server_of(frame.shard, self._servers)):
+            body = encode(self._endpoints.run, frame)
+            self.bytes_sent += len(body) * line.dealer.send(body)
+
+    def close(self) -> None:
+        """Hang up."""
+        for line in self._lines.values():
+            line.dealer.close(_LINGER_MS)
+        self._lines = {}
+
+    def _is_of(self, shard: int, server: int) -> bool:
+        return server_of(shard, self._servers) == server
+
+    def _send(self, server: int, bodies: Mapping[int, bytes]) -> None:
+        line = self._dial(server)
+        if line is None:
+            return
+        line.broken = line.broken or line.dealer.trouble is not None
+        now_s = time.monotonic()
+        for shard, body in bodies.items():
+            if now_s - self._sent_s[shard] >= (BROKEN_S if line.broken else AGAIN_S) and line.dealer.send(body):
+                self.bytes_sent += len(body)
+                self._sent_s[shard], line.broken = now_s, False
+
+    def _receive(self, first: int) -> list[Frame]:
+        """Return answers that have come; waits a moment for one of the first server."""
+        found: list[Frame] = []
+        if first not in self._lines:
+            time.sleep(_POLL_MS / 1000)
+        for server in sorted(self._lines, key=lambda each: each != first):
+            wait_ms = _POLL_MS if server == first else 0
+            while (body := self._lines[server].dealer.recv(wait_ms)) is not None:
+                wait_ms = 0
+                answer = decode(self._endpoints.run, body)
+                if answer is not None and answer.request == self._requests and self._is_of(answer.shard, server):
+                    self.bytes_received += len(body)
+                    found.append(answer)
+        return found
+
+    def _go_on(self, patience_s: float, waited_s: float) -> None:
+        """Raise Stopped where it is no use to wait."""
+        alive = self._alive()
+        if waited_s >= patience_s or (not alive and patience_s == inf):
+            raise Stopped("told to end while it waited for parameter servers")
+        if not self._present().stays and self._missed_s and time.monotonic() - min(self._missed_s.values()) > MISSED_S:
+            raise Stopped(f"{ROLE}-{min(self._missed_s)} has gone, and is not started again while the run ends")
+
+    def _dial(self, server: int) -> _Line | None:
+        """Return the line to a server, as the newest order says where it is; None while it is nowhere."""
+        found = self._endpoints.find(ROLE).get(server)
+        line, now_s = self._lines.get(server), time.monotonic()
+        if found is None or found.address is None:
+            self._missed_s.setdefault(server, now_s)
+            return None
+        self._missed_s.pop(server, None)
+        if line is not None:
+            refused = line.dealer.refused and now_s - line.dialled_s >= REDIAL_S
+            if line.to == found and not refused:
+                return line
+            line.dealer.close()
+        for shard in self._sent_s:
+            if self._is_of(shard, server):
+                self._sent_s[shard] = -inf
+        line = self._lines[server] = _Line(found, self._endpoints.dealer(found, self._limit_bytes), now_s)
+        return line

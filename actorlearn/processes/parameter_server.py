@@ -1,0 +1,151 @@
+"""A parameter server: keeps a shard of the weights and optimizer state of learners in mode async, on any machine.
+
+Reads: requests of learners (``parameters/shard_frames.py``), over TCP and CURVE.
+Writes: answers; the shard's memory, before a change is answered, so that a server that is killed continues with every
+change it has answered; reports of the staleness of gradients.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import torch
+
+from actorlearn.algorithms.make import extra_networks
+from actorlearn.algorithms.make import make as make_algorithm
+from actorlearn.models.make import flatten
+from actorlearn.models.make import make as make_model
+from actorlearn.models.normalize import merge_into
+from actorlearn.models.several import spans
+from actorlearn.optim.groups import GroupedOptimizer, groups_within, make_groups
+from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.schedules import for_batches
+from actorlearn.parameters.shard import Answers, OptimizerRule, Rule, Shard, StatisticsRule
+from actorlearn.parameters.shard_frames import decode, encode, most_bytes
+from actorlearn.parameters.shard_layout import server_of, shard_fields, shard_spans
+from actorlearn.parameters.shard_memory import ShardMemory
+from actorlearn.wire.endpoints import Endpoints
+from actorlearn.wire.identity import trainer_id
+from actorlearn.wire.messages import Report
+from actorlearn.worker.settings import ParameterServerSettings
+from actorlearn.worker.worker import POLL_MS, Worker
+
+SHOWN = 16
+"""Staleness from which on changes are reported together."""
+_TRAINER = trainer_id(0).role
+
+
+class ParameterServer:
+    """The shards of one server, and the socket at which learners ask for them."""
+
+    def __init__(self, settings: ParameterServerSettings, rules: Mapping[int, Rule], endpoints: Endpoints) -> None:
+        """Take up what an earlier process has kept, and listen; raises ChannelError and SharedMemoryFull.
+
+        ``rules``: of its shards, by shard.
+        """
+        self._endpoints = endpoints
+        self.shards: dict[int, Shard] = {}
+        self._memory: dict[int, ShardMemory] = {}
+        most = 0
+        for number, rule in rules.items():
+            vectors, scalars = rule.state()
+            size, groups = rule.weights.numel(), max(rule.rates, 1)
+            most = max(most, most_bytes(size, len(vectors), settings.learners, groups, len(scalars)))
+            fields = shard_fields(size, len(vectors), settings.learners)
+            memory = self._memory[number] = ShardMemory(settings.memory.numbered(number), fields)
+            shard = self.shards[number] = Shard(number, rule, settings.learners, settings.quorum)
+            if (kept := memory.load(len(scalars))) is not None:
+                shard.restore(kept)
+        self._router = endpoints.router(settings.host, most)
+
+    def serve(self, timeout_ms: int) -> list[str]:
+        """Take the next request, waiting for one so long, and send answers that are due; returns complaints."""
+        received = self._router.recv(timeout_ms)
+        now_s = time.monotonic()
+        present = {number: each.id.socket_id for number, each in self._endpoints.find(_TRAINER).items()}
+        if received is not None:
+            peer, body = received
+            frame = decode(self._endpoints.run, body)
+            learner = next((number for number, socket_id in present.items() if socket_id == peer), None)
+            if frame is not None and learner is not None and frame.shard in self.shards:
+                shard = self.shards[frame.shard]
+                self._send(frame.shard, shard.take(learner, frame, now_s), present)
+        for number, shard in self.shards.items():
+            self._send(number, shard.due(present, now_s), present)
+        return self._router.refusals()
+
+    def staleness(self) -> dict[int, int]:
+        """Return the number of changes applied until now, by their staleness; SHOWN stands for all above it too."""
+        found: dict[int, int] = {}
+        for shard in self.shards.values():
+            for stale, count in shard.staleness.items():
+                found[min(stale, SHOWN)] = found.get(min(stale, SHOWN), 0) + count
+        return found
+
+    def close(self) -> None:
+        """Stop listening; the memory stays."""
+        self._router.close()
+        for memory in self._memory.values():
+            memory.close()
+
+    def _send(self, number: int, answers: Answers, present: dict[int, str]) -> None:
+        shard = self.shards[number]
+        if shard.changed:
+            self._memory[number].keep(shard.content())
+            shard.changed = False
+        for learner, answer in answers.items():
+            if learner in present:
+                self._router.send(present[learner], encode(self._endpoints.run, answer))
+
+
+def rules_of(settings: ParameterServerSettings) -> dict[int, Rule]:
+    """Return the rules of the server's shards, by shard; the learners' network is made once to know its parts."""
+    policy = settings.policy
+    algorithm = make_algorithm(policy.algorithm)
+    heads, others = algorithm.heads(policy.actions), extra_networks(algorithm, policy.actions)
+    module = make_model(policy.model, policy.observation_shape, policy.observation_dtype, heads, settings.seed, others)
+    weights, gradients = flatten(module)
+    parameters = gradients.numel()
+    optimizer = settings.optimizer
+    if settings.replay is not None:
+        optimizer = for_batches(optimizer, settings.replay.batches, settings.rate_scaling)
+    groups = make_groups(optimizer, spans(module), parameters)
+    rules: dict[int, Rule] = {}
+    for shard, span in enumerate(shard_spans(parameters, weights.numel() - parameters, settings.servers)):
+        if server_of(shard, settings.servers) != settings.id.number:
+            continue
+        own = weights[span].detach().clone()
+        if shard < settings.servers:
+            rules[shard] = OptimizerRule(GroupedOptimizer(make_optimizer, groups_within(groups, span), own), own)
+        else:
+            rules[shard] = StatisticsRule(own, merge_into)
+    return rules
+
+
+def run(settings: ParameterServerSettings) -> None:
+    """Serve until SIGTERM."""
+    worker = Worker(settings)
+    torch.set_flush_denormal(True)
+    torch.set_num_threads(1)
+    control = worker.control
+    endpoints = Endpoints(settings.id, settings.run_id, lambda: control.order, control.listens)
+    server = ParameterServer(settings, rules_of(settings), endpoints)
+    worker.hello()
+    reported_s, reported = time.monotonic(), dict[int, int]()
+    while worker.alive():
+        if control.ordered:
+            control.applied()
+        for complaint in server.serve(POLL_MS):
+            control.warned(complaint)
+        if time.monotonic() - reported_s >= settings.report_every_s:
+            reported_s, before, reported = time.monotonic(), reported, server.staleness()
+            control.send(Report(row=_row({stale: reported[stale] - before.get(stale, 0) for stale in reported})))
+    server.close()
+    control.close()
+
+
+def _row(counted: dict[int, int]) -> dict[str, float | int | dict[str, float] | None]:
+    """Return the shares of changes of each staleness, as a report has them; nothing where there were none."""
+    total = max(sum(counted.values()), 1)
+    return {f"staleness_{stale}": count / total for stale, count in sorted(counted.items()) if count}

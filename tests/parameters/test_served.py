@@ -1,0 +1,304 @@
+"""Learners whose weights parameter servers keep: one alone is exactly Alone, and no change is missed or made twice."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from actorlearn.models.normalize import merge_into, moments_of
+from actorlearn.optim.specs import OptimizerSettings
+from actorlearn.parameters.alone import Alone
+from actorlearn.parameters.interface import Learner, Position, Present, Stopped
+from actorlearn.parameters.modes import SERVED, make
+from actorlearn.parameters.served import Served
+from actorlearn.parameters.settings import AloneExchangeSettings, ServedExchangeSettings
+from actorlearn.parameters.shard_frames import HEADER, ROW_BYTES
+from actorlearn.wire.identity import trainer_id
+from tests import named
+from tests.parameters.networked import Listing
+from tests.parameters.serving import Serving, in_threads
+
+PARAMETERS, STATISTICS = 5003, 7
+SGD = named.optimizer(decay=0.0, accumulator_init=0.0, epsilon=1e-6, clip_norm=0.0)
+"""Moves each parameter by its gradient's sign times the rate: without memory, so the order does not matter."""
+OPTIMIZERS = [
+    named.optimizer(),
+    named.optimizer(centered=True),
+    named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5),
+]
+
+Start = Callable[..., Serving]
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Start]:
+    """Starts parameter servers, which are ended with the test."""
+    made: list[Serving] = []
+
+    def start(
+        optimizer: OptimizerSettings = SGD, learners: int = 1, statistics: int = STATISTICS, **more: Any
+    ) -> Serving:
+        made.append(Serving(tmp_path, Listing(), optimizer, (PARAMETERS, statistics), learners, **more))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+class Member:
+    """One learner and its account, which outlives its incarnations."""
+
+    def __init__(self, serving: Serving, number: int, wire: str = "float32") -> None:
+        self.serving, self.number, self.wire = serving, number, wire
+        self.position, self.incarnation = Position(), -1
+        self.alive = True
+        self.begin()
+
+    def begin(self) -> None:
+        """Start an incarnation, with the weights of a new network."""
+        self.incarnation += 1
+        serving = self.serving
+        self.weights = start()[: sum(serving.sizes)]
+        settings = ServedExchangeSettings(
+            learners=serving.learners,
+            servers=serving.servers,
+            wire=self.wire,
+            quorum=serving.quorum,  # type: ignore[arg-type]
+        )
+        learner = Learner(
+            serving.optimizer,
+            self.weights,
+            torch.zeros(PARAMETERS),
+            alive=lambda: self.alive,
+            position=lambda: self.position,
+            number=self.number,
+            endpoints=serving.listing.trainer(self.number, self.incarnation),
+        )
+        self.exchange = make(settings, learner)
+        assert isinstance(self.exchange, Served)
+
+    def join(self) -> None:
+        joined = self.exchange.join(0, 0)
+        assert joined.position is not None
+        self.position = joined.position
+
+    def learn(self, gradient: Tensor, rate: float = 0.25) -> None:
+        """Learn a rollout of 7 steps and one gradient."""
+        self.exchange.agree(7, 1)
+        assert self.exchange.step(gradient.clone(), [rate]).taken
+        self.commit()
+
+    def commit(self) -> None:
+        self.exchange.settle()
+        self.position = Position(self.position.rollout + 1, self.position.used + 7)
+
+    def die(self) -> None:
+        """Be killed, between a rollout and its commit if it has learned one."""
+        self.exchange.close()
+        self.serving.listing.lose(trainer_id(self.number).again(self.incarnation))
+        self.begin()
+
+
+def start() -> Tensor:
+    return torch.linspace(-1.0, 1.0, PARAMETERS + STATISTICS)
+
+
+def gradients_of(count: int) -> Tensor:
+    return torch.randn(count, PARAMETERS, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("servers", [1, 3])
+def test_one_learner_is_exactly_a_learner_alone(serving: Start, optimizer: OptimizerSettings, servers: int) -> None:
+    expected = start()
+    one = Member(serving(optimizer, servers=servers), 0)
+    learner = Learner(optimizer, expected, torch.zeros(PARAMETERS), position=lambda: one.position)
+    alone = Alone(AloneExchangeSettings(), learner)
+    one.join()
+    assert torch.equal(one.weights, expected)
+    for gradient in gradients_of(3):
+        moments = moments_of(gradient[:30].reshape(10, 3))
+        for exchange in (alone, one.exchange):
+            exchange.agree(7, 1)
+            exchange.merge(moments, merge_into)
+        alone.step(gradient.clone(), [0.01])
+        one.exchange.step(gradient.clone(), [0.01])
+        alone.settle()
+        one.commit()
+        assert torch.equal(one.weights, expected)
+    saved, other = one.exchange.state(), alone.state()
+    assert saved.keys() == other.keys() and all(torch.equal(saved[name], other[name]) for name in saved)
+    one.exchange.close()
+
+
+def test_a_gradient_that_is_not_finite_is_not_sent(serving: Start) -> None:
+    one = Member(serving(), 0)
+    one.join()
+    before = one.weights.clone()
+    one.exchange.agree(7, 2)
+    gradient = torch.full((PARAMETERS,), torch.inf)
+    sent = one.exchange.metrics()["bytes_sent"]
+    assert sent > 0 and not one.exchange.step(gradient, [0.1]).taken
+    assert not one.exchange.step(torch.ones(PARAMETERS), [0.1], usable=False).taken
+    assert one.exchange.metrics()["bytes_sent"] == 0 and torch.equal(one.weights, before)
+    one.exchange.close()
+
+
+@pytest.mark.parametrize(("wire", "each"), [("float32", 4), ("bfloat16", 2)])
+def test_bytes_of_an_update_are_those_of_the_arithmetic(serving: Start, wire: str, each: int) -> None:
+    servers = 2
+    one = Member(serving(servers=servers, learners=3), 0, wire)
+    one.join()
+    one.exchange.metrics()
+    one.exchange.agree(7, 1)
+    one.exchange.step(torch.ones(PARAMETERS), [0.25])
+    moved = one.exchange.metrics()
+    assert moved["bytes_sent"] == servers * (HEADER.size + ROW_BYTES + 8) + each * PARAMETERS
+    assert moved["bytes_received"] == servers * (HEADER.size + 3 * ROW_BYTES) + each * PARAMETERS
+    expected = start()[:PARAMETERS] - 0.25
+    assert torch.allclose(one.weights[:PARAMETERS], expected, atol=1e-6 if each == 4 else 0.01, rtol=0.0)
+    one.exchange.close()
+
+
+def test_learners_at_the_same_time_make_each_change_once_and_count_the_same(serving: Start) -> None:
+    own = serving(learners=3, servers=2)
+    members = [Member(own, number) for number in range(3)]
+
+    def learn(member: Member) -> None:
+        member.join()
+        for _ in range(20):
+            member.learn(torch.ones(PARAMETERS))
+
+    in_threads(*(lambda each=member: learn(each) for member in members))  # type: ignore[misc]
+    for member in members:
+        member.exchange.pull()
+        assert torch.allclose(member.weights[:PARAMETERS], start()[:PARAMETERS] - 0.25 * 60, atol=1e-4)
+        agreed = member.exchange.agree(0, 0, True)
+        assert (agreed.env_steps, agreed.updates) == (60 * 7, 60)
+        assert member.exchange.metrics()["staleness_max"] < 60
+        member.exchange.close()
+
+
+@pytest.mark.parametrize("machine", [False, True])
+def test_a_server_that_is_killed_among_requests_loses_no_change_and_makes_none_twice(
+    serving: Start, machine: bool
+) -> None:
+    own = serving(learners=2, servers=2, statistics=0)
+    members = [Member(own, number) for number in range(2)]
+    over = threading.Event()
+
+    def learn(member: Member) -> None:
+        member.join()
+        for _ in range(60):
+            member.learn(torch.ones(PARAMETERS))
+            time.sleep(0.005)
+        while not over.is_set():  # as long as the other needs it to fill a server
+            member.exchange.pull()
+            time.sleep(0.01)
+
+    def kill() -> None:
+        for round_ in range(4):
+            time.sleep(0.2)
+            own.restart(round_ % 2, machine)
+        while any(member.position.rollout < 60 for member in members) or not own.filled:
+            time.sleep(0.05)
+        over.set()
+
+    in_threads(*(lambda each=member: learn(each) for member in members), kill)  # type: ignore[misc]
+    for member in members:
+        member.exchange.pull()
+        assert torch.allclose(member.weights[:PARAMETERS], start()[:PARAMETERS] - 0.25 * 120, atol=1e-4)
+        assert member.exchange.agree(0, 0, True).env_steps == 120 * 7
+        member.exchange.close()
+
+
+def test_a_learner_that_is_killed_goes_on_where_it_stood(serving: Start) -> None:
+    own = serving(learners=2, servers=2)
+    one, other = Member(own, 0), Member(own, 1)
+    in_threads(one.join, other.join)
+    for _ in range(3):
+        one.learn(torch.ones(PARAMETERS))
+        other.learn(-torch.ones(PARAMETERS))
+    one.exchange.agree(7, 1)
+    one.exchange.step(torch.ones(PARAMETERS), [0.25])  # and dies before it has settled
+    one.die()
+    one.join()
+    assert one.position == Position(3, 21)
+    one.learn(torch.ones(PARAMETERS))  # the same change again
+    one.exchange.settle()
+    one.position = Position(3, 21)  # it dies before its account is committed
+    one.die()
+    one.join()
+    one.learn(torch.ones(PARAMETERS))
+    assert one.position == Position(4, 28)
+    assert torch.allclose(one.weights[:PARAMETERS], start()[:PARAMETERS] - 0.25, atol=1e-5)
+    assert one.exchange.agree(0, 0, True)[:2] == (7 * 7, 7)
+    for member in (one, other):
+        member.exchange.close()
+
+
+def test_a_learner_that_moved_continues_after_what_the_servers_have_of_it(serving: Start) -> None:
+    one = Member(serving(), 0)
+    one.join()
+    for _ in range(5):
+        one.learn(torch.ones(PARAMETERS))
+    one.die()
+    one.position = Position(1, 7)  # that of its newest checkpoint
+    one.join()
+    assert one.position == Position(5, 35)
+    one.learn(torch.ones(PARAMETERS))
+    assert one.exchange.agree(0, 0, True)[:2] == (6 * 7, 6)
+    one.exchange.close()
+
+
+def test_servers_of_a_resumed_run_begin_with_the_checkpoint(serving: Start) -> None:
+    one = Member(serving(named.optimizer("adam"), servers=2), 0)
+    saved = {"mean": torch.ones(PARAMETERS), "square": torch.full((PARAMETERS,), 2.0), "steps": torch.tensor(7)}
+    one.exchange.restore(saved)
+    one.position = Position(9, 63)
+    assert one.exchange.join(630, 90)[:2] == (630, 90)
+    state = one.exchange.state()
+    assert all(torch.equal(state[name], saved[name]) for name in saved)
+    one.learn(torch.ones(PARAMETERS))
+    assert one.exchange.agree(0, 0, True)[:2] == (637, 91)
+    one.exchange.close()
+
+
+def test_who_is_told_to_end_waits_for_no_server_and_saves_what_it_has(
+    serving: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actorlearn.parameters.served.STATE_S", 0.3)
+    own = serving()
+    one = Member(own, 0)
+    one.join()
+    own.kill(0)
+    one.alive = False
+    with pytest.raises(Stopped):
+        one.learn(torch.ones(PARAMETERS))
+    assert one.exchange.state()["square"].shape == (PARAMETERS,)
+    one.exchange.close()
+
+
+def test_of_a_quorum_all_have_the_same_weights_after_each_version(serving: Start) -> None:
+    own = serving(learners=2, quorum=2)
+    members = [Member(own, number) for number in range(2)]
+    in_threads(*(member.join for member in members))
+    for _ in range(3):
+        in_threads(*(lambda each=member: each.learn(torch.ones(PARAMETERS)) for member in members))  # type: ignore[misc]
+        assert torch.equal(members[0].weights, members[1].weights)
+    assert torch.allclose(members[0].weights[:PARAMETERS], start()[:PARAMETERS] - 0.75, atol=1e-5)
+    for member in members:
+        member.exchange.close()
+
+
+def test_the_mode_says_that_it_is_async() -> None:
+    assert SERVED.asked_as == "async" and SERVED.across_nodes and SERVED.central
+    assert Present().stays
