@@ -100,6 +100,8 @@ _NORMS = tuple(
     for vector in ("parameters", "gradients", "steps")
     for part, where in (("", ""), ("_conv0", " of the first convolution"), ("_fc0", " of the first linear layer"))
 )
+STALENESS_SHOWN = 8
+"""Changes by others from which on a gradient's staleness is shown together with all above it."""
 _each = partial(Metric, per_learner=True)
 _since_report = partial(Metric, merge=Merge.SUM, form=Form.WHOLE, per_learner=True)
 """Counted by each learner anew after each report."""
@@ -115,6 +117,11 @@ _BETWEEN_LEARNERS = (
         "staleness_mean", "changes", "async: others' changes of the store since a look; gossip: exchanges since a mix"
     ),
     Metric("staleness_max", "changes", "the most of these", merge=Merge.MAX, form=Form.WHOLE),
+    *(
+        _share(f"staleness_{changes}", "share", f"gradients applied that were {changes} changes old, at a server")
+        for changes in range(STALENESS_SHOWN)
+    ),
+    _share(f"staleness_{STALENESS_SHOWN}_or_more", "share", "gradients applied that were older"),
     _since_report("gradients_dropped", "gradients", "gradients that came too late for their version's quorum"),
     _since_report("exchanges", "exchanges", "messages of weights posted since the report before"),
     _since_report("bytes_sent", "bytes", "bytes of messages that it gave to sockets since then"),

@@ -63,7 +63,7 @@ class ParameterServersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid
             ge=0,
             le=64,
             description="async: processes among which weights and optimizer state are divided, placed on the nodes in "
-            "turn; 0 = learners on one machine share memory",
+            "turn; 0 = learners on one machine share memory; 1 by default where mode async has several nodes",
         ),
     ]
     wire: Annotated[

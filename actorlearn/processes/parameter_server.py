@@ -14,6 +14,7 @@ import torch
 
 from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
+from actorlearn.metrics.registry import STALENESS_SHOWN
 from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
 from actorlearn.models.normalize import merge_into
@@ -31,8 +32,6 @@ from actorlearn.wire.messages import Report
 from actorlearn.worker.settings import ParameterServerSettings
 from actorlearn.worker.worker import POLL_MS, Worker
 
-SHOWN = 16
-"""Staleness from which on changes are reported together."""
 _TRAINER = trainer_id(0).role
 
 
@@ -75,12 +74,12 @@ class ParameterServer:
             self._send(number, shard.due(present, now_s), present)
         return self._router.refusals()
 
-    def staleness(self) -> dict[int, int]:
-        """Return the number of changes applied until now, by their staleness; SHOWN stands for all above it too."""
-        found: dict[int, int] = {}
+    def staleness(self) -> list[int]:
+        """Return the number of changes applied until now, by their staleness; the last is of all above it too."""
+        found = [0] * (STALENESS_SHOWN + 1)
         for shard in self.shards.values():
             for stale, count in shard.staleness.items():
-                found[min(stale, SHOWN)] = found.get(min(stale, SHOWN), 0) + count
+                found[min(stale, STALENESS_SHOWN)] += count
         return found
 
     def close(self) -> None:
@@ -132,7 +131,7 @@ def run(settings: ParameterServerSettings) -> None:
     endpoints = Endpoints(settings.id, settings.run_id, lambda: control.order, control.listens)
     server = ParameterServer(settings, rules_of(settings), endpoints)
     worker.hello()
-    reported_s, reported = time.monotonic(), dict[int, int]()
+    reported_s, reported = time.monotonic(), server.staleness()
     while worker.alive():
         if control.ordered:
             control.applied()
@@ -140,12 +139,13 @@ def run(settings: ParameterServerSettings) -> None:
             control.warned(complaint)
         if time.monotonic() - reported_s >= settings.report_every_s:
             reported_s, before, reported = time.monotonic(), reported, server.staleness()
-            control.send(Report(row=_row({stale: reported[stale] - before.get(stale, 0) for stale in reported})))
+            control.send(Report(row=_row([now - then for now, then in zip(reported, before, strict=True)])))
     server.close()
     control.close()
 
 
-def _row(counted: dict[int, int]) -> dict[str, float | int | dict[str, float] | None]:
+def _row(counted: list[int]) -> dict[str, float | int | dict[str, float] | None]:
     """Return the shares of changes of each staleness, as a report has them; nothing where there were none."""
-    total = max(sum(counted.values()), 1)
-    return {f"staleness_{stale}": count / total for stale, count in sorted(counted.items()) if count}
+    names = [*(f"staleness_{changes}" for changes in range(STALENESS_SHOWN)), f"staleness_{STALENESS_SHOWN}_or_more"]
+    total = sum(counted)
+    return {name: count / total for name, count in zip(names, counted, strict=True)} if total else {}

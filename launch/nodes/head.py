@@ -120,6 +120,8 @@ class Head:
         """Nodes that have joined and are not lost, by name."""
         self.placed: dict[int, str] = {}
         """Node of each learner."""
+        self._spread: dict[str, str] = {}
+        """Node of each process that is spread over the nodes, by name."""
         self._where: dict[Key, str] = {}
         """Node of each incarnation."""
         self._homeless: list[Start] = []
@@ -195,7 +197,7 @@ class Head:
             return
         own = start.process
         self._where[own.name, own.incarnation] = node.name
-        if own.learner not in node.has:
+        if not ROLES.spec(own.role).spread and own.learner not in node.has:
             node.has.add(own.learner)
             if start.resume or own.learner in self._resumption.goes_on_from:
                 self._bring_checkpoints(node, own.learner)
@@ -204,9 +206,8 @@ class Head:
     def _home(self, start: Start) -> RemoteNode | None:
         """Return the node where a process is to be: its learner's, which is placed anew if its node is lost."""
         learner, role = start.process.learner, ROLES.spec(start.process.role)
-        if role.spread and self.nodes:
-            names = sorted(self.nodes)
-            return self.nodes[names[start.process.number % len(names)]]
+        if role.spread:
+            return self._home_in_turn(start)
         if role.scope == "run":
             learner = min((known for known, name in self.placed.items() if name in self.nodes), default=learner)
         found = self.nodes.get(self.placed.get(learner, ""))
@@ -217,6 +218,13 @@ class Head:
             except TopologyError:
                 return None
         return self.nodes[self.placed[learner]]
+
+    def _home_in_turn(self, start: Start) -> RemoteNode | None:
+        """Return the node where a process that is spread is: where it was, as its memory may still be there."""
+        names, own = sorted(self.nodes), start.process
+        if names and self._spread.get(own.name) not in names:
+            self._spread[own.name] = names[own.number % len(names)]
+        return self.nodes.get(self._spread.get(own.name, ""))
 
     def _bring_checkpoints(self, node: RemoteNode, learner: int) -> None:
         """Copy a learner's checkpoints to a node, before anything else of this learner comes there."""

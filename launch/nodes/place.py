@@ -151,7 +151,7 @@ class Place:
         """Start a process; a learner's segments are made with the first of its processes."""
         own = start.process
         try:
-            if own.learner not in self._learners:
+            if not ROLES.spec(own.role).spread and own.learner not in self._learners:
                 if own.incarnation:  # it was elsewhere before, and has newer checkpoints
                     self._goes_on_from.pop(own.learner, None)
                 self._segments.create_learners([own.learner])
