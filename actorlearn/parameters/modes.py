@@ -294,6 +294,9 @@ class _Served(ModeSpec):
             yield Refusal("learners.local_steps", "parameter servers apply each gradient by itself", way_out)
         if asked.learners.chunks != CHUNKS:
             yield Refusal("learners.chunks", "each parameter server has one part of the weights", way_out)
+        if asked.learners.quorum > asked.learners.count:
+            rule = f"a version waits for so many gradients, and there are {asked.learners.count} learners"
+            yield Refusal("learners.quorum", rule, f"write a number from 0 to {asked.learners.count}")
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
         """Return how many servers and learners there are."""
@@ -301,6 +304,7 @@ class _Served(ModeSpec):
             learners=asked.learners.count,
             servers=asked.servers.count,
             wire=asked.servers.wire,
+            quorum=asked.learners.quorum,
             host=folders.host or LOOPBACK,
         )
 
@@ -421,7 +425,7 @@ SERVED = _Served(
     made_by="actorlearn.parameters.served:Served",
     settings=ServedExchangeSettings,
     does="a central store",
-    reads=frozenset({"chunks", "local_steps", "pull_rows"}),
+    reads=frozenset({"chunks", "local_steps", "pull_rows", "quorum"}),
     served=True,
     central=True,
     own_weights=True,

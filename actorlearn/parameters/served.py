@@ -83,7 +83,7 @@ class Served(Exchange):
         self._table = new_table(settings.learners)
         """Newest rows of all learners; the own row is exact."""
         self._tables = {shard: new_table(settings.learners) for shard in self.spans}
-        """What each shard has handled of each of them."""
+        """The same as each shard knows it, with the changes that it has handled."""
         self._base = (0, 0)
         self._versions = dict.fromkeys(self.spans, 0)
         """Version of each shard that this learner was given last."""

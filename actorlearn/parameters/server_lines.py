@@ -22,8 +22,6 @@ BROKEN_S = 0.5
 """Time after which a request is sent again when the connection was lost meanwhile."""
 AGAIN_S = 10.0
 """The same while the connection stands, on which nothing should be lost."""
-REDIAL_S = 0.3
-"""Least time between two attempts to connect to a server that did not know this learner's key yet."""
 MISSED_S = 3.0
 """Time for which a server that is nowhere is waited for while the run ends, when none is started again."""
 _POLL_MS = 20
@@ -36,7 +34,6 @@ class _Line:
 
     to: Endpoint
     dealer: Dealer
-    dialled_s: float
     broken: bool = False
     """Whether the connection was lost since a request was sent."""
 
@@ -142,18 +139,17 @@ class ServerLines:
     def _dial(self, server: int) -> _Line | None:
         """Return the line to a server, as the newest order says where it is; None while it is nowhere."""
         found = self._endpoints.find(ROLE).get(server)
-        line, now_s = self._lines.get(server), time.monotonic()
+        line = self._lines.get(server)
         if found is None or found.address is None:
-            self._missed_s.setdefault(server, now_s)
+            self._missed_s.setdefault(server, time.monotonic())
             return None
         self._missed_s.pop(server, None)
+        if line is not None and line.to == found:
+            return line
         if line is not None:
-            refused = line.dealer.refused and now_s - line.dialled_s >= REDIAL_S
-            if line.to == found and not refused:
-                return line
             line.dealer.close()
         for shard in self._sent_s:
             if self._is_of(shard, server):
                 self._sent_s[shard] = -inf
-        line = self._lines[server] = _Line(found, self._endpoints.dealer(found, self._limit_bytes), now_s)
+        line = self._lines[server] = _Line(found, self._endpoints.dealer(found, self._limit_bytes))
         return line

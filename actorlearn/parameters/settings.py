@@ -44,6 +44,15 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             description="optimizer steps between two of the store (async, with adam) or two exchanges (gossip)",
         ),
     ] = 1
+    quorum: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=MOST_LEARNERS,
+            description="async with parameter servers: gradients of one version of the weights whose mean makes the "
+            "next; later ones of that version are dropped, so learners beyond it are backups; 0 = each makes a version",
+        ),
+    ] = 0
     pull_rows: Annotated[
         int,
         Meta(

@@ -44,7 +44,7 @@ ROW_BYTES = 8 * ROW_WORDS
 
 
 class Row(NamedTuple):
-    """What a shard knows of one learner, in ROW_WORDS words."""
+    """Record of one learner at a shard, in ROW_WORDS words."""
 
     handled: int = -1
     """Number of its newest change that the shard has applied or dropped."""

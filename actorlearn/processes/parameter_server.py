@@ -58,8 +58,8 @@ class ParameterServer:
                 shard.restore(kept)
         self._router = endpoints.router(settings.host, most)
 
-    def serve(self, timeout_ms: int) -> list[str]:
-        """Take the next request, waiting for one so long, and send answers that are due; returns complaints."""
+    def serve(self, timeout_ms: int) -> None:
+        """Take the next request, waiting for one so long, and send answers that are due."""
         received = self._router.recv(timeout_ms)
         now_s = time.monotonic()
         present = {number: each.id.socket_id for number, each in self._endpoints.find(_TRAINER).items()}
@@ -72,7 +72,6 @@ class ParameterServer:
                 self._send(frame.shard, shard.take(learner, frame, now_s), present)
         for number, shard in self.shards.items():
             self._send(number, shard.due(present, now_s), present)
-        return self._router.refusals()
 
     def staleness(self) -> list[int]:
         """Return the number of changes applied until now, by their staleness; the last is of all above it too."""
@@ -135,8 +134,7 @@ def run(settings: ParameterServerSettings) -> None:
     while worker.alive():
         if control.ordered:
             control.applied()
-        for complaint in server.serve(POLL_MS):
-            control.warned(complaint)
+        server.serve(POLL_MS)
         if time.monotonic() - reported_s >= settings.report_every_s:
             reported_s, before, reported = time.monotonic(), reported, server.staleness()
             control.send(Report(row=_row([now - then for now, then in zip(reported, before, strict=True)])))

@@ -256,6 +256,7 @@ def _parameter_server(briefing: Briefing, base: dict[str, Any], _incarnation: In
         rate_scaling=topology.learners.rate_scaling,
         learners=topology.learners.count,
         servers=topology.parameter_servers.count,
+        quorum=topology.learners.quorum,
         memory=addresses.segment("shard"),
         host=addresses.host or LOOPBACK,
         report_every_s=topology.report.every_s,

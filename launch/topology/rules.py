@@ -155,7 +155,11 @@ def keys_of_the_mode(topology: Topology) -> Problems:
             reading = " or ".join(dict.fromkeys(other.asked_as for other in MODES.specs() if key in other.keys))
             learners = f"{topology.learners.count} learner{'s' if topology.learners.count > 1 else ''}"
             rule = f"{learners} in mode {topology.mode} have no use for it, and those in mode {reading} do"
-            yield _problem(topology, key, rule, f"leave it out, or write mode: {reading}")
+            way_out = f"mode: {reading}"
+            if reading == topology.mode:
+                rule = f"{learners} in mode {reading} read it where there are parameter servers, and there is none"
+                way_out = "parameter_servers.count: 1"
+            yield _problem(topology, key, rule, f"leave it out, or write {way_out}")
 
 
 def horizon_of_batch_steps(topology: Topology) -> Problems:

@@ -101,7 +101,8 @@ def actorlearn(package: Path, *words: str | Path) -> subprocess.CompletedProcess
 
 
 def test_shipped_roles_start_in_an_order_that_follows_from_what_they_are() -> None:
-    assert [role.name for role in ROLES.specs()] == ["trainer", "inference", "simulator", "evaluator"]
+    names = ["trainer", "inference", "simulator", "evaluator", "parameter_server"]
+    assert [role.name for role in ROLES.specs()] == names
 
 
 def test_a_plan_has_a_role_that_a_package_brings(package: Path) -> None:

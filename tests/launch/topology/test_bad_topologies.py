@@ -76,8 +76,32 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "on": (OK + "on: true\n", ["t:2", "on = true", "no key 'on'", "the keys are"]),
     "line break in a key": (OK + '"a\\nb": 1\n', ["t:2", "a\\nb", "no key", "remove it"]),
     "learners on nodes that do not reach each other": (
-        OK + "mode: async\nlearners: {count: 2}\nnodes: {count: 2}\n",
-        ["t:4", "nodes.count = 2", "exchange through files of one machine", "write 1"],
+        OK + "mode: async\nlearners: {count: 2}\nnodes: {count: 2}\nparameter_servers: {count: 0}\n",
+        ["t:4", "nodes.count = 2", "exchange through files of one machine", "or parameter_servers.count: 1"],
+    ),
+    "parameter servers without learners": (
+        OK + "parameter_servers: {count: 2}\n",
+        ["t:2", "parameter_servers.count = 2", "keep their weights themselves", "mode: async"],
+    ),
+    "numbers that do not travel": (
+        OK + "parameter_servers: {wire: bfloat16}\n",
+        ["t:2", "parameter_servers.wire = 'bfloat16'", "there is none", "leave it out"],
+    ),
+    "local steps with parameter servers": (
+        OK + "mode: async\nlearners: {local_steps: 2}\nparameter_servers: {count: 1}\noptimizer: {name: adam}\n",
+        ["t:3", "learners.local_steps = 2", "each gradient by itself", "parameter_servers.count: 0"],
+    ),
+    "chunks with parameter servers": (
+        OK + "mode: async\nlearners: {chunks: 4}\nparameter_servers: {count: 1}\n",
+        ["t:3", "learners.chunks = 4", "one part of the weights", "parameter_servers.count: 0"],
+    ),
+    "quorum of more learners than there are": (
+        OK + "mode: async\nlearners: {count: 2, quorum: 3}\nparameter_servers: {count: 1}\n",
+        ["t:3", "learners.quorum = 3", "there are 2 learners", "from 0 to 2"],
+    ),
+    "quorum without parameter servers": (
+        OK + "mode: async\nlearners: {count: 2, quorum: 1}\n",
+        ["t:3", "learners.quorum = 1", "there is none", "parameter_servers.count: 1"],
     ),
     # --- wrong kinds of value
     "no environment": ("seed: 1\n", ["t:1", "env.id is missing", "names its environment", "add env:"]),

@@ -146,15 +146,22 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
         tree["env"]["scale_actions"] = True
     if "value_max" in algorithm:
         algorithm |= {"value_min": -1.0, "value_max": 1.0}
-    if tree["mode"] == "async":
-        tree["nodes"]["count"] = 1
+    if tree["mode"] != "async":
+        tree["parameter_servers"]["count"] = 0
+    servers, learners = tree["parameter_servers"], tree["learners"]
+    if servers["count"]:
+        learners |= {"local_steps": 1, "chunks": 3, "quorum": min(learners["quorum"], learners["count"])}
+    else:
+        servers["wire"] = "float32"
+        if tree["mode"] == "async":
+            tree["nodes"]["count"] = 1
     if tree["simulators"]["weights"] == "rollout":
         tree["simulators"]["blocks"] = min(tree["simulators"]["blocks"], published.SLOTS)
         tree["learners"]["pull_rows"] = 0
     if tree["mode"] == "async" and tree["optimizer"]["name"] == "rmsprop":
         tree["learners"]["local_steps"] = 1
     defaults = {"learners": LearnersSettings(), "gossip": GossipSettings()}
-    for key in filter(MODES.asked_for(tree["mode"], tree["learners"]["count"]).unread, MODES.keys):
+    for key in filter(MODES.asked_for(tree["mode"], learners["count"], servers["count"]).unread, MODES.keys):
         section, _, name = key.partition(".")
         tree[section][name] = getattr(defaults[section], name)
     if tree["mode"] != "gossip":
