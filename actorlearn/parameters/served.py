@@ -132,7 +132,7 @@ class Served(Exchange):
         self._take(self._ask(Frame(PULL, shard) for shard in self.spans))
         self._joined = True
         self._settle(self._resumed(self.learner.position()))
-        row = self._row
+        row = self._record
         self.learner.carried.adopt(np.array([row.counts], np.int64), 0)
         return Joined(*self._totals(), Position(row.rollouts_learned, row.used))
 
@@ -142,7 +142,7 @@ class Served(Exchange):
         Its own account says which that is, unless it is that of an older checkpoint, as it is on another machine: then
         the servers know better. Rollouts between are in the weights; one that was begun is not counted as learned from.
         """
-        row = self._row
+        row = self._record
         if not row.told:
             counts = tuple(self.learner.carried.counts())
             return row._replace(
@@ -191,7 +191,7 @@ class Served(Exchange):
     def settle(self) -> None:
         """Count the batch, once, and tell the servers."""
         self.consumed.settle(self.learner.number, self._batch_steps)
-        row = self._row
+        row = self._record
         if row.rollouts_learned <= self._rollout:
             used = row.used + self._batch_steps
             self._settle(row._replace(rollouts_learned=self._rollout + 1, used=used, updates=row.updates + 1))
@@ -230,7 +230,8 @@ class Served(Exchange):
         found: dict[int, Frame] = {}
         while waiting:
             asked = {
-                shard: own._replace(version=self._versions[shard], table=self._own) for shard, own in waiting.items()
+                shard: own._replace(version=self._versions[shard], table=self._own_row)
+                for shard, own in waiting.items()
             }
             answers = self.lines.ask(asked, patience_s)
             empty = [shard for shard, answer in answers.items() if answer.kind == EMPTY]
@@ -270,19 +271,19 @@ class Served(Exchange):
             self._base = answer.base
 
     @property
-    def _own(self) -> Table:
+    def _own_row(self) -> Table:
         return self._table[self.learner.number :][:1]
 
     @property
-    def _row(self) -> Row:
-        return Row.of(self._own[0].tolist())
+    def _record(self) -> Row:
+        return Row.of(self._own_row[0].tolist())
 
     def _settle(self, row: Row) -> None:
         """Write the own row; the next request tells it too, should this message be lost."""
         counts = tuple(self.learner.carried.counts())
-        self._own[0] = row._replace(told=row.told + 1, counts=counts).words()
+        self._own_row[0] = row._replace(told=row.told + 1, counts=counts).words()
         for shard in self.spans:
-            self.lines.tell(Frame(TELL, shard, table=self._own))
+            self.lines.tell(Frame(TELL, shard, table=self._own_row))
 
     def _totals(self) -> tuple[int, int]:
         """Return environment steps and updates of all learners together."""

@@ -250,6 +250,7 @@ def test_a_learner_that_moved_continues_after_what_the_servers_have_of_it(servin
     one.join()
     for _ in range(5):
         one.learn(torch.ones(PARAMETERS))
+    one.exchange.pull()  # which also tells what the message after the last change may not have
     one.die()
     one.position = Position(1, 7)  # that of its newest checkpoint
     one.join()
