@@ -309,11 +309,11 @@ def test_nodes_are_actors_of_ray_and_one_whose_machine_dies_comes_back_elsewhere
     raylets, kill = ray_machines
     keys = tmp_path / "keys"
     assert command("keys", "new", "--node", "a", "--node", "b", keys).returncode == 0
-    run = launched(
-        *("catch", *APART, PACED, "total_steps=100_000_000", "checkpoint.every_steps=40", "nodes.count=2"),
-        *("nodes.lease_s=5", f"nodes.listen=127.0.0.1:{free_port()}", "nodes.options=[CPU=1]"),
-        *("--keys", str(keys), "--engine", "ray"),
-    )
+    words = [
+        *(*APART, PACED, "total_steps=100_000_000", "checkpoint.every_steps=40", "nodes.count=2", "nodes.lease_s=5"),
+        *(f"nodes.listen=127.0.0.1:{free_port()}", "nodes.options=[CPU=1]", "--keys", str(keys), "--engine", "ray"),
+    ]
+    run = launched("catch", *words)
     run.wait_for(lambda: len(run.events("saved", "trainer-1")) > 1, "checkpoint of trainer-1")
 
     def machine_of(process: str) -> int:
@@ -333,4 +333,8 @@ def test_nodes_are_actors_of_ray_and_one_whose_machine_dies_comes_back_elsewhere
     run.ctrl_c()
     assert run.end() == 130, run.screen()
     assert within(30, lambda: nodes_of_ours(temporary) == [])
-    command("clean")
+    killed = launched("catch", *words)
+    killed.wait_for(lambda: len(killed.events("ready")) > 1, "both trainers")
+    killed.kill()
+    assert within(60, lambda: nodes_of_ours(temporary) == [])
+    command("clean")  # what the head has left
