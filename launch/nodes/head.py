@@ -24,6 +24,7 @@ from actorlearn.address import Ipc, Tcp
 from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.parameters.checkpoint_folders import directory_of, folders, steps_of
+from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import MessageError, Saved
 from actorlearn.worker.roles import ROLES
 from launch.nodes import messages
@@ -126,6 +127,8 @@ class Head:
         """Node of each incarnation."""
         self._homeless: list[Start] = []
         """Processes to be started once a node has room for them."""
+        self._notes: list[ev.Note] = []
+        """Notes to be told with the next events."""
         self._waited_s: float | None = None
         self._begun = self._over = False
         self._handlers: dict[type, Callable[[RemoteNode, Any], Iterator[Happened]]] = {
@@ -201,7 +204,17 @@ class Head:
             node.has.add(own.learner)
             if start.resume or own.learner in self._resumption.goes_on_from:
                 self._bring_checkpoints(node, own.learner)
+        if ROLES.spec(own.role).scores and mode(self._plan.topology).own_weights:
+            self._notes += self._whose_weights(own, node)
         node.do(start, own.learner)
+
+    def _whose_weights(self, evaluator: ProcessId, node: RemoteNode) -> list[ev.Note]:
+        """Say whose weights an evaluator plays where learners on other nodes have others, which it cannot read."""
+        there = ", ".join(str(learner) for learner, name in sorted(self.placed.items()) if name == node.name)
+        if set(self.placed.values()) == {node.name}:
+            return []
+        said = f"on node {node.name} it plays the weights of the learners that are there: {there}"
+        return [ev.Note("warned", evaluator.name, evaluator.incarnation, said)]
 
     def _home(self, start: Start) -> RemoteNode | None:
         """Return the node where a process is to be: its learner's, which is placed anew if its node is lost."""
@@ -221,7 +234,7 @@ class Head:
 
     def _home_in_turn(self, start: Start) -> RemoteNode | None:
         """Return the node where a process that is spread is: where it was, as its memory may still be there."""
-        names, own = sorted(self.nodes), start.process
+        names, own = sorted(name for name, node in self.nodes.items() if not node.leaving), start.process
         if names and self._spread.get(own.name) not in names:
             self._spread[own.name] = names[own.number % len(names)]
         return self.nodes.get(self._spread.get(own.name, ""))
@@ -258,6 +271,8 @@ class Head:
             yield from self._heard(*received)
         for refusal in self._door.refusals():
             yield ev.Note("refused", cause=refusal)
+        notes, self._notes = self._notes, []
+        yield from notes
         for node in list(self.nodes.values()):
             node.heard_s += gap_s
             if time.monotonic() - node.heard_s >= MARGIN * self._wanted.lease_s:

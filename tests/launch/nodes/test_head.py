@@ -413,6 +413,20 @@ def test_a_copy_that_was_cut_off_is_used_neither_by_the_head_nor_by_a_new_epoch(
         ]
 
 
+@pytest.mark.parametrize(("mode", "told"), [("gossip", 1), ("sync", 0)])
+def test_whose_weights_an_evaluator_plays_is_said_where_learners_elsewhere_have_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, told: int
+) -> None:
+    graph = ["gossip.graph=none"] if mode == "gossip" else []
+    with cluster(tmp_path, monkeypatch, f"mode={mode}", *graph) as made:
+        made.begin("node-0", "node-1")
+        made.head.do(Start(ProcessId("evaluator", 0), 5))
+        made.turn(3)
+        assert made.of(ev.Spawned)[-1].node == "node-0"
+        said = [note.cause for note in made.of(ev.Note) if note.kind == "warned"]
+        assert said == told * ["on node node-0 it plays the weights of the learners that are there: 0"]
+
+
 def test_a_node_speaks_of_its_own_processes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path, monkeypatch) as made:
         made.begin("node-0", "node-1")
