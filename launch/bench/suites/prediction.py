@@ -34,6 +34,8 @@ COUNTS = (1, 2, 3, 4)
 WARMUP_S = 4.0
 _MODES = {"sync": (), "gossip": ("gossip.graph=ring",), "async": ()}
 
+_MODE, _LEARNERS = "mode=", "learners.count="
+
 
 class Case(NamedTuple):
     """Learners on so many nodes, one each."""
@@ -57,21 +59,27 @@ class Case(NamedTuple):
 
 
 def cases(overrides: Sequence[str]) -> list[Case]:
-    """Return the cases that do not contradict a ``mode=`` among the overrides; raises FailedError for none."""
-    wanted = {word.removeprefix("mode=") for word in overrides if word.startswith("mode=")} or {"sync", "gossip"}
+    """Return the cases of a ``mode=`` and a ``learners.count=`` among the overrides; raises FailedError for none."""
+    wanted = _chosen(_MODE, overrides) or {"sync", "gossip"}
+    counts = [count for count in COUNTS if str(count) in (_chosen(_LEARNERS, overrides) | {"1"})]
+    counts = counts if len(counts) > 1 else [*COUNTS]
     if strangers := wanted - {*_MODES}:
         raise FailedError(f"mode={strangers.pop()}: no case is in this mode; write one of {', '.join(_MODES)}")
-    each = [Case(mode, nodes, slow) for mode in sorted(wanted) for slow in (False, True) for nodes in COUNTS]
+    each = [Case(mode, nodes, slow) for mode in sorted(wanted) for slow in (False, True) for nodes in counts]
     alone = [case for case in each if case.nodes == 1 and not case.slow]
     return alone[:1] + [case for case in each if case.nodes > 1]
 
 
+def _chosen(key: str, overrides: Sequence[str]) -> set[str]:
+    return {word.removeprefix(key) for word in overrides if word.startswith(key)}
+
+
 def prediction(request: Request) -> Report:
-    """Rates of 1 to 4 nodes of this machine, in each mode, beside the model's predictions; mode=… chooses one."""
+    """Rates of 1 to 4 nodes of this machine, in each mode, beside predictions; mode=… and learners.count=… choose."""
     from launch.simulate.estimate import estimate
     from launch.simulate.model import simulate
 
-    common = [*SMALL, *(word for word in request.overrides if not word.startswith("mode="))]
+    common = [*SMALL, *(word for word in request.overrides if not word.startswith((_MODE, _LEARNERS)))]
     wanted = cases(request.overrides)
     one = load(request.topology, [*common, "learners.count=1"])
     costs = measure(
