@@ -34,9 +34,7 @@ class Asked(NamedTuple):
 
     path: str
     overrides: Sequence[str]
-    """Overrides of the topology, without nodes.count."""
     topology: Topology
-    nodes: int
     keys: simulate_keys.SimulateKeys
     costs: dict[str, float]
     """Costs that are given and not measured."""
@@ -58,10 +56,10 @@ def simulate(
     if output is not None:
         report.refuse_kind(output)
     costs, weights = _costs(asked, run, seconds)
-    whole = scenario_of(asked.topology, asked.keys, costs, weights, begun_cores(), asked.nodes)
+    whole = scenario_of(asked.topology, asked.keys, costs, weights, begun_cores(), asked.topology.nodes.count)
     found = {
         name: [report.Point(at, predict(case), estimate(case)) for at, case in cases.items()]
-        for name, cases in curves(whole, asked.topology.mode, asked.keys).items()
+        for name, cases in curves(whole, asked.topology, asked.keys).items()
     }
     if json:
         print(json_format.dumps(_as_json(whole, found)))
@@ -81,23 +79,17 @@ def simulate(
 
 
 def _read(path: str, overrides: Sequence[str]) -> Asked:
-    """Read the topology of one node, with a learner for each of those that are asked for if it does not say more.
-
-    The rules of runs on several nodes are those of today's exchanges; a prediction may go beyond them.
-    """
+    """Read the topology; nodes.count among the overrides means a learner on each, if these do not say more."""
     keys, costs, words = simulate_keys.read(expand(overrides))
     given = [word.removeprefix(_NODES) for word in words if word.startswith(_NODES)]
-    words = [word for word in words if not word.startswith(_NODES)]
-    nodes = (
-        load(path, ["learners.count=1", f"{_NODES}{given[-1]}"]).nodes.count if given else load(path, words).nodes.count
-    )
-    if nodes > 1 and not any(word.startswith(_LEARNERS) for word in words):
-        words.append(f"{_LEARNERS}{nodes}")
-    words.append(f"{_NODES}1")
+    more = bool(given) and given[-1].isdigit() and int(given[-1]) > 1
+    if more and not any(word.startswith(_LEARNERS) for word in words):
+        words.append(f"{_LEARNERS}{given[-1]}")
     loaded = load(path, words)
-    if loaded.learners.count < nodes:
-        raise RunError(f"learners.count={loaded.learners.count}: each node has a learner; write at least {nodes}")
-    return Asked(path, words, loaded, nodes, keys, costs)
+    learners, nodes = loaded.learners.count, loaded.nodes.count
+    if learners < nodes:
+        raise RunError(f"learners.count={learners}: each of {nodes} nodes has a learner; write at least {nodes}")
+    return Asked(path, words, loaded, keys, costs)
 
 
 def _costs(asked: Asked, run: str | None, seconds: float) -> tuple[Costs, int]:

@@ -13,6 +13,7 @@ from launch.simulate.scenario import Costs, Exchanging, Scenario, Stragglers, Wo
 from launch.topology.load import Topology
 from launch.topology.modes import asked, mode
 
+_BYTES = {"float32": 4.0, "bfloat16": 2.0}
 _FEWEST_UPDATES = 20
 """Least number of updates of a learner that are simulated, so that all have begun to wait for one another."""
 
@@ -53,11 +54,11 @@ def scenario_of(
             nodes=nodes,
             machines=keys.machines or nodes,
             cores=keys.cores or cores,
-            parameter_servers=keys.servers or 1,
+            parameter_servers=keys.servers or topology.parameter_servers.count or 1,
             servers_apart=keys.servers_apart,
             quorum=min(keys.quorum or learners.count, learners.count),
             weights=weights,
-            weight_bytes=keys.weight_bytes,
+            weight_bytes=keys.weight_bytes or _BYTES[topology.parameter_servers.wire],
             local_steps=learners.local_steps,
             link_bytes_per_s=keys.link_mbit_per_s * 1e6 / 8,
             latency_s=keys.latency_ms / 1e3,
@@ -65,12 +66,12 @@ def scenario_of(
             seed=topology.seed,
             **exchange,
         ),
-        topology.mode,
+        topology,
         keys,
     )
 
 
-def curves(whole: Scenario, mode: str, keys: SimulateKeys) -> dict[str, dict[int, Scenario]]:
+def curves(whole: Scenario, topology: Topology, keys: SimulateKeys) -> dict[str, dict[int, Scenario]]:
     """Return the cases along each number that matters: number -> its value -> the case."""
     each, replace = -(-whole.learners // whole.nodes), msgspec.structs.replace
     found: dict[str, dict[int, Scenario]] = {"nodes": {}}
@@ -79,7 +80,7 @@ def curves(whole: Scenario, mode: str, keys: SimulateKeys) -> dict[str, dict[int
         late = whole.learners - whole.quorum
         machines = min(nodes, whole.machines)
         fewer = replace(whole, nodes=nodes, machines=machines, learners=learners, quorum=max(1, learners - late))
-        found["nodes"][nodes] = _with_exchange(fewer, mode, keys)
+        found["nodes"][nodes] = _with_exchange(fewer, topology, keys)
     if whole.exchanging in ("quorum", "hub") and whole.learners > 1:
         count = whole.learners
         found["quorum"] = {
@@ -87,7 +88,7 @@ def curves(whole: Scenario, mode: str, keys: SimulateKeys) -> dict[str, dict[int
             for needed in sorted({max(1, count - late) for late in (0, 1, *_doubling(max(1, count // 2)))})
         }
     if whole.exchanging in ("quorum", "servers", "hub"):
-        by_servers = "servers" if mode == "async" else "quorum"
+        by_servers = "servers" if whole.exchanging == "servers" else "quorum"
         found["servers"] = {
             servers: replace(whole, exchanging=by_servers, parameter_servers=servers)
             for servers in _doubling(max(8, whole.parameter_servers))
@@ -95,16 +96,18 @@ def curves(whole: Scenario, mode: str, keys: SimulateKeys) -> dict[str, dict[int
     return found
 
 
-def _with_exchange(scenario: Scenario, mode: str, keys: SimulateKeys) -> Scenario:
-    served = keys.servers is not None or keys.quorum is not None
-    across = scenario.nodes > 1
+def _with_exchange(scenario: Scenario, topology: Topology, keys: SimulateKeys) -> Scenario:
+    served = bool(keys.servers or topology.parameter_servers.count)
+    across, name = scenario.nodes > 1, topology.mode
     way: Exchanging = "alone"
-    if mode == "async" and (scenario.learners > 1 or served):
+    if keys.quorum is not None or (name == "sync" and served):
+        way = "quorum"
+    elif name == "async" and (scenario.learners > 1 or served):
         way = "servers" if served or across else "store"
-    elif mode == "gossip" and scenario.learners > 1:
+    elif name == "gossip" and scenario.learners > 1:
         way = "gossip"
-    elif mode == "sync" and (scenario.learners > 1 or served):
-        way = "quorum" if served else "hub" if across else "lock-step"
+    elif name == "sync" and scenario.learners > 1:
+        way = "hub" if across else "lock-step"
     header = 48.0 + 40.0 * scenario.learners if way == "gossip" else 56.0  # docs/nodes.md: what each message has
     updates = max(_FEWEST_UPDATES, keys.updates // scenario.learners)
     return msgspec.structs.replace(scenario, exchanging=way, header_bytes=header, updates=updates)

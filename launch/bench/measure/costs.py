@@ -22,8 +22,12 @@ from launch.runs.find import Run
 from launch.simulate.estimate import update_s
 from launch.simulate.scenario import Costs, Scenario, Work
 
-ALONE = ("learners.count=1", "nodes.count=1", "evaluator.count=0", "simulators.blocks=1")
-"""Overrides of the run that is measured: one learner, whose stages take turns and so do not slow each other down."""
+_ALONE = (
+    *("mode=sync", "learners={count: 1}", "nodes={count: 1}", "parameter_servers={count: 0}", "evaluator.count=0"),
+    "simulators.blocks=1",
+)
+_TOGETHER = ("mode=", "learners.", "nodes.", "parameter_servers.", "gossip.")
+"""Beginnings of overrides that only several learners read."""
 WARMUP_S = 3.0
 _OPTIMIZE_S = 1.0
 _TURNS = 200
@@ -41,19 +45,23 @@ class Wire(msgspec.Struct, frozen=True):
     hop_s: float
 
 
+def alone(overrides: Sequence[str]) -> list[str]:
+    """Return overrides for one learner in place of several, whose stages take turns and so do not slow each other."""
+    return [*(word for word in overrides if not word.startswith(_TOGETHER)), *_ALONE]
+
+
 def measure(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, seconds: float) -> Costs:
     """Run one learner of a topology for so long, and the parts that such a run does not have; raises FailedError."""
-    alone = [*overrides, *ALONE]
-    with Running(path, alone) as run:
+    with Running(path, alone(overrides)) as run:
         reading = run.read(seconds, WARMUP_S)
-    with Parts(path, alone) as parts:
+    with Parts(path, alone(overrides)) as parts:
         optimizer_s = 1 / parts.optimize(_OPTIMIZE_S)
     return costs_of(reading, work, cores, optimizer_s, measure_wire(), measure_addition(weights))
 
 
 def from_run(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, run: Run) -> Costs:
     """Take the stages from the reports of a run, and measure the rest here; raises FailedError and RunError."""
-    with Parts(path, [*overrides, *ALONE]) as parts:
+    with Parts(path, alone(overrides)) as parts:
         optimizer_s = 1 / parts.optimize(_OPTIMIZE_S)
     return costs_of_run(run, work, cores, optimizer_s, measure_wire(), measure_addition(weights))
 
@@ -108,7 +116,7 @@ def _costs(
     def of(section: str, *roles: str) -> float:
         return sum(spent[role][section] for role in roles if role in spent) / updates
 
-    def alone(processes: int) -> float:
+    def with_core(processes: int) -> float:
         """Share of a process's time in which it had a core, where there are fewer cores than processes."""
         return min(1.0, cores / processes) if processes else 1.0
 
@@ -116,8 +124,8 @@ def _costs(
     learned_s = of("learn", "trainer") / work.optimizer_steps if work.optimizer_steps else 0.0
     optimizer_s = min(optimizer_s, learned_s)
     found = Costs(
-        step_s=of("simulate", "simulator") / work.env_steps * alone(work.simulators),
-        pass_s=of("infer", "simulator", "inference") / passes * alone(work.servers or work.simulators),
+        step_s=of("simulate", "simulator") / work.env_steps * with_core(work.simulators),
+        pass_s=of("infer", "simulator", "inference") / passes * with_core(work.servers or work.simulators),
         copy_s=of("copy", "trainer"),
         gradient_s=learned_s - optimizer_s,
         optimizer_s=optimizer_s,

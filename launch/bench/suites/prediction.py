@@ -60,7 +60,7 @@ class Case(NamedTuple):
 
 def cases(overrides: Sequence[str]) -> list[Case]:
     """Return the cases of a ``mode=`` and a ``learners.count=`` among the overrides; raises FailedError for none."""
-    wanted = _chosen(_MODE, overrides) or {"sync", "gossip"}
+    wanted = _chosen(_MODE, overrides) or {*_MODES}
     counts = [count for count in COUNTS if str(count) in (_chosen(_LEARNERS, overrides) | {"1"})]
     counts = counts if len(counts) > 1 else [*COUNTS]
     if strangers := wanted - {*_MODES}:

@@ -10,12 +10,14 @@ import pytest
 
 pytest.importorskip("simpy", reason="the extra `simulate` is not installed")
 
-from launch.bench.measure.costs import Wire, costs_of, costs_of_run, measure_addition, measure_wire
+from launch.bench.measure.costs import Wire, alone, costs_of, costs_of_run, measure_addition, measure_wire
+from launch.bench.measure.request import shipped
 from launch.bench.measure.running import Reading
 from launch.errors import RunError
 from launch.runs.find import Run
 from launch.simulate.model import simulate
 from launch.simulate.scenario import Scenario, Work
+from launch.topology.load import load
 
 WORK = Work(horizon=5, simulators=2, envs=4)
 WIRE = Wire(1e-5, 1e-9, 1e-5)
@@ -48,6 +50,14 @@ def test_simulators_that_share_a_core_are_not_slower_than_their_work() -> None:
 def test_nothing_that_was_learned_gives_no_costs() -> None:
     with pytest.raises(RunError, match="no update was made .* more --seconds"):
         costs_of(Reading(env_steps=0, seconds=1.0, wall={}, cpu={}), WORK, 2.0, 1e-3, WIRE, 0.0)
+
+
+def test_the_topology_of_several_learners_is_measured_with_one() -> None:
+    words = ["mode=gossip", "gossip.graph=ring", "learners.count=3", "nodes.count=3", "simulators.count=1"]
+    made = load(shipped("catch.yaml"), alone(words))
+    assert (made.learners.count, made.nodes.count, made.simulators.count) == (1, 1, 1)
+    served = load(shipped("catch.yaml"), alone(["mode=async", "parameter_servers.count=2"]))
+    assert served.parameter_servers.count == 0
 
 
 def run_of(folder: Path, rows: list[dict[str, float]]) -> Run:

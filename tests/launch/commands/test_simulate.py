@@ -54,6 +54,7 @@ def test_the_exchange_follows_mode_nodes_and_servers(topology: str, capsys: pyte
     assert exchanging(topology, ["nodes.count=2", "simulate.quorum=1"], capsys) == "quorum"
     assert exchanging(topology, ["learners.count=2", "mode=async"], capsys) == "store"
     assert exchanging(topology, ["nodes.count=2", "mode=async"], capsys) == "servers"
+    assert exchanging(topology, ["learners.count=2", "mode=async", "parameter_servers.count=2"], capsys) == "servers"
     assert exchanging(topology, ["nodes.count=2", "mode=gossip", "gossip.graph=ring"], capsys) == "gossip"
 
 
@@ -90,7 +91,7 @@ def test_points_are_written_or_drawn(topology: str, name: str, tmp_path: Path) -
         ("simulate.steps_s=1", "no key of a prediction, perhaps simulate.step_s"),
         ("simulate.slow_factor=0.5", "`float` >= 1"),
         ("simulate.machines=many", "Expected `int | null`"),
-        ("learners.count=1", "learners.count=1: each node has a learner; write at least 2"),
+        ("learners.count=1", "learners.count=1: each of 2 nodes has a learner; write at least 2"),
     ],
 )
 def test_a_wrong_key_is_refused(topology: str, word: str, rule: str) -> None:

@@ -16,7 +16,7 @@ def test_a_mode_chooses_its_cases() -> None:
     named = [case.name for case in cases(["mode=sync"])]
     even = ["sync, 1 node", "sync, 2 nodes", "sync, 3 nodes", "sync, 4 nodes"]
     assert named == [*even, *(f"{name}, one slow" for name in even[1:])]
-    assert len(cases([])) == 13
+    assert len(cases([])) == 19
     assert [case.name for case in cases(["learners.count=2", "mode=gossip"])] == [
         "gossip, 1 node",
         "gossip, 2 nodes",
