@@ -264,6 +264,27 @@ def test_a_learner_takes_its_checkpoints_to_another_node(tmp_path: Path, monkeyp
         assert made.of(ev.Spawned)[-1].node == "node-0"
 
 
+def test_parameter_servers_stand_on_the_nodes_in_turn_and_stay_where_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def places() -> dict[str, str]:
+        return {event.name: event.node for event in made.of(ev.Spawned) if event.name.startswith("parameter")}
+
+    with cluster(tmp_path, monkeypatch, "mode=async", "gossip.graph=ring", "parameter_servers.count=3") as made:
+        made.begin("node-0", "node-1")
+        for number in range(3):
+            made.head.do(Start(ProcessId("parameter_server", number), 10 + number))
+        made.turn(6)
+        there = {"parameter_server-0": "node-0", "parameter_server-1": "node-1", "parameter_server-2": "node-0"}
+        assert places() == there
+        made.lines.cut.add("node-1")
+        made.turn(160)
+        made.head.do(Start(ProcessId("parameter_server", 1).again(1), 11))
+        made.head.do(Start(ProcessId("parameter_server", 2).again(1), 12))
+        made.turn(6)
+        assert places() == there | {"parameter_server-1": "node-0"}
+
+
 def test_without_a_node_with_room_processes_wait_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path, monkeypatch, "nodes.count=1", "nodes.listen=127.0.0.1:0") as made:
         made.begin("node-0")

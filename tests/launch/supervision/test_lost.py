@@ -6,7 +6,7 @@ import pytest
 
 from launch.supervision import events as ev
 from tests.identities import trainer
-from tests.launch.supervision.story import TWO, Story, spawned, up
+from tests.launch.supervision.story import RESTARTS, TWO, Story, spawned, up
 
 ON_THE_NODE = (("trainer-1", 0), ("simulator-1", 0))
 
@@ -35,6 +35,26 @@ def test_learners_of_a_lost_node_are_left_out_where_the_topology_says_so() -> No
     story.at(60, ev.Tick())
     assert not [spawn for spawn in story.ever(ev.Spawn) if spawn.incarnation]
     assert story.supervisor.order.learners == [trainer("trainer-0")] and story.done is None
+
+
+SERVED = {**TWO, "parameter_server-0": "parameter_server"}
+
+
+def test_a_parameter_server_of_a_lost_node_is_begun_elsewhere_even_where_learners_are_left_out() -> None:
+    story = Story(SERVED, mode="served").at(0, ev.Begin(), *up(*SERVED))
+    story.at(2, ev.Lost("n1", (*ON_THE_NODE, ("parameter_server-0", 0)), False)).at(4, ev.Tick())
+    assert [(spawn.name, spawn.incarnation) for spawn in story.did(ev.Spawn)] == [("parameter_server-0", 1)]
+    assert story.done is None
+
+
+def test_a_run_ends_without_a_parameter_server_that_was_given_up() -> None:
+    story = Story(SERVED, mode="served").at(0, ev.Begin(), *up(*SERVED))
+    for incarnation in range(RESTARTS + 1):
+        story.at(story.now_s + 1, ev.Exited("parameter_server-0", incarnation, 1))
+        story.at(story.now_s + 8, ev.Tick(), *up("parameter_server-0", incarnation=incarnation + 1))
+    ended = [ev.Exited(f"{role}-{number}", 0, -15) for role in ("trainer", "simulator") for number in (0, 1)]
+    story.at(story.now_s + 1, *ended)
+    assert story.done is not None and story.done.status == "failed" and "parameter_server-0" in story.done.error
 
 
 def test_what_is_told_of_processes_that_are_gone_already_changes_nothing() -> None:
