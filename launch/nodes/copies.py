@@ -6,11 +6,13 @@ copied whole. The receiver writes beside the folder's place, and puts it there w
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from actorlearn.files import flush, put_in_place
 from actorlearn.parameters.checkpoint_folders import folders, read_manifest, steps_of
@@ -18,6 +20,8 @@ from launch.nodes.messages import PART_BYTES, Complained, Part, Whole
 from launch.supervision import events as ev
 
 LINKED, ARRIVING = "outgoing", ".arriving"
+FLUSHED_BYTES = 32 << 20
+"""Bytes of a file after which what has arrived is put on disk, so that little is left to do at its end."""
 
 
 class CopyError(ValueError):
@@ -72,6 +76,8 @@ class Arriving:
     def __init__(self, run_dir: Path, sender: str) -> None:
         """Begin with none; ``sender``: a word for names of folders that are not whole yet."""
         self._run_dir, self._sender = run_dir, sender
+        self._hashes: dict[Path, Any] = {}
+        """SHA-256 of what has arrived of each file: to hash a large one at its end would hold up its reader's beats."""
 
     def take(self, part: Part) -> None:
         """Write a part; raises OSError, and CopyError for one that does not continue its file."""
@@ -85,19 +91,27 @@ class Arriving:
                 raise CopyError(
                     f"{part.folder}/{part.file}: a part at {part.offset}, and {file.tell()} bytes are there"
                 )
+            if not part.offset:
+                self._hashes[path] = hashlib.sha256()
             file.write(part.data)
+            self._hashes.setdefault(path, hashlib.sha256()).update(part.data)
+            if part.offset // FLUSHED_BYTES < (part.offset + len(part.data)) // FLUSHED_BYTES:
+                file.flush()
+                os.fdatasync(file.fileno())
 
     def finish(self, whole: Whole) -> Path:
         """Put a folder in its place, on disk; returns it. Raises OSError or CopyError, and then it is as it was."""
         beside, folder = self._beside(whole.folder), self._run_dir / whole.folder
         try:
-            for file in read_manifest(beside)["files"]:
+            hashed = {path.name: self._hashes[path].hexdigest() for path in list(self._hashes) if path.parent == beside}
+            for file in read_manifest(beside, hashed=hashed)["files"]:
                 flush(beside / file)
             put_in_place(beside, folder)
         except (ValueError, KeyError, TypeError) as error:
             raise CopyError(f"{whole.folder} has not arrived whole: {error}") from None
         finally:
             shutil.rmtree(beside, ignore_errors=True)
+            self._hashes = {path: found for path, found in self._hashes.items() if path.parent != beside}
         flush(folder.parent)
         return folder
 

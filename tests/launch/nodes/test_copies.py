@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,6 +67,34 @@ def test_a_copy_with_a_gap_leaves_what_was_there(there: Path, tmp_path: Path, mi
     with pytest.raises((CopyError, OSError)):
         take(Arriving(here, "n1"), messages)
     assert read_manifest(here / STEPS)["env_steps"] == 500
+
+
+def test_a_byte_that_was_changed_on_the_way_is_seen(there: Path, tmp_path: Path) -> None:
+    messages = parts(there)
+    changed = next(number for number, part in enumerate(messages) if isinstance(part, Part) and part.offset)
+    part = messages[changed]
+    assert isinstance(part, Part)
+    messages[changed] = Part(part.folder, part.file, part.offset, bytes(reversed(part.data)))
+    with pytest.raises(CopyError, match=r"large.bin has sha256"):
+        take(Arriving(tmp_path / "here", "n1"), messages)
+    assert not (tmp_path / "here" / STEPS).exists()
+
+
+def test_a_large_checkpoint_is_put_in_its_place_without_being_read_again(
+    there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages, arriving = parts(there), Arriving(tmp_path / "here", "n1")
+    take(arriving, messages[:-1])
+    opened: list[str] = []
+    own_open = Path.open
+
+    def noted(path: Path, *words: Any, **more: Any) -> Any:
+        opened.append(path.name)
+        return own_open(path, *words, **more)
+
+    monkeypatch.setattr(Path, "open", noted)
+    take(arriving, messages[-1:])
+    assert opened == ["manifest.json"] and (tmp_path / "here" / STEPS).is_dir()
 
 
 def test_what_the_sender_has_removed_is_removed(there: Path, tmp_path: Path) -> None:
