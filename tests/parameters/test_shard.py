@@ -385,3 +385,20 @@ def test_shards_are_equal_parts_and_the_statistics(parameters: int, statistics: 
     sizes = [span.stop - span.start for span in spans[:servers]]
     assert max(sizes) - min(sizes) <= 1 and len(spans) == servers + bool(statistics)
     assert [server_of(shard, servers) for shard in range(len(spans))][-1] == servers - 1
+
+
+@hypothesis_settings(max_examples=examples(200))
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=8), st.integers(0, 400))
+def test_any_bytes_are_a_frame_or_none_and_a_shard_outlives_them(changed: list[tuple[int, int]], cut: int) -> None:
+    asked = Frame(CHANGE, 3, 1, 5, 0, table=new_table(1), rates=(0.1,), values=torch.ones(SIZE))
+    body = bytearray(encode(RUN, asked))
+    for place, value in changed:
+        body[place % len(body)] = value
+    frame = decode(RUN, bytes(body[: len(body) - cut % 60]))
+    shard = filled(rule(named.optimizer(), torch.zeros(SIZE)))
+    if frame is not None:
+        for answer in shard.take(1, frame, 0.0).values():
+            sent(answer)
+        for answer in shard.due([0, 1], 0.0).values():
+            sent(answer)
+    assert shard.filled
