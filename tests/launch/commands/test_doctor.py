@@ -52,7 +52,7 @@ def test_every_registry_is_listed_and_what_cannot_be_loaded_is_told(
     monkeypatch.setattr(doctor, "REGISTRIES", (*doctor.REGISTRIES, strange))
     found = findings()
     assert found["actorlearn.algorithms"].found == f"{', '.join(ALGORITHMS.names())} (of actorlearn)"
-    assert found["actorlearn.modes"].found == "alone, async, gossip, sync (of actorlearn)"
+    assert found["actorlearn.modes"].found == "alone, async, gossip, served, sync (of actorlearn)"
     assert "tensorboard" in found["actorlearn.writers"].found
     assert found["of.doctors.test"].found == "a2c (of strange-rl)"
     assert "no package 'nowhere' is installed" in found["algorithm broken"].found
