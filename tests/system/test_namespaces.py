@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +29,7 @@ from tests.system.ways import CATCH, LEARNS
 
 pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(1200)]
 
-NODES = ["n1", "n2", "n3", "n4"]
+NODES = ["node-1", "node-2", "node-3", "node-4"]
 TRAINERS = [f"trainer-{learner}" for learner in range(4)]
 MODES = {
     "sync": ["mode=sync"],
@@ -81,6 +83,39 @@ def test_pong_is_played_on_four_nodes(launched: Start, network: Namespaces, agen
     if mode == "sync":
         saved = [load(Path(run.events("saved", trainer)[-1]["path"])).section("weights") for trainer in TRAINERS]
         assert all(torch.equal(saved[0][name], other[name]) for other in saved[1:] for name in saved[0])
+
+
+CAPTURE = """
+import socket, sys
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3))
+wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUFFORCE, 1 << 26)
+print("listens", file=sys.stderr, flush=True)
+while True:
+    sys.stdout.buffer.write(wire.recv(1 << 16))
+"""
+"""Program that writes every frame that passes on its machine."""
+
+
+def test_nothing_of_a_run_can_be_read_on_the_wire(
+    launched: Start, network: Namespaces, agents: Agents, tmp_path: Path
+) -> None:
+    with (tmp_path / "wire").open("wb") as wire:
+        watch = [*network.enter("head"), sys.executable, "-c", CAPTURE]
+        with subprocess.Popen(watch, stdout=wire, stderr=subprocess.PIPE) as capture:
+            assert capture.stderr
+            capture.stderr.readline()
+            agents.start(*NODES)
+            words = [*MODES["gossip"], *FOUR, "total_steps=3000", *agents.options, "nodes.lease_s=20"]
+            run = launched("catch", *words, by=network.enter("head"))
+            assert run.end() == 0, run.screen()
+            assert agents.end() == [0] * 4 and run.leftovers() == []
+            capture.kill()
+    seen = (tmp_path / "wire").read_bytes()
+    assert seen.count(b"CURVE") >= 2 * len(NODES), "the greetings of ZMTP are to be seen"
+    assert len(seen) > run.rows()[-1]["bytes_sent"] > 0
+    ours = [run.meta()["run_id"], *NODES, "trainer", "learner", "simulator", "actorlearn", "total_steps"]
+    types = ["Welcome", "Alive", "Prepare", "Start", "Spawned", "Received", "Report", "LogPart"]
+    assert [word for word in (*ours, *types) if word.encode() in seen] == []
 
 
 # Faults ---------------------------------------------------------------------------------------------------------------

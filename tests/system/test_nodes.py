@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -170,6 +172,51 @@ def test_a_node_joins_a_living_run_has_an_attached_learner_and_leaves(
     run.ctrl_c()
     assert run.end() == 130, run.screen()
     assert agents.end() == [0, 130] and run.leftovers() == []
+
+
+def test_who_may_not_join_is_refused_and_named_and_disturbs_nobody(
+    launched: Start, agents: Agents, command: Command, tmp_path: Path
+) -> None:
+    run = launched("catch", *APART, PACED, "total_steps=100_000_000", *agents.options, "nodes.lease_s=30")
+    run.wait_for(lambda: run.events("awaiting"), "port of the head")
+
+    def refused(said: str) -> None:
+        run.wait_for(
+            lambda: any(said in event["cause"] for event in run.events("refused")), f"refusal that says: {said}"
+        )
+
+    with Relay(Tcp.read(agents.address)) as relay:
+        agents.start("n0")
+        agents.start("n1", at=str(relay.address))
+        for name in ("trainer-0", "trainer-1"):
+            run.wait_for_event("ready", name)
+        head = Tcp.read(agents.address)
+        with socket.create_connection((head.host, head.port)) as keyless:  # ZMTP 3.1's greeting, of the mechanism NULL
+            keyless.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32))
+            refused("came without CURVE keys")
+        with socket.create_connection((head.host, head.port)) as replayed:
+            replayed.sendall(bytes(relay.recorded))
+            refused("it ended before it had shown a key")
+        for folder, node in (("other", "other"), ("unknown", "late")):
+            made = command("keys", "new", "--node", node, tmp_path / folder)
+            assert made.returncode == 0, made.stderr
+        agents.start("other", key=tmp_path / "other" / "other.key")
+        refused("made with the public key of another head")
+        late, own = tmp_path / "unknown" / "late.key", (agents.keys / "n0.key").read_text()
+        late.write_text(late.read_text().partition("head ")[0] + "head " + own.partition("head ")[2])
+        agents.start("late", key=late)
+        refused("is not on the list")
+        agents.start("second", key=agents.keys / "n0.key")
+        refused("a second peer spoke as n0, which is connected already")
+        shutil.copy(tmp_path / "unknown" / "nodes" / "late.pub", agents.keys / "nodes")
+        run.wait_for(lambda: [event["node"] for event in run.events("joined")][2:] == ["late"], "the key listed late")
+        run.wait_for_steps(run.env_steps() + 50)
+        assert run.events("lost") == run.events("died") == []
+        assert {event["node"] for event in run.events("joined")} == {"n0", "n1", "late"}
+        run.ctrl_c()
+        assert run.end() == 130, run.screen()
+        assert [agents.processes[name].wait(60) for name in ("n0", "n1", "late")] == [0] * 3
+    assert run.leftovers() == []
 
 
 def test_without_keys_nothing_listens_beyond_this_machine(command: Command, tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ class Relay:
         self.address = Tcp(HERE.host, self._listening.getsockname()[1])
         self.passes = threading.Event()
         self.passes.set()
+        self.recorded = bytearray()
+        """Bytes of those who dial, before they are passed on."""
         self._sockets = [self._listening]
         self._threads: list[threading.Thread] = []
 
@@ -104,12 +106,14 @@ class Relay:
                 self._sockets.append(one)
                 other = socket.create_connection((self._to.host, self._to.port))
                 self._sockets.append(other)
-                self._start(lambda one=one, other=other: self._pass(one, other))
+                self._start(lambda one=one, other=other: self._pass(one, other, self.recorded))
                 self._start(lambda one=one, other=other: self._pass(other, one))
 
-    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+    def _pass(self, one: socket.socket, other: socket.socket, record: bytearray | None = None) -> None:
         with suppress(OSError):
             while data := one.recv(1 << 16):
+                if record is not None:
+                    record += data
                 self.passes.wait()
                 other.sendall(data)
             other.shutdown(socket.SHUT_WR)
