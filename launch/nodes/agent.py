@@ -61,6 +61,10 @@ MOST_MESSAGES = 1000
 class Line(Protocol):
     """Line to the head, as ``wire.channel.Dealer``."""
 
+    @property
+    def trouble(self) -> str | None:
+        """Reason why the head is not reached, or does not let this end in; None where it does."""
+
     def send(self, body: bytes) -> bool:
         """Send without blocking; False when that cannot be."""
 
@@ -130,6 +134,8 @@ class Agent:
         self._word = secrets.token_hex(8)
         self._session, self._joined_s, self._since_s = secrets.token_hex(8), -JOIN_S, clock_s()
         self._said, self._stopping = "", False
+        self._troubles: set[str] = set()
+        """Reasons why the head was not reached, each of which was told once."""
         self.epoch: Epoch | None = None
         """The epoch in which this agent is a node; None while it is not."""
         self.exit_status: int | None = None
@@ -203,7 +209,7 @@ class Agent:
             self._tell(f"no head for {self._patience_s:g} s: this node gives up; {self._said or 'is it running?'}")
             self.exit_status = 1
         elif now_s - self._joined_s >= JOIN_S:
-            self._joined_s = now_s
+            again, self._joined_s = self._joined_s > 0, now_s
             join = Join(
                 protocol=PROTOCOL_VERSION,
                 version=__version__,
@@ -212,6 +218,10 @@ class Agent:
                 machine=machine(),
             )
             self._line.send(messages.encode(join))
+            if again and (trouble := self._line.trouble) and trouble not in self._troubles:
+                self._troubles.add(trouble)
+                self._said = trouble
+                self._tell(trouble)
 
     def leave(self) -> None:
         """End the epoch, and its processes."""

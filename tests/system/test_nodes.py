@@ -213,6 +213,9 @@ def test_who_may_not_join_is_refused_and_named_and_disturbs_nobody(
         run.wait_for_steps(run.env_steps() + 50)
         assert run.events("lost") == run.events("died") == []
         assert {event["node"] for event in run.events("joined")} == {"n0", "n1", "late"}
+        assert "has other keys than our key file says" in agents.said("other")
+        assert "does not know our key: it is not on its list" in agents.said("late")
+        assert "a second peer spoke as n0" in agents.said("second")
         run.ctrl_c()
         assert run.end() == 130, run.screen()
         assert [agents.processes[name].wait(60) for name in ("n0", "n1", "late")] == [0] * 3

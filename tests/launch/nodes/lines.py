@@ -56,6 +56,8 @@ class Lines:
 class Line:
     """An agent's end."""
 
+    trouble = None
+
     def __init__(self, lines: Lines, name: str) -> None:
         self.arrived: deque[bytes] = deque()
         self._lines, self._name = lines, name
