@@ -289,7 +289,8 @@ class Head:
         """Return the note of where nodes are awaited, and begin to wait for them."""
         self._waited_s = time.monotonic()
         reached = {"address": str(self._door.address), "keys": str(self.keys)}
-        said = f"{self._wanted.count} nodes, by: actorlearn node --join {reached['address']} --key FILE"
+        nodes = f"{self._wanted.count} node{'s' if self._wanted.count > 1 else ''}"
+        said = f"{nodes}, by: actorlearn node --join {reached['address']} --key FILE"
         return ev.Note("awaiting", cause=f"{said}, with a key of {self.keys}", fields=reached)
 
     def _wait(self) -> Iterator[Happened]:
