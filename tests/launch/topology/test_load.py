@@ -128,6 +128,20 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
     return tree | {"name": draw(names | words.filter(lambda word: word != "~"))}
 
 
+def keys_of_servers(tree: dict[str, Any]) -> dict[str, Any]:
+    """The section of parameter servers, with what it asks of others, and they of it."""
+    servers: dict[str, Any] = tree["parameter_servers"]
+    learners = tree["learners"]
+    if tree["mode"] != "async":
+        servers["count"] = 0
+    if servers["count"]:
+        learners |= {"local_steps": 1, "chunks": 3, "quorum": min(learners["quorum"], learners["count"])}
+    else:
+        servers["wire"] = "float32"
+        tree["nodes"]["count"] = 1 if tree["mode"] == "async" else tree["nodes"]["count"]
+    return servers
+
+
 def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
     """The tree with what replay, weights of rollouts and local steps ask of other keys."""
     algorithm = tree["algorithm"]
@@ -147,15 +161,9 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
         tree["env"]["scale_actions"] = True
     if "value_max" in algorithm:
         algorithm |= {"value_min": -1.0, "value_max": 1.0}
-    if tree["mode"] != "async":
-        tree["parameter_servers"]["count"] = 0
-    servers, learners = tree["parameter_servers"], tree["learners"]
-    if servers["count"]:
-        learners |= {"local_steps": 1, "chunks": 3, "quorum": min(learners["quorum"], learners["count"])}
-    else:
-        servers["wire"] = "float32"
-        if tree["mode"] == "async":
-            tree["nodes"]["count"] = 1
+    if not tree["evaluator"]["count"]:
+        tree["evaluator"]["stop_at_score"] = None
+    servers, learners = keys_of_servers(tree), tree["learners"]
     if tree["simulators"]["weights"] == "rollout":
         tree["simulators"]["blocks"] = min(tree["simulators"]["blocks"], published.SLOTS)
         tree["learners"]["pull_rows"] = 0
