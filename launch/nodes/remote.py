@@ -16,9 +16,6 @@ from launch.spawning.spawner import Key
 from launch.supervision import events as ev
 from launch.supervision.events import Told
 
-OPENING = "opening"
-"""Lane of what precedes everything else."""
-
 
 @dataclass
 class RemoteNode:
