@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -90,9 +91,18 @@ def test_what_a_role_has_started_ends_with_the_role_and_the_others_go_on(guarded
     os.close(other[1])
 
 
+def commands_of_children(guarded: Guardian) -> list[list[str]]:
+    """Words of each child's command line, without those that end while they are looked at."""
+    found = []
+    for process in psutil.Process(guarded.pid).children():
+        with suppress(psutil.NoSuchProcess):
+            found.append(process.cmdline())
+    return found
+
+
 def test_orphans_are_buried(guarded: Guardian, name: str) -> None:
     role = begin(guarded, "/bin/sh", "-c", "for n in 1 2 3; do (setsid sleep 0.1 &); done; exec sleep $0", name)
-    assert within(30.0, lambda: [p.cmdline() for p in psutil.Process(guarded.pid).children()] == [["sleep", name]])
+    assert within(30.0, lambda: commands_of_children(guarded) == [["sleep", name]])
     guarded.kill(role[0])
     assert end(guarded, *role) == -signal.SIGKILL
     assert within(10.0, lambda: psutil.Process(guarded.pid).children() == [])
