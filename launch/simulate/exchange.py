@@ -12,12 +12,14 @@ from typing import Protocol
 
 import simpy
 
+from actorlearn.parameters.meetings import HEADER
 from actorlearn.parameters.mixing import in_peers, neighbours
+from actorlearn.parameters.rendezvous import NUMBERS
 from launch.simulate.network import Machine, Network, Port, Steps
 from launch.simulate.scenario import Scenario
 
-_SMALL_BYTES = 120.0
-"""Size of the message by which learners agree on the next batch (``wire/messages.py``: numbers of one learner)."""
+_SMALL_BYTES = float(HEADER.size + 8 * NUMBERS)
+"""Size of the message by which learners agree on the next batch: a hub's header, and the numbers of one learner."""
 
 
 @dataclass
