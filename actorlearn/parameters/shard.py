@@ -203,13 +203,13 @@ class Shard:
     def due(self, present: Collection[int], now_s: float) -> Answers:
         """Return answers that have become due: to offers, and to gradients of which enough have come.
 
-        ``present``: learners that there are now. Those that have been here and are gone are not waited for.
+        ``present``: learners that the newest order lists. An order lists them once all of a run have connected, so one
+        that it does not list was lost, perhaps before it sent anything, and is not waited for.
         """
         late = now_s - self._offered_s >= OFFERS_S
         if self._offers and (late or self._offers.keys() >= set(present)):
             return self._fill()
-        to_come = {*present, *self._pending, *np.flatnonzero(self.table[:, TOLD] == 0).tolist()}
-        if self._pending and len(self._pending) >= min(self._quorum, len(to_come)):
+        if self._pending and len(self._pending) >= min(self._quorum, len({*present, *self._pending})):
             return self._apply_mean()
         return {}
 

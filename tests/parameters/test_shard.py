@@ -330,18 +330,18 @@ def test_a_quorum_takes_the_first_gradients_of_a_version_and_drops_the_rest() ->
     assert [Row.of(row).dropped for row in shard.table.tolist()] == [0, 1, 0]
 
 
-def test_who_has_left_a_quorum_is_not_waited_for_and_who_has_not_come_yet_is() -> None:
-    shard = filled(Counted(SIZE), learners=2, quorum=2)
-    tells = [new_table(1), new_table(1)]
-    for learner, own in enumerate(tells):
-        own[0] = Row(told=1).words()
-        if learner == 1:
-            assert shard.due([0], 0.0) == {}, "the other has not come yet"
-        shard.take(learner, sent(Frame(TELL, 3, table=own)), 0.0)
-        if learner == 0:
-            shard.take(0, change(0, torch.ones(SIZE)), 0.0)
+def test_a_quorum_waits_for_those_that_are_listed_whether_or_not_they_have_come_before() -> None:
+    shard = filled(Counted(SIZE), learners=3, quorum=3)
+    shard.take(0, change(0, torch.ones(SIZE)), 0.0)
+    shard.take(1, change(0, torch.ones(SIZE)), 0.0)
+    assert shard.due([0, 1, 2], 0.0) == {}, "the third is there and has sent nothing yet"
+    assert shard.due([0, 1], 0.0).keys() == {0, 1}, "it was given up before it had sent anything"
+    own = new_table(1)
+    own[0] = Row(told=1).words()
+    shard.take(1, sent(Frame(TELL, 3, table=own)), 0.0)
+    shard.take(0, change(1, torch.ones(SIZE), 1), 0.0)
     assert shard.due([0, 1], 0.0) == {}
-    assert shard.due([0], 0.0).keys() == {0}
+    assert shard.due([0], 0.0).keys() == {0}, "the other has died"
 
 
 def test_statistics_are_merged_as_by_a_learner_alone() -> None:
