@@ -285,6 +285,8 @@ class Agent:
             epoch.answered(epoch.alive_s)
             for fd in epoch.place.node.fds:
                 self._selector.register(fd, selectors.EVENT_READ)
+        elif isinstance(deed, Complained):
+            raise MessageError(deed.said)
         elif isinstance(deed, End) and epoch.place is None:
             epoch.outbox.put("logs", Ended())
             epoch.ending_s = clock_s()

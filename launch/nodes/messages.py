@@ -21,8 +21,8 @@ from msgspec import Meta
 from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.registry import decode_settings, open_to
 from actorlearn.wire.identity import Count, Name, ProcessId
-from actorlearn.wire.messages import LIMIT_BYTES, Message, MessageError, Text, brief
-from launch.nodes.stream import Numbered
+from actorlearn.wire.messages import Message, MessageError, Text, brief
+from launch.nodes.stream import BODY_BYTES, Numbered
 from launch.plan.nodes import Machine
 from launch.plan.probe import Description
 from launch.supervision import events as ev
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     Env = open_to(ENVIRONMENTS)
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Raised whenever a struct below changes; an agent and a head of different versions refuse one another."""
 
 PART_BYTES = 128 * 1024
@@ -184,7 +184,7 @@ class LogPart(Told, frozen=True):
 
 
 class Complained(Told, frozen=True):
-    """Something that the node did not understand, and has no other effect than to be reported."""
+    """Something that was not understood, or too large to be sent; it has no other effect than to be reported."""
 
     said: Text
 
@@ -203,7 +203,9 @@ ToHead = (
     | Leaving
     | Ended
 )
-ToNode = Prepare | Start | ev.Kill | ev.ShowStack | ev.Send | DropMembers | DropLearner | Part | Whole | End
+ToNode = (
+    Prepare | Start | ev.Kill | ev.ShowStack | ev.Send | DropMembers | DropLearner | Part | Whole | Complained | End
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
@@ -215,10 +217,10 @@ _decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
 
 
 def encode(message: Message | Told) -> bytes:
-    """Encode a message; raises MessageError when it exceeds LIMIT_BYTES."""
+    """Encode a message; raises MessageError for the body of a numbered one when it exceeds BODY_BYTES."""
     data = _encoder.encode(message)
-    if len(data) > LIMIT_BYTES + 1024:
-        raise MessageError(f"{type(message).__name__} of {len(data)} bytes: at most {LIMIT_BYTES}; send less at a time")
+    if isinstance(message, Told) and len(data) > BODY_BYTES:
+        raise MessageError(f"{type(message).__name__} of {len(data)} bytes: at most {BODY_BYTES}; send less at a time")
     return data
 
 

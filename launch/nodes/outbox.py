@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from launch.nodes.messages import encode
+from actorlearn.wire.messages import MessageError, brief
+from launch.nodes.messages import Complained, encode
 from launch.nodes.stream import Stream
 from launch.supervision import events as ev
 from launch.supervision.events import Told
@@ -50,7 +51,7 @@ class Outbox:
             for lane in list(self._lanes):
                 message = self._next(lane)
                 if message is not None:
-                    self._stream.put(encode(message))
+                    self._stream.put(_encode(message))
                     room -= 1
 
     def _next(self, lane: str) -> Told | None:
@@ -67,3 +68,11 @@ class Outbox:
         if not waiting:
             del self._lanes[lane]
         return message
+
+
+def _encode(message: Told) -> bytes:
+    """Encode a message, or in place of one that is too large a complaint about it: what waits behind it is sent."""
+    try:
+        return encode(message)
+    except MessageError as error:
+        return encode(Complained(f"{error}; left out: {brief(repr(message), 200)}"))

@@ -21,6 +21,8 @@ from msgspec import Meta
 from actorlearn.wire.identity import Count
 from actorlearn.wire.messages import LIMIT_BYTES, Message
 
+BODY_BYTES = LIMIT_BYTES + 1024
+"""Largest message: one of a process, of LIMIT_BYTES at most, with the name of that process."""
 MOST_KEPT = 4096
 """Messages that wait to be acknowledged; while there are so many, none is taken for sending."""
 MOST_KEPT_BYTES = 16 << 20
@@ -43,7 +45,7 @@ class Numbered(Message, frozen=True):
     """1 for the first message of the epoch, and so on."""
     acknowledged: Count
     """Number of the last message that the sender of this frame has taken."""
-    body: Annotated[bytes, Meta(max_length=LIMIT_BYTES)] = b""
+    body: Annotated[bytes, Meta(max_length=BODY_BYTES)] = b""
 
 
 @dataclass
@@ -75,8 +77,8 @@ class Stream:
         """Add a message to be sent; False, with nothing done, while too many wait to be acknowledged."""
         if len(self._kept) >= MOST_KEPT or self._kept_bytes + len(body) > MOST_KEPT_BYTES:
             return False
-        if len(body) > LIMIT_BYTES:
-            raise StreamError(f"a message of {len(body)} bytes: at most {LIMIT_BYTES}; send less at a time")
+        if len(body) > BODY_BYTES:
+            raise StreamError(f"a message of {len(body)} bytes: at most {BODY_BYTES}; send less at a time")
         self._kept.append(body)
         self._kept_bytes += len(body)
         return True

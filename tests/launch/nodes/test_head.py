@@ -10,7 +10,7 @@ import pytest
 from actorlearn.parameters.checkpoint_folders import directory_of, find_common, folders, read_manifest, seal, steps_of
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Saved, encode
+from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Saved, encode
 from launch.nodes.copies import Outgoing
 from launch.nodes.messages import DropLearner, Start, Whole
 from launch.nodes.node import Complaint
@@ -204,6 +204,37 @@ def send(made: Cluster, learner: int, steps: int, present: list[int], parts: int
     for part in list(copy.messages())[:parts]:
         epoch.outbox.put("", part)
     made.turn(3)
+
+
+def test_the_largest_message_of_a_process_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [
+        Evaluated(policy_version=0, env_steps=0, returns=[0.5] * (LIMIT_BYTES // 9 - 12), learners={"x" * more: 0.5})
+        for more in range(1, 30)
+    ]
+    largest = next(message for message in sizes if len(encode(message)) == LIMIT_BYTES)
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        own = start(made, 1)
+        made.turn(3)
+        say(made, "node-1", own, largest)
+        assert [event.message for event in made.of(ev.Received)] == [largest]
+
+
+@pytest.mark.parametrize("sender", ["head", "agent"])
+def test_a_message_that_is_too_large_is_reported_and_those_behind_it_are_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sender: str
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        epoch = made.agents["node-1"].epoch
+        assert epoch
+        outbox = epoch.outbox if sender == "agent" else made.head.nodes["node-1"].outbox
+        outbox.put("learner-1", Whole("checkpoints/learner-1/500", [f"{step:06}" for step in range(100_000)]))
+        start(made, 1)
+        made.turn(5)
+        (complaint,) = made.of(Complaint)
+        assert "Whole of 700" in complaint.said and "checkpoints/learner-1/500" in complaint.said
+        assert made.of(ev.Spawned)
 
 
 def test_learners_in_step_keep_the_newest_set_that_all_have_saved(

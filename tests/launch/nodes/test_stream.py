@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from actorlearn.address import Tcp
 from actorlearn.wire.channel import Dealer, Router
-from actorlearn.wire.messages import LIMIT_BYTES, encode
+from actorlearn.wire.messages import encode
 from launch.nodes.stream import (
+    BODY_BYTES,
     MOST_FLYING,
     MOST_KEPT,
     MOST_KEPT_BYTES,
@@ -159,11 +160,11 @@ def test_what_waits_is_bounded_and_so_is_what_flies() -> None:
     stream.take(Numbered(epoch=1, number=0, acknowledged=1), 0.0)
     assert stream.put(b"x")
     large = Stream(epoch=1)
-    while large.put(bytes(LIMIT_BYTES)):
+    while large.put(bytes(BODY_BYTES)):
         pass
     assert sum(map(len, large.waiting)) <= MOST_KEPT_BYTES
     with pytest.raises(StreamError, match="send less at a time"):
-        Stream(epoch=1).put(bytes(LIMIT_BYTES + 1))
+        Stream(epoch=1).put(bytes(BODY_BYTES + 1))
 
 
 def test_a_frame_of_another_epoch_is_refused_with_both(epoch: int = 2) -> None:
