@@ -30,6 +30,8 @@ ROWS, SUM, ACKNOWLEDGED, LEFT, LOST = range(5)
 """Kinds of frames: two of contributions and their answers, two from a learner that ask for nothing, and one of the
 hub's: a learner is gone, and there will be no answer."""
 
+_FLOAT32_BYTES = 4
+
 
 class Frame(NamedTuple):
     """One message between a learner and the hub."""
@@ -75,8 +77,8 @@ class Hub:
         self._lost: Frame | None = None
 
     def take(self, rank: int, frame: Frame) -> dict[int, Frame]:
-        """Take a frame of a learner; returns the frames that are to be sent, by rank."""
-        if frame.generation != self._generation:
+        """Take a frame of a learner; returns the frames that are to be sent, by rank. One that cannot be is dropped."""
+        if frame.generation != self._generation or (frame.kind == SUM and not self._adds_up(frame)):
             return {}
         if frame.kind == LEFT:
             self._left.add(rank)
@@ -87,6 +89,10 @@ class Hub:
         elif frame.kind in (ROWS, SUM) and frame.meeting == self._meeting:
             return self._contribute(rank, frame)
         return {}
+
+    def _adds_up(self, frame: Frame) -> bool:
+        """Whether a contribution to a sum is of float32 numbers, and names ranks of this generation, one at least."""
+        return 0 < frame.among < 1 << len(self._learners) and len(frame.content) % _FLOAT32_BYTES == 0
 
     def _contribute(self, rank: int, frame: Frame) -> dict[int, Frame]:
         if self._lost is not None:

@@ -63,8 +63,23 @@ class MeetingServer:
         self._hub = Hub(len(trainers), generation)
         self._router = endpoints.router(host, HEADER.size + most)
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="meetings", daemon=True)
+        self._fault: BaseException | None = None
+        """Error that has ended the thread."""
+        self._thread = threading.Thread(target=self._run, name="meetings", daemon=True)
         self._thread.start()
+
+    def check(self) -> None:
+        """Raise RuntimeError if the thread has ended by an error: nobody would answer the learners any more."""
+        if self._fault is not None:
+            raise RuntimeError("the hub of the learners has failed") from self._fault
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        except Exception as error:
+            self._fault = error
+        finally:
+            self._router.close()
 
     def _serve(self) -> None:
         end_s = np.inf
@@ -78,7 +93,6 @@ class MeetingServer:
                 end_s = min(end_s, time.monotonic() + LINGER_S)
                 if not [rank for rank in self._hub.unheard(gone) if self._trainers[rank] != self._endpoints.own]:
                     break
-        self._router.close()
 
     def _take(self, peer: str, body: bytes) -> None:
         rank, frame = self._ranks.get(peer), decode(self._endpoints.run, body)
@@ -160,11 +174,16 @@ class RemoteRendezvous:
         return encode(self._endpoints.run, Frame(kind, self._generation, self.meetings, among, content))
 
     def _ask(self, kind: int, content: bytes, among: int, stay: bool) -> Frame:
-        """Come to the next meeting, and wait for its answer; raises PeerLost and Stopped."""
+        """Come to the next meeting, and wait for its answer.
+
+        Raises PeerLost, Stopped, and RuntimeError where the hub in this process has failed.
+        """
         self.meetings += 1
         body = self._frame(kind, among, content)
         self._sent_s = -np.inf
         while True:
+            if self._server is not None:
+                self._server.check()
             line = self._dial()
             if line is not None and self._unsent(line) and line.send(body):
                 self.bytes_sent += len(body)

@@ -106,6 +106,15 @@ def test_other_generations_and_different_contributions() -> None:
     assert {frame.kind for frame in hub.take(1, Frame(ROWS, 3, 1, 0, b"")).values()} == {LOST}
 
 
+@pytest.mark.parametrize(("among", "content"), [(0, b"four"), (0b100, b"four"), (0b111, b"four"), (0b11, b"three" * 3)])
+def test_a_contribution_that_cannot_be_added_is_dropped(among: int, content: bytes) -> None:
+    hub = Hub(2, 0)
+    for rank in (0, 1, 1):
+        assert hub.take(rank, Frame(SUM, 0, 1, among, content)) == {}
+    good = Frame(SUM, 0, 1, 0b11, np.float32([2]).tobytes())
+    assert hub.take(0, good) == {} and hub.take(1, good)[0].content == np.float32([4]).tobytes()
+
+
 @given(st.binary(max_size=HEADER.size + 8))
 def test_other_bytes_are_no_frame(body: bytes) -> None:
     assert decode(RUN, body) is None

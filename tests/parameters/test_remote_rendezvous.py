@@ -19,7 +19,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.allreduce import Sync
 from actorlearn.parameters.interface import Learner, PeerLost, Stopped
-from actorlearn.parameters.meetings import HEADER
+from actorlearn.parameters.meetings import HEADER, Hub
 from actorlearn.parameters.modes import SYNC
 from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
 from actorlearn.parameters.settings import SyncExchangeSettings
@@ -99,6 +99,23 @@ def test_when_the_hub_is_gone_its_learner_is_missed(listing: Listing, opened: li
         listing.lose(trainer_id(0))
         with pytest.raises(PeerLost, match="gone"):
             waiting.result(20)
+
+
+def test_a_hub_that_fails_ends_its_learner_which_others_then_miss(
+    listing: Listing, opened: list[RemoteRendezvous], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(Hub, "take", fail)
+    opened += places(listing, 2)
+    with ThreadPoolExecutor(2) as threads:
+        first, second = (threads.submit(place.meet, []) for place in opened)
+        with pytest.raises(RuntimeError, match="hub of the learners has failed"):
+            first.result(20)
+        listing.lose(trainer_id(0))
+        with pytest.raises(PeerLost, match="gone"):
+            second.result(20)
 
 
 def test_one_that_leaves_is_missed_and_the_last_answers_come_to_all(
