@@ -107,6 +107,11 @@ class Epoch:
         """Clock at which this node leaves at the latest, once its agent was told to stop."""
 
     @property
+    def over(self) -> bool:
+        """Whether its lease has run out; once the head has ended the run there are no processes that need one."""
+        return self.ending_s is None and clock_s() - self.alive_s >= self.lease_s
+
+    @property
     def left(self) -> bool:
         """Whether nothing is to be awaited of it: its trainers have saved, and what they saved is at the head."""
         saved = self.place is None or not self.place.trainers
@@ -188,7 +193,7 @@ class Agent:
 
     def turn(self) -> None:
         """Hear the head, look after the processes, and tell the head."""
-        if self.epoch is not None and clock_s() - self.epoch.alive_s >= self.epoch.lease_s:
+        if self.epoch is not None and self.epoch.over:
             self._fence(f"no answer of the head for {self.epoch.lease_s:g} s")
         for _ in range(MOST_MESSAGES):
             if (body := self._line.recv()) is None:

@@ -369,11 +369,14 @@ class Head:
     # Nodes come and go ------------------------------------------------------------------------------------------------
 
     def _join(self, name: str, node: RemoteNode | None, join: Join) -> Iterator[Happened]:
-        if reason := _mismatch(join):
+        known = node is not None and node.join.session == join.session
+        if reason := _mismatch(join) or ("the run is over" if self._over and not known else ""):
             turned = TurnedAway(session=join.session, reason=reason, final=True)
             self._door.send(name, messages.encode(turned))
+            if node is not None and node.join.agent == join.agent and not known:
+                yield from self._lose(node, "its agent has ended all processes")
             return
-        if node is not None and node.join.session != join.session:
+        if node is not None and not known:
             if node.join.agent != join.agent:
                 said = f"a node {name} is in this run already; if it has died, wait until its lease of "
                 said += f"{self._wanted.lease_s:g} s is over, or give this one a key of its own"
@@ -468,7 +471,7 @@ class Head:
         """Have all nodes end their processes and send what is left, and wait for that, END_S at most."""
         if self._over:
             return
-        self._over = True
+        self._over, self._homeless = True, []
         for node in self.nodes.values():
             node.outbox.put("learner-0", End())
         deadline_s = time.monotonic() + END_S
@@ -480,9 +483,12 @@ class Head:
             for node in list(self.nodes.values()):
                 if time.monotonic() - node.heard_s >= MARGIN * self._wanted.lease_s:
                     del self.nodes[node.name]
+                    node.arriving.close()
         for _ in range(3):  # acknowledgements, without which agents would wait
             self._send()
             self._door.recv(10)
+        for node in self.nodes.values():
+            node.arriving.close()
 
     def close(self) -> None:
         """End all processes, and close the sockets."""

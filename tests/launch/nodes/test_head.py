@@ -498,18 +498,69 @@ def test_a_node_speaks_of_its_own_processes_alone(tmp_path: Path, monkeypatch: p
         ]
 
 
+def end(made: Cluster, monkeypatch: pytest.MonkeyPatch, cut_once_ended: bool = False) -> float:
+    """Have the head end the run while its agents work; returns the seconds that it took."""
+    receive, began_s = made.lines.recv, made.now_s
+
+    def waited(timeout_ms: int = 0) -> tuple[str, bytes] | None:
+        if timeout_ms:
+            made.now_s += 0.02
+            for name, agent in made.agents.items():
+                agent.turn()
+                if cut_once_ended and agent.epoch and agent.epoch.ending_s is not None:
+                    made.lines.cut.add(name)
+        return receive()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(made.lines, "recv", waited)
+        made.head.end()
+    return made.now_s - began_s
+
+
 def test_at_the_end_agents_send_what_is_left_and_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path, monkeypatch) as made:
         made.begin("node-0", "node-1")
-        receive = made.lines.recv
-
-        def waited(timeout_ms: int = 0) -> tuple[str, bytes] | None:
-            if timeout_ms:
-                made.now_s += 0.02
-                for agent in made.agents.values():
-                    agent.turn()
-            return receive()
-
-        monkeypatch.setattr(made.lines, "recv", waited)
-        made.head.end()
+        end(made, monkeypatch)
         assert [agent.exit_status for agent in made.agents.values()] == [0, 0]
+
+
+def test_an_agent_whose_last_words_are_not_acknowledged_leaves_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        made.turn(5)
+        end(made, monkeypatch, cut_once_ended=True)
+        agent = made.agents["node-1"]
+        for _ in range(300):
+            made.now_s += 0.1
+            if agent.exit_status is None:
+                agent.turn()
+        assert agent.exit_status == 0 and made.told["node-1"] == [made.told["node-1"][0], "the run is over"]
+
+
+def test_who_joins_during_the_end_is_turned_away_and_not_awaited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        made.agent("node-2").turn()
+        assert end(made, monkeypatch) < 1.0
+        assert made.agents["node-2"].exit_status == 1 and made.told["node-2"] == ["not let in: the run is over"]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_at_the_end_nothing_stays_of_a_copy_that_was_not_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    root = tmp_path / "run" / "checkpoints"
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        start(made, 1)
+        send(made, 1, 500, [500], parts=1)
+        assert list(root.glob("**/.arriving*"))
+        if lost:
+            made.lines.cut.add("node-1")
+            made.turn(10)
+        end(made, monkeypatch)
+        assert not list(root.glob("**/.arriving*"))
