@@ -169,6 +169,7 @@ class Head:
         elif isinstance(deed, DropLearner):
             if node := self.nodes.get(self.placed.pop(deed.learner, "")):
                 node.do(deed, deed.learner)
+            self._start_homeless()
         else:
             return self._to_process(deed)
         return None
@@ -207,6 +208,12 @@ class Head:
         if ROLES.spec(own.role).scores and mode(self._plan.topology).own_weights:
             self._notes += self._whose_weights(own, node)
         node.do(start, own.learner)
+
+    def _start_homeless(self) -> None:
+        """Try once more to start those for whom no node had room: there may be more now."""
+        homeless, self._homeless = self._homeless, []
+        for start in homeless:
+            self._start(start)
 
     def _whose_weights(self, evaluator: ProcessId, node: RemoteNode) -> list[ev.Note]:
         """Say whose weights an evaluator plays where learners on other nodes have others, which it cannot read."""
@@ -396,9 +403,7 @@ class Head:
         lease_s = self._wanted.lease_s
         welcome = Welcome(session=join.session, run_id=self._addresses.run_id, epoch=node.epoch, lease_s=lease_s)
         self._door.send(name, messages.encode(welcome))
-        homeless, self._homeless = self._homeless, []
-        for start in homeless:
-            self._start(start)
+        self._start_homeless()
 
     def _prepare(self) -> Prepare:
         plan, resumption = self._plan, self._resumption

@@ -25,7 +25,7 @@ def name_set(checkpoints: Path, learners: Collection[int], in_step: bool) -> lis
     the file is removed.
     """
     saved = {learner: folders(directory_of(checkpoints, learner)) for learner in sorted(learners)}
-    if in_step:
+    if in_step and saved:
         steps = max(find_common_steps([directory_of(checkpoints, learner) for learner in saved]), default=-1)
         chosen = {learner: [each for each in own if steps_of(each) == steps] for learner, own in saved.items()}
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Saved, encode
 from launch.nodes.copies import Outgoing
 from launch.nodes.messages import DropLearner, Start, Whole
 from launch.nodes.node import Complaint
-from launch.nodes.saved_set import FILE
+from launch.nodes.saved_set import FILE, name_set
+from launch.plan.nodes import need_of
 from launch.supervision import events as ev
 from tests.launch.nodes.lines import Cluster, cluster
 
@@ -327,6 +329,29 @@ def test_without_a_node_with_room_processes_wait_for_one(tmp_path: Path, monkeyp
         made.agent("node-1")
         made.turn(6)
         assert [(event.name, event.node) for event in made.of(ev.Spawned)] == [("trainer-0", "node-1")]
+
+
+def test_a_process_without_a_node_is_started_where_a_learner_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        room = need_of(made.plan.topology, made.plan.description).shm_bytes * 3 // 2
+        monkeypatch.setattr("launch.nodes.agent.free_bytes", lambda: room)
+        boots = map(str, itertools.count())  # each node on a machine of its own
+        monkeypatch.setattr("launch.nodes.agent.boot_id", lambda: next(boots))
+        made.begin("node-0", "node-1")
+        made.lines.cut.add("node-1")
+        made.turn(160)
+        start(made, 1, 1)
+        made.turn(3)
+        assert not made.of(ev.Spawned)
+        made.head.do(DropLearner(0))
+        made.turn(3)
+        assert [(event.name, event.node) for event in made.of(ev.Spawned)] == [("trainer-1", "node-0")]
+
+
+def test_without_learners_no_set_is_named(tmp_path: Path) -> None:
+    assert name_set(tmp_path, [], in_step=True) == []
 
 
 def test_logs_come_to_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
