@@ -132,7 +132,7 @@ class RemoteRendezvous:
         self.meetings = 0
         """Number of meetings of this learner."""
         self.bytes_sent = self.bytes_received = 0
-        """Bytes of contributions and answers, before encryption, those that were repeated too."""
+        """Bytes sent to the hub, and of its answers, before encryption; those that were repeated too."""
         most = most_bytes(weights)
         self._limit_bytes = HEADER.size + self.learners * most
         self._server = MeetingServer(endpoints, host, trainers, generation, most) if self.rank == 0 else None
@@ -160,7 +160,7 @@ class RemoteRendezvous:
     def close(self) -> None:
         """Leave the generation for good; a second call does nothing."""
         if self._line is not None:
-            self._line.send(self._frame(LEFT))
+            self._send(self._line, self._frame(LEFT))
             self._line.close(_LINGER_MS)
             self._line = None
         if self._server is not None:
@@ -185,8 +185,7 @@ class RemoteRendezvous:
             if self._server is not None:
                 self._server.check()
             line = self._dial()
-            if line is not None and self._unsent(line) and line.send(body):
-                self.bytes_sent += len(body)
+            if line is not None and self._unsent(line) and self._send(line, body):
                 self._sent_s, self._broken = time.monotonic(), False
             if (answer := self._receive(line)) is not None:
                 return answer
@@ -194,6 +193,12 @@ class RemoteRendezvous:
                 raise Stopped(f"told to end before all had come to meeting {self.meetings}")
             if not self._endpoints.lists(self._hub_id):
                 raise PeerLost(f"{self._hub_id.socket_id}, where the others meet, has gone")
+
+    def _send(self, line: Dealer, body: bytes) -> bool:
+        """Send to the hub, and count it; False when it could not be."""
+        sent = line.send(body)
+        self.bytes_sent += len(body) * sent
+        return sent
 
     def _unsent(self, line: Dealer) -> bool:
         """Whether the contribution is to be sent: for the first time, or again, as it may have been lost."""
@@ -212,7 +217,7 @@ class RemoteRendezvous:
         if answer.kind == LOST:
             raise PeerLost(answer.content.decode("utf-8", "replace"))
         self.bytes_received += len(body)
-        line.send(self._frame(ACKNOWLEDGED))
+        self._send(line, self._frame(ACKNOWLEDGED))
         return answer
 
     def _dial(self) -> Dealer | None:

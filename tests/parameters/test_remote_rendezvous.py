@@ -68,9 +68,12 @@ def test_all_hear_the_same_and_sums_have_the_same_bits(listing: Listing, opened:
     total = (vectors[0] + vectors[1]) + vectors[2]
     said = [[10**15 + rank, 5] for rank in range(3)]
     assert heard == [(said, vectors.tobytes(), total.tobytes(), (vectors[0] + vectors[2]).tobytes())] * 3
-    sent = 4 * HEADER.size + 8 * 16 + 3 * 4 * SIZE
+    sent = 4 * (HEADER.size + HEADER.size) + 8 * 16 + 3 * 4 * SIZE  # each answer is acknowledged
     received = 4 * HEADER.size + 3 * 8 * 16 + (3 + 1 + 1) * 4 * SIZE
     assert {(place.bytes_sent, place.bytes_received) for place in opened} == {(sent, received)}
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(lambda place: place.close(), opened))
+    assert {place.bytes_sent for place in opened} == {sent + HEADER.size}
 
 
 def test_one_that_is_listed_no_more_is_missed_and_the_others_meet_in_a_new_generation(
@@ -201,3 +204,27 @@ def test_learners_on_several_machines_have_the_same_weights_as_those_on_one(tmp_
         with ThreadPoolExecutor(learners) as threads:
             found |= set(threads.map(learn, exchanges))
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("learners", [2, 3])
+def test_bytes_of_an_update_are_those_of_its_agreement_its_moments_and_its_step(tmp_path: Path, learners: int) -> None:
+    Segment.create(tmp_path / "gradients", rows_fields(learners, len(start()))).close()
+    listing = Listing()
+    exchanges = [sync_learner(rank, learners, tmp_path, listing) for rank in range(learners)]
+
+    def learn(exchange: Sync) -> tuple[float, float]:
+        exchange.join(0, 0)
+        exchange.metrics()
+        exchange.agree(10, 1)
+        exchange.merge(torch.zeros(3, dtype=torch.float64), lambda *_: None)
+        exchange.step(torch.ones(PARAMETERS), [0.05])
+        exchange.settle()
+        moved = exchange.metrics()
+        exchange.close()
+        return moved["bytes_sent"], moved["bytes_received"]
+
+    with ThreadPoolExecutor(learners) as threads:
+        found = set(threads.map(learn, exchanges))
+    sent = (112 + 4 * PARAMETERS) + 240 + (112 + 8 * 3)
+    received = (56 + 4 * PARAMETERS) + (56 + 128 * learners) + (56 + 8 * 3 * learners)
+    assert found == {(sent, received)}
