@@ -65,7 +65,7 @@ class Outgoing:
                         offset += max(1, len(data))
             yield self._whole
         except OSError as error:
-            yield Complained(f"{self._name} cannot be copied: {error}")
+            yield Complained(f"{self._name} cannot be copied: {error}", self._name)
         finally:
             shutil.rmtree(self._links, ignore_errors=True)
 
@@ -110,10 +110,15 @@ class Arriving:
         except (ValueError, KeyError, TypeError) as error:
             raise CopyError(f"{whole.folder} has not arrived whole: {error}") from None
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
-            self._hashes = {path: found for path, found in self._hashes.items() if path.parent != beside}
+            self.drop(whole.folder)
         flush(folder.parent)
         return folder
+
+    def drop(self, folder: str) -> None:
+        """Remove what has arrived of a folder; raises CopyError where there can be none."""
+        beside = self._beside(folder)
+        shutil.rmtree(beside, ignore_errors=True)
+        self._hashes = {path: found for path, found in self._hashes.items() if path.parent != beside}
 
     def remove_older(self, whole: Whole, kept: Collection[Path]) -> None:
         """Remove neighbours of a folder that the sender has no more, but for those in ``kept``; raises OSError."""

@@ -60,7 +60,6 @@ from launch.plan.auto import unlike_here
 from launch.plan.nodes import Machine, need_of, place_learners, share_out
 from launch.plan.plan import Plan
 from launch.plan.resumption import Resumption
-from launch.spawning.spawner import Key
 from launch.supervision import events as ev
 from launch.topology.load import TopologyError, dump
 from launch.topology.modes import mode
@@ -123,8 +122,8 @@ class Head:
         """Node of each learner."""
         self._spread: dict[str, str] = {}
         """Node of each process that is spread over the nodes, by name."""
-        self._where: dict[Key, str] = {}
-        """Node of each incarnation."""
+        self.members: dict[str, str] = {}
+        """Node of each simulator whose segments still exist, by its id on sockets."""
         self._homeless: list[Start] = []
         """Processes to be started once a node has room for them."""
         self._notes: list[ev.Note] = []
@@ -176,9 +175,8 @@ class Head:
 
     def _to_process(self, deed: ev.Kill | ev.ShowStack | ev.Send) -> ev.Event | None:
         key = deed.name, deed.incarnation
-        if node := self.nodes.get(self._where.get(key, "")):
-            if start := node.living.get(key):
-                node.do(deed, start.process.learner)
+        if node := next((node for node in self.nodes.values() if key in node.living), None):
+            node.do(deed, node.living[key].process.learner)
         elif isinstance(deed, ev.Kill):
             left = [start for start in self._homeless if (start.process.name, start.process.incarnation) != key]
             if len(left) < len(self._homeless):
@@ -200,7 +198,6 @@ class Head:
             self._homeless.append(start)
             return
         own = start.process
-        self._where[own.name, own.incarnation] = node.name
         if not ROLES.spec(own.role).spread and own.learner not in node.has:
             node.has.add(own.learner)
             if start.resume or own.learner in self._resumption.goes_on_from:
@@ -258,8 +255,7 @@ class Head:
         """Tell each node which of its ended simulators' segments are no longer needed."""
         by_node: dict[str, list[str]] = {}
         for word in deed.ids:
-            name, _, incarnation = word.rpartition(".")
-            by_node.setdefault(self._where.pop((name, int(incarnation)), ""), []).append(word)
+            by_node.setdefault(self.members.pop(word, ""), []).append(word)
         for name, ids in by_node.items():
             if node := self.nodes.get(name):
                 node.outbox.put("members", DropMembers(ids))
@@ -422,6 +418,7 @@ class Head:
         """Give a node up, with all that lives there."""
         del self.nodes[node.name]
         node.arriving.close()
+        self.members = {word: name for word, name in self.members.items() if name != node.name}
         self._door.send(node.name, messages.encode(Fenced(epoch=node.epoch)))
         processes = tuple(node.living)
         yield ev.Note("lost", cause=f"node {node.name}: {why}", fields={"node": node.name})
@@ -431,11 +428,15 @@ class Head:
 
     def _happened(self, node: RemoteNode, event: ev.Event) -> Iterator[Happened]:
         if isinstance(event, ev.Spawned):
+            if event.member:
+                self.members[event.member.id.socket_id] = node.name
             event = msgspec.structs.replace(event, node=node.name)
         yield event
 
     def _complained(self, node: RemoteNode, told: Complained) -> Iterator[Happened]:
         yield Complaint(f"node {node.name}: {told.said}")
+        if told.folder is not None:
+            node.arriving.drop(told.folder)
 
     def _log(self, _node: RemoteNode, part: LogPart) -> Iterator[Happened]:
         path = self._addresses.run_dir / "logs" / Path(part.file).name

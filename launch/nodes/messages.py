@@ -184,9 +184,11 @@ class LogPart(Told, frozen=True):
 
 
 class Complained(Told, frozen=True):
-    """Something that was not understood, or too large to be sent; it has no other effect than to be reported."""
+    """Something that was not understood, or too large to be sent; it is reported."""
 
     said: Text
+    folder: FilePath | None = None
+    """Folder whose copy has failed: what has arrived of it is removed."""
 
 
 ToHead = (

@@ -13,7 +13,7 @@ from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Saved, encode
 from launch.nodes.copies import Outgoing
-from launch.nodes.messages import DropLearner, Start, Whole
+from launch.nodes.messages import DropLearner, DropMembers, Start, Whole
 from launch.nodes.node import Complaint
 from launch.nodes.saved_set import FILE, name_set
 from launch.plan.nodes import need_of
@@ -352,6 +352,55 @@ def test_a_process_without_a_node_is_started_where_a_learner_has_left(
 
 def test_without_learners_no_set_is_named(tmp_path: Path) -> None:
     assert name_set(tmp_path, [], in_step=True) == []
+
+
+def test_of_what_has_ended_nothing_is_kept_and_segments_go_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        epoch = made.agents["node-1"].epoch
+        assert epoch and epoch.place
+        dropped: list[DropMembers] = []
+        own_do = epoch.place.node.do
+        monkeypatch.setattr(
+            epoch.place.node, "do", lambda deed: dropped.append(deed) if isinstance(deed, DropMembers) else own_do(deed)
+        )
+        simulators = [ProcessId("simulator", number, 1).again(0) for number in (1, 2)]
+        start(made, 1)
+        for index, simulator in enumerate(simulators):
+            made.head.do(Start(simulator, 4 + index))
+        made.turn(3)
+        names = ["trainer-1", *(simulator.name for simulator in simulators)]
+        assert sorted(event.name for event in made.of(ev.Spawned)) == sorted(names)
+        for name in names[:2]:
+            made.head.do(ev.Kill(name, 0, 9))
+        made.turn(3)
+        assert len(made.of(ev.Exited)) == 2
+        made.head.do(DropMembers([simulators[0].socket_id]))
+        made.turn(3)
+        assert [deed.ids for deed in dropped] == [[simulators[0].socket_id]]
+        made.lines.cut.add("node-1")
+        made.turn(160)
+        assert made.of(ev.Lost) and not made.head.members
+
+
+def test_of_a_copy_that_fails_nothing_stays_at_the_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        start(made, 1)
+        epoch = made.agents["node-1"].epoch
+        assert epoch and epoch.place
+        run_dir = epoch.place.addresses.run_dir
+        copy = Outgoing(run_dir, checkpoint(run_dir / "checkpoints" / "learner-1" / "500")).messages()
+        epoch.outbox.put("", next(copy))
+        made.turn(3)
+        arrived = lambda: list((tmp_path / "run" / "checkpoints").glob("**/.arriving*"))  # noqa: E731
+        assert arrived()
+        (run_dir / "outgoing" / "checkpoints" / "learner-1" / "500" / "weights.bin").unlink()
+        epoch.outbox.put("", copy)
+        made.turn(3)
+        assert not arrived() and "cannot be copied" in made.of(Complaint)[0].said
 
 
 def test_logs_come_to_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
