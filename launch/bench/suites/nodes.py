@@ -74,7 +74,7 @@ def nodes(request: Request) -> Report:
         rows.append((name, rate(without), rate(on), _percents(fewer), *cpu_shown))
     return Report(
         suite="nodes",
-        headings=("steps/s", "without nodes", "on nodes", "less", "CPU us a step, without", "on nodes", "more"),
+        headings=("steps/s", "without nodes", "on nodes", "less", "CPU us a step, without", "with", "more"),
         rows=rows,
         bars=rates,
         unit="steps/s",
