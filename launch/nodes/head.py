@@ -41,6 +41,7 @@ from launch.nodes.messages import (
     Ended,
     Fenced,
     Join,
+    JoinOfAnyVersion,
     Leaving,
     Left,
     LogPart,
@@ -326,7 +327,9 @@ class Head:
         try:
             message = messages.decode(body, "head")
         except MessageError as error:
-            yield Complaint(f"node {name} was not understood: {error}")
+            join = messages.decode_any_version(body)
+            if join is None or not self._turned_away(name, join):
+                yield Complaint(f"node {name} was not understood: {error}")
             return
         node = self.nodes.get(name)
         if isinstance(message, Join):
@@ -400,6 +403,13 @@ class Head:
         welcome = Welcome(session=join.session, run_id=self._addresses.run_id, epoch=node.epoch, lease_s=lease_s)
         self._door.send(name, messages.encode(welcome))
         self._start_homeless()
+
+    def _turned_away(self, name: str, join: Join | JoinOfAnyVersion) -> bool:
+        """Whether an agent is of another version; it is told so."""
+        reason = _mismatch(join)
+        if reason:
+            self._door.send(name, messages.encode(TurnedAway(session=join.session, reason=reason, final=True)))
+        return bool(reason)
 
     def _prepare(self) -> Prepare:
         plan, resumption = self._plan, self._resumption
@@ -503,7 +513,7 @@ class Head:
         self._control.close()
 
 
-def _mismatch(join: Join) -> str:
+def _mismatch(join: Join | JoinOfAnyVersion) -> str:
     """Return why an agent cannot be of this run; empty when it can."""
     if join.protocol != PROTOCOL_VERSION or join.version != __version__:
         return (

@@ -60,6 +60,15 @@ class Join(Message, frozen=True):
     machine: Machine
 
 
+class JoinOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Join"):
+    """The fields of a Join that every version has, by which an agent of another one is turned away; others are passed
+    over."""
+
+    protocol: int
+    version: Name
+    session: Name = ""
+
+
 class Welcome(Message, frozen=True):
     """The agent of this session is a node of the run in this epoch."""
 
@@ -210,6 +219,7 @@ ToNode = (
 )
 
 _encoder = msgspec.msgpack.Encoder()
+_any_version = msgspec.msgpack.Decoder(JoinOfAnyVersion)
 _decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
     "head": msgspec.msgpack.Decoder(Join | Beat | Left | Numbered),
     "agent": msgspec.msgpack.Decoder(Welcome | TurnedAway | Alive | Fenced | Numbered),
@@ -232,3 +242,11 @@ def decode(data: bytes, receiver: str) -> Any:
         return _decoders[receiver].decode(data)
     except (ValueError, RecursionError) as error:
         raise MessageError(f"no message for the {receiver}: {brief(str(error), 500)}") from None
+
+
+def decode_any_version(data: bytes) -> JoinOfAnyVersion | None:
+    """Decode a Join whose other fields may be unknown here; None for other messages."""
+    try:
+        return _any_version.decode(data)
+    except (ValueError, RecursionError):
+        return None

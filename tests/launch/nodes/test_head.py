@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from actorlearn import __version__
 from actorlearn.parameters.checkpoint_folders import directory_of, find_common, folders, read_manifest, seal, steps_of
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Saved, encode
 from launch.nodes.copies import Outgoing
-from launch.nodes.messages import DropLearner, DropMembers, Start, Whole
+from launch.nodes.messages import DropLearner, DropMembers, Join, Start, Whole
 from launch.nodes.node import Complaint
 from launch.nodes.saved_set import FILE, name_set
 from launch.plan.nodes import need_of
@@ -164,12 +165,23 @@ def test_a_second_node_of_a_name_waits_until_the_first_is_lost(tmp_path: Path, m
         assert made.of(ev.Lost) and made.agents["node-1"].epoch
 
 
-def test_nodes_of_another_version_are_turned_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class JoinWithMore(Join, frozen=True, tag="Join"):
+    """A Join of a version that says more."""
+
+    more: int = 1
+
+
+@pytest.mark.parametrize("join", [Join, JoinWithMore])
+def test_nodes_of_another_version_are_turned_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, join: type[Join]
+) -> None:
     with cluster(tmp_path, monkeypatch) as made:
+        monkeypatch.setattr("launch.nodes.agent.Join", join)
         monkeypatch.setattr("launch.nodes.agent.__version__", "0.0.1")
         made.agent("node-0")
         made.turn(3)
         assert "of version 0.0.1, the head protocol" in made.told["node-0"][-1]
+        assert __version__ in made.told["node-0"][-1] and not made.of(Complaint)
         assert made.agents["node-0"].exit_status == 1
 
 
