@@ -121,7 +121,7 @@ COVERED_BY = {
     "launch/nodes/agent.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/messages.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/outbox.py": "tests/launch/nodes/test_copies.py",
-    "launch/nodes/place.py": "tests/launch/nodes/test_head.py",
+    "launch/nodes/workspace.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/saved_set.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/remote.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/control.py": "tests/launch/runtime/test_odd_messages.py",

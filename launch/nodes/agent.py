@@ -28,23 +28,23 @@ from launch.nodes import messages
 from launch.nodes.copies import CopyError
 from launch.nodes.messages import (
     PROTOCOL_VERSION,
-    Alive,
-    Beat,
-    Complained,
     End,
     Ended,
     Fenced,
+    Heartbeat,
+    HeartbeatAck,
     Join,
+    JoinRefused,
     Leaving,
     Left,
+    NodeWarning,
     Prepare,
     Start,
-    TurnedAway,
     Welcome,
 )
 from launch.nodes.outbox import Outbox
-from launch.nodes.place import Place
 from launch.nodes.stream import Numbered, Stream, StreamError
+from launch.nodes.workspace import NodeWorkspace
 from launch.plan.nodes import Machine
 from launch.supervision import events as ev
 from launch.topology.load import TopologyError
@@ -98,7 +98,7 @@ class Epoch:
         self.outbox = Outbox(self.stream)
         self.alive_s, self.beat_s = sent_s, 0.0
         """Clock at which the newest answered beat was sent, and the newest one of all."""
-        self.place: Place | None = None
+        self.workspace: NodeWorkspace | None = None
         self.trouble = "nothing was prepared"
         """Reason why there is no place."""
         self.ending_s: float | None = None
@@ -114,19 +114,19 @@ class Epoch:
     @property
     def left(self) -> bool:
         """Whether nothing is to be awaited of it: its trainers have saved, and what they saved is at the head."""
-        saved = self.place is None or not self.place.trainers
+        saved = self.workspace is None or not self.workspace.trainers
         return self.leaves_s is not None and ((saved and self.outbox.empty) or clock_s() >= self.leaves_s)
 
     def answered(self, sent_s: float) -> None:
         """Begin the lease anew from the time at which an answered beat was sent."""
         self.alive_s = max(self.alive_s, sent_s)
-        if self.place is not None and self.ending_s is None:
-            self.place.lease(self.alive_s + self.lease_s)
+        if self.workspace is not None and self.ending_s is None:
+            self.workspace.lease(self.alive_s + self.lease_s)
 
     def close(self) -> None:
         """End its processes."""
-        if self.place is not None:
-            self.place.close()
+        if self.workspace is not None:
+            self.workspace.close()
 
 
 class Agent:
@@ -165,14 +165,14 @@ class Agent:
     def asked_to_stop(self) -> None:
         """Have the learners here saved, and leave after that; or at once, where there are none or this comes twice."""
         epoch = self.epoch
-        if self._stopping or epoch is None or epoch.place is None or epoch.ending_s is not None:
+        if self._stopping or epoch is None or epoch.workspace is None or epoch.ending_s is not None:
             self._go()
             return
-        limit_s = epoch.place.drain_s
+        limit_s = epoch.workspace.drain_s
         self._tell(f"stopped: the learners of this node save, for {limit_s:g} s at most; once more ends it now")
         self._stopping, epoch.leaves_s = True, clock_s() + limit_s
         epoch.outbox.put("", Leaving())
-        epoch.place.have_saved()
+        epoch.workspace.drain()
 
     def _go(self) -> None:
         self._tell("stopped: the processes of this node end")
@@ -252,13 +252,17 @@ class Agent:
         if isinstance(message, Welcome) and epoch is None and message.session == self._session:
             self.epoch = Epoch(message, self._joined_s)
             self._tell(f"joined run {message.run_id}")
-        elif isinstance(message, TurnedAway) and epoch is None and message.session == self._session:
+        elif isinstance(message, JoinRefused) and epoch is None and message.session == self._session:
             if message.reason != self._said:
                 self._said = message.reason
                 self._tell(f"not let in: {message.reason}")
             self.exit_status = 1 if message.final else self.exit_status
-        elif epoch is not None and isinstance(message, Alive | Fenced | Numbered) and message.epoch == epoch.number:
-            if isinstance(message, Alive):
+        elif (
+            epoch is not None
+            and isinstance(message, HeartbeatAck | Fenced | Numbered)
+            and message.epoch == epoch.number
+        ):
+            if isinstance(message, HeartbeatAck):
                 epoch.answered(message.sent_s)
             elif isinstance(message, Fenced):
                 self._fence("the head has counted this node as lost, or was started anew")
@@ -267,52 +271,52 @@ class Agent:
 
     def _take(self, epoch: Epoch, frame: Numbered) -> None:
         try:
-            deed = epoch.stream.take(frame, time.monotonic())
+            action = epoch.stream.take(frame, time.monotonic())
         except StreamError as error:
             self._tell(f"not understood: {error}")
             return
-        if deed is None:
+        if action is None:
             return
         try:
-            self._do(epoch, messages.decode(deed, "node"))
+            self._do(epoch, messages.decode(action, "node"))
         except (OSError, MessageError, CopyError, ChannelError, TopologyError, RunError) as error:
             said = f"{type(error).__name__}: {error}"
             self._tell(said)
-            epoch.outbox.put("", Complained(said[:8000]))
+            epoch.outbox.put("", NodeWarning(said[:8000]))
 
-    def _do(self, epoch: Epoch, deed: messages.ToNode) -> None:
-        if isinstance(deed, Prepare):
+    def _do(self, epoch: Epoch, action: messages.ToNode) -> None:
+        if isinstance(action, Prepare):
             try:
-                epoch.place = Place(deed, epoch.run_id, self._folder, epoch.outbox, self._head)
+                epoch.workspace = NodeWorkspace(action, epoch.run_id, self._folder, epoch.outbox, self._head)
             except (OSError, ChannelError, TopologyError, RunError) as error:
                 epoch.trouble = str(error)
                 raise
             epoch.answered(epoch.alive_s)
-            for fd in epoch.place.node.fds:
+            for fd in epoch.workspace.node.fds:
                 self._selector.register(fd, selectors.EVENT_READ)
-        elif isinstance(deed, Complained):
-            raise MessageError(deed.said)
-        elif isinstance(deed, End) and epoch.place is None:
+        elif isinstance(action, NodeWarning):
+            raise MessageError(action.said)
+        elif isinstance(action, End) and epoch.workspace is None:
             epoch.outbox.put("logs", Ended())
             epoch.ending_s = clock_s()
-        elif isinstance(deed, Start) and epoch.place is None:
-            own = deed.process
+        elif isinstance(action, Start) and epoch.workspace is None:
+            own = action.process
             epoch.outbox.put(own.name, ev.NotSpawned(own.name, own.incarnation, f"cannot be started: {epoch.trouble}"))
-        elif epoch.place is None:
-            raise MessageError(f"{type(deed).__name__}: {epoch.trouble}")
-        elif isinstance(deed, End):
+        elif epoch.workspace is None:
+            raise MessageError(f"{type(action).__name__}: {epoch.trouble}")
+        elif isinstance(action, End):
             self._unwatch()
-            epoch.place.end()
-            epoch.place.send_logs(last=True)
+            epoch.workspace.end()
+            epoch.workspace.send_logs(last=True)
             epoch.outbox.put("logs", Ended())
             epoch.ending_s = clock_s()
         else:
-            epoch.place.do(deed)
+            epoch.workspace.do(action)
 
     def _unwatch(self) -> None:
-        if self.epoch is None or self.epoch.place is None or self.epoch.ending_s is not None:
+        if self.epoch is None or self.epoch.workspace is None or self.epoch.ending_s is not None:
             return
-        for fd in self.epoch.place.node.fds:
+        for fd in self.epoch.workspace.node.fds:
             self._selector.unregister(fd)
 
     # Telling ----------------------------------------------------------------------------------------------------------
@@ -320,14 +324,14 @@ class Agent:
     def _serve(self, epoch: Epoch) -> None:
         now_s, last_s = time.monotonic(), self._turn_s
         self._turn_s = now_s
-        if epoch.place is not None and epoch.ending_s is None:
-            epoch.place.listen(now_s, gap_s=now_s - last_s if now_s - last_s > 1.0 else 0.0)
+        if epoch.workspace is not None and epoch.ending_s is None:
+            epoch.workspace.listen(now_s, gap_s=now_s - last_s if now_s - last_s > 1.0 else 0.0)
         if (beat_s := clock_s()) - epoch.beat_s >= epoch.lease_s / BEATS:
-            sections = epoch.place.sections() if epoch.place and epoch.ending_s is None else []
-            if self._line.send(messages.encode(Beat(epoch=epoch.number, sent_s=beat_s, sections=sections))):
+            sections = epoch.workspace.sections() if epoch.workspace and epoch.ending_s is None else []
+            if self._line.send(messages.encode(Heartbeat(epoch=epoch.number, sent_s=beat_s, sections=sections))):
                 epoch.beat_s = beat_s  # without a connection it is sent as soon as there is one
-            if epoch.place is not None and epoch.ending_s is None:
-                epoch.place.send_logs()
+            if epoch.workspace is not None and epoch.ending_s is None:
+                epoch.workspace.send_logs()
         epoch.outbox.pump()
         epoch.stream.send(now_s, lambda frame: self._line.send(messages.encode(frame)))
         if epoch.ending_s is not None and (epoch.outbox.empty or clock_s() - epoch.ending_s >= LAST_S):

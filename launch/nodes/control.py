@@ -10,7 +10,7 @@ from actorlearn.address import Ipc
 from actorlearn.wire.channel import Router
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Message, MessageError, Reply, Request, ToSupervisor, brief, decode, encode
-from launch.nodes.node import Complaint
+from launch.nodes.node import ProtocolWarning
 from launch.spawning.spawner import Key
 from launch.supervision import events as ev
 
@@ -40,7 +40,7 @@ class ControlSocket:
         """Take no more messages of an incarnation that has ended."""
         self._peers = {peer: own for peer, own in self._peers.items() if own != key}
 
-    def read(self, patience_s: float = 0.0) -> Iterator[ev.Received | ev.Asked | Complaint]:
+    def read(self, patience_s: float = 0.0) -> Iterator[ev.Received | ev.Asked | ProtocolWarning]:
         """Yield what has arrived, and what arrives within this time."""
         deadline_s = time.monotonic() + patience_s
         for _ in range(MOST_MESSAGES):
@@ -58,12 +58,12 @@ class ControlSocket:
             elif isinstance(message, Request):
                 yield ev.Asked(peer, message)
 
-    def refuse(self, peer: str, error: Exception) -> Complaint:
+    def refuse(self, peer: str, error: Exception) -> ProtocolWarning:
         """Return what to report of a message that was not understood, and tell a command line, which waits for it."""
         said = brief(f"{peer!a} was not understood: {type(error).__name__}: {error}")
         if peer not in self._peers:
             self.say(peer, Reply(ok=False, text=said))
-        return Complaint(said)
+        return ProtocolWarning(said)
 
     def say(self, peer: str, message: Message) -> None:
         """Send; a lost Order is sent again by the supervisor, and a lost Reply has lost its reader."""

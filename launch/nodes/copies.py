@@ -16,7 +16,7 @@ from typing import Any
 
 from actorlearn.files import flush, put_in_place
 from actorlearn.parameters.checkpoint_folders import folders, read_manifest, steps_of
-from launch.nodes.messages import PART_BYTES, Complained, Part, Whole
+from launch.nodes.messages import CHUNK_BYTES, CopyDone, FileChunk, NodeWarning
 from launch.supervision import events as ev
 
 LINKED, ARRIVING = "outgoing", ".arriving"
@@ -34,7 +34,7 @@ class Outgoing:
     def __init__(
         self, run_dir: Path, folder: Path, present: Sequence[str] = (), told: ev.Received | None = None
     ) -> None:
-        """Link the folder's files; raises OSError. ``present``, ``told``: as in `Whole`."""
+        """Link the folder's files; raises OSError. ``present``, ``told``: as in `CopyDone`."""
         self._name = str(folder.relative_to(run_dir))
         self._links = run_dir / LINKED / self._name
         shutil.rmtree(self._links, ignore_errors=True)
@@ -42,7 +42,7 @@ class Outgoing:
         for file in sorted(folder.iterdir()):
             if file.is_file() and not file.name.startswith("."):
                 os.link(file, self._links / file.name)
-        self._whole = Whole(self._name, list(present), told)
+        self._whole = CopyDone(self._name, list(present), told)
         self._begun = self._withdrawn = False
 
     def withdraw(self) -> None:
@@ -51,7 +51,7 @@ class Outgoing:
             self._withdrawn = True
             shutil.rmtree(self._links, ignore_errors=True)
 
-    def messages(self) -> Iterator[Part | Whole | Complained]:
+    def messages(self) -> Iterator[FileChunk | CopyDone | NodeWarning]:
         """Yield the parts of all files, each read when it is asked for, and then that the folder is whole."""
         self._begun = True
         if self._withdrawn:
@@ -60,12 +60,12 @@ class Outgoing:
             for path in sorted(self._links.iterdir()):
                 with path.open("rb") as file:
                     offset = 0
-                    while (data := file.read(PART_BYTES)) or not offset:
-                        yield Part(self._name, path.name, offset, data)
+                    while (data := file.read(CHUNK_BYTES)) or not offset:
+                        yield FileChunk(self._name, path.name, offset, data)
                         offset += max(1, len(data))
             yield self._whole
         except OSError as error:
-            yield Complained(f"{self._name} cannot be copied: {error}", self._name)
+            yield NodeWarning(f"{self._name} cannot be copied: {error}", self._name)
         finally:
             shutil.rmtree(self._links, ignore_errors=True)
 
@@ -79,7 +79,7 @@ class Arriving:
         self._hashes: dict[Path, Any] = {}
         """SHA-256 of what has arrived of each file: to hash a large one at its end would hold up its reader's beats."""
 
-    def take(self, part: Part) -> None:
+    def take(self, part: FileChunk) -> None:
         """Write a part; raises OSError, and CopyError for one that does not continue its file."""
         beside = self._beside(part.folder)
         path = beside / part.file
@@ -99,7 +99,7 @@ class Arriving:
                 file.flush()
                 os.fdatasync(file.fileno())
 
-    def finish(self, whole: Whole) -> Path:
+    def finish(self, whole: CopyDone) -> Path:
         """Put a folder in its place, on disk; returns it. Raises OSError or CopyError, and then it is as it was."""
         beside, folder = self._beside(whole.folder), self._run_dir / whole.folder
         try:
@@ -120,7 +120,7 @@ class Arriving:
         shutil.rmtree(beside, ignore_errors=True)
         self._hashes = {path: found for path, found in self._hashes.items() if path.parent != beside}
 
-    def remove_older(self, whole: Whole, kept: Collection[Path]) -> None:
+    def remove_older(self, whole: CopyDone, kept: Collection[Path]) -> None:
         """Remove neighbours of a folder that the sender has no more, but for those in ``kept``; raises OSError."""
         folder = self._run_dir / whole.folder
         for old in folders(folder.parent):

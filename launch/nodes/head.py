@@ -32,27 +32,27 @@ from launch.nodes.control import ControlSocket
 from launch.nodes.copies import Arriving, CopyError, Outgoing, remove_unfinished
 from launch.nodes.messages import (
     PROTOCOL_VERSION,
-    Alive,
-    Beat,
-    Complained,
+    CopyDone,
     DropLearner,
     DropMembers,
     End,
     Ended,
     Fenced,
+    FileChunk,
+    Heartbeat,
+    HeartbeatAck,
     Join,
     JoinOfAnyVersion,
+    JoinRefused,
     Leaving,
     Left,
-    LogPart,
-    Part,
+    LogChunk,
+    NodeWarning,
     Prepare,
     Start,
-    TurnedAway,
     Welcome,
-    Whole,
 )
-from launch.nodes.node import Complaint, Deed
+from launch.nodes.node import NodeAction, ProtocolWarning
 from launch.nodes.remote import RemoteNode
 from launch.nodes.saved_set import name_set
 from launch.nodes.stream import Numbered, StreamError
@@ -72,10 +72,10 @@ END_S = 15.0
 """Longest wait at the end of a run for the nodes to send what is left, in seconds."""
 _EPOCHS = 1 << 52
 
-Happened = ev.Event | ev.Note | Complaint
+NodeEvent = ev.Event | ev.Note | ProtocolWarning
 
 
-class Door(Protocol):
+class AgentSocket(Protocol):
     """Socket at which agents speak, as ``wire.channel.Router``."""
 
     address: Ipc | Tcp
@@ -105,7 +105,7 @@ class Head:
         plan: Plan,
         resumption: Resumption,
         addresses: Addresses,
-        door: Door,
+        door: AgentSocket,
         keys: Path,
         names: Sequence[str],
     ) -> None:
@@ -125,18 +125,18 @@ class Head:
         """Node of each process that is spread over the nodes, by name."""
         self.members: dict[str, str] = {}
         """Node of each simulator whose segments still exist, by its id on sockets."""
-        self._homeless: list[Start] = []
+        self._unplaced: list[Start] = []
         """Processes to be started once a node has room for them."""
         self._notes: list[ev.Note] = []
         """Notes to be told with the next events."""
         self._waited_s: float | None = None
         self._begun = self._over = False
-        self._handlers: dict[type, Callable[[RemoteNode, Any], Iterator[Happened]]] = {
+        self._handlers: dict[type, Callable[[RemoteNode, Any], Iterator[NodeEvent]]] = {
             **dict.fromkeys((ev.Spawned, ev.NotSpawned, ev.Exited, ev.Received, ev.Silent, ev.Stalled), self._happened),
-            Complained: self._complained,
-            LogPart: self._log,
-            Part: self._part,
-            Whole: self._whole,
+            NodeWarning: self._warned,
+            LogChunk: self._log,
+            FileChunk: self._part,
+            CopyDone: self._whole,
             Leaving: self._leaving,
             Ended: self._ended,
         }
@@ -158,31 +158,31 @@ class Head:
 
     # What is to be done -----------------------------------------------------------------------------------------------
 
-    def do(self, deed: Deed) -> ev.Event | None:
+    def do(self, action: NodeAction) -> ev.Event | None:
         """Have an action carried out by the node that it concerns; what comes of it is told later."""
-        if isinstance(deed, ev.Answer):
-            self._control.say(deed.client, deed.reply)
-        elif isinstance(deed, Start):
-            self._start(deed)
-        elif isinstance(deed, DropMembers):
-            self._drop_members(deed)
-        elif isinstance(deed, DropLearner):
-            if node := self.nodes.get(self.placed.pop(deed.learner, "")):
-                node.do(deed, deed.learner)
+        if isinstance(action, ev.Answer):
+            self._control.say(action.client, action.reply)
+        elif isinstance(action, Start):
+            self._start(action)
+        elif isinstance(action, DropMembers):
+            self._drop_members(action)
+        elif isinstance(action, DropLearner):
+            if node := self.nodes.get(self.placed.pop(action.learner, "")):
+                node.do(action, action.learner)
             self._start_homeless()
         else:
-            return self._to_process(deed)
+            return self._to_process(action)
         return None
 
-    def _to_process(self, deed: ev.Kill | ev.ShowStack | ev.Send) -> ev.Event | None:
-        key = deed.name, deed.incarnation
+    def _to_process(self, action: ev.Kill | ev.ShowStack | ev.Send) -> ev.Event | None:
+        key = action.name, action.incarnation
         if node := next((node for node in self.nodes.values() if key in node.living), None):
-            node.do(deed, node.living[key].process.learner)
-        elif isinstance(deed, ev.Kill):
-            left = [start for start in self._homeless if (start.process.name, start.process.incarnation) != key]
-            if len(left) < len(self._homeless):
-                self._homeless = left
-                return ev.Exited(*key, -deed.signal)
+            node.do(action, node.living[key].process.learner)
+        elif isinstance(action, ev.Kill):
+            left = [start for start in self._unplaced if (start.process.name, start.process.incarnation) != key]
+            if len(left) < len(self._unplaced):
+                self._unplaced = left
+                return ev.Exited(*key, -action.signal)
         return None
 
     def add_learners(self, learners: Collection[int]) -> None:
@@ -194,9 +194,9 @@ class Head:
         return share_out({name: node.machine for name, node in self.nodes.items()})
 
     def _start(self, start: Start) -> None:
-        node = self._home(start)
+        node = self._node_for(start)
         if node is None:
-            self._homeless.append(start)
+            self._unplaced.append(start)
             return
         own = start.process
         if not ROLES.spec(own.role).spread and own.learner not in node.has:
@@ -209,7 +209,7 @@ class Head:
 
     def _start_homeless(self) -> None:
         """Try once more to start those for whom no node had room: there may be more now."""
-        homeless, self._homeless = self._homeless, []
+        homeless, self._unplaced = self._unplaced, []
         for start in homeless:
             self._start(start)
 
@@ -221,7 +221,7 @@ class Head:
         said = f"on node {node.name} it plays the weights of the learners that are there: {there}"
         return [ev.Note("warned", evaluator.name, evaluator.incarnation, said)]
 
-    def _home(self, start: Start) -> RemoteNode | None:
+    def _node_for(self, start: Start) -> RemoteNode | None:
         """Return the node where a process is to be: its learner's, which is placed anew if its node is lost."""
         learner, role = start.process.learner, ROLES.spec(start.process.role)
         if role.spread:
@@ -252,10 +252,10 @@ class Head:
         for folder in sorted(own, key=steps_of):
             node.put(Outgoing(run_dir, folder).messages(), learner)
 
-    def _drop_members(self, deed: DropMembers) -> None:
+    def _drop_members(self, action: DropMembers) -> None:
         """Tell each node which of its ended simulators' segments are no longer needed."""
         by_node: dict[str, list[str]] = {}
-        for word in deed.ids:
+        for word in action.ids:
             by_node.setdefault(self.members.pop(word, ""), []).append(word)
         for name, ids in by_node.items():
             if node := self.nodes.get(name):
@@ -263,7 +263,7 @@ class Head:
 
     # What happens -----------------------------------------------------------------------------------------------------
 
-    def events(self, now_s: float, gap_s: float) -> Iterator[Happened]:
+    def events(self, now_s: float, gap_s: float) -> Iterator[NodeEvent]:
         """Yield what nodes and command lines have told, and which nodes are lost."""
         yield from self._control.read()
         if self._waited_s is None:
@@ -297,7 +297,7 @@ class Head:
         said = f"{nodes}, by: actorlearn node --join {reached['address']} --key FILE"
         return ev.Note("awaiting", cause=f"{said}, with a key of {self.keys}", fields=reached)
 
-    def _wait(self) -> Iterator[Happened]:
+    def _wait(self) -> Iterator[NodeEvent]:
         """Begin once all nodes have joined and the learners have places."""
         waited_s = time.monotonic() - (self._waited_s or 0.0)
         if len(self.nodes) >= self._wanted.count:
@@ -322,23 +322,23 @@ class Head:
                 f"{self._door.address}` there, or write a smaller nodes.count"
             )
 
-    def _heard(self, peer: str, body: bytes) -> Iterator[Happened]:
+    def _heard(self, peer: str, body: bytes) -> Iterator[NodeEvent]:
         name = peer.partition("/")[0]
         try:
             message = messages.decode(body, "head")
         except MessageError as error:
             join = messages.decode_any_version(body)
             if join is None or not self._turned_away(name, join):
-                yield Complaint(f"node {name} was not understood: {error}")
+                yield ProtocolWarning(f"node {name} was not understood: {error}")
             return
         node = self.nodes.get(name)
         if isinstance(message, Join):
             yield from self._join(name, node, message)
         elif node is None or message.epoch != node.epoch:
             self._door.send(peer, messages.encode(Fenced(epoch=message.epoch)))
-        elif isinstance(message, Beat):
+        elif isinstance(message, Heartbeat):
             node.heard_s = time.monotonic()
-            self._door.send(peer, messages.encode(Alive(epoch=node.epoch, sent_s=message.sent_s)))
+            self._door.send(peer, messages.encode(HeartbeatAck(epoch=node.epoch, sent_s=message.sent_s)))
             self._count(message)
         elif isinstance(message, Left):
             yield from self._lose(node, "its agent was stopped")
@@ -346,17 +346,17 @@ class Head:
             node.heard_s = time.monotonic()
             yield from self._told(node, message)
 
-    def _told(self, node: RemoteNode, frame: Numbered) -> Iterator[Happened]:
+    def _told(self, node: RemoteNode, frame: Numbered) -> Iterator[NodeEvent]:
         try:
             body = node.stream.take(frame, time.monotonic())
             told = None if body is None else messages.decode(body, "reporter")
         except (StreamError, MessageError) as error:
-            yield Complaint(f"node {node.name} was not understood: {error}")
+            yield ProtocolWarning(f"node {node.name} was not understood: {error}")
             return
         if told is None:
             return
         if not node.knows(told):
-            yield Complaint(f"node {node.name} tells of {told.name}.{told.incarnation}, which is not there")
+            yield ProtocolWarning(f"node {node.name} tells of {told.name}.{told.incarnation}, which is not there")
             return
         if node.keeps(told):
             return
@@ -364,9 +364,9 @@ class Head:
         try:
             yield from self._handlers[type(told)](node, told)
         except (OSError, CopyError) as error:
-            yield Complaint(f"node {node.name}: {error}")
+            yield ProtocolWarning(f"node {node.name}: {error}")
 
-    def _count(self, beat: Beat) -> None:
+    def _count(self, beat: Heartbeat) -> None:
         width = self._section_ns.shape[1]
         for row, spent in beat.sections:
             if row < ROWS and len(spent) == width and all(0 <= ns < 1 << 62 for ns in spent):
@@ -374,10 +374,10 @@ class Head:
 
     # Nodes come and go ------------------------------------------------------------------------------------------------
 
-    def _join(self, name: str, node: RemoteNode | None, join: Join) -> Iterator[Happened]:
+    def _join(self, name: str, node: RemoteNode | None, join: Join) -> Iterator[NodeEvent]:
         known = node is not None and node.join.session == join.session
         if reason := _mismatch(join) or ("the run is over" if self._over and not known else ""):
-            turned = TurnedAway(session=join.session, reason=reason, final=True)
+            turned = JoinRefused(session=join.session, reason=reason, final=True)
             self._door.send(name, messages.encode(turned))
             if node is not None and node.join.agent == join.agent and not known:
                 yield from self._lose(node, "its agent has ended all processes")
@@ -386,7 +386,7 @@ class Head:
             if node.join.agent != join.agent:
                 said = f"a node {name} is in this run already; if it has died, wait until its lease of "
                 said += f"{self._wanted.lease_s:g} s is over, or give this one a key of its own"
-                self._door.send(name, messages.encode(TurnedAway(session=join.session, reason=said, final=False)))
+                self._door.send(name, messages.encode(JoinRefused(session=join.session, reason=said, final=False)))
                 return
             yield from self._lose(node, "its agent has ended all processes")
             node = None
@@ -408,7 +408,7 @@ class Head:
         """Whether an agent is of another version; it is told so."""
         reason = _mismatch(join)
         if reason:
-            self._door.send(name, messages.encode(TurnedAway(session=join.session, reason=reason, final=True)))
+            self._door.send(name, messages.encode(JoinRefused(session=join.session, reason=reason, final=True)))
         return bool(reason)
 
     def _prepare(self) -> Prepare:
@@ -424,7 +424,7 @@ class Head:
             {learner: str(path.relative_to(run_dir)) for learner, path in resumption.goes_on_from.items()},
         )
 
-    def _lose(self, node: RemoteNode, why: str) -> Iterator[Happened]:
+    def _lose(self, node: RemoteNode, why: str) -> Iterator[NodeEvent]:
         """Give a node up, with all that lives there."""
         del self.nodes[node.name]
         node.arriving.close()
@@ -436,29 +436,29 @@ class Head:
 
     # What nodes tell --------------------------------------------------------------------------------------------------
 
-    def _happened(self, node: RemoteNode, event: ev.Event) -> Iterator[Happened]:
+    def _happened(self, node: RemoteNode, event: ev.Event) -> Iterator[NodeEvent]:
         if isinstance(event, ev.Spawned):
             if event.member:
                 self.members[event.member.id.socket_id] = node.name
             event = msgspec.structs.replace(event, node=node.name)
         yield event
 
-    def _complained(self, node: RemoteNode, told: Complained) -> Iterator[Happened]:
-        yield Complaint(f"node {node.name}: {told.said}")
+    def _warned(self, node: RemoteNode, told: NodeWarning) -> Iterator[NodeEvent]:
+        yield ProtocolWarning(f"node {node.name}: {told.said}")
         if told.folder is not None:
             node.arriving.drop(told.folder)
 
-    def _log(self, _node: RemoteNode, part: LogPart) -> Iterator[Happened]:
+    def _log(self, _node: RemoteNode, part: LogChunk) -> Iterator[NodeEvent]:
         path = self._addresses.run_dir / "logs" / Path(part.file).name
         with path.open("ab") as file:
             file.write(part.data)
         yield from ()
 
-    def _part(self, node: RemoteNode, part: Part) -> Iterator[Happened]:
+    def _part(self, node: RemoteNode, part: FileChunk) -> Iterator[NodeEvent]:
         node.arriving.take(part)
         yield from ()
 
-    def _whole(self, node: RemoteNode, whole: Whole) -> Iterator[Happened]:
+    def _whole(self, node: RemoteNode, whole: CopyDone) -> Iterator[NodeEvent]:
         """Put a checkpoint in its place, and only then tell that it was saved."""
         told = whole.told
         start = node.living.get((told.name, told.incarnation)) if told else None
@@ -473,11 +473,11 @@ class Head:
         together = name_set(self._addresses.run_dir / "checkpoints", self.placed, in_step)
         node.arriving.remove_older(whole, together)
 
-    def _leaving(self, node: RemoteNode, _leaving: Leaving) -> Iterator[Happened]:
+    def _leaving(self, node: RemoteNode, _leaving: Leaving) -> Iterator[NodeEvent]:
         node.leaving = True
         yield ev.Note("leaving", cause=f"node {node.name}: its learners save", fields={"node": node.name})
 
-    def _ended(self, node: RemoteNode, _ended: Ended) -> Iterator[Happened]:
+    def _ended(self, node: RemoteNode, _ended: Ended) -> Iterator[NodeEvent]:
         node.ended = True
         yield from ()
 
@@ -487,7 +487,7 @@ class Head:
         """Have all nodes end their processes and send what is left, and wait for that, END_S at most."""
         if self._over:
             return
-        self._over, self._homeless = True, []
+        self._over, self._unplaced = True, []
         for node in self.nodes.values():
             node.outbox.put("learner-0", End())
         deadline_s = time.monotonic() + END_S

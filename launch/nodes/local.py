@@ -13,7 +13,7 @@ from actorlearn.wire.messages import Hello
 from launch.nodes.control import ControlSocket
 from launch.nodes.incarnations import Incarnations
 from launch.nodes.messages import DropLearner, DropMembers, Start
-from launch.nodes.node import Complaint, Deed
+from launch.nodes.node import NodeAction, ProtocolWarning
 from launch.nodes.segments import Segments
 from launch.plan.roles import Briefing
 from launch.spawning.spawner import Key, Spawner
@@ -51,7 +51,7 @@ class LocalNode:
         self._hangs = HangDetector(segments.progress["beat_ns"], topology.limits, topology.supervision.start_s)
         self._living: dict[Key, _Living] = {}
         self._begun = False
-        self._deeds: dict[type, Callable[[Any], ev.Event | None]] = {
+        self._actions: dict[type, Callable[[Any], ev.Event | None]] = {
             Start: self._start,
             ev.Kill: lambda kill: spawner.kill(kill.name, kill.incarnation, kill.signal),
             ev.ShowStack: lambda asked: spawner.show_stack(asked.name, asked.incarnation, asked.heading),
@@ -60,7 +60,7 @@ class LocalNode:
             DropMembers: lambda drop: self._incarnations.drop_members(drop.ids),
             DropLearner: lambda drop: segments.drop_learner(drop.learner),
         }
-        """Type of deed -> function that carries it out and returns the resulting event, if any."""
+        """Type of action -> function that carries it out and returns the resulting event, if any."""
 
     @property
     def fds(self) -> tuple[int, ...]:
@@ -77,11 +77,11 @@ class LocalNode:
         """Nanoseconds [rows, sections], as processes count them in shared memory."""
         return self._segments.progress["section_ns"]
 
-    def do(self, deed: Deed) -> ev.Event | None:
+    def do(self, action: NodeAction) -> ev.Event | None:
         """Carry out an action; returns Spawned or NotSpawned for a Start."""
-        return self._deeds[type(deed)](deed)
+        return self._actions[type(action)](action)
 
-    def events(self, now_s: float, gap_s: float) -> Iterator[ev.Event | Complaint]:
+    def events(self, now_s: float, gap_s: float) -> Iterator[ev.Event | ProtocolWarning]:
         """Yield messages and exits, and processes that are silent."""
         if not self._begun:
             self._begun = True
@@ -108,19 +108,19 @@ class LocalNode:
         self._control.close()
 
     def _start(self, start: Start) -> ev.Spawned | ev.NotSpawned:
-        came_of_it = self._incarnations.spawn(start)
-        if isinstance(came_of_it, ev.Spawned):
+        result = self._incarnations.spawn(start)
+        if isinstance(result, ev.Spawned):
             self._control.admit(start.process)
-            self._living[start.process.name, start.process.incarnation] = _Living(start, came_of_it.pid)
-        return came_of_it
+            self._living[start.process.name, start.process.incarnation] = _Living(start, result.pid)
+        return result
 
-    def _read(self, patience_s: float) -> Iterator[ev.Event | Complaint]:
+    def _read(self, patience_s: float) -> Iterator[ev.Event | ProtocolWarning]:
         for event in self._control.read(patience_s):
             if isinstance(event, ev.Received) and isinstance(event.message, Hello):
                 self._living[event.name, event.incarnation].starting = False
             yield event
 
-    def _reap(self, keys: list[Key]) -> Iterator[ev.Event | Complaint]:
+    def _reap(self, keys: list[Key]) -> Iterator[ev.Event | ProtocolWarning]:
         """Reap ended processes; their last messages come before their exits."""
         exits = [(key, self.spawner.reap(key)) for key in keys]
         if any(returncode >= 0 for _, returncode in exits):

@@ -3,8 +3,8 @@
 ==========  ==========  ============================================================================================
 from        to          messages
 ==========  ==========  ============================================================================================
-agent       head        Join, Beat, Left; numbered (`stream.py`): what its node tells (`ToHead`)
-head        agent       Welcome, TurnedAway, Alive, Fenced; numbered: what its node is to do (`ToNode`)
+agent       head        Join, Heartbeat, Left; numbered (`stream.py`): what its node tells (`ToHead`)
+head        agent       Welcome, JoinRefused, HeartbeatAck, Fenced; numbered: what its node is to do (`ToNode`)
 ==========  ==========  ============================================================================================
 
 Everything is decoded against closed unions. A numbered message arrives exactly once and in order within a node epoch;
@@ -36,7 +36,7 @@ else:
 PROTOCOL_VERSION = 3
 """Raised whenever a struct below changes; an agent and a head of different versions refuse one another."""
 
-PART_BYTES = 128 * 1024
+CHUNK_BYTES = 128 * 1024
 """Most bytes of a file in one message."""
 MOST_ROWS = 256
 MOST_DROPPED = 256
@@ -78,7 +78,7 @@ class Welcome(Message, frozen=True):
     lease_s: float
 
 
-class TurnedAway(Message, frozen=True):
+class JoinRefused(Message, frozen=True):
     """The agent of this session is not let in."""
 
     session: Name
@@ -87,7 +87,7 @@ class TurnedAway(Message, frozen=True):
     """Whether it is no use to try again."""
 
 
-class Beat(Message, frozen=True):
+class Heartbeat(Message, frozen=True):
     """An agent is alive."""
 
     epoch: Count
@@ -103,8 +103,8 @@ class Left(Message, frozen=True):
     epoch: Count
 
 
-class Alive(Message, frozen=True):
-    """Answer to a Beat: the lease counts from ``sent_s``."""
+class HeartbeatAck(Message, frozen=True):
+    """Answer to a Heartbeat: the lease counts from ``sent_s``."""
 
     epoch: Count
     sent_s: float
@@ -167,16 +167,16 @@ class Ended(Told, frozen=True):
     """All processes of the node have ended, and everything that they left has been sent."""
 
 
-class Part(Told, frozen=True):
+class FileChunk(Told, frozen=True):
     """Part of a file of a folder that is being copied."""
 
     folder: FilePath
     file: FilePath
     offset: Count
-    data: Annotated[bytes, Meta(max_length=PART_BYTES)]
+    data: Annotated[bytes, Meta(max_length=CHUNK_BYTES)]
 
 
-class Whole(Told, frozen=True):
+class CopyDone(Told, frozen=True):
     """All files of a folder have been sent; of its neighbours these are still there."""
 
     folder: FilePath
@@ -185,14 +185,14 @@ class Whole(Told, frozen=True):
     """Message of a process that was held back until the folder was copied."""
 
 
-class LogPart(Told, frozen=True):
+class LogChunk(Told, frozen=True):
     """Lines that processes have written to a log."""
 
     file: FilePath
-    data: Annotated[bytes, Meta(max_length=PART_BYTES)]
+    data: Annotated[bytes, Meta(max_length=CHUNK_BYTES)]
 
 
-class Complained(Told, frozen=True):
+class NodeWarning(Told, frozen=True):
     """Something that was not understood, or too large to be sent; it is reported."""
 
     said: Text
@@ -207,22 +207,32 @@ ToHead = (
     | ev.Received
     | ev.Silent
     | ev.Stalled
-    | Part
-    | Whole
-    | LogPart
-    | Complained
+    | FileChunk
+    | CopyDone
+    | LogChunk
+    | NodeWarning
     | Leaving
     | Ended
 )
 ToNode = (
-    Prepare | Start | ev.Kill | ev.ShowStack | ev.Send | DropMembers | DropLearner | Part | Whole | Complained | End
+    Prepare
+    | Start
+    | ev.Kill
+    | ev.ShowStack
+    | ev.Send
+    | DropMembers
+    | DropLearner
+    | FileChunk
+    | CopyDone
+    | NodeWarning
+    | End
 )
 
 _encoder = msgspec.msgpack.Encoder()
 _any_version = msgspec.msgpack.Decoder(JoinOfAnyVersion)
 _decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
-    "head": msgspec.msgpack.Decoder(Join | Beat | Left | Numbered),
-    "agent": msgspec.msgpack.Decoder(Welcome | TurnedAway | Alive | Fenced | Numbered),
+    "head": msgspec.msgpack.Decoder(Join | Heartbeat | Left | Numbered),
+    "agent": msgspec.msgpack.Decoder(Welcome | JoinRefused | HeartbeatAck | Fenced | Numbered),
     "reporter": msgspec.msgpack.Decoder(ToHead),
     "node": msgspec.msgpack.Decoder(ToNode, dec_hook=decode_settings),
 }

@@ -17,13 +17,13 @@ from launch.supervision import events as ev
 
 
 @dataclass(frozen=True)
-class Complaint:
+class ProtocolWarning:
     """Something that was not understood, and has no other effect than to be reported."""
 
     said: str
 
 
-Deed = Start | ev.Kill | ev.ShowStack | ev.Send | ev.Answer | DropMembers | DropLearner
+NodeAction = Start | ev.Kill | ev.ShowStack | ev.Send | ev.Answer | DropMembers | DropLearner
 """Actions that nodes carry out."""
 
 
@@ -38,10 +38,10 @@ class Node(Protocol):
     def section_ns(self) -> NDArray[np.int64]:
         """Nanoseconds [rows, sections] that each process has spent in each section, by its row."""
 
-    def do(self, deed: Deed) -> ev.Event | None:
+    def do(self, action: NodeAction) -> ev.Event | None:
         """Carry out an action; returns the resulting event, unless there is none or it comes later."""
 
-    def events(self, now_s: float, gap_s: float) -> Iterator[ev.Event | ev.Note | Complaint]:
+    def events(self, now_s: float, gap_s: float) -> Iterator[ev.Event | ev.Note | ProtocolWarning]:
         """Yield what has happened since the last call, in order; ``gap_s``: time before it when nothing could run.
 
         The first event is Begin, once processes can be started. Notes are to be reported.

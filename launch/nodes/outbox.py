@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from actorlearn.wire.messages import MessageError, brief
-from launch.nodes.messages import Complained, Whole, encode
+from launch.nodes.messages import CopyDone, NodeWarning, encode
 from launch.nodes.stream import Stream
 from launch.supervision import events as ev
 from launch.supervision.events import Told
@@ -75,5 +75,5 @@ def _encode(message: Told) -> bytes:
     try:
         return encode(message)
     except MessageError as error:
-        folder = message.folder if isinstance(message, Whole) else None
-        return encode(Complained(f"{error}; left out: {brief(repr(message), 200)}", folder))
+        folder = message.folder if isinstance(message, CopyDone) else None
+        return encode(NodeWarning(f"{error}; left out: {brief(repr(message), 200)}", folder))

@@ -52,11 +52,11 @@ class RemoteNode:
         """Send a message behind those about the same learner."""
         self.outbox.put(f"learner-{learner}", message)
 
-    def do(self, deed: Start | ev.Kill | ev.ShowStack | ev.Send | DropMembers | DropLearner, learner: int) -> None:
+    def do(self, action: Start | ev.Kill | ev.ShowStack | ev.Send | DropMembers | DropLearner, learner: int) -> None:
         """Have an action carried out."""
-        if isinstance(deed, Start):
-            self.living[deed.process.name, deed.process.incarnation] = deed
-        self.put(deed, learner)
+        if isinstance(action, Start):
+            self.living[action.process.name, action.process.incarnation] = action
+        self.put(action, learner)
 
     def keeps(self, told: Told) -> bool:
         """Whether this is not to be heard: how processes of a node that is leaving end, as all are lost together."""

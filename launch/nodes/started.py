@@ -14,8 +14,8 @@ from actorlearn.wire.keys import LIST_FOLDER
 from launch.engines.specs import Engine, EngineSpec, NodeCommand, node_command
 from launch.errors import RunError
 from launch.machine.network import interfaces
-from launch.nodes.head import Happened, Head
-from launch.nodes.node import Deed
+from launch.nodes.head import Head, NodeEvent
+from launch.nodes.node import NodeAction
 from launch.supervision import events as ev
 from launch.topology.schema import NodesSection
 
@@ -43,15 +43,15 @@ class StartedNodes:
         """The head's table."""
         return self._head.section_ns
 
-    def do(self, deed: Deed) -> ev.Event | None:
+    def do(self, action: NodeAction) -> ev.Event | None:
         """Have the head carry out an action."""
-        return self._head.do(deed)
+        return self._head.do(action)
 
     def add_learners(self, learners: Collection[int]) -> None:
         """Have the head place learners."""
         self._head.add_learners(learners)
 
-    def events(self, now_s: float, gap_s: float) -> Iterator[Happened]:
+    def events(self, now_s: float, gap_s: float) -> Iterator[NodeEvent]:
         """Yield the head's events, and which nodes are gone for good.
 
         Without one of them no run can begin, and without any none can go on.
@@ -76,7 +76,7 @@ class StartedNodes:
             if not self._coming and not self._head.nodes:
                 yield from self._cannot_run("all its nodes are gone for good; resume goes on with others")
 
-    def _cannot_run(self, reason: str) -> Iterator[Happened]:
+    def _cannot_run(self, reason: str) -> Iterator[NodeEvent]:
         if not self._over:
             self._over = True
             yield ev.CannotRun(reason)

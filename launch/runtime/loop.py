@@ -1,4 +1,4 @@
-"""The loop around the supervisor: turns the world into events, and its actions into deeds.
+"""The loop around the supervisor: turns the world into events, and carries out its actions.
 
 Reads the node's events, signals and the clock. Writes the run folder; has the node make and remove processes, shared
 memory and sockets. Decides nothing: that is ``launch/supervision/supervisor.py``.
@@ -22,7 +22,7 @@ from launch.errors import RunError
 from launch.machine.cores import in_turn
 from launch.nodes.head import Head
 from launch.nodes.local import LocalNode
-from launch.nodes.node import Complaint, Node
+from launch.nodes.node import Node, ProtocolWarning
 from launch.nodes.started import StartedNodes, commands_of, open_engine
 from launch.plan.addresses import Addresses
 from launch.plan.memory_order import refuse_disorder
@@ -65,7 +65,7 @@ def run(
     an engine that cannot be imported.
     """
     with Workspace(run_dir) as workspace:
-        door = choose_door(topology.nodes, keys)
+        door = choose_listen_address(topology.nodes, keys)
         opened = choose_engine(engine, workspace.run_dir, topology.nodes, keys)
         refuse_disorder(topology)
         made = plan(topology, describe(topology))  # Ctrl-C still ends us here: signals are heard from open on
@@ -104,7 +104,7 @@ def choose_engine(spec: EngineSpec | None, run_dir: Path, nodes: NodesSection, k
     return open_engine(spec, run_dir, nodes, keys)
 
 
-def choose_door(nodes: NodesSection, keys: Path | None) -> Tcp:
+def choose_listen_address(nodes: NodesSection, keys: Path | None) -> Tcp:
     """Return where a head listens; raises RunError where others reach that, and there are no keys."""
     try:
         address = Tcp.read(nodes.listen) if nodes.listen else Tcp("127.0.0.1", 0)
@@ -162,7 +162,7 @@ class Runner:
         self._done: ev.Done | None = None
         self._events: deque[ev.Event] = deque()
         self._actions: deque[ev.Action] = deque()
-        self._deeds: dict[type, Callable[[Any], ev.Event | None]] = {
+        self._handlers: dict[type, Callable[[Any], ev.Event | None]] = {
             ev.Spawn: self.roster.spawn,
             **dict.fromkeys((ev.Kill, ev.ShowStack, ev.Send, ev.Answer), node.do),
             ev.Enlarge: self.roster.enlarge,
@@ -213,7 +213,7 @@ class Runner:
         ``gap_s``: time before this when nothing could run.
         """
         for event in self.node.events(self._now_s, gap_s):
-            if isinstance(event, Complaint):
+            if isinstance(event, ProtocolWarning):
                 self.reporter.complaint(event.said)
             elif isinstance(event, ev.Note):
                 self.reporter.note(event)
@@ -239,8 +239,8 @@ class Runner:
         while self._actions or self._events:
             if self._actions:  # of one event all, also when a message before it came to a bad end among them
                 action = self._actions.popleft()
-                if came_of_it := self._deeds[type(action)](action):
-                    self._events.append(came_of_it)
+                if result := self._handlers[type(action)](action):
+                    self._events.append(result)
             else:
                 following = self._events.popleft()
                 self.roster.follow(following)

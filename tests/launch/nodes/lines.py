@@ -14,10 +14,9 @@ import pytest
 from actorlearn.address import Ipc, Tcp
 from actorlearn.wire.messages import Hello
 from launch.nodes import agent as agents
-from launch.nodes import place
 from launch.nodes.agent import Agent
 from launch.nodes.head import Head
-from launch.nodes.node import Complaint
+from launch.nodes.node import ProtocolWarning
 from launch.plan.plan import Plan
 from launch.runtime.workspace import Workspace
 from launch.supervision import events as ev
@@ -81,7 +80,7 @@ class Cluster:
         self.told: dict[str, list[str]] = {}
         self.stopped: set[str] = set()
         """Agents that do nothing."""
-        self.events: list[ev.Event | ev.Note | Complaint] = []
+        self.events: list[ev.Event | ev.Note | ProtocolWarning] = []
         self.now_s = 1000.0
         self._folder = folder
 
@@ -132,7 +131,7 @@ def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> I
     exchange = [] if "mode=sync" in overrides else ["mode=gossip", "gossip.graph=none"]
     keys = [*exchange, "learners.count=2", "simulators.count=1", "nodes.count=2", *overrides]
     topology = parse("env: {id: CartPole-v1}", keys)
-    monkeypatch.setattr(place, "LocalSpawner", NoProcesses)
+    monkeypatch.setattr("launch.nodes.workspace.LocalSpawner", NoProcesses)
     with ExitStack() as stack:
         plan, resumption, workspace = stack.enter_context(opened(folder / "run", topology))
         lines = Lines()

@@ -10,7 +10,7 @@ import pytest
 from actorlearn.parameters.checkpoint_folders import read_manifest, seal
 from actorlearn.wire.messages import Order
 from launch.nodes.copies import Arriving, CopyError, Outgoing
-from launch.nodes.messages import PART_BYTES, MessageError, Part, Whole, decode, encode
+from launch.nodes.messages import CHUNK_BYTES, CopyDone, FileChunk, MessageError, decode, encode
 from launch.nodes.outbox import Outbox
 from launch.nodes.stream import Stream
 from launch.supervision import events as ev
@@ -24,18 +24,18 @@ def there(tmp_path: Path) -> Path:
     folder = tmp_path / "there" / STEPS
     folder.mkdir(parents=True)
     (folder / "empty.bin").touch()
-    (folder / "large.bin").write_bytes(bytes(range(256)) * (PART_BYTES // 100))
+    (folder / "large.bin").write_bytes(bytes(range(256)) * (CHUNK_BYTES // 100))
     seal(folder, 500, {})
     return tmp_path / "there"
 
 
-def parts(there: Path) -> list[Part | Whole]:
-    return [part for part in Outgoing(there, there / STEPS).messages() if isinstance(part, Part | Whole)]
+def parts(there: Path) -> list[FileChunk | CopyDone]:
+    return [part for part in Outgoing(there, there / STEPS).messages() if isinstance(part, FileChunk | CopyDone)]
 
 
-def take(arriving: Arriving, messages: list[Part | Whole]) -> None:
+def take(arriving: Arriving, messages: list[FileChunk | CopyDone]) -> None:
     for message in messages:
-        if isinstance(message, Part):
+        if isinstance(message, FileChunk):
             arriving.take(message)
         else:
             arriving.finish(message)
@@ -55,7 +55,7 @@ def test_a_folder_that_is_removed_while_it_is_copied_arrives_whole(there: Path, 
     for file in (there / STEPS).iterdir():
         file.unlink()
     here = tmp_path / "here"
-    take(Arriving(here, "n1"), [part for part in copy.messages() if isinstance(part, Part | Whole)])
+    take(Arriving(here, "n1"), [part for part in copy.messages() if isinstance(part, FileChunk | CopyDone)])
     assert read_manifest(here / STEPS)["env_steps"] == 500
 
 
@@ -71,10 +71,10 @@ def test_a_copy_with_a_gap_leaves_what_was_there(there: Path, tmp_path: Path, mi
 
 def test_a_byte_that_was_changed_on_the_way_is_seen(there: Path, tmp_path: Path) -> None:
     messages = parts(there)
-    changed = next(number for number, part in enumerate(messages) if isinstance(part, Part) and part.offset)
+    changed = next(number for number, part in enumerate(messages) if isinstance(part, FileChunk) and part.offset)
     part = messages[changed]
-    assert isinstance(part, Part)
-    messages[changed] = Part(part.folder, part.file, part.offset, bytes(reversed(part.data)))
+    assert isinstance(part, FileChunk)
+    messages[changed] = FileChunk(part.folder, part.file, part.offset, bytes(reversed(part.data)))
     with pytest.raises(CopyError, match=r"large.bin has sha256"):
         take(Arriving(tmp_path / "here", "n1"), messages)
     assert not (tmp_path / "here" / STEPS).exists()
@@ -102,24 +102,24 @@ def test_what_the_sender_has_removed_is_removed(there: Path, tmp_path: Path) -> 
     for old in ("100", "200", "300"):
         (here / STEPS).with_name(old).mkdir(parents=True)
     *messages, whole = parts(there)
-    assert isinstance(whole, Whole)
+    assert isinstance(whole, CopyDone)
     arriving, kept = Arriving(here, "n1"), (here / STEPS).with_name("300")
     take(arriving, [*messages, whole])
-    arriving.remove_older(Whole(whole.folder, ["200", "500"]), [kept])
+    arriving.remove_older(CopyDone(whole.folder, ["200", "500"]), [kept])
     assert sorted(path.name for path in kept.parent.iterdir()) == ["200", "300", "500"]
 
 
 @pytest.mark.parametrize("folder", ["logs/500", "checkpoints/x", "settings/a/5"])
 def test_nothing_is_written_beside_checkpoints(tmp_path: Path, folder: str) -> None:
     with pytest.raises(CopyError, match="no checkpoint's folder"):
-        Arriving(tmp_path, "n1").take(Part(folder, "a.bin", 0, b"x"))
+        Arriving(tmp_path, "n1").take(FileChunk(folder, "a.bin", 0, b"x"))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("folder", ["../5", "/etc/5", "checkpoints/../../5", "checkpoints/.x/5", "a\0b/5", ""])
 def test_a_path_that_leads_elsewhere_is_no_message(folder: str) -> None:
     with pytest.raises(MessageError):
-        decode(encode(Part(folder, "a.bin", 0, b"x")), "node")
+        decode(encode(FileChunk(folder, "a.bin", 0, b"x")), "node")
 
 
 def test_a_copy_that_is_over_leaves_nothing(there: Path, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_copy_that_has_not_begun_when_a_newer_one_is_there_is_not_sent(there: 
     sent = [next(on_its_way)]
     begun.withdraw()
     assert list(waiting.messages()) == []
-    assert [type(part).__name__ for part in [*sent, *on_its_way]] == ["Part"] * 5 + ["Whole"]
+    assert [type(part).__name__ for part in [*sent, *on_its_way]] == ["FileChunk"] * 5 + ["CopyDone"]
 
 
 def test_a_long_copy_holds_up_its_own_lane_alone(there: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_long_copy_holds_up_its_own_lane_alone(there: Path) -> None:
     outbox.put("simulator-1", ev.Exited("simulator-1", 0, 0))
     outbox.pump()
     kinds = [type(decode(body, "reporter")).__name__ for body in stream.waiting]
-    assert kinds[:2] == ["Part", "Exited"] and kinds[-2:] == ["Whole", "Exited"]
+    assert kinds[:2] == ["FileChunk", "Exited"] and kinds[-2:] == ["CopyDone", "Exited"]
 
 
 def test_of_orders_to_a_process_that_wait_only_the_newest_is_sent() -> None:

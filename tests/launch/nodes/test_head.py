@@ -14,8 +14,8 @@ from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Saved, encode
 from launch.nodes.copies import Outgoing
-from launch.nodes.messages import DropLearner, DropMembers, Join, Start, Whole
-from launch.nodes.node import Complaint
+from launch.nodes.messages import CopyDone, DropLearner, DropMembers, Join, Start
+from launch.nodes.node import ProtocolWarning
 from launch.nodes.saved_set import FILE, name_set
 from launch.plan.nodes import need_of
 from launch.supervision import events as ev
@@ -34,8 +34,8 @@ def start(made: Cluster, learner: int, incarnation: int = 0, resume: bool = Fals
 def say(made: Cluster, name: str, own: ProcessId, message: object) -> None:
     """Have a process of a node say something on its control socket."""
     epoch = made.agents[name].epoch
-    assert epoch and epoch.place
-    dealer = Dealer(epoch.place.addresses.control, own.socket_id)
+    assert epoch and epoch.workspace
+    dealer = Dealer(epoch.workspace.addresses.control, own.socket_id)
     assert dealer.send(encode(message))  # type: ignore[arg-type]
     for _ in range(2000):
         made.turn(seconds=0.001)
@@ -181,7 +181,7 @@ def test_nodes_of_another_version_are_turned_away(
         made.agent("node-0")
         made.turn(3)
         assert "of version 0.0.1, the head protocol" in made.told["node-0"][-1]
-        assert __version__ in made.told["node-0"][-1] and not made.of(Complaint)
+        assert __version__ in made.told["node-0"][-1] and not made.of(ProtocolWarning)
         assert made.agents["node-0"].exit_status == 1
 
 
@@ -200,8 +200,8 @@ def test_a_checkpoint_is_at_the_head_before_it_is_told(tmp_path: Path, monkeypat
         own = start(made, 1)
         made.turn(3)
         epoch = made.agents["node-1"].epoch
-        assert epoch and epoch.place
-        there = checkpoint(epoch.place.addresses.run_dir / "checkpoints" / "learner-1" / "500", "w" * 1_000_000)
+        assert epoch and epoch.workspace
+        there = checkpoint(epoch.workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500", "w" * 1_000_000)
         say(made, "node-1", own, Saved(path=str(there), env_steps=500, order=0))
         here = tmp_path / "run" / "checkpoints" / "learner-1" / "500"
         assert [event.message.path for event in made.of(ev.Received)] == [str(here)]
@@ -211,10 +211,10 @@ def test_a_checkpoint_is_at_the_head_before_it_is_told(tmp_path: Path, monkeypat
 def send(made: Cluster, learner: int, steps: int, present: list[int], parts: int = 9) -> None:
     """Have a trainer's checkpoint sent to the head; of its parts only so many."""
     epoch = made.agents[made.head.placed[learner]].epoch
-    assert epoch and epoch.place
-    folder = directory_of(epoch.place.addresses.run_dir / "checkpoints", learner) / str(steps)
+    assert epoch and epoch.workspace
+    folder = directory_of(epoch.workspace.addresses.run_dir / "checkpoints", learner) / str(steps)
     saved = ev.Received(f"trainer-{learner}", 0, Saved(path=str(checkpoint(folder)), env_steps=steps, order=0))
-    copy = Outgoing(epoch.place.addresses.run_dir, folder, [str(step) for step in present], saved)
+    copy = Outgoing(epoch.workspace.addresses.run_dir, folder, [str(step) for step in present], saved)
     for part in list(copy.messages())[:parts]:
         epoch.outbox.put("", part)
     made.turn(3)
@@ -243,11 +243,11 @@ def test_a_message_that_is_too_large_is_reported_and_those_behind_it_are_sent(
         epoch = made.agents["node-1"].epoch
         assert epoch
         outbox = epoch.outbox if sender == "agent" else made.head.nodes["node-1"].outbox
-        outbox.put("learner-1", Whole("checkpoints/learner-1/500", [f"{step:06}" for step in range(100_000)]))
+        outbox.put("learner-1", CopyDone("checkpoints/learner-1/500", [f"{step:06}" for step in range(100_000)]))
         start(made, 1)
         made.turn(5)
-        (complaint,) = made.of(Complaint)
-        assert "Whole of 700" in complaint.said and "checkpoints/learner-1/500" in complaint.said
+        (complaint,) = made.of(ProtocolWarning)
+        assert "CopyDone of 700" in complaint.said and "checkpoints/learner-1/500" in complaint.said
         assert made.of(ev.Spawned)
 
 
@@ -304,8 +304,10 @@ def test_a_learner_takes_its_checkpoints_to_another_node(tmp_path: Path, monkeyp
         start(made, 1, 1, resume=True)
         made.turn(10)
         epoch = made.agents["node-0"].epoch
-        assert epoch and epoch.place
-        assert read_manifest(epoch.place.addresses.run_dir / "checkpoints" / "learner-1" / "500")["env_steps"] == 500
+        assert epoch and epoch.workspace
+        assert (
+            read_manifest(epoch.workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500")["env_steps"] == 500
+        )
         assert made.of(ev.Spawned)[-1].node == "node-0"
 
 
@@ -372,11 +374,13 @@ def test_of_what_has_ended_nothing_is_kept_and_segments_go_where_they_are(
     with cluster(tmp_path, monkeypatch) as made:
         made.begin("node-0", "node-1")
         epoch = made.agents["node-1"].epoch
-        assert epoch and epoch.place
+        assert epoch and epoch.workspace
         dropped: list[DropMembers] = []
-        own_do = epoch.place.node.do
+        own_do = epoch.workspace.node.do
         monkeypatch.setattr(
-            epoch.place.node, "do", lambda deed: dropped.append(deed) if isinstance(deed, DropMembers) else own_do(deed)
+            epoch.workspace.node,
+            "do",
+            lambda action: dropped.append(action) if isinstance(action, DropMembers) else own_do(action),
         )
         simulators = [ProcessId("simulator", number, 1).again(0) for number in (1, 2)]
         start(made, 1)
@@ -391,7 +395,7 @@ def test_of_what_has_ended_nothing_is_kept_and_segments_go_where_they_are(
         assert len(made.of(ev.Exited)) == 2
         made.head.do(DropMembers([simulators[0].socket_id]))
         made.turn(3)
-        assert [deed.ids for deed in dropped] == [[simulators[0].socket_id]]
+        assert [action.ids for action in dropped] == [[simulators[0].socket_id]]
         made.lines.cut.add("node-1")
         made.turn(160)
         assert made.of(ev.Lost) and not made.head.members
@@ -402,8 +406,8 @@ def test_of_a_copy_that_fails_nothing_stays_at_the_head(tmp_path: Path, monkeypa
         made.begin("node-0", "node-1")
         start(made, 1)
         epoch = made.agents["node-1"].epoch
-        assert epoch and epoch.place
-        run_dir = epoch.place.addresses.run_dir
+        assert epoch and epoch.workspace
+        run_dir = epoch.workspace.addresses.run_dir
         copy = Outgoing(run_dir, checkpoint(run_dir / "checkpoints" / "learner-1" / "500")).messages()
         epoch.outbox.put("", next(copy))
         made.turn(3)
@@ -412,15 +416,15 @@ def test_of_a_copy_that_fails_nothing_stays_at_the_head(tmp_path: Path, monkeypa
         (run_dir / "outgoing" / "checkpoints" / "learner-1" / "500" / "weights.bin").unlink()
         epoch.outbox.put("", copy)
         made.turn(3)
-        assert not arrived() and "cannot be copied" in made.of(Complaint)[0].said
+        assert not arrived() and "cannot be copied" in made.of(ProtocolWarning)[0].said
 
 
 def test_logs_come_to_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path, monkeypatch) as made:
         made.begin("node-0", "node-1")
         epoch = made.agents["node-1"].epoch
-        assert epoch and epoch.place
-        log = epoch.place.addresses.run_dir / "logs" / "trainer-1.log"
+        assert epoch and epoch.workspace
+        log = epoch.workspace.addresses.run_dir / "logs" / "trainer-1.log"
         log.write_text("one\n")
         made.turn(50)
         with log.open("a") as file:
@@ -475,9 +479,9 @@ def test_a_node_that_leaves_brings_what_its_learners_save_first_and_gets_nobody_
         own = start(made, 1)
         made.turn(3)
         epoch = made.agents["node-1"].epoch
-        assert epoch and epoch.place
-        run_dir, saves = epoch.place.addresses.run_dir, epoch.place.have_saved
-        monkeypatch.setattr(epoch.place, "have_saved", lambda: None)  # it saves when this test says so
+        assert epoch and epoch.workspace
+        run_dir, saves = epoch.workspace.addresses.run_dir, epoch.workspace.drain
+        monkeypatch.setattr(epoch.workspace, "drain", lambda: None)  # it saves when this test says so
         made.agents["node-1"].asked_to_stop()
         made.turn(3)
         assert made.notes()[-1] == "leaving" and made.agents["node-1"].exit_status is None
@@ -506,8 +510,8 @@ def test_a_node_whose_learners_do_not_save_leaves_in_time_and_at_once_if_told_tw
             start(made, learner)
         made.turn(3)
         for agent in made.agents.values():
-            assert agent.epoch and agent.epoch.place
-            monkeypatch.setattr(agent.epoch.place, "have_saved", lambda: None)
+            assert agent.epoch and agent.epoch.workspace
+            monkeypatch.setattr(agent.epoch.workspace, "drain", lambda: None)
             agent.asked_to_stop()
         made.agents["node-0"].asked_to_stop()
         assert made.agents["node-0"].exit_status == 130
@@ -526,9 +530,9 @@ def test_a_copy_that_was_cut_off_is_used_neither_by_the_head_nor_by_a_new_epoch(
         checkpoint(root / "400")
         made.turn(3)
         epoch = made.agents["node-1"].epoch
-        assert epoch and epoch.place
-        there = checkpoint(epoch.place.addresses.run_dir / "checkpoints" / "learner-1" / "500", "w" * 20_000_000)
-        dealer = Dealer(epoch.place.addresses.control, own.socket_id)
+        assert epoch and epoch.workspace
+        there = checkpoint(epoch.workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500", "w" * 20_000_000)
+        dealer = Dealer(epoch.workspace.addresses.control, own.socket_id)
         assert dealer.send(encode(Saved(path=str(there), env_steps=500, order=0)))
         for _ in range(2000):
             made.turn(seconds=0.001)
@@ -545,8 +549,8 @@ def test_a_copy_that_was_cut_off_is_used_neither_by_the_head_nor_by_a_new_epoch(
         start(made, 1, 1, resume=True)
         made.turn(10)
         again = made.agents["node-1"].epoch
-        assert again and again.place and again.number != epoch.number
-        assert [path.name for path in (again.place.addresses.run_dir / "checkpoints" / "learner-1").iterdir()] == [
+        assert again and again.workspace and again.number != epoch.number
+        assert [path.name for path in (again.workspace.addresses.run_dir / "checkpoints" / "learner-1").iterdir()] == [
             "400"
         ]
 
@@ -574,10 +578,10 @@ def test_a_node_speaks_of_its_own_processes_alone(tmp_path: Path, monkeypatch: p
         assert epoch
         epoch.outbox.put("", ev.Exited("trainer-0", 0, 1))
         saved = ev.Received("trainer-0", 0, Saved(path="x", env_steps=0, order=0))
-        epoch.outbox.put("", Whole("checkpoints/500", ["500"], saved))
+        epoch.outbox.put("", CopyDone("checkpoints/500", ["500"], saved))
         made.turn(3)
         assert not made.of(ev.Exited) and not made.of(ev.Received)
-        said = [complaint.said for complaint in made.of(Complaint)]
+        said = [complaint.said for complaint in made.of(ProtocolWarning)]
         assert said == [
             "node node-1 tells of trainer-0.0, which is not there",
             "node node-1: checkpoints/500 is of no trainer of this node",

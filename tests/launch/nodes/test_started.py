@@ -10,7 +10,7 @@ import pytest
 
 from launch.engines.specs import NodeCommand
 from launch.nodes import started
-from launch.nodes.head import Happened, Head
+from launch.nodes.head import Head, NodeEvent
 from launch.nodes.started import StartedNodes
 from launch.supervision import events as ev
 
@@ -20,9 +20,9 @@ NODES = [NodeCommand(name, Path(f"{name}.key"), ("actorlearn", "node")) for name
 class FakeHead:
     def __init__(self) -> None:
         self.nodes: dict[str, object] = {}
-        self.told: list[Happened] = []
+        self.told: list[NodeEvent] = []
 
-    def events(self, _now_s: float, _gap_s: float) -> Iterator[Happened]:
+    def events(self, _now_s: float, _gap_s: float) -> Iterator[NodeEvent]:
         told, self.told = self.told, []
         yield from told
 

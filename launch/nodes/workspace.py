@@ -23,8 +23,8 @@ from launch.machine.folders import new_run_id, runtime_root, sweep_all
 from launch.machine.network import address_of, address_towards
 from launch.nodes.copies import Arriving, Outgoing, steps_beside
 from launch.nodes.local import LocalNode
-from launch.nodes.messages import PART_BYTES, Complained, DropLearner, LogPart, Part, Prepare, Start, Whole
-from launch.nodes.node import Complaint, Deed
+from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, FileChunk, LogChunk, NodeWarning, Prepare, Start
+from launch.nodes.node import NodeAction, ProtocolWarning
 from launch.nodes.outbox import Outbox
 from launch.nodes.segments import Segments
 from launch.plan.addresses import FOLDERS, Addresses
@@ -35,12 +35,12 @@ from launch.spawning.local import LocalSpawner
 from launch.supervision import events as ev
 from launch.topology.load import parse
 
-MOST_LOG_PARTS = 4
+MOST_LOG_CHUNKS = 4
 """Parts of one log that are sent at a time; what a log has more than that is left out, but for its end."""
 _LEFT_OUT = b"\n[... %d bytes are left out: they are in the log on the node]\n"
 
 
-class Place:
+class NodeWorkspace:
     """One epoch of a node, from Prepare to its end."""
 
     def __init__(self, prepare: Prepare, run_id: str, folder: Path, outbox: Outbox, head: str) -> None:
@@ -86,18 +86,18 @@ class Place:
         self._goes_on_from = goes_on_from
         self._arriving = Arriving(self._run_dir, "head")
 
-    def do(self, deed: Deed | Part | Whole) -> None:
+    def do(self, action: NodeAction | FileChunk | CopyDone) -> None:
         """Carry out what the head wants; what comes of it goes into the outbox."""
-        if isinstance(deed, Part):
-            self._arriving.take(deed)
-        elif isinstance(deed, Whole):
-            self._arriving.finish(deed)
+        if isinstance(action, FileChunk):
+            self._arriving.take(action)
+        elif isinstance(action, CopyDone):
+            self._arriving.finish(action)
         else:
-            if isinstance(deed, DropLearner):
-                self._learners.discard(deed.learner)
-            came_of_it = self._start(deed) if isinstance(deed, Start) else self.node.do(deed)
-            if isinstance(came_of_it, ev.Spawned | ev.NotSpawned):
-                self._outbox.put(came_of_it.name, came_of_it)
+            if isinstance(action, DropLearner):
+                self._learners.discard(action.learner)
+            result = self._start(action) if isinstance(action, Start) else self.node.do(action)
+            if isinstance(result, ev.Spawned | ev.NotSpawned):
+                self._outbox.put(result.name, result)
 
     def listen(self, now_s: float, gap_s: float) -> None:
         """Put what has happened into the outbox."""
@@ -105,8 +105,8 @@ class Place:
             if isinstance(event, ev.Asked):
                 said = "this is a node of a run; ask at its head, where `actorlearn run` was called"
                 self.node.do(ev.Answer(event.client, Reply(ok=False, text=said)))
-            elif isinstance(event, Complaint):
-                self._outbox.put("", Complained(event.said))
+            elif isinstance(event, ProtocolWarning):
+                self._outbox.put("", NodeWarning(event.said))
             elif isinstance(event, ev.Received) and isinstance(event.message, Saved):
                 self._copy(event, event.message)
             elif isinstance(event, ev.Spawned | ev.NotSpawned | ev.Exited | ev.Received | ev.Silent | ev.Stalled):
@@ -122,7 +122,7 @@ class Place:
             return
         for path in sorted((self._run_dir / "logs").glob("*.log")):
             for data in self._new_lines(path):
-                self._outbox.put("logs", LogPart(path.name, data))
+                self._outbox.put("logs", LogChunk(path.name, data))
 
     def sections(self) -> list[tuple[int, list[int]]]:
         """Return the rows of living processes, with the nanoseconds that each has spent in each section."""
@@ -134,7 +134,7 @@ class Place:
         """Trainers that are alive."""
         return [start.process for start in self.node.living if ROLES.spec(start.process.role).learns]
 
-    def have_saved(self) -> None:
+    def drain(self) -> None:
         """Have all trainers finish their update, save and end."""
         for trainer in self.trainers:
             self.node.do(ev.Kill(trainer.name, trainer.incarnation, signal.SIGTERM))
@@ -168,7 +168,7 @@ class Place:
                 earlier.withdraw()
             copy = self._copied[event.name] = Outgoing(self._run_dir, folder, steps_beside(folder), event)
         except (OSError, ValueError) as error:
-            self._outbox.put(event.name, Complained(f"{saved.path} cannot be copied: {error}"))
+            self._outbox.put(event.name, NodeWarning(f"{saved.path} cannot be copied: {error}"))
         else:
             self._outbox.put(event.name, copy.messages())
 
@@ -176,11 +176,11 @@ class Place:
         sent = self._logged.get(path, 0)
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if size - sent > MOST_LOG_PARTS * PART_BYTES:
-                yield _LEFT_OUT % (size - sent - PART_BYTES)
-                sent = size - PART_BYTES
+            if size - sent > MOST_LOG_CHUNKS * CHUNK_BYTES:
+                yield _LEFT_OUT % (size - sent - CHUNK_BYTES)
+                sent = size - CHUNK_BYTES
             file.seek(sent)
-            while data := file.read(min(PART_BYTES, size - sent)):
+            while data := file.read(min(CHUNK_BYTES, size - sent)):
                 sent += len(data)
                 yield data
         self._logged[path] = sent
