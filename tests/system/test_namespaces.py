@@ -114,7 +114,7 @@ def test_nothing_of_a_run_can_be_read_on_the_wire(
     assert seen.count(b"CURVE") >= 2 * len(NODES), "the greetings of ZMTP are to be seen"
     assert len(seen) > run.rows()[-1]["bytes_sent"] > 0
     ours = [run.meta()["run_id"], *NODES, "trainer", "learner", "simulator", "actorlearn", "total_steps"]
-    types = ["Welcome", "Alive", "Prepare", "Start", "Spawned", "Received", "Report", "LogChunk"]
+    types = ["Welcome", "HeartbeatAck", "Prepare", "Start", "Spawned", "Received", "Report", "LogChunk"]
     assert [word for word in (*ours, *types) if word.encode() in seen] == []
 
 
