@@ -120,7 +120,6 @@ COVERED_BY = {
     "launch/machine/folders.py": "tests/launch/runtime/test_workspace.py",
     "launch/nodes/agent.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/messages.py": "tests/launch/nodes/test_head.py",
-    "launch/nodes/outbox.py": "tests/launch/nodes/test_copies.py",
     "launch/nodes/workspace.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/saved_set.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/remote.py": "tests/launch/nodes/test_head.py",

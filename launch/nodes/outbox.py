@@ -48,11 +48,13 @@ class Outbox:
         """Give the stream what it has room for, from one lane after the other."""
         room = MOST_AHEAD - len(self._stream.waiting)
         while room > 0 and self._lanes:
-            for lane in list(self._lanes):
-                message = self._next(lane)
-                if message is not None:
-                    self._stream.put(_encode(message))
-                    room -= 1
+            lane = next(iter(self._lanes))
+            message = self._next(lane)
+            if lane in self._lanes:  # its next turn comes after all others
+                self._lanes[lane] = self._lanes.pop(lane)
+            if message is not None:
+                self._stream.put(_encode(message))
+                room -= 1
 
     def _next(self, lane: str) -> Told | None:
         """Take the next message from a lane; None where that was the end of a copy."""

@@ -1,0 +1,31 @@
+"""Messages that wait in lanes: all arrive, in order within a lane, however many lanes there are and however large."""
+
+from __future__ import annotations
+
+from launch.nodes.messages import CHUNK_BYTES, LogChunk, decode
+from launch.nodes.outbox import Outbox
+from launch.nodes.stream import Stream
+
+
+def test_large_messages_of_many_lanes_all_arrive_in_the_order_of_their_lanes() -> None:
+    """One of each of 200 lanes was more than the stream keeps, and what did not fit was dropped without a word."""
+    here, there = Stream(1), Stream(1)
+    outbox = Outbox(here)
+    lanes = [f"lane-{number}" for number in range(200)]
+    for number in range(2):
+        for lane in lanes:
+            outbox.put(lane, LogChunk(f"{lane}-{number}.log", bytes(CHUNK_BYTES)))
+    came: list[str] = []
+    for now_s in range(100):
+        outbox.pump()
+        frames = []
+        here.send(now_s, lambda frame, sent=frames: sent.append(frame) or True)  # type: ignore[misc]
+        for frame in frames:
+            body = there.take(frame, now_s)
+            if body is not None:
+                message = decode(body, "reporter")
+                assert isinstance(message, LogChunk)
+                came.append(message.file)
+        there.send(now_s, lambda frame: here.take(frame, 0.0) is None)
+    assert outbox.empty
+    assert came == [f"{lane}-{number}.log" for number in range(2) for lane in lanes]
