@@ -43,6 +43,10 @@ SECONDARY = "secondary"
 """Name, in results, of the player with the weights of a secondary learner, which does not act."""
 
 
+FIRE = 1
+"""Action of every Atari game that has FIRE: action sets are in ALE's order, and only no-op comes before it."""
+
+
 class Spectator(Protocol):
     """Watches games while they are played."""
 
@@ -61,11 +65,13 @@ def play(
     seed: int,
     beat: Callable[[], object] = lambda: None,
     spectator: Spectator | None = None,
+    fire_after: int = 0,
 ) -> Iterator[float | None]:
     """Yield raw scores of exactly ``episodes`` whole games, and None after each step, for the caller's other work.
 
     The games are divided among the environments beforehand; taking the first to finish would favour short games.
-    ``beat`` is called between environments. With a ``spectator`` the same games are shown.
+    ``beat`` is called between environments. With a ``spectator`` the same games are shown. ``fire_after``: equal
+    actions in a row after which FIRE is pressed in their place, until another is chosen; 0 = never.
     """
     count = min(episodes, ENVIRONMENTS)
     left = np.array([len(range(i, episodes, count)) for i in range(count)])
@@ -74,6 +80,7 @@ def play(
     row = empty_row(games.spec, count)
     first = torch.from_numpy(row.first) if policy.state_size else None
     state = torch.zeros(count, policy.state_size) if policy.state_size else None
+    repeats = Repeats(count)
     returns = np.zeros(count)
     games.reset(row)
     _show(games, left, spectator)
@@ -81,7 +88,10 @@ def play(
     while left.any():
         chosen = policy.choose(torch.from_numpy(row.observation), moment, greedy, state, first)
         state = chosen.get("state")
-        games.step(chosen["action"].cpu().numpy(), row)
+        action = chosen["action"].cpu().numpy()
+        if fire_after:
+            action = np.where(repeats.count(action, row.first) >= fire_after, FIRE, action)
+        games.step(action, row)
         moment += 1
         returns += row.reward
         _show(games, left, spectator)
@@ -93,6 +103,21 @@ def play(
         returns[row.terminated | row.truncated] = 0.0
         yield None
     games.close()
+
+
+class Repeats:
+    """Counts, for each environment, how often its newest action was chosen in a row in its present game."""
+
+    def __init__(self, count: int) -> None:
+        """Start before the first action of ``count`` environments."""
+        self._action = np.full(count, -1)
+        self._count = np.zeros(count, np.int64)
+
+    def count(self, action: npt.NDArray[np.integer[Any]], first: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """Take the actions chosen [B], which are the ``first`` [B] of a game or not; returns the counts [B]."""
+        again = (action == self._action) & ~first
+        self._action, self._count = action, np.where(again, self._count + 1, 1)
+        return self._count
 
 
 def films(recording: Recording | None, env_steps: int) -> AbstractContextManager[Films | None]:
@@ -264,7 +289,8 @@ def _evaluate(
         policy.flat.copy_(weights)
         seed = settings.seed + version
         spectator, beat = filmed if name == AVERAGE else None, worker.progress.beat
-        for score in play(policy, settings.env, settings.episodes, settings.greedy, seed, beat, spectator):
+        wanted_games = policy, settings.env, settings.episodes, settings.greedy, seed
+        for score in play(*wanted_games, beat, spectator, settings.fire_after):
             if score is not None:
                 scores[name].append(score)
             elif not worker.alive():

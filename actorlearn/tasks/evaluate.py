@@ -37,7 +37,11 @@ def run(settings: EvaluateSettings) -> None:
     for name, flat in wanted.items():
         policy.flat.copy_(flat)
         with films(settings.recording if name == AVERAGE else None, int(latest.state["env_steps"])) as filmed:
-            games = play(policy, settings.env, settings.episodes, settings.greedy, settings.seed, spectator=filmed)
+            games = play(
+                *(policy, settings.env, settings.episodes, settings.greedy, settings.seed),
+                spectator=filmed,
+                fire_after=settings.fire_after,
+            )
             results[name] = summary([score for score in games if score is not None])
             if filmed:
                 recorded = {"recorded": {word: film._asdict() for word, film in filmed.keep().items()}}

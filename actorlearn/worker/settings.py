@@ -205,6 +205,8 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
     every_steps: int
     episodes: int
     greedy: bool
+    fire_after: int = 0
+    """Equal actions in a row after which FIRE is pressed in their place; 0 = never."""
     scheduling: SchedulingClass = "idle"
     """Scheduling class of the process in Linux."""
     secondary: Shm | None = None
@@ -259,6 +261,8 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Most environment steps by which a learner's checkpoint may be older than the newest; others are not played."""
     episodes: int
     greedy: bool
+    fire_after: int = 0
+    """Equal actions in a row after which FIRE is pressed in their place; 0 = never."""
     seed: int
     threads: int = 1
     recording: Recording | None = None

@@ -79,6 +79,7 @@ def settings(
         behind_steps=BEHIND * topology.checkpoint.every_steps if own_weights(topology) else None,
         episodes=topology.evaluator.episodes if episodes is None else episodes,
         greedy=topology.evaluator.greedy if greedy is None else greedy,
+        fire_after=topology.evaluator.fire_after,
         seed=topology.seed if seed is None else seed,
         recording=recording(run.path, described) if record else None,
     )

@@ -234,6 +234,7 @@ def _evaluator(briefing: Briefing, base: dict[str, Any], _incarnation: Incarnati
         every_steps=topology.evaluator.every_steps,
         episodes=topology.evaluator.episodes,
         greedy=topology.evaluator.greedy,
+        fire_after=topology.evaluator.fire_after,
         scheduling=topology.evaluator.scheduling,
         recording=recording(briefing.addresses.run_dir, briefing.description) if topology.evaluator.record else None,
     )

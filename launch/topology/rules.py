@@ -99,6 +99,17 @@ def scores_to_stop_at(topology: Topology) -> Problems:
         )
 
 
+def games_with_fire(topology: Topology) -> Problems:
+    """Environments have FIRE where evaluations are to press it."""
+    if topology.evaluator.fire_after and topology.env.kind != "atari":
+        yield _problem(
+            topology,
+            "evaluator.fire_after",
+            f"FIRE is an action of Atari games, and {topology.env.id} is none",
+            "leave it out, or write 0",
+        )
+
+
 def games_to_record(topology: Topology) -> Problems:
     """There are evaluations whose games can be recorded, where they are to be."""
     if not topology.evaluator.record:
@@ -392,6 +403,7 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     spinning_is_given_longer,
     servers_with_work,
     scores_to_stop_at,
+    games_with_fire,
     games_to_record,
     rules_of_the_mode,
     learners_reach_each_other,

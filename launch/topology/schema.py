@@ -160,6 +160,15 @@ class EvaluatorSection(Section, frozen=True, kw_only=True):
     ]
     greedy: Annotated[bool, Meta(description="the likeliest action instead of a sampled one")]
     noop_max: Annotated[int, Meta(ge=0, le=1_000, description="most random no-op frames at the start of a game")]
+    fire_after: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100_000,
+            description="equal actions in a row after which FIRE is pressed in their place, for Atari games that stand "
+            "still until somebody does; 0 = never",
+        ),
+    ] = 0
     stop_at_score: Annotated[
         Annotated[float, Meta(ge=-1e12, le=1e12)] | None,
         Meta(description="mean score of an evaluation at which the run ends; null = it ends at total_steps alone"),

@@ -1,6 +1,8 @@
 """Evaluation plays exactly the games it was asked for, each from start to end."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,15 @@ from actorlearn.acting.exploration import mix
 from actorlearn.address import ByLearner, Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published, weights_fields
-from actorlearn.processes.evaluator import AVERAGE, EvaluationSchedule, PublishedWeights, play, players, summary
+from actorlearn.processes.evaluator import (
+    AVERAGE,
+    EvaluationSchedule,
+    PublishedWeights,
+    Repeats,
+    play,
+    players,
+    summary,
+)
 from tests import named
 from tests.acting.policies import policy
 from tests.identities import peer
@@ -46,6 +56,25 @@ def test_the_same_seed_plays_the_same_games_and_another_does_not() -> None:
         return [s for s in play(policy(), CARTPOLE, 6, greedy=False, seed=seed) if s is not None]
 
     assert scores(1) == scores(1) != scores(2)
+
+
+def test_fire_begins_a_game_that_stands_still() -> None:
+    breakout = named.env(id="ALE/Breakout-v5", noop_max=0, time_limit_steps=600)
+    idle: Any = SimpleNamespace(state_size=0, choose=lambda *_: {"action": torch.zeros(2, dtype=torch.int64)})
+
+    def steps(fire_after: int) -> int:
+        return [*play(idle, breakout, 2, greedy=True, seed=1, fire_after=fire_after)].count(None)
+
+    assert (steps(0), steps(601)) == (600, 600), "nobody serves, and the limit ends the games"
+    assert 100 < steps(30) < 600, "five balls are served and lost"
+
+
+def test_repeats_are_counted_for_each_environment_and_from_the_start_of_its_game() -> None:
+    repeats = Repeats(3)
+    none, third = np.zeros(3, np.bool_), np.array([False, False, True])
+    counts = [repeats.count(np.array(actions), none).tolist() for actions in ([1, 2, 3], [1, 0, 3], [1, 0, 3])]
+    assert counts == [[1, 1, 1], [2, 1, 2], [3, 2, 3]]
+    assert repeats.count(np.array([0, 0, 3]), third).tolist() == [1, 3, 1]
 
 
 def test_random_numbers_depend_on_the_moment_and_on_nothing_else() -> None:

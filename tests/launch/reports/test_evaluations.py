@@ -94,7 +94,5 @@ def test_evaluations_follow_the_papers_and_eval_follows_them(
     (tmp_path / "topology.yaml").write_text(dump(topology))
     monkeypatch.setattr(evaluate, "describe", lambda _: DESCRIPTION)
     after = evaluate.settings(find.Run(tmp_path, {}), None, None, None)
-    assert (after.episodes, after.greedy, after.env, after.policy) == (
-        *(during.episodes, during.greedy, during.env),
-        during.policy,
-    )
+    assert (after.episodes, after.greedy, after.fire_after) == (during.episodes, during.greedy, during.fire_after)
+    assert (after.env, after.policy) == (during.env, during.policy)

@@ -315,6 +315,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "evaluator: {record: true}\n",
         ["t:2", "evaluator.record = true", "there are none", "evaluator: {count: 1}"],
     ),
+    "fire that no environment has": (
+        "env: {id: CartPole-v1}\nevaluator: {fire_after: 30}\n",
+        ["t:2", "evaluator.fire_after = 30", "CartPole-v1 is none", "write 0"],
+    ),
     "score that nobody measures": (
         OK + "evaluator: {stop_at_score: 20.0}\n",
         ["t:2", "evaluator.stop_at_score = 20.0", "there are none", "evaluator: {count: 1}"],

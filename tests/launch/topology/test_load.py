@@ -163,6 +163,8 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
         algorithm |= {"value_min": -1.0, "value_max": 1.0}
     if not tree["evaluator"]["count"]:
         tree["evaluator"]["stop_at_score"] = None
+    if tree["env"]["kind"] != "atari":
+        tree["evaluator"]["fire_after"] = 0
     servers, learners = keys_of_servers(tree), tree["learners"]
     if tree["simulators"]["weights"] == "rollout":
         tree["simulators"]["blocks"] = min(tree["simulators"]["blocks"], published.SLOTS)
