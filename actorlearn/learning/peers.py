@@ -15,6 +15,7 @@ from actorlearn.learning.update import Learning
 from actorlearn.memory.shared import SegmentError, SharedMemoryFull
 from actorlearn.parameters.interface import Joined, PeerLost, Present, Stopped
 from actorlearn.parameters.modes import mode_of
+from actorlearn.parameters.waits import StragglerWarnings
 from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import TrainerSettings
@@ -22,11 +23,6 @@ from actorlearn.worker.worker import Worker
 
 PATIENCE_S = 60.0
 """Seconds to wait for a new list of learners after one was lost; the supervisor sees a death within a second."""
-STRAGGLING = 0.2
-"""Share of time that others must wait for a learner for it to be reported as a straggler."""
-SURE_AFTER = 3
-"""Consecutive reports with the same straggler before a warning: any learner may be late once, and all are at first."""
-NAME_EVERY_S = 30.0
 
 
 class Generation(NamedTuple):
@@ -54,8 +50,7 @@ class Peers:
         self._learning = learning
         self._joined = self._lost = self._in_want = Generation()
         self._lost_s = 0.0
-        self._named_s = -NAME_EVERY_S
-        self._suspect, self._suspected = -1, 0
+        self._stragglers = StragglerWarnings()
         self._leaving_s = inf
         """Time at which this one was first seen to leave in the middle of a pass."""
         self._order, self._listed = 0, Present()
@@ -124,16 +119,9 @@ class Peers:
 
         ``metrics``: the exchange's of the last ``seconds``.
         """
-        waited_s, rank = metrics.get("straggler_wait_s", 0.0), int(metrics.get("straggler", -1))
-        slow = bool(self._joined.trainers) and waited_s >= STRAGGLING * seconds
-        self._suspected = self._suspected + 1 if slow and rank == self._suspect else int(slow)
-        self._suspect = rank
-        now_s = time.monotonic()
-        if self._suspected < SURE_AFTER or now_s - self._named_s < NAME_EVERY_S:
+        if not self._joined.trainers or not self.in_step:
             return ""
-        self._named_s = now_s
-        name = self._joined.trainers[rank].name
-        return f"{name} is slow: the other learners waited {waited_s:.1f} of the last {seconds:.1f} s for it"
+        return self._stragglers.read(metrics, seconds, lambda rank: self._joined.trainers[rank].name)
 
     def _warn(self, text: str) -> None:
         self._worker.control.warned(text)

@@ -110,9 +110,10 @@ _BETWEEN_LEARNERS = (
     _each("learner_wait_s", "s", "time a learner waited for others since the report before"),
     _each("lock_wait_s", "s", "time it waited for locks of shared parameters since then"),
     _each("server_wait_s", "s", "time it waited for parameter servers since then"),
+    Metric("versions_per_s", "versions/s", "versions of its weights that a parameter server made per second"),
     Metric("straggler", "rank", "learner that the others waited for most", merge=Merge.FIRST, form=Form.WHOLE),
     _share("straggler_share", "share", "updates at which it came last", merge=Merge.FIRST),
-    Metric("straggler_wait_s", "s", "how long the others waited for it", merge=Merge.FIRST),
+    Metric("straggler_wait_s", "s", "how long the others waited for it since the report before", merge=Merge.FIRST),
     _each(
         "staleness_mean", "changes", "async: others' changes of the store since a look; gossip: exchanges since a mix"
     ),

@@ -45,6 +45,7 @@ from actorlearn.parameters.shard_frames import (
     new_table,
 )
 from actorlearn.parameters.shard_layout import HEAD_WORDS
+from actorlearn.parameters.waits import Stragglers
 
 OFFERS_S = 10.0
 """Longest time in which an empty shard waits for the offers of all learners, from the first one on."""
@@ -155,6 +156,8 @@ class Shard:
         self.filled = False
         self.version = 0
         """Number of times that it was changed."""
+        self.made = 0
+        """Number of those by this process."""
         self._base = (0, 0)
         self.table = new_table(learners)
         self._offers: dict[int, Frame] = {}
@@ -163,6 +166,10 @@ class Shard:
         """Time of the first of them."""
         self._pending: dict[int, Frame] = {}
         """Gradients of the present version, by learner."""
+        self._came_s: dict[int, float] = {}
+        """Times at which they came."""
+        self.stragglers = Stragglers(learners)
+        """Learners whose gradients completed versions, and the time for which the others of the quorum waited."""
         self.changed = False
         """Whether there is state that its process has not kept yet."""
         self.staleness: dict[int, int] = {}
@@ -197,7 +204,7 @@ class Shard:
         if not self.filled:
             return self._offered(learner, frame, now_s)
         if frame.kind == CHANGE:
-            return self._changed(learner, frame)
+            return self._changed(learner, frame, now_s)
         return {learner: self._answer(frame)}
 
     def due(self, present: Collection[int], now_s: float) -> Answers:
@@ -246,7 +253,7 @@ class Shard:
 
     # Changes ----------------------------------------------------------------------------------------------------------
 
-    def _changed(self, learner: int, frame: Frame) -> Answers:
+    def _changed(self, learner: int, frame: Frame, now_s: float) -> Answers:
         if frame.number <= self.table[learner, HANDLED]:
             return {learner: self._answer(frame, REPEATED)}
         if not torch.isfinite(torch.linalg.vector_norm(frame.values)):
@@ -257,6 +264,7 @@ class Shard:
             self.table[learner, _DROPPED_COLUMN] += 1
             return self._pass_over(learner, frame, DROPPED)
         self._pending[learner] = frame
+        self._came_s.setdefault(learner, now_s)
         return {}
 
     def _pass_over(self, learner: int, frame: Frame, outcome: int) -> Answers:
@@ -266,13 +274,15 @@ class Shard:
     def _apply_mean(self) -> Answers:
         """Apply the mean of the gradients that have come, in the order of learners."""
         came = dict(sorted(self._pending.items()))
-        self._pending = {}
+        self.stragglers.count(self._came_s)
+        self._pending, self._came_s = {}, {}
         return self._apply(came, torch.stack([frame.values for frame in came.values()]).mean(0))
 
     def _apply(self, came: Mapping[int, Frame], values: Tensor) -> Answers:
         first = next(iter(came.values()))
         self._rule.change(values, first.rates)
         before, self.version, self.changed = self.version, self.version + 1, True
+        self.made += 1
         answers = {}
         for learner, frame in came.items():
             self.table[learner, HANDLED] = frame.number

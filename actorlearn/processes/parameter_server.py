@@ -2,13 +2,14 @@
 
 Reads: requests of learners (``parameters/shard_frames.py``), over TCP and CURVE.
 Writes: answers; the shard's memory, before a change is answered, so that a server that is killed continues with every
-change it has answered; reports of the staleness of gradients.
+change it has answered; reports of versions, of the staleness of gradients and of the straggler; warnings of that, and
+of connections that were refused.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 
@@ -26,6 +27,7 @@ from actorlearn.parameters.shard import Answers, OptimizerRule, Rule, Shard, Sta
 from actorlearn.parameters.shard_frames import decode, encode, most_bytes
 from actorlearn.parameters.shard_layout import server_of, shard_fields, shard_spans
 from actorlearn.parameters.shard_memory import ShardMemory
+from actorlearn.parameters.waits import StragglerWarnings
 from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import trainer_id
 from actorlearn.wire.messages import Report
@@ -33,6 +35,8 @@ from actorlearn.worker.settings import ParameterServerSettings
 from actorlearn.worker.worker import POLL_MS, Worker
 
 _TRAINER = trainer_id(0).role
+Metrics = dict[str, float]
+"""Metrics of a report, by name."""
 
 
 class ParameterServer:
@@ -43,7 +47,7 @@ class ParameterServer:
 
         ``rules``: of its shards, by shard.
         """
-        self._endpoints = endpoints
+        self._endpoints, self._quorum = endpoints, settings.quorum
         self.shards: dict[int, Shard] = {}
         self._memory: dict[int, ShardMemory] = {}
         most = 0
@@ -57,6 +61,9 @@ class ParameterServer:
             if (kept := memory.load(len(scalars))) is not None:
                 shard.restore(kept)
         self._router = endpoints.router(settings.host, most)
+        self._warned_by = StragglerWarnings()
+        self._reported = self.staleness()
+        self._reported_s, self._made = time.monotonic(), self._first.made
 
     def serve(self, timeout_ms: int) -> None:
         """Take the next request, waiting for one so long, and send answers that are due."""
@@ -80,6 +87,34 @@ class ParameterServer:
             for stale, count in shard.staleness.items():
                 found[min(stale, STALENESS_SHOWN)] += count
         return found
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the last report."""
+        return time.monotonic() - self._reported_s
+
+    def report(self) -> Metrics:
+        """Return the metrics of the time since the last report."""
+        seconds, before, made = self.seconds, self._reported, self._made
+        self._reported_s, self._reported, self._made = time.monotonic(), self.staleness(), self._first.made
+        shares = _shares([now - then for now, then in zip(self._reported, before, strict=True)])
+        row = {"versions_per_s": (self._made - made) / seconds, **shares}
+        return {**row, **self._first.stragglers.metrics()} if self._quorum and self._made > made else row
+
+    def warnings(self, row: Metrics, seconds: float) -> Iterator[str]:
+        """Yield what a user is to be told with a report of so many seconds.
+
+        Each server has its own order in which gradients come; the first one names the straggler. A key that is refused
+        is no process's of the newest order; one that the order lists meanwhile had only come before it.
+        """
+        if min(self.shards) == 0 and (slow := self._warned_by.read(row, seconds, lambda rank: trainer_id(rank).name)):
+            yield slow
+        yield from self._router.refusals()
+
+    @property
+    def _first(self) -> Shard:
+        """The shard whose versions are reported: of the gradients, where the server has one of the statistics too."""
+        return self.shards[min(self.shards)]
 
     def close(self) -> None:
         """Stop listening; the memory stays."""
@@ -130,19 +165,20 @@ def run(settings: ParameterServerSettings) -> None:
     endpoints = Endpoints(settings.id, settings.run_id, lambda: control.order, control.listens)
     server = ParameterServer(settings, rules_of(settings), endpoints)
     worker.hello()
-    reported_s, reported = time.monotonic(), server.staleness()
     while worker.alive():
         if control.ordered:
             control.applied()
         server.serve(POLL_MS)
-        if time.monotonic() - reported_s >= settings.report_every_s:
-            reported_s, before, reported = time.monotonic(), reported, server.staleness()
-            control.send(Report(row=_row([now - then for now, then in zip(reported, before, strict=True)])))
+        if (seconds := server.seconds) >= settings.report_every_s:
+            row = server.report()
+            control.send(Report(row={**row}))
+            for warning in server.warnings(row, seconds):
+                control.warned(warning)
     server.close()
     control.close()
 
 
-def _row(counted: list[int]) -> dict[str, float | int | dict[str, float] | None]:
+def _shares(counted: list[int]) -> Metrics:
     """Return the shares of changes of each staleness, as a report has them; nothing where there were none."""
     names = [*(f"staleness_{changes}" for changes in range(STALENESS_SHOWN)), f"staleness_{STALENESS_SHOWN}_or_more"]
     total = sum(counted)

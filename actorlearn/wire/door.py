@@ -53,6 +53,8 @@ class ServerKeys:
     pair: Pair
     allowed: Callable[[bytes], str | None] = field(repr=False)
     """Name that a public key may enter under, as of now; None: it may not."""
+    list_named: str = "`actorlearn keys list` shows the list"
+    """Words that say where the list of keys is found."""
 
 
 @dataclass(frozen=True)
@@ -85,19 +87,24 @@ class Refusals:
         """Begin with none; ``clock`` returns seconds."""
         self._clock = clock
         self._counts: dict[str, int] = {}
+        self._stand: dict[str, Callable[[], bool]] = {}
+        """Whether a refusal that was not read yet is still to be told, by its text."""
         self._told: dict[str, float] = {}
         """Clock at which a text was last read."""
 
-    def note(self, text: str) -> None:
-        """Count a refusal."""
+    def note(self, text: str, stands: Callable[[], bool] = lambda: True) -> None:
+        """Count a refusal; one that does not stand any more when it is read is forgotten."""
         known = self._counts.keys() | self._told.keys()
         if text not in known and len(known) >= _MOST_TOLD:
-            text = "others were refused"
+            text, stands = "others were refused", lambda: True
+        self._stand[text] = stands
         self._counts[text] = self._counts.get(text, 0) + 1
 
     def read(self) -> list[str]:
         """Return the refusals since the last call, a line each; one that was told within the last minute waits."""
         now_s = self._clock()
+        self._counts = {text: count for text, count in self._counts.items() if self._stand[text]()}
+        self._stand = {text: self._stand[text] for text in self._counts}
         self._told = {text: told_s for text, told_s in self._told.items() if now_s - told_s < _TELL_AGAIN_S}
         new = [text for text in self._counts if text not in self._told]
         self._told |= dict.fromkeys(new, now_s)
@@ -125,7 +132,7 @@ class Door:
         address, key = request[3], request[6]
         if len(key) != KEY_BYTES or self._keys.allowed(key) is None:
             said = f"a connection from {_shown(address)} was refused: its key {key[:4].hex()}… is not on the list"
-            self.refusals.note(f"{said}; `actorlearn keys list` shows the list")
+            self.refusals.note(f"{said}; {self._keys.list_named}", lambda: self._keys.allowed(key) is None)
             return refusal
         return [_ZAP_VERSION, request_id, b"200", b"OK", key.hex().encode(), b""]
 

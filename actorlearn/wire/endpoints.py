@@ -71,7 +71,7 @@ class Endpoints:
 
     @property
     def _keys(self) -> ServerKeys:
-        return ServerKeys(self._pair, self._name_of)
+        return ServerKeys(self._pair, self._name_of, "the run lists no process with it")
 
     def _keys_for(self, to: Endpoint) -> ClientKeys:
         return ClientKeys(self._pair, bytes.fromhex(to.key))

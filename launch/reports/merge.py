@@ -1,4 +1,4 @@
-"""Merges the rows of several learners into one of the run, by the rule of each metric in the registry. Pure.
+"""Merges the rows of several processes into one of the run, by the rule of each metric in the registry. Pure.
 
 With one learner the row is its trainer's.
 """
@@ -27,9 +27,13 @@ def merge_rows(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str
     return row
 
 
+def merge(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the metrics of several processes as one row."""
+    return {name: _value(metric(name), rows) for name in dict.fromkeys(name for row in rows for name in row)}
+
+
 def _merged_several(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    names = dict.fromkeys(name for row in rows.values() for name in row)
-    together = {name: _value(metric(name), list(rows.values())) for name in names}
+    together = merge(list(rows.values()))
     apart = {
         learner: {name: value for name, value in row.items() if metric(name).per_learner}
         for learner, row in rows.items()

@@ -19,7 +19,7 @@ from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan
 from launch.plan.resumption import Resumption
 from launch.reports import evaluations
-from launch.reports.merge import LearnerRows
+from launch.reports.merge import LearnerRows, merge
 from launch.runs.jsonl import Lines
 from launch.runtime import metadata
 from launch.runtime.clock import TimeShares
@@ -55,8 +55,8 @@ class Reporter:
         self._row_shares, self._shown_shares = (TimeShares(section_ns) for _ in range(2))
         self._evaluation: dict[str, Any] = {}
         """Metrics of the newest evaluation."""
-        self._measured: dict[str, Any] = {}
-        """Newest metrics of processes other than trainers."""
+        self._measured: dict[str, Mapping[str, Any]] = {}
+        """Newest metrics of each process other than a trainer, by name."""
         self._deaths, self._complaints = 0, Complaints()
 
     def begin(self, notes: Iterator[ev.Note]) -> None:
@@ -85,13 +85,14 @@ class Reporter:
         ``rows`` are those of all processes in ``section_ns``.
         """
         if not action.learner:
-            self._measured |= action.values
+            self._measured[action.name] = action.values
             return
         merged = self._learners.add(action.name, action.values, now_s)
         if merged is None:
             return
         energy, shares = self._energy.row(merged.get("frames")), self._row_shares.together(rows)
-        self.last_row = {**merged, **energy, **shares, **self._evaluation, **self._measured}
+        measured = merge([self._measured[name] for name in sorted(self._measured)])
+        self.last_row = {**merged, **energy, **shares, **self._evaluation, **measured}
         self._journal.row(self.last_row)
         self._show(lambda console: console.row(self.last_row))
 

@@ -300,6 +300,42 @@ def test_of_a_quorum_all_have_the_same_weights_after_each_version(serving: Start
         member.exchange.close()
 
 
+def test_a_server_reports_its_versions_their_straggler_and_a_stranger_and_warns_of_both(serving: Start) -> None:
+    own = serving(learners=2, quorum=2, servers=2)
+    server = own.running[0][2]
+    members = [Member(own, number) for number in range(2)]
+    in_threads(*(member.join for member in members))
+
+    def learn(member: Member, each_s: float) -> None:
+        for _ in range(5):
+            time.sleep(each_s)
+            member.learn(torch.ones(PARAMETERS))
+
+    said: list[str] = []
+    for _ in range(3):
+        in_threads(lambda: learn(members[0], 0.0), lambda: learn(members[1], 0.1))
+        seconds = server.seconds
+        row = server.report()
+        said += server.warnings(row, seconds)
+        assert row["versions_per_s"] == pytest.approx(5 / seconds, rel=0.1)
+        assert (row["straggler"], row["straggler_share"], row["staleness_0"]) == (1, 1.0, 1.0)
+        assert 0.4 < row["straggler_wait_s"] < seconds
+    (named,) = said
+    assert named.startswith("trainer-1 is slow: the other learners waited ")
+    stranger = Listing().trainer(7)
+    lines = stranger.dealer(own.listing.order.endpoints[0], 1000)
+    for _ in range(100):
+        lines.send(b"let me in")
+        if said := list(server.warnings({}, 1.0)):
+            break
+        time.sleep(0.05)
+    (refused,) = said
+    assert "was refused: its key" in refused and "the run lists no process with it" in refused
+    lines.close()
+    for member in members:
+        member.exchange.close()
+
+
 def test_the_mode_says_that_it_is_async() -> None:
     assert SERVED.asked_as == "async" and SERVED.across_nodes and SERVED.central
     assert Present().stays

@@ -330,6 +330,16 @@ def test_a_quorum_takes_the_first_gradients_of_a_version_and_drops_the_rest() ->
     assert [Row.of(row).dropped for row in shard.table.tolist()] == [0, 1, 0]
 
 
+def test_a_quorum_says_who_completed_its_versions_and_how_long_the_others_had_waited() -> None:
+    shard = filled(Counted(SIZE), learners=3, quorum=3)
+    for version in (0, 1):
+        for learner, now_s in ((0, 1.0), (2, 1.5), (0, 7.0), (1, 9.0)):  # the first sends its gradient again
+            shard.take(learner, change(version, torch.ones(SIZE), version), 10.0 * version + now_s)
+            shard.due([0, 1, 2], 10.0 * version + now_s)
+    assert shard.made == 2
+    assert shard.stragglers.metrics() == {"straggler": 1, "straggler_share": 1.0, "straggler_wait_s": 15.0}
+
+
 def test_a_quorum_waits_for_those_that_are_listed_whether_or_not_they_have_come_before() -> None:
     shard = filled(Counted(SIZE), learners=3, quorum=3)
     shard.take(0, change(0, torch.ones(SIZE)), 0.0)

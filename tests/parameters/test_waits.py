@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from actorlearn.parameters import waits
-from actorlearn.parameters.waits import Waits
+from actorlearn.parameters.waits import NAME_EVERY_S, SURE_AFTER, Stragglers, StragglerWarnings, Waits
 
 
 class Clock:
@@ -47,3 +47,26 @@ def test_a_learner_alone_waits_for_nobody() -> None:
     times = Waits(1)
     times.count(np.array([5]))
     assert times.metrics()["straggler_wait_s"] == 0.0
+
+
+def test_the_straggler_of_a_quorum_is_who_completed_it_and_the_wait_is_from_the_one_before() -> None:
+    stragglers = Stragglers(4)
+    stragglers.count({0: 1.0, 2: 1.5, 1: 4.0})
+    stragglers.count({3: 9.0})  # waits for nobody
+    told = stragglers.metrics()
+    assert (told["straggler"], told["straggler_share"], told["straggler_wait_s"]) == (1, 0.5, 2.5)
+
+
+def test_a_straggler_is_named_once_it_is_sure_and_not_all_the_time() -> None:
+    now_s = [0.0]
+    warnings = StragglerWarnings(lambda: now_s[0])
+
+    def read(rank: int, waited_s: float) -> str:
+        now_s[0] += 10.0
+        return warnings.read({"straggler": rank, "straggler_wait_s": waited_s}, 10.0, lambda rank: f"trainer-{rank}")
+
+    once = [read(rank, waited_s) for rank, waited_s in ((3, 8.0), (3, 1.0), (3, 8.0), (2, 8.0), (3, 8.0), (3, 8.0))]
+    assert once == [""] * 6, f"never {SURE_AFTER} times in a row"
+    assert read(3, 8.0) == "trainer-3 is slow: the other learners waited 8.0 of the last 10.0 s for it"
+    assert [bool(read(3, 8.0)) for _ in range(3)] == [False, False, True], f"each {NAME_EVERY_S} s"
+    assert warnings.read({}, 10.0, str) == ""

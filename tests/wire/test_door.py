@@ -389,6 +389,16 @@ def test_refusals_are_told_once_a_minute_however_many() -> None:
     assert refusals.read() == ["one"]
 
 
+def test_a_refusal_that_does_not_stand_any_more_is_not_told() -> None:
+    refusals, listed = Refusals(), [False]
+    refusals.note("its key is not on the list", lambda: not listed[0])
+    refusals.note("another")
+    listed[0] = True
+    assert refusals.read() == ["another"]
+    listed[0] = False
+    assert refusals.read() == []
+
+
 def test_nothing_of_ours_can_be_read_on_the_way(keys: Keys) -> None:
     """All packets of the loopback interface are looked at; a canary is let out in the end, to know that they are."""
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from launch.reports.merge import LearnerRows, merge_rows
+from launch.reports.merge import LearnerRows, merge, merge_rows
 
 A = {"time_s": 2.0, "env_steps": 100, "env_steps_per_s": 30.0, "episodes": 300, "episode_return_mean": 1.0, "loss": 2.0}
 B = {"time_s": 2.5, "env_steps": 110, "env_steps_per_s": 10.0, "episodes": 50, "episode_return_mean": 4.0, "loss": 4.0}
@@ -30,6 +30,12 @@ def test_learners_that_name_different_stragglers_do_not_name_a_third() -> None:
     saw = [{"straggler": rank, "straggler_share": share} for rank, share in ((2, 0.75), (0, 0.25), (2, 0.5))]
     row = merge_rows({f"trainer-{number}": {**A, **said} for number, said in enumerate(saw)})
     assert (row["straggler"], row["straggler_share"]) == (2, 0.75)
+
+
+def test_servers_make_one_row_of_all_of_them() -> None:
+    saw = [{"staleness_0": 0.5, "staleness_1": 0.5, "straggler": 3}, {"staleness_0": 1.0, "straggler": 1}]
+    assert merge(saw) == {"staleness_0": 0.75, "staleness_1": 0.5, "straggler": 3}
+    assert merge([]) == {}
 
 
 def test_a_row_is_given_by_the_first_learner_that_speaks() -> None:

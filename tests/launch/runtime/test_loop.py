@@ -413,6 +413,16 @@ def test_learners_are_made_before_they_are_started_and_leave_nothing(tmp_path: P
         assert (run.reporter.last_row["env_steps"], run.reporter.last_row["episodes"]) == (5, 3)
 
 
+def test_a_row_has_the_metrics_of_all_parameter_servers(tmp_path: Path, lead: Lead) -> None:
+    with runner(tmp_path / "run", None, False, "mode=async", "learners.count=2", "parameter_servers.count=2") as run:
+        said = [
+            ev.MetricsRow(f"parameter_server-{number}", {"staleness_0": share}, learner=False)
+            for number, share in ((1, 1.0), (0, 0.0), (0, 0.5))
+        ]
+        lead(run, *said, *(ev.MetricsRow(f"trainer-{number}", {"env_steps": 5}) for number in (0, 1)))
+        assert run.reporter.last_row["staleness_0"] == 0.75
+
+
 def test_what_is_not_for_the_environment_changes_no_learner(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None, False, "mode=gossip") as run:
         told = lead(run, ev.Enlarge("cli-1", 0, ("simulators.count=4",), learners=1))
