@@ -56,7 +56,7 @@ def scenario_of(
             cores=keys.cores or cores,
             parameter_servers=keys.servers or topology.parameter_servers.count or 1,
             servers_apart=keys.servers_apart,
-            quorum=min(keys.quorum or learners.count, learners.count),
+            quorum=min(learners.quorum or learners.count, learners.count),
             weights=weights,
             weight_bytes=keys.weight_bytes or _BYTES[topology.parameter_servers.wire],
             local_steps=learners.local_steps,
@@ -100,7 +100,7 @@ def _with_exchange(scenario: Scenario, topology: Topology, keys: SimulateKeys) -
     served = bool(keys.servers or topology.parameter_servers.count)
     across, name = scenario.nodes > 1, topology.mode
     way: Exchanging = "alone"
-    if keys.quorum is not None or (name == "sync" and served):
+    if (name == "sync" and served) or (name == "async" and topology.learners.quorum):
         way = "quorum"
     elif name == "async" and (scenario.learners > 1 or served):
         way = "servers" if served or across else "store"

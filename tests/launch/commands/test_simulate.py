@@ -51,11 +51,17 @@ def test_the_exchange_follows_mode_nodes_and_servers(topology: str, capsys: pyte
     assert exchanging(topology, [], capsys) == "alone"
     assert exchanging(topology, ["learners.count=2"], capsys) == "lock-step"
     assert exchanging(topology, ["nodes.count=2"], capsys) == "hub"
-    assert exchanging(topology, ["nodes.count=2", "simulate.quorum=1"], capsys) == "quorum"
+    assert exchanging(topology, ["nodes.count=2", "mode=async", "learners.quorum=1"], capsys) == "quorum"
     assert exchanging(topology, ["learners.count=2", "mode=async"], capsys) == "store"
     assert exchanging(topology, ["nodes.count=2", "mode=async"], capsys) == "servers"
     assert exchanging(topology, ["learners.count=2", "mode=async", "parameter_servers.count=2"], capsys) == "servers"
     assert exchanging(topology, ["nodes.count=2", "mode=gossip", "gossip.graph=ring"], capsys) == "gossip"
+
+
+def test_the_quorum_is_the_topology_s(topology: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = predicted(topology, ["nodes.count=4", "mode=async", "learners.quorum=3"], capsys)
+    assert found["scenario"]["quorum"] == 3
+    assert [point["at"] for point in found["curves"]["quorum"]] == [2, 3, 4]
 
 
 def test_nodes_may_share_machines(topology: str, capsys: pytest.CaptureFixture[str]) -> None:
