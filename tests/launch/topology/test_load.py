@@ -163,7 +163,7 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
         algorithm |= {"value_min": -1.0, "value_max": 1.0}
     if not tree["evaluator"]["count"]:
         tree["evaluator"]["stop_at_score"] = None
-    if tree["env"]["kind"] != "atari":
+    if "preset" not in tree["env"]:
         tree["evaluator"]["fire_after"] = 0
     servers, learners = keys_of_servers(tree), tree["learners"]
     if tree["simulators"]["weights"] == "rollout":
