@@ -47,7 +47,7 @@ from actorlearn.parameters.settings import (
     ServedExchangeSettings,
     SyncExchangeSettings,
 )
-from actorlearn.parameters.shard_layout import LOOPBACK, ROLE, server_of, shard_fields, shard_spans
+from actorlearn.parameters.shard_layout import LOOPBACK, ROLE, Sharding, shard_fields
 from actorlearn.parameters.shared_counts import counts_fields
 from actorlearn.parameters.store import CHUNKS, store_fields
 from actorlearn.registry import Registry, Spec
@@ -311,10 +311,11 @@ class _Served(ModeSpec):
     def server_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
         """Return a segment for each shard."""
         found = []
-        for shard, span in enumerate(shard_spans(sizes.parameters, sizes.statistics, asked.servers.count)):
-            size, statistics = span.stop - span.start, shard == asked.servers.count
+        sharding = Sharding(sizes.parameters, sizes.statistics, asked.servers.count)
+        for shard, span in enumerate(sharding.spans):
+            size, statistics = span.stop - span.start, shard == sharding.statistics_shard
             fields = shard_fields(size, 0 if statistics else sizes.vectors, asked.learners.count)
-            owner = f"{ROLE}-{server_of(shard, asked.servers.count)}"
+            owner = f"{ROLE}-{sharding.server_of(shard)}"
             what = f"{size:,} {'statistics' if statistics else 'parameters with optimizer state'} of {owner}"
             found.append(Layout(f"shard-{shard}", fields, what))
         return found

@@ -48,7 +48,7 @@ from actorlearn.parameters.shard_frames import (
     most_bytes,
     new_table,
 )
-from actorlearn.parameters.shard_layout import shard_spans
+from actorlearn.parameters.shard_layout import Sharding
 
 _ROLLOUT = 1 << 32
 """Difference between the numbers of a change and of the same one a rollout later."""
@@ -71,14 +71,15 @@ class Served(Exchange):
             make_optimizer, self.groups, learner.weights[:parameters]
         )
         """Never steps: keeps the servers' state as of the newest checkpoint."""
-        self.spans = dict(enumerate(shard_spans(parameters, size - parameters, settings.servers)))
-        self.shards = list(range(settings.servers))
-        self.statistics = settings.servers
+        self.sharding = Sharding(parameters, size - parameters, settings.servers)
+        self.spans = dict(enumerate(self.sharding.spans))
+        self.statistics = self.sharding.statistics_shard
         """Number of the statistics' shard, if there are any."""
+        self.shards = list(range(self.statistics))
         vectors, scalars = split_state(self.optimizer)
         largest = max(span.stop - span.start for span in self.spans.values())
         limit = most_bytes(largest, len(vectors), settings.learners, len(self.groups), len(scalars))
-        self.lines = ServerLines(learner.endpoints, settings.servers, limit, learner.alive, learner.present)
+        self.lines = ServerLines(learner.endpoints, self.sharding.server_of, limit, learner.alive, learner.present)
         self.wire = WIRES[settings.wire]
         self._table = new_table(settings.learners)
         """Newest rows of all learners; the own row is exact."""
@@ -279,11 +280,11 @@ class Served(Exchange):
         return Row.of(self._own_row[0].tolist())
 
     def _settle(self, row: Row) -> None:
-        """Write the own row; the next request tells it too, should this message be lost."""
+        """Write the own row and tell each server; the next request to each shard tells it too."""
         counts = tuple(self.learner.carried.counts())
         self._own_row[0] = row._replace(told=row.told + 1, counts=counts).words()
-        for shard in self.spans:
-            self.lines.tell(Frame(TELL, shard, table=self._own_row))
+        for server in range(self.settings.servers):
+            self.lines.tell(Frame(TELL, self.sharding.first_of(server), table=self._own_row))
 
     def _totals(self) -> tuple[int, int]:
         """Return environment steps and updates of all learners together."""

@@ -13,7 +13,7 @@ from math import inf
 
 from actorlearn.parameters.interface import Present, Stopped
 from actorlearn.parameters.shard_frames import Frame, decode, encode
-from actorlearn.parameters.shard_layout import ROLE, server_of
+from actorlearn.parameters.shard_layout import ROLE
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.messages import Endpoint
@@ -44,13 +44,17 @@ class ServerLines:
     def __init__(
         self,
         endpoints: Endpoints,
-        servers: int,
+        server_of: Callable[[int], int],
         limit_bytes: int,
         alive: Callable[[], bool],
         present: Callable[[], Present],
     ) -> None:
-        """Dial nobody yet. ``limit_bytes``: of an answer; ``alive`` is asked at least every 50 ms of a wait."""
-        self._endpoints, self._servers, self._limit_bytes = endpoints, servers, limit_bytes
+        """Dial nobody yet.
+
+        ``server_of`` returns the server of a shard; ``limit_bytes``: of an answer; ``alive`` is asked at least every
+        50 ms of a wait.
+        """
+        self._endpoints, self._server_of, self._limit_bytes = endpoints, server_of, limit_bytes
         self._alive, self._present = alive, present
         self._lines: dict[int, _Line] = {}
         self._requests = 0
@@ -76,9 +80,9 @@ class ServerLines:
         self._sent_s = dict.fromkeys(bodies, -inf)
         answers: dict[int, Frame] = {}
         while bodies:
-            for server in sorted({server_of(shard, self._servers) for shard in bodies}):
+            for server in sorted({self._server_of(shard) for shard in bodies}):
                 self._send(server, {shard: body for shard, body in bodies.items() if self._is_of(shard, server)})
-            first = server_of(min(bodies), self._servers)
+            first = self._server_of(min(bodies))
             for answer in self._receive(first):
                 if bodies.pop(answer.shard, None) is not None:
                     answers[answer.shard] = answer
@@ -89,7 +93,7 @@ class ServerLines:
 
     def tell(self, frame: Frame) -> None:
         """Send a frame that is not answered, where there is a line."""
-        if line := self._lines.get(server_of(frame.shard, self._servers)):
+        if line := self._lines.get(self._server_of(frame.shard)):
             body = encode(self._endpoints.run, frame)
             self.bytes_sent += len(body) * line.dealer.send(body)
 
@@ -100,7 +104,7 @@ class ServerLines:
         self._lines = {}
 
     def _is_of(self, shard: int, server: int) -> bool:
-        return server_of(shard, self._servers) == server
+        return self._server_of(shard) == server
 
     def _send(self, server: int, bodies: Mapping[int, bytes]) -> None:
         line = self._dial(server)

@@ -64,7 +64,7 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class ParameterServersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Parameter servers: processes that keep the weights of learners in mode async, each a shard of them."""
+    """Parameter servers: processes that keep the weights of learners in mode async, each a part of them."""
 
     count: Annotated[
         int,

@@ -1,7 +1,7 @@
-"""A parameter server: keeps a shard of the weights and optimizer state of learners in mode async, on any machine.
+"""A parameter server: keeps a part of the weights and optimizer state of learners in mode async, on any machine.
 
 Reads: requests of learners (``parameters/shard_frames.py``), over TCP and CURVE.
-Writes: answers; the shard's memory, before a change is answered, so that a server that is killed continues with every
+Writes: answers; the shards' memory, before a change is answered, so that a server that is killed continues with every
 change it has answered; reports of versions, of the staleness of gradients and of the straggler; warnings of that, and
 of connections that were refused.
 """
@@ -25,7 +25,7 @@ from actorlearn.optim.make import make as make_optimizer
 from actorlearn.optim.schedules import for_batches
 from actorlearn.parameters.shard import Answers, OptimizerRule, Rule, Shard, StatisticsRule
 from actorlearn.parameters.shard_frames import decode, encode, most_bytes
-from actorlearn.parameters.shard_layout import server_of, shard_fields, shard_spans
+from actorlearn.parameters.shard_layout import Sharding, shard_fields
 from actorlearn.parameters.shard_memory import ShardMemory
 from actorlearn.parameters.waits import StragglerWarnings
 from actorlearn.wire.endpoints import Endpoints
@@ -113,7 +113,7 @@ class ParameterServer:
 
     @property
     def _first(self) -> Shard:
-        """The shard whose versions are reported: of the gradients, where the server has one of the statistics too."""
+        """The shard whose versions are reported: the first of the gradients'."""
         return self.shards[min(self.shards)]
 
     def close(self) -> None:
@@ -145,11 +145,12 @@ def rules_of(settings: ParameterServerSettings) -> dict[int, Rule]:
         optimizer = for_batches(optimizer, settings.replay.batches, settings.rate_scaling)
     groups = make_groups(optimizer, spans(module), parameters)
     rules: dict[int, Rule] = {}
-    for shard, span in enumerate(shard_spans(parameters, weights.numel() - parameters, settings.servers)):
-        if server_of(shard, settings.servers) != settings.id.number:
+    sharding = Sharding(parameters, weights.numel() - parameters, settings.servers)
+    for shard, span in enumerate(sharding.spans):
+        if sharding.server_of(shard) != settings.id.number:
             continue
         own = weights[span].detach().clone()
-        if shard < settings.servers:
+        if shard < sharding.statistics_shard:
             rules[shard] = OptimizerRule(GroupedOptimizer(make_optimizer, groups_within(groups, span), own), own)
         else:
             rules[shard] = StatisticsRule(own, merge_into)

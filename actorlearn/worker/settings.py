@@ -216,7 +216,7 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
 
 
 class ParameterServerSettings(ProcessSettings, frozen=True, kw_only=True):
-    """A parameter server: keeps a shard of the weights of learners in mode async."""
+    """A parameter server: keeps a part of the weights of learners in mode async."""
 
     policy: PolicySettings
     optimizer: Optimizer

@@ -15,7 +15,7 @@ from actorlearn.optim.groups import GroupedOptimizer, groups_within, make_groups
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.shard import OptimizerRule, Rule, StatisticsRule
-from actorlearn.parameters.shard_layout import LOOPBACK, ROLE, server_of, shard_spans
+from actorlearn.parameters.shard_layout import LOOPBACK, ROLE, Sharding
 from actorlearn.processes.parameter_server import ParameterServer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import ParameterServerSettings, PolicySettings
@@ -39,6 +39,7 @@ class Serving:
         """Start them. ``sizes``: numbers of parameters and of statistics."""
         self.folder, self.listing, self.optimizer, self.sizes = folder, listing, optimizer, sizes
         self.learners, self.servers, self.quorum = learners, servers, quorum
+        self.sharding = Sharding(*sizes, servers)
         self.running: dict[int, tuple[threading.Event, threading.Thread, ParameterServer]] = {}
         self._incarnations = dict.fromkeys(range(servers), -1)
         for number in range(servers):
@@ -67,7 +68,7 @@ class Serving:
         server.close()
         self.listing.lose(ProcessId(ROLE, number).again(self._incarnations[number]))
         for path in self.folder.glob("shard-*") if machine else ():
-            if server_of(int(path.name.rpartition("-")[2]), self.servers) == number:
+            if self.sharding.server_of(int(path.name.rpartition("-")[2])) == number:
                 path.unlink()
 
     @property
@@ -115,13 +116,13 @@ class Serving:
         """The rules of a server's shards."""
         made: dict[int, Rule] = {}
         groups = make_groups(self.optimizer, {}, self.sizes[0])
-        for shard, span in enumerate(shard_spans(*self.sizes, self.servers)):
+        for shard, span in enumerate(self.sharding.spans):
             own = torch.zeros(span.stop - span.start)
-            if server_of(shard, self.servers) == number:
+            if self.sharding.server_of(shard) == number:
                 within = groups_within(groups, span)
                 made[shard] = (
                     OptimizerRule(GroupedOptimizer(make_optimizer, within, own), own)
-                    if shard < self.servers
+                    if shard < self.sharding.statistics_shard
                     else StatisticsRule(own, merge_into)
                 )
         return made

@@ -26,6 +26,8 @@ from tests.parameters.networked import Listing
 from tests.parameters.serving import Serving, in_threads
 
 PARAMETERS, STATISTICS = 5003, 7
+SHARD_NUMBERS = 1250
+"""Numbers of a shard in these tests, so that one server has four of them, two have two each, and three one each."""
 SGD = named.optimizer(decay=0.0, accumulator_init=0.0, epsilon=1e-6, clip_norm=0.0)
 """Moves each parameter by its gradient's sign times the rate: without memory, so the order does not matter."""
 OPTIMIZERS = [
@@ -38,8 +40,9 @@ Start = Callable[..., Serving]
 
 
 @pytest.fixture
-def serving(tmp_path: Path) -> Iterator[Start]:
+def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts parameter servers, which are ended with the test."""
+    monkeypatch.setattr("actorlearn.parameters.shard_layout.SHARD_NUMBERS", SHARD_NUMBERS)
     made: list[Serving] = []
 
     def start(
@@ -152,19 +155,24 @@ def test_a_gradient_that_is_not_finite_is_not_sent(serving: Start) -> None:
     one.exchange.close()
 
 
+@pytest.mark.parametrize(("servers", "shards"), [(1, 4), (2, 4), (3, 3)])
 @pytest.mark.parametrize(("wire", "each"), [("float32", 4), ("bfloat16", 2)])
-def test_bytes_of_an_update_are_those_of_the_arithmetic(serving: Start, wire: str, each: int) -> None:
-    servers = 2
+def test_bytes_of_an_update_are_those_of_the_arithmetic(
+    serving: Start, wire: str, each: int, servers: int, shards: int
+) -> None:
     one = Member(serving(servers=servers, learners=3), 0, wire)
     one.join()
     one.exchange.metrics()
     one.exchange.agree(7, 1)
     one.exchange.step(torch.ones(PARAMETERS), [0.25])
     moved = one.exchange.metrics()
-    assert moved["bytes_sent"] == servers * (HEADER.size + ROW_BYTES + 8) + each * PARAMETERS
-    assert moved["bytes_received"] == servers * (HEADER.size + 3 * ROW_BYTES) + each * PARAMETERS
+    assert moved["bytes_sent"] == shards * (HEADER.size + ROW_BYTES + 8) + each * PARAMETERS
+    assert moved["bytes_received"] == shards * (HEADER.size + 3 * ROW_BYTES) + each * PARAMETERS
     expected = start()[:PARAMETERS] - 0.25
     assert torch.allclose(one.weights[:PARAMETERS], expected, atol=1e-6 if each == 4 else 0.01, rtol=0.0)
+    one.commit()
+    moved = one.exchange.metrics()
+    assert (moved["bytes_sent"], moved["bytes_received"]) == (servers * (HEADER.size + ROW_BYTES), 0)
     one.exchange.close()
 
 

@@ -39,7 +39,7 @@ from actorlearn.parameters.shard_frames import (
     most_bytes,
     new_table,
 )
-from actorlearn.parameters.shard_layout import server_of, shard_spans
+from actorlearn.parameters.shard_layout import MOST_SHARDS, SHARD_NUMBERS, Sharding
 from tests import named
 from tests.examples import examples
 
@@ -387,14 +387,27 @@ def test_bytes_that_are_no_frame_are_none(cut: int) -> None:
     assert decode(RUN, body) is not None
 
 
-@pytest.mark.parametrize(("parameters", "statistics", "servers"), [(10, 0, 1), (10, 3, 3), (7, 1, 4), (2, 0, 2)])
-def test_shards_are_equal_parts_and_the_statistics(parameters: int, statistics: int, servers: int) -> None:
-    spans = shard_spans(parameters, statistics, servers)
-    covered = [index for span in spans for index in range(span.start, span.stop)]
-    assert covered == list(range(parameters + statistics))
-    sizes = [span.stop - span.start for span in spans[:servers]]
-    assert max(sizes) - min(sizes) <= 1 and len(spans) == servers + bool(statistics)
-    assert [server_of(shard, servers) for shard in range(len(spans))][-1] == servers - 1
+@pytest.mark.parametrize(
+    ("parameters", "statistics", "servers", "of_each"),
+    [
+        *((10, 0, 1, 1), (10, 3, 3, 1), (7, 1, 4, 1), (2, 0, 2, 1)),
+        *((2 * SHARD_NUMBERS - 1, 5, 1, 1), (2 * SHARD_NUMBERS, 5, 1, 2), (2 * SHARD_NUMBERS, 5, 2, 1)),
+        *((11 * SHARD_NUMBERS + 7, 0, 2, 5), (100 * SHARD_NUMBERS, 9, 3, MOST_SHARDS)),
+    ],
+)
+def test_shards_are_equal_parts_and_the_statistics(
+    parameters: int, statistics: int, servers: int, of_each: int
+) -> None:
+    sharding = Sharding(parameters, statistics, servers)
+    spans, shards = sharding.spans, servers * of_each
+    edges = [0, *(span.stop for span in spans)]
+    assert [span.start for span in spans] == edges[:-1] and edges[-1] == parameters + statistics
+    sizes = [span.stop - span.start for span in spans[:shards]]
+    assert max(sizes) - min(sizes) <= 1 and len(spans) == shards + bool(statistics)
+    owners = [sharding.server_of(shard) for shard in range(len(spans))]
+    assert owners[:shards] == [server for server in range(servers) for _ in range(of_each)]
+    assert not statistics or (sharding.statistics_shard == shards and owners[-1] == servers - 1)
+    assert [sharding.first_of(server) for server in range(servers)] == [owners.index(each) for each in range(servers)]
 
 
 @hypothesis_settings(max_examples=examples(200))
