@@ -301,7 +301,9 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
     repetitions: Annotated[int, typer.Option(min=1, max=1000, help="How often each case is measured, in turn.")] = 5,
     seconds: Annotated[float, typer.Option(min=1.0, max=86_400.0, help="How long each time.")] = 15.0,
     quick: Annotated[bool, typer.Option("--quick", help="Once, for 5 seconds, with fewer cases: rough.")] = False,
-    score: Annotated[float | None, typer.Option(help="time-to-score: the mean raw score to reach.")] = None,
+    score: Annotated[float | None, typer.Option(help="time-to-score, dba3c-nodes: the mean score to reach.")] = None,
+    engine: Engine = None,
+    keys: Keys = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for SUITE.json, .md, .png.")] = None,
     json: Json = False,
 ) -> int:
@@ -309,7 +311,8 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
     from launch.commands.bench import bench
 
     amount = {"repetitions": 1 if quick else repetitions, "seconds": 5.0 if quick else seconds, "score": score}
-    return bench(suite, {"topology": topology, "overrides": tuple(overrides or ()), **amount}, output, json)
+    where = {"topology": topology, "overrides": tuple(overrides or ()), "engine": engine, "keys": keys}
+    return bench(suite, {**where, **amount}, output, json)
 
 
 @app.command(rich_help_panel=_MACHINE)

@@ -28,12 +28,28 @@ class Suite:
     """It measures nothing and reads runs, named where the others have topology and overrides."""
     sets_modes: bool = False
     """It runs a topology in several modes, and gives each run the overrides that its mode reads."""
+    keys: tuple[str, ...] = ()
+    """Overrides of that topology, before those of the request."""
+    takes_engine: bool = False
+    """It runs topologies of several nodes, which the request's engine starts."""
 
     def load(self) -> Callable[[Request], Report]:
         """Import it; its docstring's first line says what it measures."""
         module, _, name = self.function.partition(":")
         return cast("Callable[[Request], Report]", getattr(import_module(f"launch.bench.{module}"), name))
 
+
+DBA3C_CATCH = "bench/dba3c-catch.yaml"
+ONE_LEARNER = (
+    *("mode=sync", "learners.count=1", "learners.quorum=0", "parameter_servers.count=0"),
+    *("simulators.envs=8", "algorithm.horizon=64", "total_steps=300_000"),
+)
+"""Keys by which one learner has the batch of many: the mean of their gradients of one version is its gradient."""
+FOUR_NODES = (
+    *("nodes.count=4", "learners.count=4", "learners.quorum=4"),
+    "env.id=launch.bench.measure.slow_catch:SlowCatch",
+)
+"""Keys by which nodes add speed though they share cores: their simulators sleep in every step."""
 
 SUITES: Mapping[str, Suite] = {
     "sampling": Suite("suites.sampling:sampling"),
@@ -49,6 +65,11 @@ SUITES: Mapping[str, Suite] = {
     "learners-dqn": Suite("suites.learners:learners_dqn", topology=None),
     "fast-dqn": Suite("papers.fast_dqn:fast_dqn", topology=None),
     "dba3c-sizes": Suite("papers.dba3c_sizes:dba3c_sizes", topology=None),
+    "dba3c-async": Suite("papers.dba3c_learning:dba3c_async", topology=DBA3C_CATCH, takes_engine=True),
+    "dba3c-rate": Suite("papers.dba3c_learning:dba3c_rate", DBA3C_CATCH, keys=ONE_LEARNER, takes_engine=True),
+    "dba3c-epsilon": Suite("papers.dba3c_learning:dba3c_epsilon", DBA3C_CATCH, keys=ONE_LEARNER, takes_engine=True),
+    "dba3c-nodes": Suite("papers.dba3c_nodes:dba3c_nodes", DBA3C_CATCH, keys=FOUR_NODES, takes_engine=True),
+    "dba3c-games": Suite("papers.dba3c_games:dba3c_games", DBA3C_CATCH, keys=ONE_LEARNER, takes_engine=True),
     "scaling": Suite("suites.scaling:scaling", topology=None),
     "nodes": Suite("suites.nodes:nodes", sets_modes=True),
     "stragglers": Suite("suites.stragglers:stragglers"),

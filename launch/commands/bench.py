@@ -12,6 +12,7 @@ from typing import Any
 from launch.bench import SUITES, Suite
 from launch.bench.measure import report
 from launch.bench.measure.request import Request, shipped
+from launch.commands.run import find_engine
 from launch.errors import FailedError, RunError
 from launch.topology.load import load
 from launch.topology.overrides import expand
@@ -51,6 +52,10 @@ def _request(name: str, suite: Suite, wanted: Mapping[str, Any]) -> Request:
     if suite.reads_runs:
         words = tuple(word for word in (topology, *overrides) if word is not None)
         return Request(**{**wanted, "topology": "", "overrides": (), "runs": words})
+    if wanted.get("engine") is not None and not suite.takes_engine:
+        takers = ", ".join(known for known, one in SUITES.items() if one.takes_engine)
+        raise RunError(f"{name} takes no --engine: leave {wanted['engine']!r} out; these do: {takers}")
+    find_engine(wanted.get("engine"))
     topology, overrides = _to_measure(name, suite, topology, overrides)
     return Request(**{**wanted, "topology": topology, "overrides": overrides})
 
@@ -61,7 +66,9 @@ def _to_measure(name: str, suite: Suite, topology: str | None, overrides: Sequen
         overrides, topology = (topology, *overrides), None
     if suite.topology is None and topology is not None:
         raise RunError(f"{name} has topologies of its own: leave {topology!r} out")
-    topology, overrides = topology or shipped(suite.topology or "pong.yaml"), tuple(expand(overrides))
+    overrides = tuple(expand(overrides))
+    if topology is None:
+        topology, overrides = shipped(suite.topology or "pong.yaml"), (*suite.keys, *overrides)
     if not suite.sets_modes:
         load(topology, overrides)
     return topology, overrides

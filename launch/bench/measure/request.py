@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from launch.errors import FailedError
 from launch.topology.sources import examples
@@ -19,6 +20,10 @@ class Request:
     """Length of one measurement; a suite repeats each case ``repetitions`` times, interleaved with the others."""
     score: float | None = None
     """The score to reach, for suites that measure the time to it."""
+    engine: str | None = None
+    """Engine that starts the nodes, for suites that take one."""
+    keys: Path | None = None
+    """Folder of the head's keys, for nodes on other machines."""
     runs: tuple[str, ...] = ()
     """Words that name runs, for suites that read runs and measure nothing."""
 

@@ -68,9 +68,11 @@ class Running:
         total_steps: int | None = ENDLESS,
         report_every_s: float = REPORT_EVERY_S,
         engine: str | None = None,
+        keys: Path | None = None,
     ) -> None:
         """Start nothing before ``with``; ``total_steps`` None keeps the topology's, and so its schedules."""
         self._engine = ["--engine", engine] if engine else []
+        self._engine += ["--keys", str(keys)] if keys else []
         self._topology = topology
         self._overrides = [*overrides, f"report.every_s={report_every_s}"]
         if total_steps is not None:

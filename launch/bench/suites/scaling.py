@@ -15,7 +15,7 @@ from launch.bench.measure.interleaved import Spread, progress_bar
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request, shipped
 from launch.bench.measure.running import Running
-from launch.display.plot import Curve, read_curve
+from launch.display.plot import SCORE, Curve, read_curve
 from launch.errors import FailedError
 from launch.machine.cores import begun_cores
 from launch.runs.find import Run
@@ -93,14 +93,14 @@ def _curve(request: Request, name: str, topology: str, overrides: tuple[str, ...
         return curve_of(run, name, request.seconds)
 
 
-def curve_of(run: Running, name: str, seconds: float) -> Curve:
-    """Follow a run until its steps are done or the seconds over; raises FailedError where no game was finished."""
+def curve_of(run: Running, name: str, seconds: float, column: str = SCORE) -> Curve:
+    """Follow a run until its steps are done or the seconds over; raises FailedError where the column has no number."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s and not run.ended:
         time.sleep(_TURN_S)
     if error := run.error():
         raise FailedError(f"{name}: the run failed: {error}")
     try:
-        return dataclasses.replace(read_curve(Run(run.run_dir, {})), label=name)
+        return dataclasses.replace(read_curve(Run(run.run_dir, {}), column), label=name)
     except ValueError as no_curve:
         raise FailedError(f"{name}: {no_curve}; give it more --seconds") from None

@@ -1,0 +1,73 @@
+"""The suite ``dba3c-games``: the best evaluation in each game, and the hours to it (Adamski et al. 2018, table 3).
+
+A topology that plays an Atari game plays each of the table's; others play their own alone, which shows that the suite
+runs and how the topology learns, and has nothing beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from launch.bench.measure.interleaved import Spread
+from launch.bench.measure.report import Report
+from launch.bench.measure.request import Request
+from launch.bench.papers.dba3c_learning import Ran, reduced, run_all, score
+from launch.bench.papers.dba3c_nodes import EVALUATED
+from launch.topology.load import Topology, load
+
+PAPER = {
+    "BeamRider": (14_900, 2.7),
+    "Breakout": (350, 0.5),
+    "Boxing": (98, 0.5),
+    "Pong": (20, 4.0),
+    "Seaquest": (1_832, 0.5),
+    "SpaceInvaders": (650, 0.5),
+}
+"""Game -> best stable score of 64 nodes, and hours to it."""
+
+
+def dba3c_games(request: Request) -> Report:
+    """Best evaluation by game and hours to it, beside DBA3C's table 3; --seconds is the most of each run."""
+    loaded = load(request.topology, request.overrides)
+    cases = {game: (*own, "evaluator.stop_at_score=null") for game, own in keys(loaded, request.overrides).items()}
+    return compare(request, loaded, run_all(request, cases, EVALUATED))
+
+
+def keys(loaded: Topology, overrides: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return games -> their overrides: the table's for an Atari topology whose game was not asked for, else its own."""
+    if not loaded.env.id.startswith("ALE/") or any(given.startswith("env.id=") for given in overrides):
+        return {loaded.env.id: ()}
+    epsilon = {"Pong": ("optimizer.epsilon=1.0e-3",)}  # section 2.4
+    return {game: (f"env.id=ALE/{game}-v5", *epsilon.get(game, ())) for game in PAPER}
+
+
+def compare(request: Request, loaded: Topology, ran: Mapping[str, Sequence[Ran]]) -> Report:
+    """Return the table of runs by game."""
+    rows, bars = [], {}
+    for game, all_ in ran.items():
+        best = [max((p for s in one.curve.stretches for p in s), key=lambda point: point[2]) for one in all_]
+        bars[game] = Spread(tuple(value for _, _, value in best))
+        paper = PAPER.get(game.removeprefix("ALE/").removesuffix("-v5"))
+        rows.append(
+            (
+                game,
+                score(bars[game]),
+                f"{Spread(tuple(minutes / 60 for _, minutes, _ in best)).median:.3f}",
+                f"{Spread(tuple(steps for steps, _, _ in best)).median:,.0f}",
+                score(Spread(tuple(one.curve.final for one in all_))),
+                f"{paper[0]:,} ({paper[1]:g} h)" if paper else "-",
+            )
+        )
+    return Report(
+        suite="dba3c-games",
+        headings=("game", "best evaluation", "hours to it", "steps to it", "last evaluation", "in the paper"),
+        rows=rows,
+        bars=bars,
+        unit="best evaluation",
+        notes=(
+            f"reduced: {reduced(loaded)}",
+            f"evaluations: mean of {loaded.evaluator.episodes} games by the likeliest action, "
+            "in the paper of 50; its hours are to the best score that stays",
+        ),
+        figures={"topology": request.topology, "overrides": list(request.overrides)},
+    )

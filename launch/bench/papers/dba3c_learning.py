@@ -1,0 +1,256 @@
+"""Suites ``dba3c-async``, ``dba3c-rate`` and ``dba3c-epsilon``: figures 3, 4 and 5 of DBA3C (Adamski et al. 2018).
+
+Runs of one topology that differ in what a figure is about, and in the seed. Scores are those of training games, as in
+the figures, after equal steps and after equal time. Without a topology they run ``configs/bench/dba3c-catch.yaml``,
+which one machine learns in a minute; with ``configs/atari/dba3c.yaml`` and an engine they have the paper's sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from launch.bench.measure.interleaved import Spread, progress_bar
+from launch.bench.measure.report import Report, rate
+from launch.bench.measure.request import Request
+from launch.bench.measure.running import Running
+from launch.bench.papers.gossip import since_first
+from launch.bench.suites.scaling import curve_of
+from launch.display.plot import SCORE, Curve
+from launch.errors import RunError
+from launch.runs.jsonl import Lines
+from launch.topology.load import Topology, load
+
+RATES = (5e-4, 1e-3, 2e-3, 4e-3)
+"""Learning rates: the paper's 1e-3 and 2e-3 (figure 4), and one below and above."""
+EPSILONS = (1e-3, 1e-8)
+SMALLER = 16
+"""Factor by which figure 5's small batch is smaller than the topology's."""
+ONLINE = ("evaluator.count=0", "evaluator.stop_at_score=null")
+"""Keys of figures whose scores are those of training games."""
+UNSTABLE = "large instabilities, forgets how to play"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of a figure."""
+
+    keys: tuple[str, ...]
+    paper: str
+    """Its course in the paper."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Curve and reports of one run; its time begins with the first report, so that starting does not count."""
+
+    curve: Curve
+    rows: Sequence[Mapping[str, Any]]
+
+    @property
+    def steps(self) -> float:
+        """Steps up to the last point."""
+        return self.curve.stretches[-1][-1][0]
+
+    @property
+    def minutes(self) -> float:
+        """Minutes up to the last point."""
+        return self.curve.stretches[-1][-1][1]
+
+    @property
+    def steps_per_s(self) -> float:
+        """Mean rate from the first report to the last."""
+        first, last = self.rows[0], self.rows[-1]
+        return float((last["env_steps"] - first["env_steps"]) / max(last["time_s"] - first["time_s"], 1e-9))
+
+    @property
+    def update_steps(self) -> float:
+        """Steps between two updates."""
+        return float(self.rows[-1]["env_steps"] / max(self.rows[-1]["updates"], 1))
+
+    @property
+    def staleness(self) -> float | None:
+        """Mean over reports of the age of gradients, in changes of the weights; None without parameter servers."""
+        known = [row["staleness_mean"] for row in self.rows if row.get("staleness_mean") is not None]
+        return fmean(known) if known else None
+
+    @property
+    def largest_fall(self) -> float:
+        """Largest difference between a score and the best before it."""
+        best = fall = float("-inf")
+        for stretch in self.curve.stretches:
+            for _, _, score in stretch:
+                best = max(best, score)
+                fall = max(fall, best - score)
+        return fall
+
+    def score(self, axis: int, at: float) -> float:
+        """Return the newest score at so many steps (axis 0) or minutes (axis 1); the first where none was before."""
+        points = [point for stretch in self.curve.stretches for point in stretch]
+        before = [point for point in points if point[axis] <= at]
+        return (before or points[:1])[-1][2]
+
+
+def dba3c_async(request: Request) -> Report:
+    """Async against sync with as many learners, beside DBA3C's figure 3; --seconds is the most of each run."""
+    loaded = load(request.topology, request.overrides)
+    count = loaded.learners.count
+    if count < 2:
+        raise RunError(f"dba3c-async: learners.count is {count}; one is never stale, give it more")
+    falls = "64 workers: the score falls to 0 after about 50 minutes"
+    cases = {
+        f"async, {count} learners": Case(("learners.quorum=0",), falls),
+        f"sync, {count} learners": Case((f"learners.quorum={count}",), "no such fall"),
+    }
+    return _report("dba3c-async", request, loaded, cases)
+
+
+def dba3c_rate(request: Request) -> Report:
+    """Learning rates around 1e-3, beside DBA3C's figure 4; --seconds is the most of each run."""
+    loaded = load(request.topology, request.overrides)
+    paper = {1e-3: "the largest without large instabilities", 2e-3: f"64 nodes, 64 steps of each: {UNSTABLE}"}
+    cases = {
+        f"rate {one:g}": Case(
+            (f"optimizer.learning_rate={one}", f"optimizer.learning_rate_final={one}"), paper.get(one, "-")
+        )
+        for one in (RATES[1:3] if request.quick else RATES)
+    }
+    return _report("dba3c-rate", request, loaded, cases)
+
+
+def dba3c_epsilon(request: Request) -> Report:
+    """Adam's epsilon 1e-3 against 1e-8 in large and small batches, beside DBA3C's figure 5; --seconds a run at most."""
+    loaded = load(request.topology, request.overrides)
+    paper = {
+        ("large", 1e-3): "64 nodes: slow at the beginning",
+        ("large", 1e-8): "64 nodes: a large speed-up at the beginning",
+        ("small", 1e-8): "no gain in batches below 512",
+    }
+    cases = {
+        f"{size} batch, epsilon {epsilon:g}": Case(
+            (*keys, f"optimizer.epsilon={epsilon}"), paper.get((size, epsilon), "-")
+        )
+        for size, keys in (("large", ()), ("small", smaller(loaded)))
+        for epsilon in EPSILONS
+    }
+    return _report("dba3c-epsilon", request, loaded, cases)
+
+
+def smaller(loaded: Topology) -> tuple[str, ...]:
+    """Return keys for a batch smaller by SMALLER: fewer learners where there are as many, shorter rollouts else.
+
+    Rollouts stay as long as a return, which is then the same.
+    """
+    if loaded.learners.count >= SMALLER:
+        return learners_on_nodes(loaded, loaded.learners.count // SMALLER)
+    least = min(getattr(loaded.algorithm, "return_steps", None) or 1, loaded.algorithm.horizon)
+    return (f"algorithm.horizon={max(least, loaded.algorithm.horizon // SMALLER)}",)
+
+
+def learners_on_nodes(loaded: Topology, count: int) -> tuple[str, ...]:
+    """Return keys for so many learners in place of a topology's, with its share of nodes and of gradients awaited."""
+    learners = loaded.learners
+    nodes = max(1, round(loaded.nodes.count * count / learners.count))
+    quorum = max(1, round(learners.quorum * count / learners.count)) if learners.quorum else 0
+    return (f"learners.count={count}", f"learners.quorum={quorum}", f"nodes.count={nodes}")
+
+
+def follow(request: Request, overrides: Sequence[str], label: str, column: str = SCORE) -> Ran:
+    """Run the request's topology until its steps are done or the seconds over; raises FailedError without a score."""
+    nodes = load(request.topology, (*request.overrides, *overrides)).nodes.count
+    engine = request.engine or ("local" if nodes > 1 else None)
+    own = (*request.overrides, *overrides)
+    with Running(request.topology, own, total_steps=None, engine=engine, keys=request.keys) as run:
+        curve = curve_of(run, label, request.seconds, column)
+        rows = list(Lines(run.run_dir / "metrics.jsonl").new())
+    return Ran(*since_first(curve, rows))
+
+
+def run_all(request: Request, cases: Mapping[str, Sequence[str]], column: str = SCORE) -> dict[str, list[Ran]]:
+    """Run each case once with each seed, seed after seed."""
+    for keys in cases.values():  # what is wrong with one of them is said before anything is run
+        load(request.topology, (*request.overrides, *keys))
+    ran: dict[str, list[Ran]] = {name: [] for name in cases}
+    with progress_bar() as progress:
+        task = progress.add_task("", total=request.repetitions * len(cases))
+        for seed in range(1, request.repetitions + 1):
+            for name, keys in cases.items():
+                label = f"{name}, seed {seed}"
+                progress.update(task, description=label)
+                ran[name].append(follow(request, (*keys, f"seed={seed}"), label, column))
+                progress.advance(task)
+    return ran
+
+
+def reduced(loaded: Topology) -> str:
+    """Return what a topology has in place of the paper's sizes, as a note."""
+    learners, nodes = loaded.learners.count, loaded.nodes.count
+    return (
+        f"here {loaded.env.id}, {loaded.model.name}, {learners} learner{'s' * (learners > 1)} on {nodes} "
+        f"node{'s' * (nodes > 1)}, {loaded.simulators.environments} environments of each, "
+        f"{loaded.total_steps:,} steps; in the paper Atari, a network of convolutions, 64 learners on 64 nodes with "
+        "12 cores and 10 environments of each, hours"
+    )
+
+
+def _report(suite: str, request: Request, loaded: Topology, cases: Mapping[str, Case]) -> Report:
+    ran = run_all(request, {name: (*ONLINE, *case.keys) for name, case in cases.items()})
+    return compare(suite, request, loaded, cases, ran)
+
+
+def compare(
+    suite: str, request: Request, loaded: Topology, cases: Mapping[str, Case], ran: Mapping[str, Sequence[Ran]]
+) -> Report:
+    """Return the table of runs: their scores after as many steps and after as much time as the shortest had."""
+    runs = [one for all_ in ran.values() for one in all_]
+    steps, minutes = min(one.steps for one in runs), min(one.minutes for one in runs)
+    rows, bars = [], {}
+    for name, case in cases.items():
+        all_ = ran[name]
+        bars[name] = Spread(tuple(one.score(0, steps) for one in all_))
+        stale = [one.staleness for one in all_ if one.staleness is not None]
+        rows.append(
+            (
+                name,
+                f"{fmean(one.update_steps for one in all_):,.0f}",
+                f"{fmean(stale):.1f}" if stale else "-",
+                rate(Spread(tuple(one.steps_per_s for one in all_))),
+                score(Spread(tuple(one.score(0, steps / 2) for one in all_))),
+                score(bars[name]),
+                score(Spread(tuple(one.score(1, minutes) for one in all_))),
+                score(Spread(tuple(one.largest_fall for one in all_))),
+                case.paper,
+            )
+        )
+    return Report(
+        suite=suite,
+        headings=(
+            "",
+            "steps an update",
+            "staleness",
+            "steps/s",
+            f"score after {steps / 2:,.0f} steps",
+            f"after {steps:,.0f}",
+            f"after {minutes * 60:,.0f} s",
+            "largest fall",
+            "in the paper",
+        ),
+        rows=rows,
+        bars=bars,
+        unit="score",
+        notes=(
+            f"reduced: {reduced(loaded)}",
+            f"scores: mean of the last 100 training games, median of {request.repetitions} seeds (lowest to highest)",
+            "staleness: changes of the weights since those that a gradient was taken by; "
+            "largest fall: from the best score before",
+        ),
+        figures={"topology": request.topology, "overrides": list(request.overrides)},
+        curves=[one.curve for all_ in ran.values() for one in all_],
+    )
+
+
+def score(spread: Spread) -> str:
+    """Return a score with its spread: 0.52 (0.41 to 0.60)."""
+    return f"{spread.median:,.2f} ({spread.low:,.2f} to {spread.high:,.2f})"
