@@ -9,7 +9,7 @@ of connections that were refused.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import torch
 
@@ -63,7 +63,8 @@ class ParameterServer:
         self._router = endpoints.router(settings.host, most)
         self._warned_by = StragglerWarnings()
         self._reported = self.staleness()
-        self._reported_s, self._made = time.monotonic(), self._first.made
+        self._reported_s = self._looked_s = time.monotonic()
+        self._made = 0
 
     def serve(self, timeout_ms: int) -> None:
         """Take the next request, waiting for one so long, and send answers that are due."""
@@ -88,28 +89,33 @@ class ParameterServer:
                 found[min(stale, STALENESS_SHOWN)] += count
         return found
 
-    @property
-    def seconds(self) -> float:
-        """Seconds since the last report."""
-        return time.monotonic() - self._reported_s
+    def report(self, every_s: float) -> tuple[Metrics, str]:
+        """Return the metrics since the last report, and a warning of a straggler; nothing before the next is due.
 
-    def report(self) -> Metrics:
-        """Return the metrics of the time since the last report."""
-        seconds, before, made = self.seconds, self._reported, self._made
-        self._reported_s, self._reported, self._made = time.monotonic(), self.staleness(), self._first.made
-        shares = _shares([now - then for now, then in zip(self._reported, before, strict=True)])
-        row = {"versions_per_s": (self._made - made) / seconds, **shares}
-        return {**row, **self._first.stragglers.metrics()} if self._quorum and self._made > made else row
-
-    def warnings(self, row: Metrics, seconds: float) -> Iterator[str]:
-        """Yield what a user is to be told with a report of so many seconds.
-
-        Each server has its own order in which gradients come; the first one names the straggler. A key that is refused
-        is no process's of the newest order; one that the order lists meanwhile had only come before it.
+        It is due when so many seconds are over and a version was made. Gradients come to each server in an order of its
+        own; the first server's names the straggler.
         """
-        if min(self.shards) == 0 and (slow := self._warned_by.read(row, seconds, lambda rank: trainer_id(rank).name)):
-            yield slow
-        yield from self._router.refusals()
+        made, seconds = self._first.made - self._made, time.monotonic() - self._reported_s
+        if not made or seconds < every_s:
+            return {}, ""
+        before, self._reported = self._reported, self.staleness()
+        self._made, self._reported_s = self._first.made, time.monotonic()
+        shares = _shares([now - then for now, then in zip(self._reported, before, strict=True)])
+        row = {"versions_per_s": made / seconds, **shares}
+        if not self._quorum:
+            return row, ""
+        row |= self._first.stragglers.metrics()
+        return row, self._warned_by.read(row, seconds, lambda rank: trainer_id(rank).name) if 0 in self.shards else ""
+
+    def refusals(self, every_s: float) -> list[str]:
+        """Return connections that were refused, a line each.
+
+        Looks so seldom because a key may come a moment before the order that lists it.
+        """
+        if time.monotonic() - self._looked_s < every_s:
+            return []
+        self._looked_s = time.monotonic()
+        return self._router.refusals()
 
     @property
     def _first(self) -> Shard:
@@ -170,11 +176,11 @@ def run(settings: ParameterServerSettings) -> None:
         if control.ordered:
             control.applied()
         server.serve(POLL_MS)
-        if (seconds := server.seconds) >= settings.report_every_s:
-            row = server.report()
+        row, slow = server.report(settings.report_every_s)
+        if row:
             control.send(Report(row={**row}))
-            for warning in server.warnings(row, seconds):
-                control.warned(warning)
+        for warning in (*filter(None, [slow]), *server.refusals(settings.report_every_s)):
+            control.warned(warning)
     server.close()
     control.close()
 

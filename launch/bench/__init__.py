@@ -73,6 +73,7 @@ SUITES: Mapping[str, Suite] = {
     "scaling": Suite("suites.scaling:scaling", topology=None),
     "nodes": Suite("suites.nodes:nodes", sets_modes=True),
     "stragglers": Suite("suites.stragglers:stragglers"),
+    "dba3c-stragglers": Suite("papers.dba3c_stragglers:dba3c_stragglers", topology=None),
     "dba3c-prediction": Suite("papers.dba3c_prediction:dba3c_prediction", topology=None),
     "prediction": Suite("suites.prediction:prediction", sets_modes=True),
     "neighbours": Suite("peers.neighbours:neighbours", topology="atari/paac.yaml"),

@@ -69,4 +69,3 @@ def test_a_straggler_is_named_once_it_is_sure_and_not_all_the_time() -> None:
     assert once == [""] * 6, f"never {SURE_AFTER} times in a row"
     assert read(3, 8.0) == "trainer-3 is slow: the other learners waited 8.0 of the last 10.0 s for it"
     assert [bool(read(3, 8.0)) for _ in range(3)] == [False, False, True], f"each {NAME_EVERY_S} s"
-    assert warnings.read({}, 10.0, str) == ""

@@ -3,6 +3,7 @@ are killed."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -97,6 +98,34 @@ def test_a_server_whose_node_is_killed_goes_on_elsewhere_with_the_newest_weights
     assert max(before - after for before, after in pairwise(steps)) < 200
     run.ctrl_c()
     assert run.end() == 130, run.screen()
+
+
+def _dropped(run: Launched, learner: str) -> int:
+    rows = (row["learners"] for row in run.rows() if "learners" in row)
+    return sum(row[learner]["gradients_dropped"] for row in rows if learner in row)
+
+
+@pytest.mark.parametrize("quorum", [3, 2])
+def test_a_slow_learner_is_named_where_all_wait_for_it_and_dropped_where_none_does(
+    launched: Start, tmp_path: Path, quorum: int
+) -> None:
+    environment = {"step_s": 0.02, "slow": str(tmp_path), "slower": 5.0}
+    three = [*SERVED, "learners.count=3", f"learners.quorum={quorum}", "parameter_servers.count=2"]
+    updates = ["env.id=launch.bench.measure.waiting:Waiting", "simulators.envs=1", "algorithm.horizon=5"]
+    waiting = [*updates, f"env.kwargs={json.dumps(environment)}"]
+    run = launched("catch", *three, *waiting, "total_steps=100_000_000")
+    run.wait_for_event("spawned", "simulator-2")
+    (tmp_path / str(run.pids()["simulator-2"])).touch()
+    if quorum == 3:
+        named = run.wait_for_event("warned", "parameter_server-0")
+        assert named["cause"].startswith("trainer-2 is slow: the other learners waited "), named
+        rows = [row for row in run.rows() if row.get("straggler_wait_s", 0.0) > 0.2]
+        assert {row["straggler"] for row in rows} == {2} and not any(row["gradients_dropped"] for row in rows)
+    else:
+        run.wait_for(lambda: _dropped(run, "trainer-2") > 10, "dropped gradients")
+        assert not run.events("warned", "parameter_server-0")
+    run.ctrl_c()
+    assert run.end() == 130 and run.leftovers() == []
 
 
 def test_backups_of_a_quorum_drop_what_comes_too_late(launched: Start) -> None:

@@ -96,9 +96,9 @@ def _measure(topology: str, overrides: Sequence[str], seconds: float, engine: st
     with Running(topology, overrides, engine=engine) as run:
         pin(run, learners)
         run.rate(0.0, WARMUP_S)
-        before, spent_s = run.seen[-1]["env_steps"], _cpu_s(run)
+        before, spent_s = run.seen[-1]["env_steps"], cpu_s(run)
         found = run.rate(seconds)
-        cpu.append(1e6 * (_cpu_s(run) - spent_s) / (run.seen[-1]["env_steps"] - before))
+        cpu.append(1e6 * (cpu_s(run) - spent_s) / (run.seen[-1]["env_steps"] - before))
     return found
 
 
@@ -115,7 +115,7 @@ def pin(run: Running, learners: Mapping[str, int]) -> None:
                     os.sched_setaffinity(thread.id, {core})
 
 
-def _cpu_s(run: Running) -> float:
+def cpu_s(run: Running) -> float:
     """Return the processor time of all processes of a run so far, in seconds."""
     head = psutil.Process(run.pid)
     times = [process.cpu_times() for process in (head, *head.children(recursive=True))]
