@@ -9,11 +9,11 @@ import numpy as np
 
 from actorlearn.envs.catch import Catch, Image
 
-STEP_S = 0.002
+STEP_S = 0.001
 
 
 class SlowCatch(Catch):
-    """Catch whose every step sleeps 2 ms."""
+    """Catch whose every step sleeps 1 ms."""
 
     def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
         """Sleep, then move."""
