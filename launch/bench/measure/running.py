@@ -69,10 +69,12 @@ class Running:
         report_every_s: float = REPORT_EVERY_S,
         engine: str | None = None,
         keys: Path | None = None,
+        start_limit_s: float = START_LIMIT_S,
     ) -> None:
         """Start nothing before ``with``; ``total_steps`` None keeps the topology's, and so its schedules."""
         self._engine = ["--engine", engine] if engine else []
         self._engine += ["--keys", str(keys)] if keys else []
+        self._start_limit_s = start_limit_s
         self._topology = topology
         self._overrides = [*overrides, f"report.every_s={report_every_s}"]
         if total_steps is not None:
@@ -96,7 +98,7 @@ class Running:
             process_group=0,  # a Ctrl-C is ours to understand: the run is then ended in order
         )
         try:
-            self._report(time.monotonic() + START_LIMIT_S)
+            self._report(time.monotonic() + self._start_limit_s)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -175,7 +177,7 @@ class Running:
 
     def _after(self, when_s: float) -> dict[str, Any]:
         """Return the first report that is written after this moment."""
-        deadline_s = when_s + START_LIMIT_S
+        deadline_s = when_s + self._start_limit_s
         while time.monotonic() < when_s:
             self._check()
             self._newest_report()
@@ -188,7 +190,7 @@ class Running:
         while not self._newest_report():
             self._check()
             if time.monotonic() > deadline_s:
-                raise FailedError(f"the run of {self._topology} reported nothing for {START_LIMIT_S:.0f} s")
+                raise FailedError(f"the run of {self._topology} reported nothing for {self._start_limit_s:.0f} s")
             time.sleep(_TURN_S)
         return self.seen[-1]
 

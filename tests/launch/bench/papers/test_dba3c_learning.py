@@ -64,6 +64,12 @@ def test_async_makes_a_version_of_each_gradient_and_sync_of_all(followed: list[T
     )
 
 
+def test_sync_awaits_as_many_as_the_topology(followed: list[Topology]) -> None:
+    made = SUITES["dba3c-async"].load()(Request(ATARI, PAPERS_SIZE, 1, 1.0))
+    assert [one.learners.quorum for one in followed] == [0, 60]
+    assert [row[0] for row in made.rows] == ["async, 64 learners", "sync, 60 of 64 learners"]
+
+
 def test_async_needs_several_learners() -> None:
     with pytest.raises(RunError, match=r"learners\.count is 1"):
         SUITES["dba3c-async"].load()(Request(CATCH, ONE_LEARNER, 1, 1.0))
