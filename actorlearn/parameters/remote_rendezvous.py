@@ -100,9 +100,14 @@ class MeetingServer:
             self._send(self._hub.take(rank, frame))
 
     def _send(self, frames: dict[int, Frame]) -> None:
+        """Send answers; the last one to the learner of this process, which computes on when it has it.
+
+        That one first delayed the others' by 2 ms: two learners of Catch, on a core each, made an update in 13 ms and
+        not in 12.
+        """
         bodies = {id(frame): encode(self._endpoints.run, frame) for frame in frames.values()}
-        for rank, frame in frames.items():
-            self._router.send(self._trainers[rank].socket_id, bodies[id(frame)])
+        for rank in sorted(frames, key=lambda rank: self._trainers[rank] == self._endpoints.own):
+            self._router.send(self._trainers[rank].socket_id, bodies[id(frames[rank])])
 
     def _gone(self) -> list[int]:
         return [rank for rank, trainer in enumerate(self._trainers) if not self._endpoints.lists(trainer)]

@@ -109,7 +109,7 @@ def _said(whole: Scenario) -> str:
     costs = ", ".join(f"{name} {value:.3g}" for name, value in msgspec.structs.asdict(whole.costs).items())
     learners = f"{whole.learners} learner{'s' * (whole.learners > 1)}"
     machines = f"{whole.machines} machine{'s' * (whole.machines > 1)} of {whole.cores:g} cores"
-    link = f"{whole.link_bytes_per_s * 8e-6:,.0f} Mbit/s and {whole.latency_s * 1e3:g} ms"
+    link = f"{whole.link_bytes_per_s * 8e-6:,.0f} Mbit/s of messages and {whole.latency_s * 1e3:g} ms"
     return (
         f"{learners} on {machines}, {link}; {whole.weights:,} weights, exchange: {whole.exchanging}\n"
         f"costs in seconds: {costs}"

@@ -97,7 +97,7 @@ def _late_s(s: Scenario, needed: int) -> float:
 
     Through a hub learners meet after each rollout and after each gradient: then each of these stages has its last one.
     """
-    work, deviation = s.work, s.stragglers.deviation
+    work, deviation = s.work, s.costs.deviation
     collect_s, steps = _collect_s(s) - s.costs.wake_s, work.optimizer_steps
     if s.exchanging == "quorum":
         own_s = kth_of(work.simulators, work.simulators) * collect_s
@@ -138,7 +138,7 @@ def _central(s: Scenario) -> bool:
 
 def _collect_s(s: Scenario) -> float:
     costs, work = s.costs, s.work
-    simulate_s = work.horizon * work.envs * costs.step_s
+    simulate_s = work.horizon * work.envs * (costs.step_s + costs.step_wait_s)
     infer_s = work.horizon * work.groups * costs.pass_s
     turns = not work.servers or work.groups == 1
     return (simulate_s + infer_s if turns else max(simulate_s, infer_s)) + costs.wake_s

@@ -18,8 +18,8 @@ from actorlearn.parameters.rendezvous import NUMBERS
 from launch.simulate.network import Machine, Network, Port, Steps
 from launch.simulate.scenario import Scenario
 
-_SMALL_BYTES = float(HEADER.size + 8 * NUMBERS)
-"""Size of the message by which learners agree on the next batch: a hub's header, and the numbers of one learner."""
+_NUMBERS_BYTES = 8.0 * NUMBERS
+"""Numbers of a learner by which all agree on the next batch; a hub's header goes before them."""
 
 
 @dataclass
@@ -132,21 +132,24 @@ class Hub(_Place):
         self._barrier = _Barrier(self.env, self.scenario.learners)
 
     def agree(self, peer: Peer) -> Steps:
-        """Meet with a few numbers."""
-        yield from self._meet(peer, _SMALL_BYTES, 0.0)
+        """Meet with a few numbers; the hub answers with those of all."""
+        own, learners = HEADER.size + _NUMBERS_BYTES, self.scenario.learners
+        yield from self._meet(peer, own, own + (learners - 1) * _NUMBERS_BYTES, 0.0)
 
     def step(self, peer: Peer) -> Steps:
         """Meet with the gradient; the hub adds, and answers with the sum."""
-        yield from self._meet(peer, self.scenario.vector_bytes, self.scenario.costs.add_s)
+        size = self.scenario.vector_bytes
+        yield from self._meet(peer, size, size, self.scenario.costs.add_s)
         yield self.optimize(peer)
 
-    def _meet(self, peer: Peer, size: float, add_s: float) -> Steps:
-        yield from self.network.send(peer.port, self._port, size)
+    def _meet(self, peer: Peer, said: float, answer: float, add_s: float) -> Steps:
+        yield from self.network.send(peer.port, self._port, said)
         with self._thread.request() as turn:
             yield turn
             yield self.at.cores.work(add_s)
         yield from self.wait(peer, self._barrier.arrive())
-        yield from self.network.send(self._port, peer.port, size)
+        yield from self.network.send(self._port, peer.port, answer)
+        self.env.process(self.network.send(peer.port, self._port, HEADER.size))  # it has the answer
 
 
 @dataclass
@@ -182,8 +185,10 @@ class Servers(_Place):
         self._threads = [simpy.Resource(self.env, 1) for _ in self.machines]
 
     def agree(self, peer: Peer) -> Steps:
-        """Do nothing."""
+        """Tell each server what was learned from; nobody answers."""
         yield from ()
+        for port in self._ports:
+            self.env.process(self.network.send(peer.port, port, self.scenario.header_bytes))
 
     def step(self, peer: Peer) -> Steps:
         """Push each server its part, every ``local_steps`` steps; it changes it, and answers with the new weights."""

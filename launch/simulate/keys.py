@@ -25,7 +25,6 @@ class SimulateKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     latency_ms: Annotated[float, Meta(ge=0, description="from one machine to another on an idle link")] = 0.1
     slow_learners: Annotated[int, Meta(ge=0, le=64, description="learners that are slower than the others")] = 0
     slow_factor: Annotated[float, Meta(ge=1, le=1_000_000, description="by which they are slower")] = 5.0
-    deviation: Annotated[float, Meta(ge=0, le=2, description="deviation of each stage over its mean")] = 0.1
     servers: Annotated[int, Meta(ge=1, le=64, description="parameter servers; else the topology's")] | None = None
     servers_apart: Annotated[bool, Meta(description="parameter servers on machines of their own")] = False
     weights: Annotated[int, Meta(ge=1, description="numbers that learners exchange; else the network's")] | None = None

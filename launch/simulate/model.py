@@ -77,9 +77,10 @@ class _Learner:
         costs, work = self.scenario.costs, self.scenario.work
         passes = work.horizon * work.groups
         own_s = work.horizon * work.envs * costs.step_s + (0 if work.servers else passes * costs.pass_s)
+        idle_s = work.horizon * work.envs * costs.step_wait_s
         while True:
             yield self._free.get(1)
-            playing = [self.env.process(self._work(own_s)) for _ in range(work.simulators)]
+            playing = [self.env.process(self._work(own_s, idle_s)) for _ in range(work.simulators)]
             if work.servers and work.groups == 1:  # simulators and servers take turns
                 yield self.env.all_of(playing)
                 playing = []
@@ -111,12 +112,14 @@ class _Learner:
         threads = range(self.scenario.work.threads)
         yield self.env.all_of([self.env.process(self._work(self.scenario.costs.gradient_s)) for _ in threads])
 
-    def _work(self, mean_s: float) -> Steps:
-        """Use a core for this stage, and be idle as long as a slow learner is besides."""
-        began_s, deviation = self.env.now, self.scenario.stragglers.deviation
-        varied = mean_s and deviation > _STEADY
-        drawn_s = self._random.gammavariate(deviation**-2, mean_s * deviation**2) if varied else mean_s
-        yield self.machine.cores.work(drawn_s)
+    def _work(self, mean_s: float, idle_s: float = 0.0) -> Steps:
+        """Use a core for this stage, then be idle for so long in the mean, and as long as a slow learner is besides."""
+        began_s, deviation = self.env.now, self.scenario.costs.deviation
+        varied = deviation > _STEADY
+        drawn = self._random.gammavariate(deviation**-2, deviation**2) if varied else 1.0
+        yield self.machine.cores.work(drawn * mean_s)
+        if idle_s:
+            yield self.env.timeout(drawn * idle_s)
         if self._factor > 1:
             yield self.env.timeout((self._factor - 1) * (self.env.now - began_s))
 

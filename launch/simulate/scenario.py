@@ -21,6 +21,8 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     step_s: Seconds
     """One step of one environment."""
+    step_wait_s: Seconds = 0.0
+    """Time of such a step in which the environment waits for something else; uses no processor."""
     pass_s: Seconds
     """One inference batch, of the rows that the topology has."""
     copy_s: Seconds = 0.0
@@ -41,6 +43,8 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Copying and encryption of one byte of a message, at each end."""
     hop_s: Seconds = 0.0
     """Time between the sending of a message and the receiver's waking, on one machine; uses no processor."""
+    deviation: Annotated[float, Meta(ge=0)] = 0.0
+    """Standard deviation of each stage of an update over its mean, a number; times are gamma distributed."""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,14 +72,12 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stragglers(msgspec.Struct, frozen=True, kw_only=True):
-    """Learners that are slower than the others, and the variation of all."""
+    """Learners that are slower than the others."""
 
     count: int = 0
     """Number of slow learners: the last ones."""
     factor: float = 1.0
     """Factor by which all their stages take longer; what is added uses no processor."""
-    deviation: float = 0.0
-    """Standard deviation of each stage of an update over its mean; times are gamma distributed."""
 
     def factor_of(self, learner: int, learners: int) -> float:
         """Return the factor of one of so many learners."""

@@ -8,12 +8,17 @@ from typing import Any
 import msgspec
 
 from actorlearn.algorithms.settings import OffPolicySettings
+from actorlearn.parameters.meetings import HEADER
 from launch.simulate.keys import SimulateKeys
 from launch.simulate.scenario import Costs, Exchanging, Scenario, Stragglers, Work
 from launch.topology.load import Topology
 from launch.topology.modes import asked, mode
 
 _BYTES = {"float32": 4.0, "bfloat16": 2.0}
+_SERVED_BYTES = 88.0 + 112.0 / 2 + 8.0 / 2
+"""Mean size of a gradient's header and of its answer's, besides half a row of each learner."""
+_FRAME_SHARE = 1448 / 1514
+"""Share of the bytes of a full Ethernet frame that TCP carries: less IP's 20, TCP's 32 and Ethernet's 14."""
 _FEWEST_UPDATES = 20
 """Least number of updates of a learner that are simulated, so that all have begun to wait for one another."""
 
@@ -60,9 +65,9 @@ def scenario_of(
             weights=weights,
             weight_bytes=keys.weight_bytes or _BYTES[topology.parameter_servers.wire],
             local_steps=learners.local_steps,
-            link_bytes_per_s=keys.link_mbit_per_s * 1e6 / 8,
+            link_bytes_per_s=keys.link_mbit_per_s * 1e6 / 8 * _FRAME_SHARE,
             latency_s=keys.latency_ms / 1e3,
-            stragglers=Stragglers(count=keys.slow_learners, factor=keys.slow_factor, deviation=keys.deviation),
+            stragglers=Stragglers(count=keys.slow_learners, factor=keys.slow_factor),
             seed=topology.seed,
             **exchange,
         ),
@@ -108,7 +113,9 @@ def _with_exchange(scenario: Scenario, topology: Topology, keys: SimulateKeys) -
         way = "gossip"
     elif name == "sync" and scenario.learners > 1:
         way = "hub" if across else "lock-step"
-    header = 48.0 + 40.0 * scenario.learners if way == "gossip" else 56.0  # docs/nodes.md: what each message has
+    count = scenario.learners
+    headers = {"gossip": 48.0 + 40.0 * count, "servers": _SERVED_BYTES + 56.0 * count}  # docs/nodes.md: of each message
+    header = headers.get("servers" if way == "quorum" else way, float(HEADER.size))
     updates = max(_FEWEST_UPDATES, keys.updates // scenario.learners)
     return msgspec.structs.replace(scenario, exchanging=way, header_bytes=header, updates=updates)
 

@@ -23,6 +23,7 @@ from actorlearn.parameters.meetings import HEADER, Hub
 from actorlearn.parameters.modes import SYNC
 from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
 from actorlearn.parameters.settings import SyncExchangeSettings
+from actorlearn.wire.channel import Router
 from actorlearn.wire.identity import trainer_id
 from tests.parameters.networked import Listing
 from tests.parameters.sync_learner import OPTIMIZER, PARAMETERS, ROWS, combine, gradient, start
@@ -74,6 +75,23 @@ def test_all_hear_the_same_and_sums_have_the_same_bits(listing: Listing, opened:
     for place in reversed(opened):  # the hub's learner last: a hub that all have heard does not wait for farewells
         place.close()
     assert {place.bytes_sent for place in opened} == {sent + HEADER.size}
+
+
+def test_the_hub_answers_its_own_learner_last(
+    listing: Listing, opened: list[RemoteRendezvous], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That learner computes on in the hub's process, and would take the interpreter from the answers to the others."""
+    answered, send = list[str](), Router.send
+
+    def note(self: Router, peer: str, body: bytes) -> bool:
+        answered.append(peer)
+        return send(self, peer, body)
+
+    monkeypatch.setattr(Router, "send", note)
+    opened += places(listing, 3)
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(lambda place: place.meet([]), opened))
+    assert answered == [trainer_id(rank).socket_id for rank in (1, 2, 0)]
 
 
 def test_one_that_is_listed_no_more_is_missed_and_the_others_meet_in_a_new_generation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import threading
 import time
@@ -16,7 +17,7 @@ from actorlearn.metrics.timings import SECTIONS
 from actorlearn.wire.channel import Dealer, Router, new_pair
 from actorlearn.wire.door import ClientKeys, ServerKeys
 from launch.bench.measure.parts import Parts
-from launch.bench.measure.running import Reading, Running
+from launch.bench.measure.running import POLL_S, Reading, Running
 from launch.errors import RunError
 from launch.runs.find import Run
 from launch.simulate.estimate import update_s
@@ -35,6 +36,12 @@ _TURNS = 200
 _LARGE_BYTES = 1 << 20
 _ADDITIONS = 21
 _TIMEOUT_MS = 5000
+_IDLE = "idle"
+"""Section, beside those that processes count, of simulators whose environments wait for something."""
+_TOGETHER_S = 0.02
+"""Least time of updates whose deviation is looked at, as a single short one is not seen exactly."""
+_FEWEST = 10
+"""Least number of updates that show a deviation."""
 
 
 class Wire(msgspec.Struct, frozen=True):
@@ -54,9 +61,11 @@ def measure(path: str, overrides: Sequence[str], work: Work, weights: int, cores
     """Run one learner of a topology for so long, and the parts that such a run does not have; raises FailedError."""
     with Running(path, alone(overrides)) as run:
         reading = run.read(seconds, WARMUP_S)
+        times = run.publications(seconds)
     with Parts(path, alone(overrides)) as parts:
         optimizer_s = 1 / parts.optimize(_OPTIMIZE_S)
-    return costs_of(reading, work, cores, optimizer_s, measure_wire(), measure_addition(weights))
+    costs = costs_of(reading, work, cores, optimizer_s, measure_wire(), measure_addition(weights))
+    return msgspec.structs.replace(costs, deviation=deviation_of(times, costs, work))
 
 
 def from_run(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, run: Run) -> Costs:
@@ -72,7 +81,44 @@ def costs_of(reading: Reading, work: Work, cores: float, optimizer_s: float, wir
     for process, shares in reading.wall.items():
         for section, share in shares.items():
             spent[reading.roles[process]][section] += share * reading.seconds
-    return _costs(spent, reading.env_steps / work.env_steps, reading.seconds, work, cores, optimizer_s, wire, add_s)
+    if idle_s := _idle_s(reading):
+        spent["simulator"]["simulate"] -= idle_s
+        spent["simulator"][_IDLE] = idle_s
+    updates = reading.env_steps / work.env_steps
+    return _costs(spent, updates, reading.seconds, work, cores, optimizer_s, wire, add_s)
+
+
+def _idle_s(reading: Reading) -> float:
+    """Return for how long all simulators were at a stage and neither used a core nor had to wait for one."""
+    shares = [
+        own["simulate"] + own.get("infer", 0.0) - reading.cpu[name] - reading.queued.get(name, 0.0)
+        for name, own in reading.wall.items()
+        if reading.roles[name] == "simulator" and name in reading.cpu
+    ]
+    return sum(max(0.0, share) for share in shares) * reading.seconds
+
+
+def deviation_of(times: Sequence[float], costs: Costs, work: Work) -> float:
+    """Return the deviation of each stage by which the times between updates vary as they do, the same for all stages.
+
+    ``times``: of the ends of updates, seen each POLL_S, so short updates are taken together. Two of them are apart by
+    2 / sqrt(pi) deviations in the mean, if they are normal; if not, this is still how long one waits for another.
+    """
+    if len(times) < _FEWEST:
+        return 0.0
+    together = math.ceil(_TOGETHER_S * (len(times) - 1) / (times[-1] - times[0]))
+    spans = np.diff(np.array(times)[::together])
+    apart_s = float(np.abs(spans[:, None] - spans).mean()) * len(spans) / (len(spans) - 1)
+    variance = max(0.0, math.pi / 4 * apart_s**2 - POLL_S**2 / 6) / together
+    one = msgspec.structs.replace(work, blocks=1)
+    collect_s = update_s(Scenario(costs=costs, work=one)) - costs.wake_s - _learning_s(costs, work)
+    gradients = work.optimizer_steps * costs.gradient_s**2
+    return float(np.sqrt(variance / (collect_s**2 + gradients + costs.copy_s**2 + costs.publish_s**2)))
+
+
+def _learning_s(costs: Costs, work: Work) -> float:
+    steps_s = work.optimizer_steps * (costs.gradient_s + costs.optimizer_s)
+    return costs.copy_s + steps_s + costs.publish_s
 
 
 def costs_of_run(run: Run, work: Work, cores: float, optimizer_s: float, wire: Wire, add_s: float) -> Costs:
@@ -114,7 +160,7 @@ def _costs(
         raise RunError("no update was made in the time that was measured; give it more --seconds")
 
     def of(section: str, *roles: str) -> float:
-        return sum(spent[role][section] for role in roles if role in spent) / updates
+        return sum(spent[role].get(section, 0.0) for role in roles if role in spent) / updates
 
     def with_core(processes: int) -> float:
         """Share of a process's time in which it had a core, where there are fewer cores than processes."""
@@ -125,6 +171,7 @@ def _costs(
     optimizer_s = min(optimizer_s, learned_s)
     found = Costs(
         step_s=of("simulate", "simulator") / work.env_steps * with_core(work.simulators),
+        step_wait_s=of(_IDLE, "simulator") / work.env_steps,
         pass_s=of("infer", "simulator", "inference") / passes * with_core(work.servers or work.simulators),
         copy_s=of("copy", "trainer"),
         gradient_s=learned_s - optimizer_s,

@@ -24,7 +24,7 @@ import numpy as np
 import psutil
 
 from actorlearn.memory.shared import Segment
-from actorlearn.metrics.timings import shares
+from actorlearn.metrics.timings import SECTIONS, shares
 from actorlearn.wire.identity import ProcessId
 from launch.errors import FailedError
 from launch.runs.jsonl import Lines, read_object
@@ -33,6 +33,7 @@ START_LIMIT_S = 120.0
 """Longest from the command to the first report; a busy machine imports torch slowly."""
 REPORT_EVERY_S = 0.5
 ENDLESS = 10**12
+POLL_S = 0.001
 _TURN_S = 0.05
 _STOP_LIMIT_S = 90.0
 
@@ -47,6 +48,8 @@ class Reading:
     """Process -> section -> share of its own wall time, 0 to 1."""
     cpu: Mapping[str, float]
     """Process -> cores it kept busy; 2 means two threads without a pause."""
+    queued: Mapping[str, float] = field(default_factory=dict)
+    """Process -> share of the time in which its main thread had work and no core."""
     rates: Sequence[float] = ()
     """Agent steps a second in each report of the stretch."""
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -122,16 +125,19 @@ class Running:
         """Measure for at least this long, from report to report, after a warm-up."""
         first = self._after(time.monotonic() + warmup_s)
         before = len(self.seen) - 1
-        sections, cpu_s = self._sections(), self._cpu_s()
+        sections, cpu_s, queued_s = self._sections(), self._cpu_s(), self._queued_s()
         last = self._after(time.monotonic() + seconds)
         elapsed_s = last["time_s"] - first["time_s"]
-        after, cpu_after_s = self._sections(), self._cpu_s()
+        after, cpu_after_s, queued_after_s = self._sections(), self._cpu_s(), self._queued_s()
         self._check()
         return Reading(
             env_steps=last["env_steps"] - first["env_steps"],
             seconds=elapsed_s,
             wall={name: shares(sections[name], after[name]) for name in sections if name in after},
             cpu={name: (cpu_after_s[name] - cpu_s[name]) / elapsed_s for name in cpu_s if name in cpu_after_s},
+            queued={
+                name: (queued_after_s[name] - queued_s[name]) / elapsed_s for name in queued_s.keys() & queued_after_s
+            },
             rates=rates(self.seen[before:]),
             roles={own.name: own.role for own, _ in self._started()},
         )
@@ -142,6 +148,22 @@ class Running:
         last = self._after(time.monotonic() + seconds)
         self._check()
         return float((last["env_steps"] - first["env_steps"]) / (last["time_s"] - first["time_s"]))
+
+    def publications(self, seconds: float) -> list[float]:
+        """Return the times in seconds at which the first learner has published weights, seen each POLL_S."""
+        segment = Segment.open(Path(read_object(self.run_dir / "meta.json")["shm"]) / "progress")
+        row = next(index for own, index in self._started() if own.role == "trainer")
+        publishing = segment["section_ns"][row, SECTIONS.index("publish") : SECTIONS.index("publish") + 1]
+        times, newest, until_s = [], int(publishing[0]), time.monotonic() + seconds
+        while (now_s := time.monotonic()) < until_s:
+            if (found := int(publishing[0])) != newest:
+                newest = found
+                times.append(now_s)
+            time.sleep(POLL_S)
+        del publishing
+        segment.close()
+        self._check()
+        return times
 
     @property
     def pid(self) -> int:
@@ -225,6 +247,14 @@ class Running:
         """Return each process that was started, and its row in the progress segment."""
         found = [json.loads(path.read_text()) for path in sorted((self.run_dir / "settings").glob("*.json"))]
         return [(msgspec.convert(settings["id"], ProcessId), settings["index"]) for settings in found]
+
+    def _queued_s(self) -> dict[str, float]:
+        """Return the seconds for which the main thread of each living process was ready to run and did not."""
+        found = {}
+        for name, pid in self.pids().items():
+            with suppress(OSError):
+                found[name] = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+        return found
 
     def _cpu_s(self) -> dict[str, float]:
         """Return the CPU seconds that each living process has used."""

@@ -6,17 +6,26 @@ import json
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 pytest.importorskip("simpy", reason="the extra `simulate` is not installed")
 
-from launch.bench.measure.costs import Wire, alone, costs_of, costs_of_run, measure_addition, measure_wire
+from launch.bench.measure.costs import (
+    Wire,
+    alone,
+    costs_of,
+    costs_of_run,
+    deviation_of,
+    measure_addition,
+    measure_wire,
+)
 from launch.bench.measure.request import shipped
-from launch.bench.measure.running import Reading
+from launch.bench.measure.running import POLL_S, Reading
 from launch.errors import RunError
 from launch.runs.find import Run
 from launch.simulate.model import simulate
-from launch.simulate.scenario import Scenario, Work
+from launch.simulate.scenario import Costs, Scenario, Work
 from launch.topology.load import load
 
 WORK = Work(horizon=5, simulators=2, envs=4)
@@ -45,6 +54,28 @@ def test_simulators_that_share_a_core_are_not_slower_than_their_work() -> None:
     costs = costs_of(reading, WORK, 1.0, 5e-3, WIRE, 1e-4)
     assert costs.step_s == pytest.approx(5.0 / 4000)
     assert simulate(Scenario(costs=costs, work=WORK, cores=1.0)).env_steps_per_s == pytest.approx(400)
+
+
+def test_what_uses_no_core_is_a_wait_of_the_environment() -> None:
+    """Two simulators at work for 7 of 10 s: with a core for 2 s of it, in a queue for one for 1 s, idle for 4 s."""
+    wall = {"simulator-0": SIMULATING, "simulator-1": SIMULATING, "trainer-0": LEARNING}
+    roles = {name: name.partition("-")[0] for name in wall}
+    cpu, queued = {"simulator-0": 0.2, "simulator-1": 0.2}, {"simulator-0": 0.1, "simulator-1": 0.1}
+    reading = Reading(env_steps=4000, seconds=10.0, wall=wall, cpu=cpu, queued=queued, roles=roles)
+    costs = costs_of(reading, WORK, 2.0, 5e-3, WIRE, 1e-4)
+    assert (costs.step_s, costs.step_wait_s) == pytest.approx((2 * 1.0 / 4000, 2 * 4.0 / 4000))
+    assert simulate(Scenario(costs=costs, work=WORK, cores=2.0)).env_steps_per_s == pytest.approx(400)
+
+
+@pytest.mark.parametrize(("horizon", "deviation"), [(5, 0.0), (5, 0.1), (1, 0.2)])
+def test_the_deviation_of_updates_is_found_again(horizon: int, deviation: float) -> None:
+    """Times of updates of 50 and of 10 ms, seen each millisecond."""
+    work = Work(horizon=horizon, simulators=1, envs=1)
+    costs = Costs(step_s=0.01, pass_s=0.0, gradient_s=0.0)
+    draws = np.random.default_rng(1).normal(1.0, deviation, 2000) * horizon * 0.01
+    seen = np.ceil(np.cumsum(draws) / POLL_S) * POLL_S
+    assert deviation_of(seen.tolist(), costs, work) == pytest.approx(deviation, rel=0.1, abs=0.005)
+    assert deviation_of([0.0, 1.0], costs, work) == 0.0
 
 
 def test_nothing_that_was_learned_gives_no_costs() -> None:

@@ -74,7 +74,9 @@ def test_nodes_may_share_machines(topology: str, capsys: pytest.CaptureFixture[s
 def test_the_tables_say_what_is_predicted(topology: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate(topology, [*FEW, "nodes.count=2"], None, 1.0, None, json=False) == 0
     said = capsys.readouterr().out
-    assert "2 learners on 2 machines of 4 cores, 1,000 Mbit/s and 0.1 ms; 10,000 weights, exchange: hub" in said
+    assert (
+        "2 learners on 2 machines of 4 cores, 956 Mbit/s of messages and 0.1 ms; 10,000 weights, exchange: hub" in said
+    )
     assert "closed form" in said and "bottleneck" in said and "█" in said
 
 

@@ -30,6 +30,11 @@ def on_machines(exchanging: Any, learners: int, **numbers: Any) -> Scenario:
     return scenario(exchanging=exchanging, learners=learners, nodes=learners, machines=learners, **numbers)
 
 
+def varied(deviation: float) -> Costs:
+    """The costs, with stages that take longer and shorter."""
+    return msgspec.structs.replace(COSTS, deviation=deviation)
+
+
 def update_of(outcome: Outcome) -> float:
     """Seconds of an update of all learners together."""
     return 1 / outcome.updates_per_s
@@ -43,6 +48,13 @@ def test_stages_in_turn_take_the_sum_of_their_times() -> None:
     assert update_of(outcome) == pytest.approx(COLLECT_S + LEARN_S)
     assert outcome.env_steps_per_s == pytest.approx(40 / (COLLECT_S + LEARN_S))
     assert outcome.shares["collect"] == pytest.approx(COLLECT_S / (COLLECT_S + LEARN_S))
+
+
+def test_environments_that_wait_do_not_take_the_core_from_each_other() -> None:
+    """Two simulators on one core: their steps of 1 ms take turns, and their waits of 3 ms do not."""
+    waiting = Costs(step_s=1e-3, step_wait_s=3e-3, pass_s=0.0, gradient_s=2e-3)
+    outcome = simulate(scenario(waiting, Work(horizon=1, simulators=2, envs=1), cores=1.0))
+    assert update_of(outcome) == pytest.approx(2 * 1e-3 + 3e-3 + 2e-3)
 
 
 def test_with_two_blocks_the_longer_of_simulation_and_learning_is_the_bound() -> None:
@@ -116,7 +128,7 @@ def test_a_hub_takes_all_gradients_and_sends_as_many_sums_each_way_through_one_l
 
 def test_learners_of_a_store_have_a_staleness_of_all_others() -> None:
     for factor in (1.0, 4.0):
-        outcome = simulate(on_machines("store", 6, stragglers=Stragglers(count=2, factor=factor, deviation=0.3)))
+        outcome = simulate(on_machines("store", 6, costs=varied(0.3), stragglers=Stragglers(count=2, factor=factor)))
         assert outcome.staleness_mean == pytest.approx(5, rel=0.03)
 
 
@@ -127,10 +139,9 @@ def test_a_server_with_one_processor_is_the_queue_of_one_server_with_fixed_servi
     """
     learners, service_s, load = 300, 1e-3, 0.6
     think_s = learners * service_s / load
-    costs = Costs(step_s=0.0, pass_s=0.0, gradient_s=think_s, optimizer_s=service_s)
-    exponential = Stragglers(deviation=1.0)
+    exponential = Costs(step_s=0.0, pass_s=0.0, gradient_s=think_s, optimizer_s=service_s, deviation=1.0)
     work = Work(horizon=1, simulators=1, envs=1)
-    queue = scenario(costs, work, exchanging="servers", learners=learners, stragglers=exponential, updates=60)
+    queue = scenario(exponential, work, exchanging="servers", learners=learners, updates=60)
     outcome = simulate(msgspec.structs.replace(queue, cores=1000.0, latency_s=0.0))
     exchange_s, load = outcome.shares["exchange"] * learners / outcome.updates_per_s, outcome.updates_per_s * service_s
     assert exchange_s - service_s == pytest.approx(load * service_s / (2 * (1 - load)), rel=0.1)
@@ -148,9 +159,9 @@ def test_learners_that_gossip_wait_for_nobody_unless_they_must() -> None:
 
 
 def test_a_prediction_repeats_with_its_seed() -> None:
-    varied = on_machines("hub", 3, stragglers=Stragglers(deviation=0.5))
-    assert simulate(varied) == simulate(varied)
-    assert simulate(varied) != simulate(msgspec.structs.replace(varied, seed=2))
+    case = on_machines("hub", 3, costs=varied(0.5))
+    assert simulate(case) == simulate(case)
+    assert simulate(case) != simulate(msgspec.structs.replace(case, seed=2))
 
 
 @settings(max_examples=10, deadline=None)
@@ -164,12 +175,8 @@ def test_a_prediction_repeats_with_its_seed() -> None:
 def test_one_more_machine_never_lowers_the_rate_where_nothing_is_shared(
     learners: int, step_s: float, gradient_s: float, deviation: float, exchanging: Any
 ) -> None:
-    costs = Costs(step_s=step_s, pass_s=1e-3, gradient_s=gradient_s)
-    varied = Stragglers(deviation=deviation)
-    fewer, more = (
-        simulate(on_machines(exchanging, n, costs=costs, stragglers=varied, updates=100))
-        for n in (learners, learners + 1)
-    )
+    costs = Costs(step_s=step_s, pass_s=1e-3, gradient_s=gradient_s, deviation=deviation)
+    fewer, more = (simulate(on_machines(exchanging, n, costs=costs, updates=100)) for n in (learners, learners + 1))
     assert more.updates_per_s >= 0.99 * fewer.updates_per_s
 
 
@@ -186,8 +193,8 @@ def test_without_queues_the_closed_form_is_the_simulation(exchanging: Any, learn
 def test_the_closed_form_knows_shared_cores_and_the_expected_slowest() -> None:
     crowded = scenario(cores=1.0, learners=4, nodes=4, exchanging="store")
     assert estimate(crowded).env_steps_per_s == pytest.approx(simulate(crowded).env_steps_per_s, rel=0.02)
-    varied = on_machines("lock-step", 16, stragglers=Stragglers(deviation=0.2))
-    assert estimate(varied).env_steps_per_s == pytest.approx(simulate(varied).env_steps_per_s, rel=0.05)
+    late = on_machines("lock-step", 16, costs=varied(0.2))
+    assert estimate(late).env_steps_per_s == pytest.approx(simulate(late).env_steps_per_s, rel=0.05)
 
 
 def test_an_update_needs_no_more_processor_time_than_its_stages() -> None:
