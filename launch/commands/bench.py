@@ -27,7 +27,7 @@ def bench(name: str | None, wanted: Mapping[str, Any], output: Path | None, json
     if name not in SUITES:
         raise RunError(f"{name!r} is no suite: choose one of {', '.join(SUITES)}")
     try:
-        request = _request(name, SUITES[name], wanted)
+        request = _request(name, SUITES[name], {**wanted, "output": output})
         if output is not None:
             _make(output)
         end_in_order()

@@ -86,7 +86,7 @@ def _saturation(s: Scenario) -> Iterator[tuple[str, float]]:
         part = s.header_bytes + s.weight_bytes * s.weights / s.parameter_servers
         if s.servers_apart or s.machines > 1:
             yield "links of servers", s.link_bytes_per_s / part / each
-        if end_s := s.costs.message_s + part * s.costs.byte_s:
+        if end_s := s.shards * s.costs.message_s + part * s.costs.byte_s:
             yield "encryption at servers", 1 / (2 * end_s) / each
         if s.exchanging == "servers" and s.costs.optimizer_s:
             yield "optimizer at servers", s.parameter_servers / s.costs.optimizer_s / each
@@ -125,8 +125,9 @@ def _exchange_s(s: Scenario) -> float:
     part = s.header_bytes + s.weight_bytes * s.weights / s.parameter_servers
     together = s.learners if s.exchanging == "quorum" else 1
     link_s = max(together * part, s.vector_bytes) / s.link_bytes_per_s if away else 0.0
-    end_s = s.costs.message_s + part * s.costs.byte_s
-    ways_s = 2 * (s.parameter_servers * end_s + max(link_s, together * end_s))
+    end_s = s.shards * s.costs.message_s + part * s.costs.byte_s
+    # Gradients come in while weights go out, but for the first shard and the last.
+    ways_s = (1 + 1 / s.shards) * (s.parameter_servers * end_s + max(link_s, together * end_s))
     sum_s = s.costs.add_s / s.parameter_servers if s.exchanging == "quorum" else 0.0
     optimizer_s = s.costs.optimizer_s / s.parameter_servers
     return s.work.optimizer_steps / s.local_steps * (once_s + ways_s + sum_s + optimizer_s)

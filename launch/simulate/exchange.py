@@ -6,7 +6,7 @@ it says for how long, as ``waited_s``; the rest of its exchange is messages and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -173,16 +173,32 @@ class Store(_Place):
 
 
 @dataclass
+class _Shard:
+    """A part of the weights that a server changes by itself."""
+
+    server: int
+    """Number of its server."""
+    made: simpy.Event
+    """Event of the next version."""
+    version: int = 0
+    """Changes so far."""
+    fresh: int = 0
+    """Gradients of the present version that have come, where several make the next."""
+    bases: dict[int, int] = field(default_factory=dict)
+    """Version that each learner computes by."""
+
+
+@dataclass
 class Servers(_Place):
-    """Parameter servers, each with its part of the weights; learners change them each by itself."""
+    """Parameter servers, each with its part of the weights, in shards; learners change them each by itself."""
 
     machines: Sequence[Machine]
-    version: int = 0
-    """Changes of all weights so far."""
 
     def __post_init__(self) -> None:
         self._ports = [Port(self.env, machine) for machine in self.machines]
         self._threads = [simpy.Resource(self.env, 1) for _ in self.machines]
+        numbers = range(len(self.machines) * self.scenario.shards)
+        self._shards = [_Shard(number // self.scenario.shards, self.env.event()) for number in numbers]
 
     def agree(self, peer: Peer) -> Steps:
         """Tell each server what was learned from; nobody answers."""
@@ -191,75 +207,61 @@ class Servers(_Place):
             self.env.process(self.network.send(peer.port, port, self.scenario.header_bytes))
 
     def step(self, peer: Peer) -> Steps:
-        """Push each server its part, every ``local_steps`` steps; it changes it, and answers with the new weights."""
+        """Push all parts of a gradient, every ``local_steps`` steps; pull each when it has been changed."""
         peer.exchanges += 1
         if peer.exchanges % self.scenario.local_steps:
             return
-        yield self.push(peer)
-        yield self.apply()
-        peer.staleness.append(self.version - peer.base)
-        self.version += 1
-        version = self.version
-        yield self.pull(peer)
-        peer.base = version
+        yield self.env.all_of([self.env.process(self._exchange(peer, shard)) for shard in self._shards])
 
-    def push(self, peer: Peer) -> simpy.Event:
-        """Send each server its part of a gradient."""
-        return self._all(self.network.send(peer.port, port, self._part_bytes) for port in self._ports)
+    def _exchange(self, peer: Peer, shard: _Shard) -> Steps:
+        port, size = self._ports[shard.server], self._part_bytes
+        yield from self.network.send(peer.port, port, size)
+        yield from self.take(peer, shard)
+        version = shard.version
+        yield from self.network.send(port, peer.port, size)
+        shard.bases[peer.number] = version
 
-    def pull(self, peer: Peer) -> simpy.Event:
-        """Have each server send its part of the weights."""
-        return self._all(self.network.send(port, peer.port, self._part_bytes) for port in self._ports)
+    def take(self, peer: Peer, shard: _Shard) -> Steps:
+        """Take a step of the optimizer."""
+        yield from self.work(shard, self.scenario.costs.optimizer_s)
+        if shard is self._shards[0]:
+            peer.staleness.append(shard.version - shard.bases.get(peer.number, 0))
+        shard.version += 1
 
-    def apply(self, seconds: float | None = None) -> simpy.Event:
-        """Have each server work on its part: an optimizer step, or so many seconds for the whole."""
-        whole_s = self.scenario.costs.optimizer_s if seconds is None else seconds
-        return self._all(self._work(at, whole_s / len(self.machines)) for at in range(len(self.machines)))
-
-    def _work(self, server: int, seconds: float) -> Steps:
-        with self._threads[server].request() as turn:
+    def work(self, shard: _Shard, seconds: float) -> Steps:
+        """Have the shard's server work on it, ``seconds`` for all shards of all servers."""
+        with self._threads[shard.server].request() as turn:
             yield turn
-            yield self.machines[server].cores.work(seconds)
-
-    def _all(self, parts: Iterator[Steps]) -> simpy.Event:
-        return self.env.all_of([self.env.process(part) for part in parts])
+            yield self.machines[shard.server].cores.work(seconds / len(self._shards))
 
     @property
     def _part_bytes(self) -> float:
         s = self.scenario
-        return s.header_bytes + s.weight_bytes * s.weights / len(self.machines)
+        return s.header_bytes + s.weight_bytes * s.weights / len(self._shards)
 
 
 @dataclass
 class Quorum(Servers):
     """Parameter servers that make a new version of the first K gradients of the last; later ones are dropped."""
 
-    fresh: int = 0
-    """Gradients of the present version that have come."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._made = self.env.event()
-
-    def step(self, peer: Peer) -> Steps:
-        """Push a gradient; wait for the version that it makes, unless it is too late, and pull the newest."""
-        yield self.push(peer)
-        yield self.apply(self.scenario.costs.add_s)
-        if peer.base < self.version:
-            peer.dropped += 1
-        else:
-            self.fresh += 1
+    def take(self, peer: Peer, shard: _Shard) -> Steps:
+        """Add a gradient, and wait for the version that it makes, unless it is too late."""
+        first = shard is self._shards[0]
+        yield from self.work(shard, self.scenario.costs.add_s)
+        if shard.bases.get(peer.number, 0) < shard.version:
+            peer.dropped += first
+            return
+        shard.fresh += 1
+        if first:
             peer.staleness.append(0)
-            if self.fresh == self.scenario.quorum:
-                self.fresh, made, self._made = 0, self._made, self.env.event()
-                yield self.apply()
-                self.version += 1
-                made.succeed()
-            else:
-                yield from self.wait(peer, self._made)
-        version = self.version
-        yield self.pull(peer)
-        peer.base = version
+        if shard.fresh == self.scenario.quorum:
+            shard.fresh, shard.version, made, shard.made = 0, shard.version + 1, shard.made, self.env.event()
+            yield from self.work(shard, self.scenario.costs.optimizer_s)
+            made.succeed()
+        elif first:
+            yield from self.wait(peer, shard.made)
+        else:
+            yield shard.made
 
 
 @dataclass

@@ -91,6 +91,8 @@ class Network:
         """``end_s``: processor time of a message at each end, for itself and for each byte."""
         self.env, self._bytes_per_s, self._latency_s, self._hop_s = env, bytes_per_s, latency_s, hop_s
         self._end_s = end_s
+        self._connections: dict[tuple[Port, Port], simpy.Resource] = {}
+        """From one process to another; its messages go through the link one after the other."""
         self.bytes = 0.0
         """Bytes sent so far, also to processes of the same machine."""
 
@@ -100,10 +102,17 @@ class Network:
         yield from sender.handle(self._cost(size))
         if sender.machine is not receiver.machine:
             carried_s = size / self._bytes_per_s
-            yield sender.machine.out.work(carried_s) & receiver.machine.into.work(carried_s)
+            with self._connection(sender, receiver).request() as turn:
+                yield turn
+                yield sender.machine.out.work(carried_s) & receiver.machine.into.work(carried_s)
             yield self.env.timeout(self._latency_s)
         yield self.env.timeout(self._hop_s)
         yield from receiver.handle(self._cost(size))
+
+    def _connection(self, sender: Port, receiver: Port) -> simpy.Resource:
+        if (sender, receiver) not in self._connections:
+            self._connections[sender, receiver] = simpy.Resource(self.env, 1)
+        return self._connections[sender, receiver]
 
     def _cost(self, size: float) -> float:
         return self._end_s[0] + size * self._end_s[1]

@@ -97,6 +97,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     cores: float = 1.0
     """Cores of each machine."""
     parameter_servers: int = 1
+    shards: int = 1
+    """Parts of a server's weights that travel each for itself."""
     servers_apart: bool = False
     """Whether they are on machines of their own; else on the nodes in turn."""
     quorum: int = 1

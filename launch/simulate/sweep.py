@@ -9,6 +9,7 @@ import msgspec
 
 from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.parameters.meetings import HEADER
+from actorlearn.parameters.shard_layout import Sharding
 from launch.simulate.keys import SimulateKeys
 from launch.simulate.scenario import Costs, Exchanging, Scenario, Stragglers, Work
 from launch.topology.load import Topology
@@ -47,7 +48,7 @@ def scenario_of(
     topology: Topology, keys: SimulateKeys, costs: Costs, weights: int, cores: float, nodes: int
 ) -> Scenario:
     """Return the case that a topology and the keys of a prediction mean."""
-    learners = topology.learners
+    learners, servers = topology.learners, keys.servers or topology.parameter_servers.count or 1
     exchange: dict[str, Any] = {}
     if graph := mode(topology).graph(asked(topology)):
         exchange = {"graph": graph, "max_staleness": getattr(asked(topology).section, "max_staleness", None)}
@@ -59,7 +60,8 @@ def scenario_of(
             nodes=nodes,
             machines=keys.machines or nodes,
             cores=keys.cores or cores,
-            parameter_servers=keys.servers or topology.parameter_servers.count or 1,
+            parameter_servers=servers,
+            shards=Sharding(weights, 0, servers).shards_of_each,
             servers_apart=keys.servers_apart,
             quorum=min(learners.quorum or learners.count, learners.count),
             weights=weights,
@@ -95,7 +97,12 @@ def curves(whole: Scenario, topology: Topology, keys: SimulateKeys) -> dict[str,
     if whole.exchanging in ("quorum", "servers", "hub"):
         by_servers = "servers" if whole.exchanging == "servers" else "quorum"
         found["servers"] = {
-            servers: replace(whole, exchanging=by_servers, parameter_servers=servers)
+            servers: replace(
+                whole,
+                exchanging=by_servers,
+                parameter_servers=servers,
+                shards=Sharding(whole.weights, 0, servers).shards_of_each,
+            )
             for servers in _doubling(max(8, whole.parameter_servers))
         }
     return found

@@ -24,6 +24,8 @@ class Request:
     """Engine that starts the nodes, for suites that take one."""
     keys: Path | None = None
     """Folder of the head's keys, for nodes on other machines."""
+    output: Path | None = None
+    """Folder of the report, which is there already; None where it is shown only."""
     runs: tuple[str, ...] = ()
     """Words that name runs, for suites that read runs and measure nothing."""
 

@@ -120,6 +120,16 @@ def test_servers_are_bound_by_the_rate_of_their_links() -> None:
         assert outcome.bytes_per_s == pytest.approx(2 * 1e6 * outcome.updates_per_s, rel=0.05)
 
 
+def test_shards_use_a_link_in_both_directions_at_once() -> None:
+    """Four learners push 1 s of bytes each, and pull as much: 8 s in one shard, and 4 (1 + 1/8) s in eight."""
+    wide = {"weights": 250_000, "header_bytes": 0.0, "link_bytes_per_s": 1e6, "latency_s": 0.0}
+    for shards in (1, 8):
+        case = on_machines("quorum", 4, quorum=4, shards=shards, servers_apart=True, updates=10, **wide)
+        outcome = simulate(case)
+        assert 4 * update_of(outcome) == pytest.approx(4 * (1 + 1 / shards) + COLLECT_S + LEARN_S, rel=0.03)
+        assert estimate(case).env_steps_per_s == pytest.approx(outcome.env_steps_per_s, rel=0.03)
+
+
 def test_a_hub_takes_all_gradients_and_sends_as_many_sums_each_way_through_one_link() -> None:
     wide = {"weights": 250_000, "header_bytes": 0.0, "link_bytes_per_s": 1e6, "latency_s": 0.0}
     outcome = simulate(on_machines("hub", 5, updates=10, **wide))
