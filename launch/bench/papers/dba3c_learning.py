@@ -66,11 +66,6 @@ class Ran:
         return float((last["env_steps"] - first["env_steps"]) / max(last["time_s"] - first["time_s"], 1e-9))
 
     @property
-    def update_steps(self) -> float:
-        """Steps between two updates."""
-        return float(self.rows[-1]["env_steps"] / max(self.rows[-1]["updates"], 1))
-
-    @property
     def staleness(self) -> float | None:
         """Mean over reports of the age of gradients, in changes of the weights; None without parameter servers."""
         known = [row["staleness_mean"] for row in self.rows if row.get("staleness_mean") is not None]
@@ -158,6 +153,13 @@ def learners_on_nodes(loaded: Topology, count: int) -> tuple[str, ...]:
     return (f"learners.count={count}", f"learners.quorum={quorum}", f"nodes.count={nodes}")
 
 
+def batch(loaded: Topology) -> int:
+    """Return the steps that an update of the weights is made of: the effective batch (section 2.3)."""
+    learners = loaded.learners
+    gradients = learners.quorum or (learners.count if loaded.mode == "sync" else 1)
+    return gradients * loaded.simulators.environments * loaded.algorithm.horizon
+
+
 def follow(request: Request, overrides: Sequence[str], label: str, column: str = SCORE) -> Ran:
     """Run the request's topology until its steps are done or the seconds over; raises FailedError without a score."""
     own = (*request.overrides, *overrides)
@@ -216,7 +218,7 @@ def compare(
         rows.append(
             (
                 name,
-                f"{fmean(one.update_steps for one in all_):,.0f}",
+                f"{batch(load(request.topology, (*request.overrides, *case.keys))):,}",
                 f"{fmean(stale):.1f}" if stale else "-",
                 rate(Spread(tuple(one.steps_per_s for one in all_))),
                 score(Spread(tuple(one.score(0, steps / 2) for one in all_))),
@@ -230,7 +232,7 @@ def compare(
         suite=suite,
         headings=(
             "",
-            "steps an update",
+            "batch",
             "staleness",
             "steps/s",
             f"score after {steps / 2:,.0f} steps",
@@ -245,6 +247,7 @@ def compare(
         notes=(
             f"reduced: {reduced(loaded)}",
             f"scores: mean of the last 100 training games, median of {request.repetitions} seeds (lowest to highest)",
+            "batch: steps that an update of the weights is made of; "
             "staleness: changes of the weights since those that a gradient was taken by; "
             "largest fall: from the best score before",
         ),

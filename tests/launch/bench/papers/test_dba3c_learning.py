@@ -24,10 +24,7 @@ PAPERS_SIZE = ("nodes.count=64", "learners.count=64", "learners.quorum=60", "alg
 def ran(scores: list[float], seconds: float = 60.0) -> Ran:
     """A run with a point of its curve every 1,000 steps, and a gradient 3 changes old."""
     points = [(1_000.0 * n, n * seconds / 60, score) for n, score in enumerate(scores)]
-    rows = [
-        {"time_s": n * seconds, "env_steps": 1_000 * n, "updates": 10 * n, "staleness_mean": 3.0}
-        for n in range(len(scores))
-    ]
+    rows = [{"time_s": n * seconds, "env_steps": 1_000 * n, "staleness_mean": 3.0} for n in range(len(scores))]
     return Ran(Curve("", "Catch", 1.0, 1_000.0, [points]), rows)
 
 
@@ -52,9 +49,10 @@ def test_async_makes_a_version_of_each_gradient_and_sync_of_all(followed: list[T
         ("async", 4, 0, 2),
         ("async", 4, 4, 2),
     ]
+    assert made.rows[1][:2] == ("sync, 4 of 4 learners", "128")
     assert made.rows[0][:8] == (
         "async, 4 learners",
-        "100",
+        "32",
         "3.0",
         "17 (17-17)",
         "0.80 (0.80 to 0.80)",
@@ -90,6 +88,7 @@ def test_rates_and_epsilons_are_what_differs(
 
 def test_a_small_batch_is_of_fewer_learners_or_of_shorter_rollouts_that_hold_a_return() -> None:
     alone = load(CATCH, ONE_LEARNER)
+    assert dba3c_learning.batch(alone) == 512
     assert load(CATCH, (*ONE_LEARNER, *dba3c_learning.smaller(alone))).algorithm.horizon == 5
     many = load(ATARI, PAPERS_SIZE)
     small = load(ATARI, (*PAPERS_SIZE, *dba3c_learning.smaller(many)))
