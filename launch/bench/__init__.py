@@ -65,6 +65,7 @@ SUITES: Mapping[str, Suite] = {
     "learners-dqn": Suite("suites.learners:learners_dqn", topology=None),
     "fast-dqn": Suite("papers.fast_dqn:fast_dqn", topology=None),
     "dba3c-sizes": Suite("papers.dba3c_sizes:dba3c_sizes", topology=None),
+    "dba3c-servers": Suite("papers.dba3c_servers:dba3c_servers", topology=None),
     "dba3c-async": Suite("papers.dba3c_learning:dba3c_async", topology=DBA3C_CATCH, takes_engine=True),
     "dba3c-rate": Suite("papers.dba3c_learning:dba3c_rate", DBA3C_CATCH, keys=ONE_LEARNER, takes_engine=True),
     "dba3c-epsilon": Suite("papers.dba3c_learning:dba3c_epsilon", DBA3C_CATCH, keys=ONE_LEARNER, takes_engine=True),

@@ -1,108 +1,25 @@
-"""Machines that are network namespaces of this one: own addresses, links of a rate, which can be cut.
-
-The head has a namespace with a bridge, each node one that a veth pair joins to it. Nothing of the machine's own network
-is touched. Processes, memory and disks are shared. Needs root, and iproute2 and nsenter.
-"""
+"""Network namespaces for tests, which are left out where there can be none."""
 
 from __future__ import annotations
 
-import os
-import secrets
-import shutil
-import signal
-import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-NEEDED = ("ip", "tc", "nsenter")
+from launch.errors import FailedError
+from launch.machine import namespaces as machines
+from launch.machine.namespaces import Namespaces
+
 RATE = "200mbit"
-
-
-class Namespaces:
-    """A head's namespace, and one of each node."""
-
-    head = "10.77.0.100"
-
-    def __init__(self, nodes: Sequence[str]) -> None:
-        """Make nothing yet."""
-        self._word = f"al{secrets.token_hex(3)}"
-        self._nodes = nodes
-        self.names = ["head", *nodes]
-        """Names of all machines."""
-
-    def make(self, rate: str) -> None:
-        """Make them; each link passes on at most ``rate`` in each direction (tc-tbf(8)). Raises CalledProcessError."""
-        for name in self.names:
-            _call("ip", "netns", "add", self.namespace(name))
-            self._in(name, "ip", "link", "set", "lo", "up")
-        self._in("head", "ip", "link", "add", "bridge", "type", "bridge")
-        self._in("head", "ip", "address", "add", f"{self.head}/24", "dev", "bridge")
-        self._in("head", "ip", "link", "set", "bridge", "up")
-        for number, name in enumerate(self._nodes, 1):
-            far = self.namespace(name)
-            self._in("head", *f"ip link add to-{name} type veth peer name net netns {far}".split())
-            self._in("head", *f"ip link set to-{name} master bridge up".split())
-            self._in(name, *f"ip address add 10.77.0.{number}/24 dev net".split())
-            self._in(name, "ip", "link", "set", "net", "up")
-            for where, link in (("head", f"to-{name}"), (name, "net")):
-                self._in(where, *f"tc qdisc add dev {link} root tbf rate {rate} burst 256kb latency 100ms".split())
-
-    def namespace(self, name: str) -> str:
-        """Return the name of a machine's namespace."""
-        return f"{self._word}-{name}"
-
-    def enter(self, name: str) -> list[str]:
-        """Return the words that go before a command that is to run on a machine; its process id stays the same."""
-        return ["nsenter", f"--net=/run/netns/{self.namespace(name)}"]
-
-    def cut(self, name: str) -> None:
-        """Cut a node's link: what is sent is lost, and nobody is told."""
-        self._in("head", "ip", "link", "set", f"to-{name}", "down")
-
-    def mend(self, name: str) -> None:
-        """Join it again."""
-        self._in("head", "ip", "link", "set", f"to-{name}", "up")
-
-    def pids(self, name: str) -> list[int]:
-        """Processes of a machine."""
-        return [int(pid) for pid in _call("ip", "netns", "pids", self.namespace(name)).split()]
-
-    def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to all processes of a machine."""
-        for pid in self.pids(name):
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-
-    def close(self) -> None:
-        """End their processes, and remove them."""
-        for name in self.names:
-            with suppress(subprocess.CalledProcessError):
-                self.signal(name, signal.SIGKILL)
-                _call("ip", "netns", "delete", self.namespace(name))
-
-    def _in(self, name: str, *words: str) -> None:
-        _call(*self.enter(name), *words)
 
 
 @contextmanager
 def namespaces(*nodes: str, rate: str = RATE) -> Iterator[Namespaces]:
     """Make namespaces for as long as they are needed; a test is left out where they cannot be."""
-    if missing := [word for word in NEEDED if shutil.which(word) is None]:
-        pytest.skip(f"{', '.join(missing)}: not installed (iproute2, util-linux)")
-    if os.geteuid():
-        pytest.skip("only root makes network namespaces")
-    made = Namespaces(nodes)
-    try:
+    with ExitStack() as stack:
         try:
-            made.make(rate)
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"no network namespaces here: {' '.join(error.cmd)}: {error.stderr.strip()}")
+            made = stack.enter_context(machines.namespaces(nodes, rate))
+        except FailedError as error:
+            pytest.skip(str(error))
         yield made
-    finally:
-        made.close()
-
-
-def _call(*words: str) -> str:
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout

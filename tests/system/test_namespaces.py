@@ -16,6 +16,11 @@ import torch
 
 from actorlearn.parameters.checkpoint import load, newest
 from actorlearn.parameters.checkpoint_folders import directory_of
+from launch.bench.measure.linked import linked
+from launch.bench.measure.request import shipped
+from launch.bench.papers import dba3c_servers
+from launch.bench.papers.dba3c_servers import UpdateBytes
+from launch.machine.namespaces import Namespaces
 from tests.chaos import rows as rows_of
 from tests.chaos import topologies
 from tests.chaos.judge import counted, exactly_once, produced
@@ -24,7 +29,7 @@ from tests.chaos.witness import OPTIMIZER
 from tests.system.agents import Agents, lost, node_of
 from tests.system.conftest import Command, Start
 from tests.system.launched import Launched, within
-from tests.system.namespaces import Namespaces, namespaces
+from tests.system.namespaces import namespaces
 from tests.system.ways import CATCH, LEARNS
 
 pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -116,6 +121,19 @@ def test_nothing_of_a_run_can_be_read_on_the_wire(
     ours = [run.meta()["run_id"], *NODES, "trainer", "learner", "simulator", "actorlearn", "total_steps"]
     types = ["Welcome", "HeartbeatAck", "Prepare", "Start", "Spawned", "Received", "Report", "LogChunk"]
     assert [word for word in (*ours, *types) if word.encode() in seen] == []
+
+
+@pytest.mark.parametrize(("servers", "shards"), [(1, 10), (2, 10), (4, 8)])
+def test_bytes_between_learners_and_parameter_servers_are_as_computed(
+    network: Namespaces, sockets_root: Path, monkeypatch: pytest.MonkeyPatch, servers: int, shards: int
+) -> None:
+    """332,282 parameters of four learners in step; every report of each learner is compared."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(sockets_root))
+    sent = 4 * 332_282 + shards * (88 + 112 + 8) + servers * (88 + 112)
+    each = UpdateBytes(sent, 4 * 332_282 + shards * (88 + 4 * 112))
+    with linked(shipped(dba3c_servers.TOPOLOGY), dba3c_servers.keys(servers), network) as run:
+        measured = dba3c_servers.measure(run, each, 5.0, network)
+    assert measured.added == pytest.approx(0.05, abs=0.25), "interfaces are read a moment after a report"
 
 
 # Faults ---------------------------------------------------------------------------------------------------------------

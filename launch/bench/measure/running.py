@@ -73,11 +73,14 @@ class Running:
         engine: str | None = None,
         keys: Path | None = None,
         start_limit_s: float = START_LIMIT_S,
+        by: Sequence[str] = (),
     ) -> None:
-        """Start nothing before ``with``; ``total_steps`` None keeps the topology's, and so its schedules."""
-        self._engine = ["--engine", engine] if engine else []
-        self._engine += ["--keys", str(keys)] if keys else []
-        self._start_limit_s = start_limit_s
+        """Start nothing before ``with``; ``total_steps`` None keeps the topology's, and so its schedules.
+
+        ``keys``: folder of the head's and its nodes' keys; ``by``: words before the command, which become it by exec.
+        """
+        self._options = [*(("--engine", engine) if engine else ()), *(("--keys", str(keys)) if keys else ())]
+        self._start_limit_s, self._by = start_limit_s, by
         self._topology = topology
         self._overrides = [*overrides, f"report.every_s={report_every_s}"]
         if total_steps is not None:
@@ -93,7 +96,7 @@ class Running:
         """Start it and wait for its first report; raises FailedError with its message when it ends early."""
         command = [sys.executable, "-m", "actorlearn", "run", self._topology, *self._overrides]
         self._process = subprocess.Popen(
-            [*command, *self._engine, "--run-dir", str(self.run_dir)],
+            [*self._by, *command, *self._options, "--run-dir", str(self.run_dir)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

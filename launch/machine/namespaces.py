@@ -1,0 +1,138 @@
+"""Machines that are network namespaces of this one: own addresses, and links of a rate, which can be cut.
+
+The head has a namespace with a bridge, each node one that a veth pair joins to it. Nothing of the machine's own network
+is touched. Processes, memory and disks are shared. Needs root, and iproute2 and nsenter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+from launch.errors import FailedError
+
+NEEDED = ("ip", "tc", "nsenter")
+HEAD = "head"
+"""Name of the head's machine."""
+
+
+class Carried(NamedTuple):
+    """Bytes that a node's link has carried, with the headers of Ethernet, IP and TCP."""
+
+    out: int
+    into: int
+
+
+class Namespaces:
+    """A head's namespace, and one of each node."""
+
+    head = "10.77.0.100"
+
+    def __init__(self, nodes: Sequence[str]) -> None:
+        """Make nothing yet."""
+        self._word = f"al{secrets.token_hex(3)}"
+        self.nodes = nodes
+        self.names = [HEAD, *nodes]
+        """Names of all machines."""
+
+    def make(self, rate: str) -> None:
+        """Make them; each link passes on at most ``rate`` in each direction (tc-tbf(8)). Raises CalledProcessError."""
+        for name in self.names:
+            _call("ip", "netns", "add", self.namespace(name))
+            self._in(name, "ip", "link", "set", "lo", "up")
+        self._in(HEAD, "ip", "link", "add", "bridge", "type", "bridge")
+        self._in(HEAD, "ip", "address", "add", f"{self.head}/24", "dev", "bridge")
+        self._in(HEAD, "ip", "link", "set", "bridge", "up")
+        for number, name in enumerate(self.nodes, 1):
+            far = self.namespace(name)
+            self._in(HEAD, *f"ip link add to-{name} type veth peer name net netns {far}".split())
+            self._in(HEAD, *f"ip link set to-{name} master bridge up".split())
+            self._in(name, *f"ip address add 10.77.0.{number}/24 dev net".split())
+            self._in(name, "ip", "link", "set", "net", "up")
+            for where, link in ((HEAD, f"to-{name}"), (name, "net")):
+                self._in(where, *f"tc qdisc add dev {link} root tbf rate {rate} burst 256kb latency 100ms".split())
+
+    def namespace(self, name: str) -> str:
+        """Return the name of a machine's namespace."""
+        return f"{self._word}-{name}"
+
+    def enter(self, name: str) -> list[str]:
+        """Return the words that go before a command that is to run on a machine; its process id stays the same."""
+        return enter(self.namespace(name))
+
+    def cut(self, name: str) -> None:
+        """Cut a node's link: what is sent is lost, and nobody is told."""
+        self._in(HEAD, "ip", "link", "set", f"to-{name}", "down")
+
+    def mend(self, name: str) -> None:
+        """Join it again."""
+        self._in(HEAD, "ip", "link", "set", f"to-{name}", "up")
+
+    def carried(self) -> dict[str, Carried]:
+        """Return what the link of each node has carried so far, as its interface counts it."""
+        found = {}
+        for name in self.nodes:
+            shown = self._in(name, "ip", "-json", "-statistics", "link", "show", "dev", "net")
+            counted = json.loads(shown)[0]["stats64"]
+            found[name] = Carried(counted["tx"]["bytes"], counted["rx"]["bytes"])
+        return found
+
+    def pids(self, name: str) -> list[int]:
+        """Processes of a machine."""
+        return [int(pid) for pid in _call("ip", "netns", "pids", self.namespace(name)).split()]
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to all processes of a machine."""
+        for pid in self.pids(name):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def close(self) -> None:
+        """End their processes, and remove them."""
+        for name in self.names:
+            with suppress(subprocess.CalledProcessError):
+                self.signal(name, signal.SIGKILL)
+                _call("ip", "netns", "delete", self.namespace(name))
+
+    def _in(self, name: str, *words: str) -> str:
+        return _call(*self.enter(name), *words)
+
+
+@contextmanager
+def namespaces(nodes: Sequence[str], rate: str) -> Iterator[Namespaces]:
+    """Make namespaces for as long as they are needed; raises FailedError where they cannot be made."""
+    if missing := [word for word in NEEDED if shutil.which(word) is None]:
+        raise FailedError(f"{', '.join(missing)}: not installed; install iproute2 and util-linux")
+    if os.geteuid():
+        raise FailedError("only root makes network namespaces; run it as root")
+    made = Namespaces(nodes)
+    try:
+        try:
+            made.make(rate)
+        except subprocess.CalledProcessError as error:
+            why = f"{' '.join(error.cmd)}: {error.stderr.strip()}"
+            raise FailedError(f"no network namespaces can be made here: {why}") from None
+        yield made
+    finally:
+        made.close()
+
+
+def enter(namespace: str) -> list[str]:
+    """Return the words that go before a command that is to run in a namespace."""
+    return ["nsenter", f"--net=/run/netns/{namespace}"]
+
+
+def own_namespace() -> str:
+    """Return the name of the namespace that this process is in; empty for one without a name."""
+    return _call("ip", "netns", "identify").strip()
+
+
+def _call(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,35 @@
+"""DBA3C's parameter servers: topologies of as many parameters as the paper's, and the bytes of an update."""
+
+from __future__ import annotations
+
+import pytest
+
+from actorlearn.parameters.shard_frames import HEADER
+from launch.bench.measure.request import shipped
+from launch.bench.papers import dba3c_servers
+from launch.bench.papers.dba3c_servers import UpdateBytes, bytes_of, update_bytes
+from launch.bench.papers.dba3c_sizes import PAPER_PARAMETERS
+from launch.topology.load import load
+
+
+@pytest.mark.parametrize("servers", dba3c_servers.SERVERS)
+def test_each_number_of_servers_is_a_topology_of_learners_in_step(servers: int) -> None:
+    made = load(shipped(dba3c_servers.TOPOLOGY), dba3c_servers.keys(servers))
+    assert (made.learners.count, made.learners.quorum, made.parameter_servers.count) == (4, 4, servers)
+    assert made.simulators.environments * made.algorithm.horizon == dba3c_servers.BATCH
+
+
+def test_the_bytes_of_an_update_are_those_of_the_papers_network() -> None:
+    parameters = 332_282
+    assert parameters == pytest.approx(PAPER_PARAMETERS[128], rel=1e-4)
+    topology = load(shipped(dba3c_servers.TOPOLOGY), dba3c_servers.keys(2))
+    each = 4 * parameters  # in 5 shards of either server
+    assert bytes_of(topology) == (each + 10 * (88 + 112 + 8) + 2 * (88 + 112), each + 10 * (88 + 4 * 112))
+    assert update_bytes(parameters, 1, 4, 2).sent == each // 2 + 10 * (88 + 112 + 8) + 88 + 112
+    assert HEADER.size == dba3c_servers.HEADER_BYTES
+
+
+def test_only_whole_updates_are_whole_numbers_of_updates() -> None:
+    each = UpdateBytes(100, 70)
+    assert each.divides(300, 210)
+    assert not any(each.divides(*bytes_) for bytes_ in ((300, 211), (301, 210), (300, 140), (0, 0)))
