@@ -133,7 +133,7 @@ def test_bytes_between_learners_and_parameter_servers_are_as_computed(
     each = UpdateBytes(sent, 4 * 332_282 + shards * (88 + 4 * 112))
     with linked(shipped(dba3c_servers.TOPOLOGY), dba3c_servers.keys(servers), network) as run:
         measured = dba3c_servers.measure(run, each, 5.0, network)
-    assert measured.added == pytest.approx(0.05, abs=0.25), "interfaces are read a moment after a report"
+    assert measured.added == pytest.approx(0.05, abs=0.25), "links are read a moment after a report"
 
 
 # Faults ---------------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ SERVERS = (1, 2, 4)
 LEARNERS = 4
 NODES = tuple(f"node-{number}" for number in range(1, LEARNERS + 1))
 BATCH = 4
-"""Steps of an update of a learner: one of each environment."""
+"""Rows of an update of a learner, one of each environment; a tenth of Catch's are the beginnings of games, no steps."""
 LINK_MBIT = 100
 HEADER_BYTES, RATE_BYTES = 88, 8
 """Bytes of a message's header (``shard_frames.HEADER``) and of a learning rate."""
@@ -90,9 +90,9 @@ class Measured(NamedTuple):
 
     rate: float
     busiest: float | None = None
-    """Share of a link's rate that its interface carried, in the direction and at the node where it is largest."""
+    """Share of a link's rate that it carried, in the direction and at the node where it is largest."""
     added: float | None = None
-    """Share by which the interfaces carried more than the messages have."""
+    """Share by which the links carried more than the messages have."""
 
 
 def dba3c_servers(request: Request) -> Report:
@@ -138,7 +138,7 @@ def measure(run: Running, each: UpdateBytes, seconds: float, network: Namespaces
         return Measured(points_per_s)
     carried = {name: Carried(*(b - a for a, b in zip(before[name], after[name], strict=True))) for name in after}
     most = max(max(link) for link in carried.values()) / (last["time_s"] - first["time_s"])
-    messages = (last["env_steps"] - first["env_steps"]) / BATCH * sum(each) * _away(run.events("spawned"))
+    messages = (last["updates"] - first["updates"]) * sum(each) * _away(run.events("spawned"))
     return Measured(
         points_per_s, most / (LINK_MBIT * 1e6 / 8), sum(link.out for link in carried.values()) / messages - 1
     )
@@ -184,7 +184,7 @@ def _report(
             f"reduced: {LEARNERS} learners on {LEARNERS} nodes with the servers beside them, not 32 workers; a network "
             "and a game that cost little",
             "bytes: computed; each report of each learner was a whole number of such updates, to the byte",
-            "headers add: what interfaces counted beyond these bytes: CURVE, TCP, IP, Ethernet, what nodes say",
+            "headers add: what links carried beyond these bytes: CURVE, TCP, IP, Ethernet, what nodes say",
             f"in the paper (figure 7) the rate grows less with each doubling, on an axis of {PAPER_POINTS}",
         ),
         figures={"runs": {_case(servers): [one._asdict() for one in found[servers]] for servers in SERVERS}},
