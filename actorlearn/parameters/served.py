@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from actorlearn.failpoints import hit
 from actorlearn.optim.groups import GroupedOptimizer, clip, make_groups
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.parameters.consumed import Consumed
@@ -175,6 +176,7 @@ class Served(Exchange):
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
         """Clip, send each server its part, and take the weights that it has made of it."""
         norm = clip(gradients, self.groups)
+        hit("served.clipped")
         taken = usable and bool(torch.isfinite(norm))
         if taken:
             rates = tuple(map(float, learning_rates))
@@ -187,6 +189,7 @@ class Served(Exchange):
             self._staleness += [outcome for outcome in outcomes if outcome >= APPLIED]
             self._dropped += DROPPED in outcomes
         self._number += 1
+        hit("served.stepped")
         return Stepped(float(norm), taken)
 
     def settle(self) -> None:

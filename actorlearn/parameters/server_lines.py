@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 
+from actorlearn.failpoints import hit
 from actorlearn.parameters.interface import Present, Stopped
 from actorlearn.parameters.shard_frames import Frame, decode, encode
 from actorlearn.parameters.shard_layout import ROLE
@@ -86,6 +87,7 @@ class ServerLines:
             for answer in self._receive(first):
                 if bodies.pop(answer.shard, None) is not None:
                     answers[answer.shard] = answer
+                    hit("server_lines.answered")
             if bodies:
                 self._go_on(patience_s, time.monotonic() - began_s)
         self.waited_s += time.monotonic() - began_s
@@ -116,6 +118,7 @@ class ServerLines:
             if now_s - self._sent_s[shard] >= (BROKEN_S if line.broken else AGAIN_S) and line.dealer.send(body):
                 self.bytes_sent += len(body)
                 self._sent_s[shard], line.broken = now_s, False
+                hit("server_lines.sent")
 
     def _receive(self, first: int) -> list[Frame]:
         """Return answers that have come; waits a moment for one of the first server."""

@@ -15,6 +15,7 @@ import torch
 
 from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
+from actorlearn.failpoints import hit
 from actorlearn.metrics.registry import STALENESS_SHOWN
 from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
@@ -131,11 +132,14 @@ class ParameterServer:
     def _send(self, number: int, answers: Answers, present: dict[int, str]) -> None:
         shard = self.shards[number]
         if shard.changed:
+            hit("parameter_server.changed")
             self._memory[number].keep(shard.content())
             shard.changed = False
+            hit("parameter_server.kept")
         for learner, answer in answers.items():
             if learner in present:
                 self._router.send(present[learner], encode(self._endpoints.run, answer))
+                hit("parameter_server.answered")
 
 
 def rules_of(settings: ParameterServerSettings) -> dict[int, Rule]:

@@ -87,30 +87,9 @@ class Serving:
             self.kill(number)
 
     def settings(self, own: ProcessId) -> ParameterServerSettings:
-        """Settings of a server whose network is never made."""
-        policy = PolicySettings(
-            observation_shape=(1,),
-            observation_dtype="float32",
-            actions=2,
-            model=model("mlp"),
-            algorithm=algorithm(),
-        )
-        return ParameterServerSettings(
-            id=own,
-            run_id=self.listing.run_id,
-            control=None,
-            progress=Shm(path=""),
-            index=0,
-            seed=0,
-            policy=policy,
-            optimizer=self.optimizer,
-            learners=self.learners,
-            servers=self.servers,
-            quorum=self.quorum,
-            memory=Shm(path=str(self.folder / "shard")),
-            host=LOOPBACK,
-            report_every_s=1.0,
-        )
+        """Settings of a server."""
+        sizes = self.learners, self.servers, self.quorum
+        return server_settings(self.folder, own, self.listing.run_id, self.optimizer, *sizes)
 
     def rules(self, number: int) -> dict[int, Rule]:
         """The rules of a server's shards."""
@@ -126,6 +105,35 @@ class Serving:
                     else StatisticsRule(own, merge_into)
                 )
         return made
+
+
+def server_settings(
+    folder: Path, own: ProcessId, run_id: str, optimizer: OptimizerSettings, learners: int, servers: int, quorum: int
+) -> ParameterServerSettings:
+    """Settings of a server whose network is never made, with its memory in a folder."""
+    policy = PolicySettings(
+        observation_shape=(1,),
+        observation_dtype="float32",
+        actions=2,
+        model=model("mlp"),
+        algorithm=algorithm(),
+    )
+    return ParameterServerSettings(
+        id=own,
+        run_id=run_id,
+        control=None,
+        progress=Shm(path=""),
+        index=0,
+        seed=0,
+        policy=policy,
+        optimizer=optimizer,
+        learners=learners,
+        servers=servers,
+        quorum=quorum,
+        memory=Shm(path=str(folder / "shard")),
+        host=LOOPBACK,
+        report_every_s=1.0,
+    )
 
 
 def in_threads(*work: Callable[[], object]) -> None:

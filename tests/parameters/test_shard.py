@@ -42,6 +42,7 @@ from actorlearn.parameters.shard_frames import (
 from actorlearn.parameters.shard_layout import MOST_SHARDS, SHARD_NUMBERS, Sharding
 from tests import named
 from tests.examples import examples
+from tests.parameters.witness import Witness, made_of
 
 RUN = bytes(range(16))
 SIZE = 7
@@ -98,7 +99,8 @@ class Asker:
         own = new_table(1)
         own[0] = Row(told=1 + self.done).words()
         if self.empty:
-            return Frame(FILL, 0, self.request, version=self.version, table=self.table, values=self.known)
+            state = torch.cat([self.known, torch.zeros(2 * len(self.known))])
+            return Frame(FILL, 0, self.request, version=self.version, table=self.table, values=state, scalars=(0.0,))
         if self.done == CHANGES:
             return None
         gradient = torch.zeros(self.learners * CHANGES)
@@ -124,11 +126,13 @@ class World:
         self.askers = [Asker(number, learners) for number in range(learners)]
         self.quorum = quorum
         self.shard, self.kept = self.new(), None
+        self.full = 0
+        """Newest version that was made while there were learners enough for a quorum."""
         self.requests: list[tuple[int, Frame]] = []
         self.answers: list[tuple[int, Frame]] = []
 
     def new(self) -> Shard:
-        return Shard(0, Counted(len(self.askers) * CHANGES), len(self.askers), self.quorum)
+        return Shard(0, Witness(len(self.askers) * CHANGES), len(self.askers), self.quorum)
 
     def step(self, what: str, which: int) -> None:
         """Let one thing happen; messages stay in the network after they were delivered, and may come again."""
@@ -158,7 +162,10 @@ class World:
 
     def take(self, learner: int, frame: Frame) -> None:
         answers = list(self.shard.take(learner, frame, 0.0).items())
-        answers += self.shard.due(range(len(self.askers)), 0.0).items()
+        present = [asker.number for asker in self.askers if asker.done < CHANGES]
+        answers += self.shard.due(present, 0.0).items()
+        if len(present) >= min(self.quorum, len(self.askers)):
+            self.full = self.shard.version
         self.answers += [(to, sent(answer)) for to, answer in answers]
 
     def finish(self) -> None:
@@ -207,7 +214,7 @@ def test_a_shard_whose_machine_died_is_filled_with_the_newest_weights_that_a_lea
 
 
 @hypothesis_settings(max_examples=examples(100))
-@given(st.integers(1, 3), st.integers(1, 3), histories("kill learner"))
+@given(st.integers(1, 4), st.integers(1, 4), histories("kill server", "kill learner"))
 def test_of_a_quorum_each_gradient_is_averaged_once_or_dropped_and_counted(
     quorum: int, learners: int, history: list[tuple[str, int]]
 ) -> None:
@@ -218,8 +225,27 @@ def test_of_a_quorum_each_gradient_is_averaged_once_or_dropped_and_counted(
     rows = [Row.of(row) for row in world.shard.table.tolist()]
     dropped, counted = sum(row.dropped for row in rows), world.counted()
     assert counted.count(0.0) == dropped
-    assert sum(counted) == pytest.approx(world.shard.version)  # each version is a mean: its shares make 1
     assert world.shard.staleness.keys() <= {0}
+    weights, versions, _ = world.shard.content().vectors
+    made = made_of(weights, versions, CHANGES)
+    assert list(made) == list(range(1, world.shard.version + 1)), "each version is of some gradients"
+    for version, of in made.items():
+        assert len(of) == len(set(of)), f"a learner has two gradients in version {version}: {of}"
+        assert len(of) == min(quorum, learners) or version > world.full, f"version {version} is of {of}"
+
+
+@hypothesis_settings(max_examples=examples(100))
+@given(st.integers(1, 4), st.integers(1, 4), histories("kill machine"))
+def test_of_a_quorum_whose_machine_died_no_gradient_is_missed_either(
+    quorum: int, learners: int, history: list[tuple[str, int]]
+) -> None:
+    world = World(learners, quorum)
+    for what, which in history:
+        world.step(what, which)
+    world.finish()
+    counted = world.counted()
+    assert counted.count(0.0) == sum(Row.of(row).dropped for row in world.shard.table.tolist())
+    assert sum(counted) == pytest.approx(world.shard.version)  # each version is a mean: its shares make 1
 
 
 OPTIMIZERS = [named.optimizer(), named.optimizer(centered=True), named.optimizer("adam", epsilon=1e-5)]

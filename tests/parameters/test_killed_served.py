@@ -1,0 +1,68 @@
+"""Learners and parameter servers that are killed by the kernel: of K-of-N no change is missed, none applied twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.parameters.witness import Witness, made_of
+
+LEARNERS_POINTS = ("served.clipped", "server_lines.sent", "server_lines.answered", "served.stepped")
+"""Before a gradient is sent; sent and not answered; answered, by one server or all; answered and not settled."""
+SERVERS_POINTS = ("parameter_server.changed", "parameter_server.kept", "parameter_server.answered")
+"""A version that is nowhere but in the dead process; in its memory and not answered; answered, to some or all."""
+
+
+def worlds(quorum: int, nths: tuple[int, ...]) -> list[str]:
+    """A world for each point and number, and two in which several die."""
+    learners = [f"{quorum},trainer-1:{point}=kill@{nth}" for point in LEARNERS_POINTS for nth in nths]
+    servers = [f"{quorum},parameter_server-{nth % 2}:{point}=kill@{nth}" for point in SERVERS_POINTS for nth in nths]
+    after = [f"trainer-{n}:{point}=kill@{6 + 8 * n}" for n, point in enumerate(LEARNERS_POINTS)]
+    meanwhile = [f"parameter_server-{n}:{point}=kill@{15 + 15 * n}" for n, point in enumerate(SERVERS_POINTS[:2])]
+    return [*learners, *servers, ",".join([str(quorum), *after]), ",".join([str(quorum), *after[:2], *meanwhile])]
+
+
+def judged(folder: Path, wanted: list[str]) -> list[dict[str, int]]:
+    """What became of worlds, each of which was found in order."""
+    command = [sys.executable, "-m", "tests.parameters.killed_served", str(folder), *wanted]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30 + 8 * len(wanted))
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.system
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("quorum", [3, 4])
+def test_wherever_a_learner_or_a_server_is_killed_each_change_is_applied_once_or_dropped(
+    tmp_path: Path, quorum: int
+) -> None:
+    wanted = worlds(quorum, (15,))
+    found = judged(tmp_path, wanted)
+    assert [world["deaths"] for world in found] == [world.count("=kill@") for world in wanted]
+    assert any(world["dropped"] for world in found) == (quorum == 3)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("quorum", [2, 3, 4])
+def test_at_any_of_many_moments(tmp_path: Path, quorum: int) -> None:
+    wanted = worlds(quorum, (1, 2, 4, 7, 12, 20, 33))
+    found = judged(tmp_path, wanted)
+    assert [world["deaths"] for world in found] == [world.count("=kill@") for world in wanted]
+
+
+def test_a_witness_has_seen_what_was_applied_twice() -> None:
+    """Two learners of two changes each; the first change of both makes version 1, that of the second also version 2."""
+    witness = Witness(4)
+    both = torch.tensor([0.5, 0.0, 0.5, 0.0])
+    witness.change(both, ())
+    (versions, _), _ = witness.state()
+    assert made_of(witness.weights, versions, 2) == {1: [0, 1]}
+    witness.change(torch.tensor([0.0, 0.5, 0.5, 0.0]), ())
+    with pytest.raises(AssertionError):
+        made_of(witness.weights, versions, 2)
