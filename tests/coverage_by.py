@@ -136,7 +136,6 @@ COVERED_BY = {
     "launch/runtime/journal.py": "tests/launch/runtime/test_loop.py",
     "launch/runtime/metadata.py": "tests/launch/runtime/test_loop.py",
     "launch/runtime/resume_checks.py": "tests/launch/runtime/test_loop.py",
-    "launch/machine/namespaces.py": "tests/system/test_namespaces.py",
     "launch/machine/signals.py": "tests/launch/runtime/test_workspace.py",
     "launch/spawning/spawner.py": "tests/launch/spawning/test_local.py",
     "launch/supervision/children.py": "tests/launch/supervision/test_supervisor.py",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from actorlearn.parameters.shard_frames import HEADER
-from launch.bench.measure.request import shipped
+from launch.bench import SUITES
+from launch.bench.measure.request import Request, shipped
 from launch.bench.papers import dba3c_servers
-from launch.bench.papers.dba3c_servers import UpdateBytes, bytes_of, update_bytes
+from launch.bench.papers.dba3c_servers import Measured, UpdateBytes, bytes_of, update_bytes
 from launch.bench.papers.dba3c_sizes import PAPER_PARAMETERS
+from launch.errors import FailedError
 from launch.topology.load import load
 
 
@@ -33,3 +38,30 @@ def test_only_whole_updates_are_whole_numbers_of_updates() -> None:
     each = UpdateBytes(100, 70)
     assert each.divides(300, 210)
     assert not any(each.divides(*bytes_) for bytes_ in ((300, 211), (301, 210), (300, 140), (0, 0)))
+
+
+def test_without_namespaces_nodes_are_those_of_the_engine_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[tuple[str, ...]] = []
+
+    @contextmanager
+    def none(*_: object) -> Iterator[None]:
+        raise FailedError("only root makes network namespaces; run it as root")
+        yield
+
+    @contextmanager
+    def running(_: str, overrides: tuple[str, ...], engine: str) -> Iterator[None]:
+        started.append((engine, *overrides))
+        yield
+
+    monkeypatch.setattr(dba3c_servers, "namespaces", none)
+    monkeypatch.setattr(dba3c_servers, "Running", running)
+    monkeypatch.setattr(dba3c_servers, "bytes_of", lambda topology: UpdateBytes(topology.parameter_servers.count, 1))
+    monkeypatch.setattr(dba3c_servers, "measure", lambda run, each, *_: Measured(100.0 * each.sent))
+    found = SUITES["dba3c-servers"].load()(Request("", ("seed=2",), 1, 1.0))
+    assert [row[:4] for row in found.rows] == [
+        ("1 server", "100 (100-100)", "1.00", "-"),
+        ("2 servers", "200 (200-200)", "2.00", "-"),
+        ("4 servers", "400 (400-400)", "4.00", "-"),
+    ]
+    assert "only root" in found.notes[0]
+    assert all({"local", "nodes.count=4", "nodes.listen=127.0.0.1:0", "seed=2"} <= set(each) for each in started)
