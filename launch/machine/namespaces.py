@@ -19,6 +19,8 @@ from typing import NamedTuple
 from launch.errors import FailedError
 
 NEEDED = ("ip", "tc", "nsenter")
+BUFFERS = "burst 256kb latency 100ms"
+"""Bytes that a link passes on at once after a pause, and the longest wait in its queue, in words of tc-tbf(8)."""
 HEAD = "head"
 """Name of the head's machine."""
 
@@ -42,7 +44,7 @@ class Namespaces:
         self.names = [HEAD, *nodes]
         """Names of all machines."""
 
-    def make(self, rate: str) -> None:
+    def make(self, rate: str, buffers: str = BUFFERS) -> None:
         """Make them; each link passes on at most ``rate`` in each direction (tc-tbf(8)). Raises CalledProcessError."""
         for name in self.names:
             _call("ip", "netns", "add", self.namespace(name))
@@ -57,7 +59,7 @@ class Namespaces:
             self._in(name, *f"ip address add 10.77.0.{number}/24 dev net".split())
             self._in(name, "ip", "link", "set", "net", "up")
             for where, link in ((HEAD, f"to-{name}"), (name, "net")):
-                self._in(where, *f"tc qdisc add dev {link} root tbf rate {rate} burst 256kb latency 100ms".split())
+                self._in(where, *f"tc qdisc add dev {link} root tbf rate {rate} {buffers}".split())
 
     def namespace(self, name: str) -> str:
         """Return the name of a machine's namespace."""
@@ -108,7 +110,7 @@ class Namespaces:
 
 
 @contextmanager
-def namespaces(nodes: Sequence[str], rate: str) -> Iterator[Namespaces]:
+def namespaces(nodes: Sequence[str], rate: str, buffers: str = BUFFERS) -> Iterator[Namespaces]:
     """Make namespaces for as long as they are needed; raises FailedError where they cannot be made."""
     if missing := [word for word in NEEDED if shutil.which(word) is None]:
         raise FailedError(f"{', '.join(missing)}: not installed; install iproute2 and util-linux")
@@ -117,7 +119,7 @@ def namespaces(nodes: Sequence[str], rate: str) -> Iterator[Namespaces]:
     made = Namespaces(nodes)
     try:
         try:
-            made.make(rate)
+            made.make(rate, buffers)
         except subprocess.CalledProcessError as error:
             why = f"{' '.join(error.cmd)}: {error.stderr.strip()}"
             raise FailedError(f"no network namespaces can be made here: {why}") from None
