@@ -45,6 +45,8 @@ ONE_LEARNER = (
     *("simulators.envs=8", "algorithm.horizon=64", "total_steps=300_000"),
 )
 """Keys by which one learner has the batch of many: the mean of their gradients of one version is its gradient."""
+ONE_GAME = (*ONE_LEARNER, "total_steps=10_000_000")
+"""Keys by which a run lasts as long as its seconds: Catch's steps are over before evaluations begin."""
 FOUR_NODES = (
     *("nodes.count=4", "learners.count=4", "learners.quorum=4"),
     "env.id=launch.bench.measure.slow_catch:SlowCatch",
@@ -70,7 +72,7 @@ SUITES: Mapping[str, Suite] = {
     "dba3c-rate": Suite("papers.dba3c_learning:dba3c_rate", DBA3C_CATCH, keys=ONE_LEARNER, takes_engine=True),
     "dba3c-epsilon": Suite("papers.dba3c_learning:dba3c_epsilon", DBA3C_CATCH, keys=ONE_LEARNER, takes_engine=True),
     "dba3c-nodes": Suite("papers.dba3c_nodes:dba3c_nodes", DBA3C_CATCH, keys=FOUR_NODES, takes_engine=True),
-    "dba3c-games": Suite("papers.dba3c_games:dba3c_games", DBA3C_CATCH, keys=ONE_LEARNER, takes_engine=True),
+    "dba3c-games": Suite("papers.dba3c_games:dba3c_games", DBA3C_CATCH, keys=ONE_GAME, takes_engine=True),
     "scaling": Suite("suites.scaling:scaling", topology=None),
     "nodes": Suite("suites.nodes:nodes", sets_modes=True),
     "stragglers": Suite("suites.stragglers:stragglers"),

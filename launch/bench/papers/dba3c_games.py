@@ -7,6 +7,7 @@ runs and how the topology learns, and has nothing beside it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from launch.bench.measure.interleaved import Spread
 from launch.bench.measure.report import Report
@@ -41,19 +42,24 @@ def keys(loaded: Topology, overrides: Sequence[str]) -> dict[str, tuple[str, ...
     return {game: (f"env.id=ALE/{game}-v5", *epsilon.get(game, ())) for game in PAPER}
 
 
+def evaluated(one: Ran) -> list[Mapping[str, Any]]:
+    """Return the reports after an evaluation; ``eval_env_steps`` are the steps of its weights, which are older."""
+    return [row for row in one.rows if row.get(EVALUATED) is not None]
+
+
 def compare(request: Request, loaded: Topology, ran: Mapping[str, Sequence[Ran]]) -> Report:
     """Return the table of runs by game."""
     rows, bars = [], {}
     for game, all_ in ran.items():
-        best = [max((p for s in one.curve.stretches for p in s), key=lambda point: point[2]) for one in all_]
-        bars[game] = Spread(tuple(value for _, _, value in best))
+        best = [max(evaluated(one), key=lambda row: float(row[EVALUATED])) for one in all_]
+        bars[game] = Spread(tuple(float(row[EVALUATED]) for row in best))
         paper = PAPER.get(game.removeprefix("ALE/").removesuffix("-v5"))
         rows.append(
             (
                 game,
                 score(bars[game]),
-                f"{Spread(tuple(minutes / 60 for _, minutes, _ in best)).median:.3f}",
-                f"{Spread(tuple(steps for steps, _, _ in best)).median:,.0f}",
+                f"{Spread(tuple(row['time_s'] / 3600 for row in best)).median:.3f}",
+                f"{Spread(tuple(float(row['eval_env_steps']) for row in best)).median:,.0f}",
                 score(Spread(tuple(one.curve.final for one in all_))),
                 f"{paper[0]:,} ({paper[1]:g} h)" if paper else "-",
             )

@@ -24,7 +24,16 @@ PAPERS_SIZE = ("nodes.count=64", "learners.count=64", "learners.quorum=60", "alg
 def ran(scores: list[float], seconds: float = 60.0) -> Ran:
     """A run with a point of its curve every 1,000 steps, and a gradient 3 changes old."""
     points = [(1_000.0 * n, n * seconds / 60, score) for n, score in enumerate(scores)]
-    rows = [{"time_s": n * seconds, "env_steps": 1_000 * n, "staleness_mean": 3.0} for n in range(len(scores))]
+    rows = [
+        {
+            "time_s": n * seconds,
+            "env_steps": 1_000 * n,
+            "eval_return_mean": scores[n],
+            "eval_env_steps": 900 * n,
+            "staleness_mean": 3.0,
+        }
+        for n in range(len(scores))
+    ]
     return Ran(Curve("", "Catch", 1.0, 1_000.0, [points]), rows)
 
 
@@ -140,7 +149,7 @@ def test_an_atari_topology_plays_the_tables_games_and_others_their_own(followed:
     assert {one.env.id: one.optimizer.epsilon for one in followed}["ALE/Pong-v5"] == 1e-3
     assert {one.evaluator.stop_at_score for one in followed} == {None}
     assert made.rows[1] == (
-        *("Breakout", "0.80 (0.80 to 0.80)", "0.017", "1,000"),
+        *("Breakout", "0.80 (0.80 to 0.80)", "0.017", "900"),
         *("0.50 (0.50 to 0.50)", "350 (0.5 h)"),
     )
     alone = ("env.id=ALE/Boxing-v5",)
