@@ -33,7 +33,6 @@ COVERED_BY = {
     "actorlearn/metric.py": "tests/metrics/test_registry.py",
     "actorlearn/metrics/specs.py": "tests/metrics/test_writer.py",
     "actorlearn/metrics/page.py": "tests/metrics/test_registry.py",
-    "actorlearn/parameters/server_lines.py": "tests/parameters/test_served.py",
     "actorlearn/parameters/shard_frames.py": "tests/parameters/test_shard.py",
     "actorlearn/parameters/shard_layout.py": "tests/parameters/test_shard.py",
     "actorlearn/parameters/shard_memory.py": "tests/parameters/test_served.py",

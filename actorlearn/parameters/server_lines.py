@@ -35,8 +35,8 @@ class _Line:
 
     to: Endpoint
     dealer: Dealer
-    broken: bool = False
-    """Whether the connection was lost since a request was sent."""
+    lost_s: float = -inf
+    """Time at which the connection was last seen to be lost."""
 
 
 class ServerLines:
@@ -112,12 +112,14 @@ class ServerLines:
         line = self._dial(server)
         if line is None:
             return
-        line.broken = line.broken or line.dealer.trouble is not None
         now_s = time.monotonic()
+        if line.dealer.trouble is not None:
+            line.lost_s = now_s
         for shard, body in bodies.items():
-            if now_s - self._sent_s[shard] >= (BROKEN_S if line.broken else AGAIN_S) and line.dealer.send(body):
+            sent_s = self._sent_s[shard]
+            if now_s - sent_s >= (BROKEN_S if sent_s <= line.lost_s else AGAIN_S) and line.dealer.send(body):
                 self.bytes_sent += len(body)
-                self._sent_s[shard], line.broken = now_s, False
+                self._sent_s[shard] = now_s
                 hit("server_lines.sent")
 
     def _receive(self, first: int) -> list[Frame]:
