@@ -290,14 +290,15 @@ def make_rendered(
 
 
 def spec(settings: AtariSettings) -> EnvSpec:
-    """Shapes and counts; reads the ROM once per process to count its actions."""
-    preset = PRESETS[settings.preset]
+    """Shapes and counts; reads the ROM once per process for its actions."""
+    preset, actions = PRESETS[settings.preset], _actions(rom(settings.id), settings.full_action_space)
     return EnvSpec(
         observation_shape=(settings.stack * preset.colours, preset.kept_lines, preset.render_width),
         observation_dtype="uint8",
-        actions=_action_count(rom(settings.id), settings.full_action_space),
+        actions=len(actions),
         frames_per_step=settings.frame_skip,
         stack=settings.frames_stacked,
+        fire=actions.index(ale_py.Action.FIRE) if ale_py.Action.FIRE in actions else None,
     )
 
 
@@ -319,9 +320,9 @@ def rom(env_id: str) -> str:
 
 
 @functools.cache
-def _action_count(name: str, full_action_space: bool) -> int:
+def _actions(name: str, full_action_space: bool) -> tuple[ale_py.Action, ...]:
     ale = _load(name)
-    return len(ale.getLegalActionSet() if full_action_space else ale.getMinimalActionSet())
+    return tuple(ale.getLegalActionSet() if full_action_space else ale.getMinimalActionSet())
 
 
 def _load(name: str) -> ale_py.ALEInterface:

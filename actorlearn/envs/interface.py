@@ -39,6 +39,7 @@ class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
     stack: int = 1  # frames that an observation is made of, oldest first; those before a game's first are zeros
     observation_from: str = ""  # for people: the space that observations are made of, and how
     left_out: tuple[str, ...] = ()  # parts of the environment's observations that these leave out
+    fire: int | None = None  # the action that presses FIRE, in Atari games that have it
     inexact: str = ""  # why its state cannot be saved, so that a run cannot be resumed exactly; empty: it can
 
 

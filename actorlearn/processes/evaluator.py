@@ -43,10 +43,6 @@ SECONDARY = "secondary"
 """Name, in results, of the player with the weights of a secondary learner, which does not act."""
 
 
-FIRE = 1
-"""Action of every Atari game that has FIRE: action sets are in ALE's order, and only no-op comes before it."""
-
-
 class Spectator(Protocol):
     """Watches games while they are played."""
 
@@ -71,7 +67,8 @@ def play(
 
     The games are divided among the environments beforehand; taking the first to finish would favour short games.
     ``beat`` is called between environments. With a ``spectator`` the same games are shown. ``fire_after``: equal
-    actions in a row after which FIRE is pressed in their place, until another is chosen; 0 = never.
+    actions in a row after which FIRE is pressed in their place, until another is chosen, in games that have FIRE;
+    0 = never.
     """
     count = min(episodes, ENVIRONMENTS)
     left = np.array([len(range(i, episodes, count)) for i in range(count)])
@@ -80,7 +77,7 @@ def play(
     row = empty_row(games.spec, count)
     first = torch.from_numpy(row.first) if policy.state_size else None
     state = torch.zeros(count, policy.state_size) if policy.state_size else None
-    repeats = Repeats(count)
+    repeats, fire = Repeats(count), games.spec.fire
     returns = np.zeros(count)
     games.reset(row)
     _show(games, left, spectator)
@@ -89,8 +86,8 @@ def play(
         chosen = policy.choose(torch.from_numpy(row.observation), moment, greedy, state, first)
         state = chosen.get("state")
         action = chosen["action"].cpu().numpy()
-        if fire_after:
-            action = np.where(repeats.count(action, row.first) >= fire_after, FIRE, action)
+        if fire_after and fire is not None:
+            action = np.where(repeats.count(action, row.first) >= fire_after, fire, action)
         games.step(action, row)
         moment += 1
         returns += row.reward

@@ -69,6 +69,13 @@ def test_fire_begins_a_game_that_stands_still() -> None:
     assert 100 < steps(30) < 600, "five balls are served and lost"
 
 
+def test_nothing_is_pressed_in_games_without_fire() -> None:
+    freeway = named.env(id="ALE/Freeway-v5", noop_max=0, time_limit_steps=200)
+    idle: Any = SimpleNamespace(state_size=0, choose=lambda *_: {"action": torch.zeros(1, dtype=torch.int64)})
+    scores = [score for score in play(idle, freeway, 1, greedy=True, seed=1, fire_after=1) if score is not None]
+    assert scores == [0.0], "its second action is up, by which the chicken crosses"
+
+
 def test_repeats_are_counted_for_each_environment_and_from_the_start_of_its_game() -> None:
     repeats = Repeats(3)
     none, third = np.zeros(3, np.bool_), np.array([False, False, True])
