@@ -95,9 +95,13 @@ def _read(path: str, overrides: Sequence[str]) -> Asked:
 def _costs(asked: Asked, run: str | None, seconds: float) -> tuple[Costs, int]:
     """Return the costs and the number of weights: given, from a run, or measured."""
     weights = asked.keys.weights or describe(asked.topology).weights
-    needed = [field.name for field in msgspec.structs.fields(Costs) if field.required]
-    if run is None and not [name for name in needed if name not in asked.costs]:
-        return Costs(**asked.costs), weights
+    given = [asked.costs[name] for name in simulate_keys.STAGES if name in asked.costs]
+    if len(given) == len(simulate_keys.STAGES):
+        if not any(given):
+            words = ", ".join(f"{simulate_keys.PREFIX}{name}=0" for name in simulate_keys.STAGES)
+            raise RunError(f"{words}: an update that takes no time has no rate; give one of them a time")
+        if run is None:
+            return Costs(**asked.costs), weights
     end_in_order()
     alone = (asked.path, asked.overrides, work_of(asked.topology), weights, float(begun_cores()))
     measured = measure(*alone, seconds) if run is None else from_run(*alone, find(run))

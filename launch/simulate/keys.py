@@ -14,6 +14,8 @@ from launch.simulate.scenario import Costs
 from launch.topology import strict_yaml
 
 PREFIX = "simulate."
+STAGES = tuple(field.name for field in msgspec.structs.fields(Costs) if field.required)
+"""Costs of an update that have no default: they are measured where they are not given."""
 
 
 class SimulateKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,10 +51,10 @@ def read(words: Sequence[str]) -> tuple[SimulateKeys, dict[str, float], list[str
         into[key] = strict_yaml.read(text, word).value
     try:
         made = msgspec.convert(keys, SimulateKeys)
-        given = msgspec.convert(costs, dict[str, Annotated[float, Meta(ge=0)]])
+        given = msgspec.convert({**dict.fromkeys(STAGES, 0.0), **costs}, Costs)
     except msgspec.ValidationError as error:
         raise RunError(f"a key simulate.…: {error}; see docs/simulate.md for its range") from None
-    return made, given, others
+    return made, {name: getattr(given, name) for name in costs}, others
 
 
 def _meant(key: str) -> str:

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from actorlearn.parameters.mixing import GraphSettings
 
-Seconds = Annotated[float, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0, le=1e5)]
 
 Exchanging = Literal["alone", "lock-step", "hub", "store", "servers", "quorum", "gossip"]
 """Ways in which learners exchange: not at all; by the shared memory of one machine, in lock-step or by a store for all;
@@ -43,7 +43,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Copying and encryption of one byte of a message, at each end."""
     hop_s: Seconds = 0.0
     """Time between the sending of a message and the receiver's waking, on one machine; uses no processor."""
-    deviation: Annotated[float, Meta(ge=0)] = 0.0
+    deviation: Annotated[float, Meta(ge=0, le=10)] = 0.0
     """Standard deviation of each stage of an update over its mean, a number; times are gamma distributed."""
 
 

@@ -99,12 +99,19 @@ def test_points_are_written_or_drawn(topology: str, name: str, tmp_path: Path) -
         ("simulate.steps_s=1", "no key of a prediction, perhaps simulate.step_s"),
         ("simulate.slow_factor=0.5", "`float` >= 1"),
         ("simulate.machines=many", "Expected `int | null`"),
+        ("simulate.deviation=1e300", "`float` <= 10"),
         ("learners.count=1", "learners.count=1: each of 2 nodes has a learner; write at least 2"),
     ],
 )
 def test_a_wrong_key_is_refused(topology: str, word: str, rule: str) -> None:
     with pytest.raises(RunError, match=rule.replace("|", r"\|")):
         simulate(topology, [*FEW, "nodes.count=2", word], None, 1.0, None, json=True)
+
+
+def test_an_update_that_takes_no_time_is_refused(topology: str) -> None:
+    nothing = [f"simulate.{name}=0" for name in ("step_s", "pass_s", "gradient_s")]
+    with pytest.raises(RunError, match="an update that takes no time has no rate; give one of them a time"):
+        simulate(topology, [*FEW, *nothing], None, 1.0, None, json=True)
 
 
 def test_a_wrong_number_of_nodes_and_a_wrong_file_are_refused(topology: str) -> None:
