@@ -290,6 +290,6 @@ EVALUATOR = RolePlan(
 )
 PARAMETER_SERVER = RolePlan(
     count=lambda topology: topology.parameter_servers.count,
-    does=lambda topology: "keeps a shard of the weights, and takes the learners' gradients",
+    does=lambda topology: "keeps a part of the weights, and takes the learners' gradients",
     settings=_parameter_server,
 )
