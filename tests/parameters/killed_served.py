@@ -94,7 +94,8 @@ class Asking:
 
     def ask(self, requests: Mapping[int, Frame], *patience_s: float) -> dict[int, Frame]:
         answers = self._lines.ask(requests, *patience_s)
-        said = [(shard, answer.number, answer.outcome) for shard, answer in answers.items() if answer.number >= 0]
+        changes = {shard: answer for shard, answer in answers.items() if answer.number >= 0}
+        said = [(shard, own.number, own.outcome, self.versions[shard]) for shard, own in changes.items()]
         with self._path.open("ab", buffering=0) as file:
             file.write(np.array(said, np.int64).tobytes())
         self.versions |= {shard: answer.version for shard, answer in answers.items()}
@@ -212,7 +213,7 @@ class World:
             rows = [Row.of(row) for row in content.words[HEAD_WORDS:].reshape(LEARNERS, -1).tolist()]
             self._judge_versions(made_of(weights, versions, CELLS), int(content.words[1]), shard)
             for learner, row in enumerate(rows):
-                self._judge_changes(weights.reshape(LEARNERS, CELLS)[learner], row, shard, learner)
+                self._judge_changes(versions.reshape(LEARNERS, CELLS)[learner], row, shard, learner)
             dropped += sum(row.dropped for row in rows)
         return {"versions": VERSIONS, "deaths": len(self.deaths), "dropped": dropped}
 
@@ -225,21 +226,21 @@ class World:
             full = least <= len(learners) <= self.quorum
             assert full or version > VERSIONS, f"shard {shard}, version {version}: {learners}"  # above it they leave
 
-    def _judge_changes(self, cells: torch.Tensor, row: Row, shard: int, learner: int) -> None:
-        """Each change of a learner is in the weights, or dropped and counted, and it was told so."""
+    def _judge_changes(self, versions: torch.Tensor, row: Row, shard: int, learner: int) -> None:
+        """Each change of a learner is in the version after the one it is of, or dropped and counted; so it was told."""
         rollout, step = divmod(row.handled, 1 << 32)
         handled = rollout * STEPS + step + 1
-        applied = {cell for cell in range(CELLS) if cells[cell]}
         where = f"shard {shard}, learner {learner}"
-        assert max(applied, default=-1) < handled, where
-        assert handled - len(applied) == row.dropped, where
-        answers = np.fromfile(self.folder / f"answers-{learner}", np.int64).reshape(-1, 3)
-        for number, outcome in answers[answers[:, 0] == shard, 1:].tolist():
+        assert not versions[handled:].any(), where
+        assert handled - int(versions.count_nonzero()) == row.dropped, where
+        answers = np.fromfile(self.folder / f"answers-{learner}", np.int64).reshape(-1, 4)
+        for number, outcome, version in answers[answers[:, 0] == shard, 1:].tolist():
             cell = (number >> 32) * STEPS + (number & 0xFFFFFFFF)
+            applied = int(versions[cell])
             if outcome >= APPLIED:
-                assert cell in applied, f"{where}: change {cell} was accepted and is not applied"
+                assert applied == version + 1, f"{where}: change {cell}, accepted for {version}, is in {applied}"
             elif outcome == DROPPED:
-                assert cell not in applied, f"{where}: change {cell} was dropped and is applied"
+                assert applied == 0, f"{where}: change {cell} was dropped and is in {applied}"
 
 
 def main(folder: Path, *worlds: str) -> None:
