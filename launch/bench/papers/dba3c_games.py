@@ -28,10 +28,14 @@ PAPER = {
 
 
 def dba3c_games(request: Request) -> Report:
-    """Best evaluation by game and hours to it, beside DBA3C's table 3; --seconds is the most of each run."""
+    """Best evaluation by game and hours to it, beside DBA3C's table 3; --seconds is the most of each run.
+
+    A game that comes to no evaluation in that time is left without figures, and a note says so.
+    """
     loaded = load(request.topology, request.overrides)
     cases = {game: (*own, "evaluator.stop_at_score=null") for game, own in keys(loaded, request.overrides).items()}
-    return compare(request, loaded, run_all(request, cases, EVALUATED))
+    failed: list[str] = []
+    return compare(request, loaded, run_all(request, cases, EVALUATED, failed), failed)
 
 
 def keys(loaded: Topology, overrides: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -47,13 +51,17 @@ def evaluated(one: Ran) -> list[Mapping[str, Any]]:
     return [row for row in one.rows if row.get(EVALUATED) is not None]
 
 
-def compare(request: Request, loaded: Topology, ran: Mapping[str, Sequence[Ran]]) -> Report:
-    """Return the table of runs by game."""
+def compare(request: Request, loaded: Topology, ran: Mapping[str, Sequence[Ran]], failed: Sequence[str]) -> Report:
+    """Return the table of runs by game; ``failed``: what was wrong with others."""
     rows, bars = [], {}
     for game, all_ in ran.items():
+        paper = PAPER.get(game.removeprefix("ALE/").removesuffix("-v5"))
+        theirs = f"{paper[0]:,} ({paper[1]:g} h)" if paper else "-"
+        if not all_:
+            rows.append((game, "-", "-", "-", "-", theirs))
+            continue
         best = [max(evaluated(one), key=lambda row: float(row[EVALUATED])) for one in all_]
         bars[game] = Spread(tuple(float(row[EVALUATED]) for row in best))
-        paper = PAPER.get(game.removeprefix("ALE/").removesuffix("-v5"))
         rows.append(
             (
                 game,
@@ -61,7 +69,7 @@ def compare(request: Request, loaded: Topology, ran: Mapping[str, Sequence[Ran]]
                 f"{Spread(tuple(row['time_s'] / 3600 for row in best)).median:.3f}",
                 f"{Spread(tuple(float(row['eval_env_steps']) for row in best)).median:,.0f}",
                 score(Spread(tuple(one.curve.final for one in all_))),
-                f"{paper[0]:,} ({paper[1]:g} h)" if paper else "-",
+                theirs,
             )
         )
     return Report(
@@ -74,6 +82,7 @@ def compare(request: Request, loaded: Topology, ran: Mapping[str, Sequence[Ran]]
             f"reduced: {reduced(loaded)}",
             f"evaluations: mean of {loaded.evaluator.episodes} games by the likeliest action, "
             "in the paper of 50; its hours are to the best score that stays",
+            *failed,
         ),
         figures={"topology": request.topology, "overrides": list(request.overrides)},
     )

@@ -19,7 +19,7 @@ from launch.bench.measure.running import START_LIMIT_S, Running
 from launch.bench.papers.gossip import since_first
 from launch.bench.suites.scaling import curve_of
 from launch.display.plot import SCORE, Curve
-from launch.errors import RunError
+from launch.errors import FailedError, RunError
 from launch.runs.jsonl import Lines
 from launch.topology.load import Topology, load
 
@@ -172,8 +172,13 @@ def follow(request: Request, overrides: Sequence[str], label: str, column: str =
     return Ran(*since_first(curve, rows))
 
 
-def run_all(request: Request, cases: Mapping[str, Sequence[str]], column: str = SCORE) -> dict[str, list[Ran]]:
-    """Run each case once with each seed, seed after seed."""
+def run_all(
+    request: Request, cases: Mapping[str, Sequence[str]], column: str = SCORE, failed: list[str] | None = None
+) -> dict[str, list[Ran]]:
+    """Run each case once with each seed, seed after seed.
+
+    What is wrong with a run is added to ``failed``, and the others go on; where that is None, FailedError is raised.
+    """
     for keys in cases.values():  # what is wrong with one of them is said before anything is run
         load(request.topology, (*request.overrides, *keys))
     ran: dict[str, list[Ran]] = {name: [] for name in cases}
@@ -183,7 +188,12 @@ def run_all(request: Request, cases: Mapping[str, Sequence[str]], column: str = 
             for name, keys in cases.items():
                 label = f"{name}, seed {seed}"
                 progress.update(task, description=label)
-                ran[name].append(follow(request, (*keys, f"seed={seed}"), label, column))
+                try:
+                    ran[name].append(follow(request, (*keys, f"seed={seed}"), label, column))
+                except FailedError as error:
+                    if failed is None:
+                        raise
+                    failed.append(f"{label}: {error}")
                 progress.advance(task)
     return ran
 

@@ -12,7 +12,7 @@ from launch.bench.papers import dba3c_games, dba3c_learning, dba3c_nodes
 from launch.bench.papers.dba3c_learning import Ran
 from launch.commands import bench
 from launch.display.plot import Curve
-from launch.errors import RunError
+from launch.errors import FailedError, RunError
 from launch.topology.load import Topology, load
 
 CATCH = shipped("bench/dba3c-catch.yaml")
@@ -163,3 +163,15 @@ def test_an_engine_is_refused_where_a_suite_starts_no_nodes(capsys: pytest.Captu
         bench.bench("sampling", wanted, None, json=False)
     with pytest.raises(RunError, match="--engine"):
         bench.bench("dba3c-nodes", {**wanted, "engine": "none such"}, None, json=False)
+
+
+def test_a_game_without_an_evaluation_does_not_cost_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def follow(request: Request, overrides: tuple[str, ...], *_: Any) -> Ran:
+        if load(request.topology, (*request.overrides, *overrides)).env.id == "ALE/Boxing-v5":
+            raise FailedError("no point in 1 s")
+        return ran([0.0, 0.8, 0.5])
+
+    monkeypatch.setattr(dba3c_learning, "follow", follow)
+    made = SUITES["dba3c-games"].load()(Request(ATARI, (), 1, 1.0))
+    assert [row[1] for row in made.rows] == ["-" if row[0] == "Boxing" else "0.80 (0.80 to 0.80)" for row in made.rows]
+    assert made.notes[-1] == "Boxing, seed 1: no point in 1 s"
