@@ -286,8 +286,17 @@ def _evaluate(
         policy.flat.copy_(weights)
         seed = settings.seed + version
         spectator, beat = filmed if name == AVERAGE else None, worker.progress.beat
-        wanted_games = policy, settings.env, settings.episodes, settings.greedy, seed
-        for score in play(*wanted_games, beat, spectator, settings.fire_after):
+        games = play(
+            policy,
+            settings.env,
+            settings.episodes,
+            settings.greedy,
+            seed,
+            beat,
+            spectator,
+            settings.fire_after,
+        )
+        for score in games:
             if score is not None:
                 scores[name].append(score)
             elif not worker.alive():

@@ -38,7 +38,11 @@ def run(settings: EvaluateSettings) -> None:
         policy.flat.copy_(flat)
         with films(settings.recording if name == AVERAGE else None, int(latest.state["env_steps"])) as filmed:
             games = play(
-                *(policy, settings.env, settings.episodes, settings.greedy, settings.seed),
+                policy,
+                settings.env,
+                settings.episodes,
+                settings.greedy,
+                settings.seed,
                 spectator=filmed,
                 fire_after=settings.fire_after,
             )
