@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request
+from launch.bench.papers.dba3c_nodes import PAPER_BATCH, PAPER_HOURS, PAPER_LEAST
 from launch.bench.papers.dba3c_sizes import PAPER_PARAMETERS
 from launch.simulate.scenario import Costs, Scenario, Work
 
@@ -21,9 +22,7 @@ ROUND_S = 16.4e-3
 """Seconds of a round that neither its batch nor its messages explain, the wait for the slowest worker among them."""
 LINK_BYTES_PER_S = 2.71e9
 CORES = 12
-BATCH, EFFECTIVE_BATCH = 32, 512
-PAPER_HOURS = {1: 14.2, 64: 0.35}
-"""Figure 8 and section 3.1: nodes -> hours to a score of 300."""
+BATCH = 32
 
 
 class Point(NamedTuple):
@@ -94,7 +93,7 @@ def dba3c_prediction(request: Request) -> Report:
     for point in points():
         rate = simulate(point.case).env_steps_per_s / point.case.learners
         rows.append((point.figure, f"{rate:.0f}", f"{point.low:g} to {point.high:g}", _beside(rate, point)))
-    batches = {nodes: max(BATCH, EFFECTIVE_BATCH // nodes) for nodes in (1, 2, 4, 8, 16, 32, 64)}
+    batches = {nodes: max(PAPER_LEAST, PAPER_BATCH // nodes) for nodes in (1, 2, 4, 8, 16, 32, 64)}
     rates = {
         nodes: simulate(worker_round(nodes, 4, PAPER_PARAMETERS[128], batch)).env_steps_per_s
         for nodes, batch in batches.items()
