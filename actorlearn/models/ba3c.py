@@ -32,8 +32,9 @@ LAYERS = (Layer(32, 5, True), Layer(32, 5, True), Layer(64, 5, True), Layer(64, 
 class BA3CEncoder(nn.Module):
     """Four convolutions, each followed by a ReLU, and one fully connected layer.
 
-    Channels lie innermost: on a core of an AMD EPYC with avx512_bf16, 50 images then take 1.4 ms each to act on and
-    3.4 ms to learn from in bf16, otherwise 2.5 and 4.5 ms; in fp32 2.6 and 6.1 ms, otherwise 3.7 and 7.6 ms.
+    Channels lie innermost (channels_last): on a core of an AMD EPYC with avx512_bf16, 50 images then take 1.4 ms each
+    to act on and 3.4 ms to learn from in bf16, and 2.6 and 6.1 ms in fp32; with channels first 2.5 and 4.5 ms, and
+    3.7 and 7.6 ms.
 
     The code has the last layer as several convolutions as large as what they see, so that parameter servers can share
     it out: the same function, without a bias and without a function behind it (`hidden` linear). With `hidden` relu it

@@ -26,9 +26,10 @@ class Stragglers:
 
     def count(self, came_s: Mapping[int, float]) -> None:
         """Count an update of these learners, by the times at which they came to it, on any clock."""
-        *_, second, last = (next(iter(came_s)), *sorted(came_s, key=lambda learner: came_s[learner]))
+        order = sorted(came_s, key=lambda learner: came_s[learner])
+        last, before = order[-1], order[-2:][0]  # one that is alone waits for nobody
         self._last[last] += 1
-        self._cost_s[last] += came_s[last] - came_s[second]
+        self._cost_s[last] += came_s[last] - came_s[before]
 
     def metrics(self) -> dict[str, float]:
         """Return the rank of the learner that cost the others most time since the last call."""
