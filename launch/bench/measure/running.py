@@ -7,6 +7,7 @@ progress segment and /proc; writes nothing into the run.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,13 @@ REPORT_EVERY_S = 0.5
 ENDLESS = 10**12
 POLL_S = 0.001
 _TURN_S = 0.05
+_ENDS_WITH_US = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG, which exec keeps: told to end however we end
+if os.getppid() == int(sys.argv[1]):
+    os.execvp(sys.argv[2], sys.argv[2:])
+"""
+"""Program that becomes the command in its arguments."""
 _STOP_LIMIT_S = 90.0
 
 
@@ -87,6 +95,7 @@ class Running:
             self._overrides.append(f"total_steps={total_steps}")
         self._folder = tempfile.TemporaryDirectory(prefix="actorlearn-bench-")
         self.run_dir = Path(self._folder.name) / "run"
+        self._errors = Path(self._folder.name) / "stderr"
         self._lines = Lines(self.run_dir / "metrics.jsonl")
         self._events = Lines(self.run_dir / "events.jsonl")
         self.seen: list[dict[str, Any]] = []
@@ -95,14 +104,15 @@ class Running:
     def __enter__(self) -> Running:
         """Start it and wait for its first report; raises FailedError with its message when it ends early."""
         command = [sys.executable, "-m", "actorlearn", "run", self._topology, *self._overrides]
-        self._process = subprocess.Popen(
-            [*self._by, *command, *self._options, "--run-dir", str(self.run_dir)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            process_group=0,  # a Ctrl-C is ours to understand: the run is then ended in order
-        )
+        ended_with_us = [sys.executable, "-c", _ENDS_WITH_US, str(os.getpid()), *self._by]
+        with self._errors.open("wb") as errors:  # a pipe that nobody reads meanwhile would stop the run once it is full
+            self._process = subprocess.Popen(
+                [*ended_with_us, *command, *self._options, "--run-dir", str(self.run_dir)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                process_group=0,  # a Ctrl-C is ours to understand: the run is then ended in order
+            )
         try:
             self._report(time.monotonic() + self._start_limit_s)
         except BaseException:
@@ -116,7 +126,7 @@ class Running:
         """End it and remove its folder."""
         self._process.terminate()
         try:
-            self._process.communicate(timeout=_STOP_LIMIT_S)
+            self._process.wait(_STOP_LIMIT_S)
         except subprocess.TimeoutExpired:
             pass
         finally:
@@ -222,7 +232,7 @@ class Running:
     def _check(self) -> None:
         """Raise FailedError when the run has ended, or has lost a process and so has no meaningful rate."""
         if self.ended:
-            said = (self._process.stderr.read() if self._process.stderr else "").strip().splitlines()
+            said = self._errors.read_text(errors="replace").strip().splitlines()
             why = said[-1].removeprefix("actorlearn: ") if said else self.error() or "no reason given"
             raise FailedError(f"the run of {self._topology} ended early: {why}")
         for event in self._events.new():

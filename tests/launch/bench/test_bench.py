@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
+import psutil
 import pytest
 
 from launch.bench import SUITES
@@ -196,6 +200,26 @@ def test_a_rate_with_a_death_in_it_is_refused() -> None:
         os.kill(run.pids()["simulator-1"], signal.SIGKILL)
         run.read(5.0)
     assert not run.run_dir.parent.exists()
+
+
+LEAVES = """
+import os, signal, sys
+from launch.bench.measure.running import Running
+with Running(sys.argv[1], sys.argv[2:]) as run:
+    print(run.pid, run.run_dir.parent, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.system
+@pytest.mark.timeout(180)
+def test_a_run_ends_with_a_benchmark_that_is_killed() -> None:
+    left = subprocess.run([sys.executable, "-c", LEAVES, CATCH, *SMALL], capture_output=True, text=True, check=False)
+    assert left.returncode == -signal.SIGKILL
+    pid, folder = left.stdout.split()
+    gone, _ = psutil.wait_procs([psutil.Process(int(pid))] if psutil.pid_exists(int(pid)) else [], timeout=60)
+    shutil.rmtree(folder)
+    assert gone or not psutil.pid_exists(int(pid))
 
 
 @pytest.mark.system
