@@ -326,8 +326,9 @@ def test_a_server_reports_its_versions_their_straggler_and_a_stranger_and_warns_
         assert server.report(100.0) == ({}, "")
         row, slow = server.report(0.0)
         said += [slow] if slow else []
-        assert (row["straggler"], row["straggler_share"], row["staleness_0"]) == (1, 1.0, 1.0)
-        assert 0.0 < row["versions_per_s"] < 10.0 and row["straggler_wait_s"] > 0.4
+        assert (row["straggler"], row["staleness_0"]) == (1, 1.0)
+        assert row["straggler_share"] > 0.5 and row["straggler_wait_s"] > 0.2, "a busy machine delays the other too"
+        assert 0.0 < row["versions_per_s"] < 10.0
     (named,) = said
     assert named.startswith("trainer-1 is slow: the other learners waited ")
     stranger = Listing().trainer(7)
