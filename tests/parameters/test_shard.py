@@ -183,6 +183,14 @@ class World:
         return counted
 
 
+def lived(world: World, history: list[tuple[str, int]]) -> World:
+    """Take a world through a history, and on until all changes have been handled."""
+    for what, which in history:
+        world.step(what, which)
+    world.finish()
+    return world
+
+
 def histories(*faults: str) -> st.SearchStrategy[list[tuple[str, int]]]:
     happening = st.sampled_from(["send", "deliver", "answer"] * 4 + list(faults))
     return st.lists(st.tuples(happening, st.integers(0, 50)), max_size=80)
@@ -193,10 +201,7 @@ def histories(*faults: str) -> st.SearchStrategy[list[tuple[str, int]]]:
 def test_a_change_is_applied_once_whatever_is_lost_repeated_late_or_killed(
     learners: int, history: list[tuple[str, int]]
 ) -> None:
-    world = World(learners)
-    for what, which in history:
-        world.step(what, which)
-    world.finish()
+    world = lived(World(learners), history)
     assert world.counted() == [1.0] * (learners * CHANGES)
     assert world.shard.version == sum(world.shard.staleness.values()) or "kill server" in dict(history)
 
@@ -206,10 +211,7 @@ def test_a_change_is_applied_once_whatever_is_lost_repeated_late_or_killed(
 def test_a_shard_whose_machine_died_is_filled_with_the_newest_weights_that_a_learner_was_given(
     learners: int, history: list[tuple[str, int]]
 ) -> None:
-    world = World(learners)
-    for what, which in history:
-        world.step(what, which)
-    world.finish()
+    world = lived(World(learners), history)
     assert world.counted() == [1.0] * (learners * CHANGES)
 
 
@@ -218,10 +220,7 @@ def test_a_shard_whose_machine_died_is_filled_with_the_newest_weights_that_a_lea
 def test_of_a_quorum_each_gradient_is_averaged_once_or_dropped_and_counted(
     quorum: int, learners: int, history: list[tuple[str, int]]
 ) -> None:
-    world = World(learners, quorum)
-    for what, which in history:
-        world.step(what, which)
-    world.finish()
+    world = lived(World(learners, quorum), history)
     rows = [Row.of(row) for row in world.shard.table.tolist()]
     dropped, counted = sum(row.dropped for row in rows), world.counted()
     assert counted.count(0.0) == dropped
@@ -239,10 +238,7 @@ def test_of_a_quorum_each_gradient_is_averaged_once_or_dropped_and_counted(
 def test_of_a_quorum_whose_machine_died_no_gradient_is_missed_either(
     quorum: int, learners: int, history: list[tuple[str, int]]
 ) -> None:
-    world = World(learners, quorum)
-    for what, which in history:
-        world.step(what, which)
-    world.finish()
+    world = lived(World(learners, quorum), history)
     counted = world.counted()
     assert counted.count(0.0) == sum(Row.of(row).dropped for row in world.shard.table.tolist())
     assert sum(counted) == pytest.approx(world.shard.version)  # each version is a mean: its shares make 1
