@@ -21,6 +21,8 @@ COVERED_BY = {
     "actorlearn/algorithms/settings.py": "tests/test_registry.py",
     "actorlearn/algorithms/specs/": "tests/test_registry.py",
     # envs
+    "actorlearn/envs/action_space.py": "tests/envs/test_gymnasium_env.py",
+    "actorlearn/envs/checked_rows.py": "tests/envs/test_gymnasium_env.py",
     "actorlearn/envs/interface.py": "tests/envs/test_conformance.py",
     "actorlearn/envs/make.py": "tests/envs/test_conformance.py",
     "actorlearn/envs/registered.py": "tests/envs/test_construct.py",

@@ -83,6 +83,23 @@ def layout(space: Space[Any]) -> tuple[ObservationLayout, tuple[str, ...]]:
     return Vector(kept, type(space).__name__), left_out
 
 
+def layout_of(env_id: str, space: Space[Any]) -> tuple[ObservationLayout, tuple[str, ...]]:
+    """Return `layout` of an environment's observations; raises ValueError, one line, also where they are empty."""
+    try:
+        found, left_out = layout(space)
+        if not prod(found.shape):
+            raise SpaceError("there is nothing in it to learn from: wrap it (env.wrappers)")
+        return found, left_out
+    except SpaceError as error:
+        raise ValueError(f"env.id: {env_id!r} has observation space {short(space)}; {error}") from None
+
+
+def short(space: Space[Any]) -> str:
+    """Write a space for people, cut where it is long."""
+    text = str(space)
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
 def _is_text(space: Space[Any]) -> bool:
     """Whether it is a Text, or a space of a package's own whose values are str (MiniGrid's MissionSpace)."""
     return isinstance(space, Text) or (space.dtype is not None and space.dtype.kind == "U")

@@ -1,0 +1,73 @@
+"""Rows of values that environments in Python returned: gathered one by one, checked together, and only then written.
+
+A value that may not be learned from changes no row: MalformedStepError names the environment, the field and the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from actorlearn.envs.interface import MalformedStepError, Row
+from actorlearn.envs.observations import MisfitError, ObservationLayout
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+NUMBERS = (float, int, np.floating, np.integer)
+
+
+class CheckedRows:
+    """Base of `VectorEnv`s that gather what each of B environments returns."""
+
+    def __init__(self, env_id: str, layout: ObservationLayout, count: int) -> None:
+        """Gather observations of this layout, of ``count`` environments; errors name them by ``env_id``."""
+        self._id, self._layout = env_id, layout
+        self._observation: npt.NDArray[Any] = np.zeros((count, *layout.shape), layout.dtype)
+        self._reward = np.zeros(count, np.float64)
+
+    def _gather(self, i: int, observation: Any) -> None:
+        try:
+            self._layout.store(observation, self._observation, i)
+        except MisfitError as misfit:
+            self._refuse(i, *misfit.args)
+
+    def _number(self, i: int, reward: Any) -> float:
+        if not isinstance(reward, NUMBERS):
+            self._refuse(i, "reward", reward, "it must be one number")
+        try:
+            return float(reward)
+        except OverflowError:
+            self._refuse(i, "reward", reward, "it must be finite in float32")
+
+    def _flag(self, i: int, name: str, value: Any) -> bool:
+        if not isinstance(value, np.bool_):
+            self._refuse(i, name, value, "it must be True or False")
+        return bool(value)
+
+    def _write(self, row: Row, terminated: Sequence[bool], truncated: Sequence[bool], first: Sequence[bool]) -> None:
+        """Check everything that was gathered, then write it."""
+        for field, values in (("reward", self._reward), ("observation", self._observation)):
+            good = _finite(values)
+            if not good.all():
+                i, *place = np.argwhere(~good)[0].tolist()
+                name = self._layout.name(place) if field == "observation" else field
+                self._refuse(i, name, values[(i, *place)].item(), "it must be finite in float32")
+        row.observation[...] = self._observation
+        row.reward[...] = self._reward
+        row.terminated[...] = terminated
+        row.truncated[...] = truncated
+        row.life_lost.fill(False)
+        row.first[...] = first
+
+    def _refuse(self, i: int, field: str, value: object, rule: str) -> NoReturn:
+        raise MalformedStepError(self._id, i, field, value, rule)
+
+
+def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which values are finite as float32, elementwise; NaN compares as false."""
+    if values.dtype.kind != "f":
+        return np.ones((), np.bool_)
+    finite: npt.NDArray[np.bool_] = np.isfinite(values) if values.dtype.itemsize <= 4 else np.abs(values) <= FLOAT32_MAX
+    return finite
