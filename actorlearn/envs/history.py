@@ -1,7 +1,8 @@
-"""History of emulated games: seeds and actions, by which new emulators are brought to the same state.
+"""History of games: seeds and actions, by which new emulators or simulators are brought to the same state.
 
-ALE's vector interface cannot save or load an emulator's state. But the same seed and actions always lead to the same
-state, so these are stored (a byte per step) and repeated. Their extent depends on how games depend on one another:
+Neither ALE's vector interface nor EnvPool can save or load the state of a game. But the same seed and actions always
+lead to the same state, so these are stored (a byte per step of an Atari game) and repeated. Their extent depends on how
+games depend on one another:
 
 * With sticky actions (their random numbers continue across games) and for ROMs in KEEPS_MEMORY, a game depends on all
   games since the seed, so everything since the seed is stored. To bound that, the first game after RESEED_STEPS steps
@@ -57,22 +58,22 @@ class Move:
     chosen: NDArray[np.bool_]
     """[B] bool: the environments to be reset, from ``seeds`` if there are any, or those whose step matters."""
     seeds: NDArray[np.int64] | None = None
-    action: NDArray[np.int64] | None = None
-    """[B] the actions of a step."""
+    action: NDArray[Any] | None = None
+    """[B, …] the actions of a step, integers or floats."""
 
 
 class History:
     """Seeds, number of games and actions of B environments."""
 
-    def __init__(self, seeds: Sequence[int], whole: bool) -> None:
-        """``whole``: a new game depends on those before it."""
+    def __init__(self, seeds: Sequence[int], whole: bool, action: tuple[str, tuple[int, ...]] = ("uint8", ())) -> None:
+        """``whole``: a new game depends on those before it. ``action``: dtype and shape of one, as it is stored."""
         self._first = np.array(seeds, np.int64)
         self._whole = whole
         self._environments = np.arange(len(seeds))
         self._seedings = np.zeros(len(seeds), np.int64)
         self._games = np.ones(len(seeds), np.int64)
         """[B] games since the seed, the running one included; counted where older actions are not stored."""
-        self._log = np.zeros((len(seeds), ROOM), np.uint8)
+        self._log = np.zeros((len(seeds), ROOM, *action[1]), action[0])
         self._length = np.zeros(len(seeds), np.int64)
         self._room = ROOM
         """Records allocated per environment."""
@@ -116,12 +117,13 @@ class History:
         first, seedings, games, length = (state[name].astype(np.int64) for name in names)
         if any(array.shape != (count,) or array.min() < 0 for array in (first, seedings, games, length)):
             raise ValueError(f"a state of {len(first)} environments, for {count}")
-        parts = np.split(state["log"].astype(np.uint8), np.cumsum(length))
-        if len(parts[-1]) or sum(map(len, parts)) != length.sum():
+        shape = self._log.shape[2:]
+        parts = np.split(state["log"].astype(self._log.dtype), np.cumsum(length))
+        if len(parts[-1]) or sum(map(len, parts)) != length.sum() or state["log"].shape[1:] != shape:
             raise ValueError(f"{len(state['log'])} records of {length.sum()} steps")
         self._first, self._seedings, self._games, self._length = first, seedings, games, length
         self._room = 0
-        self._log = np.zeros((count, max(ROOM, int(length.max()))), np.uint8)
+        self._log = np.zeros((count, max(ROOM, int(length.max())), *shape), self._log.dtype)
         for log, part in zip(self._log, parts[:-1], strict=True):
             log[: len(part)] = part
 
@@ -131,23 +133,24 @@ class History:
         All are stepped together, so an environment with fewer steps to repeat starts later and all end together.
         """
         logs = [log[:length].tolist() for log, length in zip(self._log, self._length, strict=True)]
-        steps = np.array([len(log) - log.count(RESTART) for log in logs])
+        steps = np.array([len(log) - (log.count(RESTART) if self._whole else 0) for log in logs])
+        none = np.zeros(self._log.shape[2:], self._log.dtype).tolist()
         seeds, place = self.seeds(), np.zeros(len(logs), np.int64)
         for left in range(int(steps.max()), -1, -1):
             if (chosen := steps == left).any():
                 yield Move(chosen, seeds=seeds[chosen])
                 for game in range(1, int(self._games[chosen].max())):
                     yield Move(chosen & (self._games > game))
-            while (chosen := self._restarts(logs, place, steps >= left)).any():
+            while self._whole and (chosen := self._restarts(logs, place, steps >= left)).any():
                 yield Move(chosen)
                 place += chosen
             if left:
                 moving = steps >= left
                 pairs = zip(logs, place.tolist(), moving.tolist(), strict=True)
-                yield Move(moving, action=np.array([log[at] if moves else 0 for log, at, moves in pairs]))
+                yield Move(moving, action=np.array([log[at] if moves else none for log, at, moves in pairs]))
                 place += moving
 
-    def _restarts(self, logs: Sequence[list[int]], place: NDArray[np.int64], moving: NDArray[np.bool_]) -> Any:
+    def _restarts(self, logs: Sequence[list[Any]], place: NDArray[np.int64], moving: NDArray[np.bool_]) -> Any:
         pairs = zip(logs, place.tolist(), moving.tolist(), strict=True)
         return np.array([moves and at < len(log) and log[at] == RESTART for log, at, moves in pairs])
 

@@ -8,7 +8,7 @@ that kind, all else by gymnasium. A kind is one module, with ``make`` and ``spec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Annotated, Any, Literal, Self
 
@@ -58,7 +58,10 @@ class EnvSettings(Settings, frozen=True, kw_only=True, tag_field="kind"):
         return 1
 
     def for_evaluation(self, noop_max: int) -> Self:
-        """The environment as evaluators play it: ``noop_max`` is ``evaluator.noop_max``, of kinds that have no-ops."""
+        """The environment as evaluators play it: ``noop_max`` is ``evaluator.noop_max``, of kinds that have no-ops.
+
+        Raises ValueError, the rule alone, for a number that it cannot play.
+        """
         del noop_max
         return self
 
@@ -86,6 +89,24 @@ class AtariSettings(EnvSettings, frozen=True, kw_only=True, tag="atari"):
     def for_evaluation(self, noop_max: int) -> Self:
         """The same game from other starts."""
         return msgspec.structs.replace(self, noop_max=noop_max)
+
+
+class EnvPoolAtariSettings(AtariSettings, frozen=True, kw_only=True, tag="envpool-atari"):
+    """Keys of Atari games through EnvPool: those of ``AtariSettings``, as far as EnvPool has them."""
+
+    preset: Annotated[
+        Literal["dqn", "paac", "stooke-abbeel"],
+        Meta(description="how a screen becomes an observation; EnvPool pools frames, and ba3c does not"),
+    ] = "paac"
+    noop_max: Annotated[
+        int, Meta(ge=1, le=1_000, description="most random no-op frames at the start of a game; at least one is played")
+    ] = 30
+
+    def for_evaluation(self, noop_max: int) -> Self:
+        """The same game from other starts; raises ValueError for 0."""
+        if not noop_max:
+            raise ValueError("EnvPool plays at least one no-op")
+        return super().for_evaluation(noop_max)
 
 
 Argument = Annotated[
@@ -156,7 +177,9 @@ class EnvironmentSpec(Spec):
     most_trainer_threads: int = 1
     """Most threads of a trainer by default: a network of small observations is too small to be shared out."""
     needs: tuple[str, ...] = ()
-    """Distributions that its module imports and this one does not require."""
+    """Distributions that its module imports."""
+    extra: str = ""
+    """The extra of this distribution that installs them; empty where it requires them, or they are another's."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Section of a topology -> key -> default, and keys that stand in no section, where these are not ``DEFAULTS``."""
 
@@ -192,6 +215,16 @@ ATARI = EnvironmentSpec(
         "optimizer": {"name": "rmsprop"},
         "evaluator": {"count": 0, "every_steps": 1_000_000, "episodes": 30, "greedy": False, "noop_max": 30},
     },
+)
+ENVPOOL_ATARI = replace(
+    ATARI,
+    name="envpool-atari",
+    settings=EnvPoolAtariSettings,
+    made_by="actorlearn.envs.envpool_atari",
+    prefix="envpool:ALE/",
+    example="envpool:ALE/Pong-v5",
+    needs=("envpool",),
+    extra="envpool",
 )
 GYMNASIUM = EnvironmentSpec(
     name="gymnasium",

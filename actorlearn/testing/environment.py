@@ -163,7 +163,7 @@ class EnvironmentContract:
             pytest.skip(self.env.spec.inexact)
         over = column(self.rows, "terminated") | column(self.rows, "truncated")
         moments = {7, *np.flatnonzero(over[:, 1])[-1:].tolist()}
-        if not self.settings.id.startswith("ALE/"):  # a seed takes these 0.1 s
+        if "ALE/" not in self.settings.id:  # a seed takes these 0.1 s
             moments |= {0, 1, *np.flatnonzero(over[:, 0])[:1].tolist()}
         on = np.concatenate([self.actions[-20:], self.actions[:30]])
         other = make(self.settings, [1000, 1001])

@@ -27,7 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from actorlearn.algorithms.settings import ALGORITHMS
-from actorlearn.envs.specs import ENVIRONMENTS, EnvironmentSpec
+from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.memory.progress import ROWS as MOST_PROCESSES
 from actorlearn.memory.shared import SHM_ROOT
 from actorlearn.metrics.energy import Energy
@@ -102,7 +102,7 @@ def examine() -> list[Finding]:
         _libzmq(),
         *_torch(),
         _energy(),
-        *(finding for spec in ENVIRONMENTS.specs() for finding in _needed(spec)),
+        *_needed(),
         *(finding for registry in REGISTRIES for finding in _registry(registry)),
     ]
 
@@ -284,11 +284,12 @@ def _energy() -> Finding:
     return Finding("energy", Energy().said())
 
 
-def _needed(spec: EnvironmentSpec) -> Iterator[Finding]:
-    """Say whether a kind of environments has the distributions that its module imports."""
-    for name in spec.needs:
+def _needed() -> Iterator[Finding]:
+    """Say whether kinds of environments have the distributions that their modules import."""
+    for name, spec in {name: spec for spec in ENVIRONMENTS.specs() for name in spec.needs}.items():
         try:
             yield Finding(name, metadata.version(name))
         except metadata.PackageNotFoundError:
-            way_out = f"{spec.prefix}… environments need it: pip install {name}"
-            yield Finding(name, "not installed", WARN, way_out)
+            install = f"'actorlearn[{spec.extra}]'" if spec.extra else name
+            way_out = f"{spec.prefix}… environments need it: pip install {install}"
+            yield Finding(name, "not installed", OK if spec.extra else WARN, way_out)

@@ -30,8 +30,8 @@ HEAD = """# Topology reference
 This page is made from the settings themselves by `python -m launch.topology.page > docs/topology.md`.
 
 A topology is one YAML file. All keys but `env.id` may be left out. Where a default is two, a / b, they are those of
-Atari games (ids that start with `ALE/`) and of all other environments, with the algorithm a2c unless another is named.
-Steps are agent steps.
+Atari games (ids that start with `ALE/` or `envpool:ALE/`) and of all other environments, with the algorithm a2c unless
+another is named. Steps are agent steps.
 
 Every key may be overridden on the command line, as `section.key=value` or `section={key: value, …}`, which replaces the
 section; `@FILE` stands for the overrides in a file, one a line. An override wins over the file:
@@ -42,9 +42,9 @@ section; `@FILE` stands for the overrides in a file, one a line. An override win
   begin a section anew, replace it: `algorithm={name: ppo}` takes all of PPO's defaults.
 * An override that nobody reads is refused, and so is a key of a file that the file's own choice does not read.
 """
-KINDS = tuple(spec.example for spec in ENVIRONMENTS.specs())
-"""An environment of each kind: defaults are listed for all of them."""
-_EACH = " / ".join(str(spec.environments) for spec in ENVIRONMENTS.specs())
+KINDS = tuple({spec.like: spec.example for spec in reversed(ENVIRONMENTS.specs())}.values())[::-1]
+"""An environment of each kind with defaults of its own: they are listed for all of these."""
+_EACH = " / ".join(str(ENVIRONMENTS.of(env_id).environments) for env_id in KINDS)
 FOLLOWS = {
     "name": "environment and algorithm",
     "env.id": "none: it must be written",
@@ -159,10 +159,16 @@ def _of_some(name: str) -> dict[tuple[str, ...], dict[str, Key]]:
     """Return the keys of a section that only some choices have: choices -> name -> key."""
     structs, shared = structs_of(name), keys_of(BASES[name])
     found: dict[tuple[str, ...], dict[str, Key]] = {}
-    for key in dict.fromkeys(key for struct in structs.values() for key in keys_of(struct) if key not in shared):
-        readers = tuple(chosen for chosen, struct in structs.items() if key in keys_of(struct))
-        found.setdefault(readers, {})[key] = keys_of(structs[readers[0]])[key]
+    for name, key in ((name, key) for struct in structs.values() for name, key in keys_of(struct).items()):
+        if name not in shared:
+            readers = tuple(chosen for chosen, struct in structs.items() if _alike(keys_of(struct).get(name), key))
+            found.setdefault(readers, {})[name] = key
     return found
+
+
+def _alike(one: Key | None, other: Key) -> bool:
+    """Whether two keys take the same values and mean the same, whatever their defaults."""
+    return one is not None and (one.kind, one.description) == (other.kind, other.description)
 
 
 def _table(section: str, keys: dict[str, Key], chosen: str = "") -> Iterator[str]:

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from actorlearn.algorithms.settings import ALGORITHMS, HardCopies, OffPolicySettings, OnPolicySettings
+from actorlearn.envs.specs import AtariSettings
 from actorlearn.metrics.specs import WRITERS
 from actorlearn.models.specs import EncoderSettings
 from actorlearn.parameters.modes import MODES
@@ -101,13 +102,21 @@ def scores_to_stop_at(topology: Topology) -> Problems:
 
 def games_with_fire(topology: Topology) -> Problems:
     """Environments have FIRE where evaluations are to press it."""
-    if topology.evaluator.fire_after and topology.env.kind != "atari":
+    if topology.evaluator.fire_after and not isinstance(topology.env, AtariSettings):
         yield _problem(
             topology,
             "evaluator.fire_after",
             f"FIRE is an action of Atari games, and {topology.env.id} is none",
             "leave it out, or write 0",
         )
+
+
+def starts_of_evaluations(topology: Topology) -> Problems:
+    """Games of evaluations can begin with as many no-ops as they are to."""
+    try:
+        topology.env.for_evaluation(topology.evaluator.noop_max)
+    except ValueError as error:
+        yield _problem(topology, "evaluator.noop_max", str(error), "write 1 or more")
 
 
 def games_to_record(topology: Topology) -> Problems:
@@ -404,6 +413,7 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     servers_with_work,
     scores_to_stop_at,
     games_with_fire,
+    starts_of_evaluations,
     games_to_record,
     rules_of_the_mode,
     learners_reach_each_other,

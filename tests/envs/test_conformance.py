@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from importlib.util import find_spec
 
 import gymnasium
 import numpy as np
 import pytest
 
 from actorlearn.testing.environment import SECOND, EnvironmentContract, column, play
+
+needs_envpool = pytest.mark.skipif(
+    find_spec("envpool") is None, reason="envpool is not installed: pip install 'actorlearn[envpool]'"
+)
 
 
 class Counter(gymnasium.Env):
@@ -108,7 +113,7 @@ class Ours(EnvironmentContract):
 
     def test_a_step_is_as_many_frames_as_its_kind_says(self) -> None:
         skip = getattr(self.settings, "frame_skip", 1)
-        assert self.env.spec.frames_per_step == skip == (4 if self.settings.id.startswith("ALE/") else 1)
+        assert self.env.spec.frames_per_step == skip == (4 if "ALE/" in self.settings.id else 1)
 
     def test_the_time_limit_truncates_after_that_many_steps(self) -> None:
         limit = self.limit or self.settings.time_limit_steps or 2**62  # 0: none
@@ -166,6 +171,32 @@ class TestStookeAbbeelsAtari(Ours):
         "stack": 1,
     }
     steps = 60
+
+
+@needs_envpool
+class TestDQNsAtariOfEnvPool(Ours):
+    section = {"id": "envpool:ALE/Breakout-v5", "preset": "dqn", "time_limit_steps": 40}
+    steps = 90
+
+
+@needs_envpool
+class TestPAACsAtariOfEnvPool(Ours):
+    section = {"id": "envpool:ALE/Pong-v5", "time_limit_steps": 20, "stack": 2, "fire_on_reset": True}
+    steps = 50
+
+
+@needs_envpool
+class TestStickyAtariOfEnvPool(Ours):
+    section = {
+        "id": "envpool:ALE/MsPacman-v5",
+        "preset": "stooke-abbeel",
+        "time_limit_steps": 25,
+        "repeat_action_probability": 0.25,
+        "stack": 1,
+        "full_action_space": True,
+    }
+    steps = 60
+    exact = False
 
 
 class TestCartPole(Ours):
