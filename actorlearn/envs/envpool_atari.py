@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from actorlearn.envs import atari
 from actorlearn.envs.envpool_env import Pooled, known
+from actorlearn.envs.history import KEEPS_MEMORY
 from actorlearn.envs.interface import EnvSpec
 from actorlearn.envs.specs import EnvPoolAtariSettings
 
@@ -116,6 +117,6 @@ def _inexact(settings: EnvPoolAtariSettings, rom: str) -> str:
     """Say why a run with these games cannot be resumed exactly; empty where it can."""
     if settings.repeat_action_probability > 0:
         return "EnvPool cannot repeat sticky actions from within a game: ale-py can, by env.id without envpool:"
-    if rom in atari.KEEPS_MEMORY:
+    if rom in KEEPS_MEMORY:
         return f"a game of {rom} depends on those before it: ale-py repeats these, by env.id without envpool:"
     return ""

@@ -129,14 +129,13 @@ class Pooled:
                     f"{was[i]}; envpool must be the version the state was taken with"
                 )
 
-    def render(self) -> Sequence[npt.NDArray[np.uint8]]:
+    def render(self) -> list[npt.NDArray[np.uint8]]:
         """Return pictures of all environments, of pools made to be shown; raises ValueError, one line."""
         try:
-            pictures: npt.NDArray[np.uint8] = self._pool.render(self._ids)
+            return list(self._pool.render(self._ids))
         except Exception as error:  # C++ code of many families
             said = f"{type(error).__name__}: {error}".splitlines()[0]
             raise ValueError(f"env.id: {self._id!r} cannot be shown: {said}") from error
-        return pictures
 
     def close(self) -> None:
         """Join the pool's thread and free its memory."""

@@ -286,7 +286,7 @@ def _energy() -> Finding:
 
 def _needed() -> Iterator[Finding]:
     """Say whether kinds of environments have the distributions that their modules import."""
-    for name, spec in {name: spec for spec in ENVIRONMENTS.specs() for name in spec.needs}.items():
+    for name, spec in {name: each for each in ENVIRONMENTS.specs() for name in each.needs}.items():
         try:
             yield Finding(name, metadata.version(name))
         except metadata.PackageNotFoundError:
