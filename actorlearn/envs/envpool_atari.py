@@ -16,6 +16,10 @@ rewards over skipped frames, take the maximum of the last two frames in gray and
     | screens of more than  | whole                                | without the lines below the 210th              |
     | 210 lines             |                                      |                                                |
 
+Screens of 214 to 250 lines are those of Adventure, Air Raid, Carnival, Journey Escape, Keystone Kapers, King Kong,
+Klax, Laser Gates, Mr. Do!, Pac-Man, Pooyan, Sir Lancelot and Space War. EnvPool has no Combat, Joust, Maze Craze and
+Warlords.
+
 Reads: EnvPoolAtariSettings, seeds, actions. Writes: rows.
 """
 
@@ -50,7 +54,7 @@ class EnvPoolAtari(Pooled):
         preset = atari.PRESETS[settings.preset]
         self._lines, self._stack = preset.kept_lines, settings.stack
         options |= {
-            "task_id": settings.id.removeprefix("envpool:ALE/"),
+            "task_id": _name(settings.id),
             "img_height": preset.render_height,
             "img_width": preset.render_width,
             "stack_num": settings.stack,
@@ -107,10 +111,15 @@ def make_rendered(
 
 def spec(settings: EnvPoolAtariSettings) -> EnvSpec:
     """Shapes and counts: ale-py's, of the same game."""
-    known(settings.id)
+    known(f"envpool:ALE/{_name(settings.id)}")
     game = settings.id.removeprefix("envpool:")
     found = atari.spec(msgspec.structs.replace(settings, id=game))
     return msgspec.structs.replace(found, inexact=_inexact(settings, atari.rom(game)))
+
+
+def _name(env_id: str) -> str:
+    """Return EnvPool's own id of a game; it writes one of them with fewer capitals."""
+    return env_id.removeprefix("envpool:ALE/").replace("TicTacToe3D", "TicTacToe3d")
 
 
 def _inexact(settings: EnvPoolAtariSettings, rom: str) -> str:

@@ -1,0 +1,117 @@
+"""EnvPool's Atari games: rows beside ale-py's, what is refused, and resets that a pool cannot do."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+pytest.importorskip("envpool", reason="envpool is not installed: pip install 'actorlearn[envpool]'")
+
+from actorlearn.envs import atari
+from actorlearn.envs.envpool_env import known
+from actorlearn.envs.interface import EnvSpec, empty_row
+from actorlearn.envs.make import make, make_rendered, spec
+from actorlearn.envs.specs import AtariSettings, EnvPoolAtariSettings
+from actorlearn.testing.environment import column, play, random_actions
+from tests.envs.playing import opened
+
+
+def ours(game: str, **keys: object) -> EnvPoolAtariSettings:
+    return msgspec.convert({"kind": "envpool-atari", "id": f"envpool:ALE/{game}-v5", **keys}, EnvPoolAtariSettings)
+
+
+def test_it_is_described_as_ale_pys_games_are() -> None:
+    theirs = AtariSettings(id="ALE/Breakout-v5", preset="stooke-abbeel", stack=2)
+    assert spec(ours("Breakout", preset="stooke-abbeel", stack=2)) == spec(theirs)
+    assert isinstance(spec(theirs), EnvSpec)
+
+
+def test_a_game_begins_with_frames_as_ale_pys_does() -> None:
+    """Without random no-ops the first screens are the same emulator's, one no-op later."""
+    with opened(ours("Pong", noop_max=1), [3]) as env:
+        rows = play(env, np.zeros((3, 1), np.int64))
+    for steps, row in enumerate(rows):
+        black = [not frame.any() for frame in row.observation[0]]
+        assert black == [steps < 3, steps < 2, steps < 1, False]
+
+
+def test_games_that_end_in_the_step_of_the_limit_are_over() -> None:
+    """EnvPool says truncated there; the emulator knows better."""
+    with opened(ours("Breakout", noop_max=1), [3]) as env:
+        actions = random_actions(env.spec, 1, 400)
+        length = int(np.flatnonzero(column(play(env, actions), "terminated")[:, 0])[0])
+    for limit, over in ((length, True), (length - 1, False)):
+        with opened(ours("Breakout", noop_max=1, time_limit_steps=limit), [3]) as env:
+            last = play(env, actions[:limit])[-1]
+        assert (bool(last.terminated[0]), bool(last.truncated[0])) == (over, not over)
+
+
+def test_a_lost_life_is_told_and_ends_nothing() -> None:
+    with opened(ours("Breakout"), [3, 4]) as env:
+        rows = play(env, random_actions(env.spec, 2, 600))
+    lost, over = column(rows, "life_lost"), column(rows, "terminated")
+    assert over.any()
+    for i in range(2):
+        ends = np.flatnonzero(over[:, i])
+        assert lost[: ends[0], i].sum() == 4, "five lives, of which the last is the game's end"
+
+
+@pytest.mark.parametrize(
+    ("env_id", "says"),
+    [
+        ("envpool:ALE/Pnog-v5", "did you mean 'envpool:ALE/Pong-v5'"),
+        ("envpool:ALE/HalfCheetah-v4", "did you mean 'envpool:HalfCheetah-v4'"),
+    ],
+)
+def test_an_unknown_id_is_refused_by_the_nearest(env_id: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        spec(EnvPoolAtariSettings(id=env_id))
+
+
+@pytest.mark.parametrize("wrong", [{"preset": "ba3c"}, {"noop_max": 0}])
+def test_what_envpool_cannot_do_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        ours("Pong", **wrong)
+    with pytest.raises(ValueError, match="at least one no-op"):
+        ours("Pong").for_evaluation(0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [(ours("Pong", repeat_action_probability=0.25), "sticky"), (ours("Seaquest"), "depends on those before")],
+)
+def test_games_that_depend_on_others_are_not_resumed(settings: EnvPoolAtariSettings, why: str) -> None:
+    with opened(settings, [1]) as env:
+        assert why in env.spec.inexact
+        env.reset(empty_row(env.spec, 1))
+        with pytest.raises(RuntimeError, match=why):
+            env.state()
+
+
+def test_games_of_one_player_are_all_envpools_too() -> None:
+    lacking = []
+    for env_id in atari.ids():
+        try:
+            known(f"envpool:{env_id.replace('3D', '3d')}")
+        except ValueError:
+            lacking.append(atari.rom(env_id))
+    assert lacking == ["combat", "joust", "maze_craze", "warlords"]
+    assert spec(ours("TicTacToe3D")).observation_shape == (4, 84, 84)
+
+
+def test_screens_are_shown_in_colour() -> None:
+    settings = ours("Pong", noop_max=1)
+    env = make_rendered(settings, [3, 4])
+    try:
+        plain = make(settings, [3, 4])
+        rows = [empty_row(env.spec, 2) for _ in range(2)]
+        env.reset(rows[0])
+        plain.reset(rows[1])
+        np.testing.assert_array_equal(rows[0].observation, rows[1].observation)
+        pictures = env.render()
+        assert [picture.shape for picture in pictures] == [(210, 160, 3)] * 2
+        assert all(picture.dtype == np.uint8 and picture.any() for picture in pictures)
+        plain.close()
+    finally:
+        env.close()
