@@ -22,7 +22,7 @@ def module(name: str, what: str) -> ModuleType:
         root, missing = name.partition(".")[0], error.name or ""
         if missing == root:
             raise ValueError(
-                f"{what}: no package {root!r} is installed: if that is its name, `pip install {root}`; if it is your "
+                f"{what}: no package {root!r} is installed: if that is its name, {own_extra(root)}; if it is your "
                 "own, start where it lies, or put that folder on PYTHONPATH"
             ) from error
         if f"{name}.".startswith(f"{missing}."):
@@ -57,6 +57,11 @@ def to_install(module_name: str, missing: str) -> str:
     ]  # gymnasium.envs.mujoco: mujoco
     extra = next(iter((*own, *extras)), "")
     return f"`pip install '{package}[{extra}]'`" if extra else f"`pip install {missing.partition('.')[0]}`"
+
+
+def own_extra(package: str) -> str:
+    """Return the command that installs an optional package: by the extra of ours that pins it, else by its name."""
+    return to_install(__name__, package)
 
 
 def _plain(name: str) -> str:

@@ -3,13 +3,17 @@
 =============  ==================================================================================
 space          in a row
 =============  ==================================================================================
-Box            as it is: bytes stay bytes, other numbers become float32
+Box            as it is: bytes stay bytes, other numbers become float32; of three dimensions an image, channels first
+Box of bools   bytes: 0 and 255
 Discrete       one-hot
 MultiDiscrete  one-hot, piece after piece
 MultiBinary    zeros and ones
 Dict, Tuple    what they hold, one after the other in one vector; but a Box alone stays as it is
 text           left out of a Dict or Tuple, because networks see numbers
 =============  ==================================================================================
+
+gymnasium's images are [lines, columns, channels], stacks of grey ones [frames, lines, columns], and networks take
+[channels, lines, columns]: see `channels_come_last`. Networks divide bytes by 255, so that bools are 0 and 1 to them.
 
 Bytes in a vector are divided by 255, as networks divide those of a Box that stays as it is: MiniGrid's image, kinds and
 colours from 0 to 10, could be learned without that, but two of three policies collapsed within 30,000 steps.
@@ -115,28 +119,51 @@ def _held(space: Space[Any], keys: Keys) -> Iterator[tuple[Keys, Space[Any]]]:
 
 
 class Whole:
-    """A Box, as it is."""
+    """A Box, as it is; of an image with its channels first."""
 
     def __init__(self, box: Box, keys: Keys) -> None:
         """Take the space, and the keys to it if it lies in Dicts or Tuples."""
         self._box, self._keys = box, keys
-        self.shape: tuple[int, ...] = box.shape
-        self.dtype = np.dtype(box.dtype)
-        self.words = f"{_path(keys)}, a Box" if keys else "Box"
+        self._channels_last, self._bools = channels_come_last(box.shape), box.dtype == np.bool_
+        self.shape: tuple[int, ...] = (box.shape[2], *box.shape[:2]) if self._channels_last else box.shape
+        self.dtype = np.dtype(np.uint8 if self._bools else box.dtype)
+        channels = ", channels first" if self._channels_last else ""
+        self.words = f"{_path(keys)}, a Box{channels}" if keys else f"Box{channels}"
 
     def store(self, observation: Any, into: Array, i: int) -> None:
         """Write an observation to ``into[i]``; raises MisfitError."""
         if self._keys:
             observation = _found(observation, self._keys)
-        if type(observation) is np.ndarray and observation.dtype == self.dtype and observation.shape == self.shape:
-            into[i] = observation
-        else:
+        box = self._box
+        if type(observation) is not np.ndarray or observation.dtype != box.dtype or observation.shape != box.shape:
             with np.errstate(over="ignore"):  # becomes infinite, and is refused as such
-                into[i] = _in_box(observation, self._box, _name(self._keys)).astype(self.dtype)
+                observation = _in_box(observation, box, _name(self._keys)).astype(box.dtype)
+        if self._channels_last:
+            observation = observation.transpose(2, 0, 1)
+        if self._bools:
+            np.multiply(observation, np.uint8(255), out=into[i])
+        else:
+            into[i] = observation
 
     def name(self, place: list[int]) -> str:
         """Name an element of the array as the observation has it."""
+        if self._channels_last and place:
+            place = [*place[1:], place[0]]
         return f"{_name(self._keys)}{place or ''}"
+
+
+def channels_come_last(shape: tuple[int, ...]) -> bool:
+    """Whether an array of this shape is an image [lines, columns, channels], and not [channels, lines, columns].
+
+    Two sides that are equal are lines and columns; else there are fewer channels than lines or columns. An array of
+    three equal sides (MinAtar's Seaquest) is as gymnasium has images.
+    """
+    if len(shape) != 3:
+        return False
+    first, second, last = shape
+    if (first == second) != (second == last):
+        return first == second
+    return last <= first
 
 
 class Vector:

@@ -18,6 +18,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.envs.registration import namespace
 
+from actorlearn import imports
 from actorlearn.nearest import ROUGHLY, nearest
 
 ENTRY_POINTS = ("gymnasium.envs", "gymnasium.envs.__root__")
@@ -29,11 +30,14 @@ COME_WITH = {
     "flappy_bird_gymnasium": r"FlappyBird-",
     "gymnasium_robotics": r"(AdroitHand|AntMaze|Fetch|FrankaKitchen|HandManipulate|HandReach|PointMaze)",
     "highway_env": r"(exit|highway|intersection|lane-keeping|merge|parking|racetrack|roundabout|two-way|u-turn)-",
+    "minatar": r"MinAtar/",
     "minigrid": r"(BabyAI|MiniGrid)-",
     "miniworld": r"MiniWorld-",
+    "nle": r"NetHack",
     "panda_gym": r"Panda",
+    "vizdoom.gymnasium_wrapper": r"Vizdoom",
 }
-"""Known packages that may not be installed, and the prefixes of their ids."""
+"""Modules of known packages, which may not be installed, that register ids, and the prefixes of these."""
 
 EXAMPLES = "Ids are like 'CartPole-v1', 'ALE/Pong-v5', 'minigrid:MiniGrid-Empty-5x5-v0' or 'package.module:Class'"
 _ID = re.compile(r"""["']((?:[\w-]+/)?[\w.-]+-v\d+)["']""")
@@ -97,9 +101,10 @@ def way_out(env_id: str) -> str:
     if env_id in packaged:
         module = packaged[env_id].partition(":")[0]
         return f"{module} registers it when it is imported: write {packaged[env_id]!r}"
-    for package, beginning in COME_WITH.items():
+    for module, beginning in COME_WITH.items():
+        package = module.partition(".")[0]
         if re.match(beginning, env_id) and importlib.util.find_spec(package) is None:
-            return f"such ids come with {package}: `pip install {package}`, and write '{package}:{env_id}'"
+            return f"such ids come with {package}: {imports.own_extra(package)}, and write '{module}:{env_id}'"
     here = [*(known for known, entry in gymnasium.registry.items() if not is_ale(entry)), *atari.ids()]
     failed = "".join(f"; an entry point failed: {failure}" for failure in load_entry_points())
     return f"{did_you_mean(env_id, packaged | dict(zip(here, here, strict=True)))}{EXAMPLES}{failed}"

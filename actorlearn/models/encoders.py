@@ -1,4 +1,4 @@
-"""From observations [N, *shape] to features [N, F]: the Atari convolution stacks and a perceptron.
+"""From observations [N, *shape] to features [N, F]: stacks of convolutions and a perceptron.
 
 Reads observations as stored and scales uint8 by 1/255; knows no heads and no algorithm. Each encoder says the width of
 its output as `features`.
@@ -43,6 +43,8 @@ STACKS = {
     "dqn-net": Stack((Convolution(32, 8, 4), Convolution(64, 4, 2, 1), Convolution(64, 3, 1, 1)), 512),
     # Assran et al. 2019, as OpenAI baselines and Kostrikov have it: nature with half the channels in the third.
     "gala": Stack((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(32, 3, 1)), 512),
+    # Young and Tian 2019, for images of 10x10 (section 3); it fits every image of at least 3x3.
+    "minatar": Stack((Convolution(16, 3, 1),), 128),
 }
 
 
@@ -151,5 +153,5 @@ def check_image(shape: tuple[int, ...], side: int, name: str) -> None:
     if len(shape) != 3 or min(shape[1:]) < side:
         raise ValueError(
             f"model.name: {name!r} takes images [C, H, W] of at least {side}x{side}, but this environment's "
-            f"observations have shape {list(shape)}; use model.name: mlp, or a larger image"
+            f"observations have shape {list(shape)}; use model.name: mlp, or for small images minatar or impala"
         )

@@ -111,12 +111,12 @@ class ModelSpec(Spec):
         return cls(name=name, settings=tag_settings(settings, name), made_by=name, takes_settings=own)
 
 
-def _image(name: str, made_by: str, strided: bool = True) -> ModelSpec:
+def _image(name: str, made_by: str, strided: bool = True, large: bool = True) -> ModelSpec:
     return ModelSpec(
         name=name,
         settings=tag_settings(ImageSettings, name),
         made_by=made_by,
-        convolutional=True,
+        convolutional=large,
         strided=strided,
     )
 
@@ -128,6 +128,7 @@ A3C = _image("a3c", _CONVOLUTIONS)
 DQN_NET = _image("dqn-net", _CONVOLUTIONS)
 GALA = _image("gala", _CONVOLUTIONS)
 BA3C = ModelSpec(name="ba3c", settings=BA3CSettings, made_by="actorlearn.models.ba3c:BA3CEncoder", convolutional=True)
+MINATAR = _image("minatar", _CONVOLUTIONS, strided=False, large=False)
 IMPALA = _image("impala", "actorlearn.models.residual:ResidualEncoder", strided=False)
 MLP = ModelSpec(name="mlp", settings=MLPSettings, made_by="actorlearn.models.encoders:Perceptron", separate=True)
 

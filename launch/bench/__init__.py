@@ -84,6 +84,7 @@ SUITES: Mapping[str, Suite] = {
     "memory": Suite("suites.memory:memory"),
     "replay": Suite("suites.replay:replay", topology=None),
     "gpu": Suite("suites.gpu:gpu"),
+    "families": Suite("suites.families:families", topology=None, reads_runs=True),
     "games": Suite("papers.games:games_of", topology=None, reads_runs=True),
 }
 """Name on the command line -> suite."""

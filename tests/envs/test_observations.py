@@ -55,12 +55,48 @@ def test_a_vector_is_what_gymnasium_makes_of_the_space(kind: str, seed: int) -> 
 
 
 def test_a_box_stays_as_it_is_also_as_the_only_number_of_a_dict() -> None:
-    image = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
-    for space, observation in ((WORDY["image"], image), (WORDY, {"image": image, "mission": "go", "more": ("x",)})):
+    grey = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    wordy = Dict(image=Box(0, 255, (2, 3), np.uint8), mission=Text(9), more=Tuple((Text(2),)))
+    for space, observation in ((wordy["image"], grey), (wordy, {"image": grey, "mission": "go", "more": ("x",)})):
         made, left_out = layout(space)
-        assert isinstance(made, Whole) and (made.shape, made.dtype) == ((2, 2, 3), np.uint8)
-        assert left_out == (("mission (Text)", "more[0] (Text)") if space is WORDY else ())
-        np.testing.assert_array_equal(stored(space, observation), image)
+        assert isinstance(made, Whole) and (made.shape, made.dtype) == ((2, 3), np.uint8)
+        assert left_out == (("mission (Text)", "more[0] (Text)") if space is wordy else ())
+        np.testing.assert_array_equal(stored(space, observation), grey)
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels"),
+    [
+        ((10, 10, 4), 2),  # MinAtar's Breakout
+        ((10, 10, 10), 2),  # its Seaquest: no side differs, so as gymnasium has images
+        ((7, 7, 20), 2),  # more channels than lines
+        ((210, 160, 3), 2),
+        ((4, 84, 84), 0),  # a stack of grey frames
+        ((20, 7, 7), 0),
+        ((4, 60, 80), 0),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_an_image_has_its_channels_first(shape: tuple[int, ...], channels: int, dtype: type) -> None:
+    image = np.random.default_rng(0).integers(0, 200, shape).astype(dtype)
+    space = Box(0, 255, shape, dtype)
+    made, _ = layout(space)
+    expected = np.moveaxis(image, channels, 0)
+    assert made.shape == expected.shape and made.dtype == dtype
+    np.testing.assert_array_equal(stored(space, image), expected)
+    place = (1, 2, 3)
+    name = made.name([place[channels], *(at for axis, at in enumerate(place) if axis != channels)])
+    assert name == "observation[1, 2, 3]", "places are told as the environment has them"
+
+
+def test_zeros_and_ones_of_bools_are_the_bytes_that_networks_scale_to_them() -> None:
+    space = Box(0, 1, (3, 2), np.bool_)
+    seen = np.array([[True, False], [False, False], [True, True]])
+    assert layout(space)[0].dtype == np.uint8
+    np.testing.assert_array_equal(stored(space, seen), seen * 255)
+    np.testing.assert_array_equal(stored(space, seen.tolist()), seen * 255)
+    with pytest.raises(MisfitError, match="its space says bool"):
+        stored(space, seen.astype(np.uint8))
 
 
 def test_what_is_seen_and_what_is_left_out_is_told() -> None:
@@ -68,7 +104,7 @@ def test_what_is_seen_and_what_is_left_out_is_told() -> None:
     assert made.words == "Dict of direction (one-hot of 4), image (Box uint8[7, 7, 3])"
     assert left_out == ("mission (Mission)",)
     assert layout(Discrete(16))[0].words == "Discrete, one-hot of 16"
-    assert layout(WORDY)[0].words == "image, a Box"
+    assert layout(WORDY)[0].words == "image, a Box, channels first"
     assert made.name([2]) == "observation['direction'][2]" and made.name([5]) == "observation['image'][1]"
 
 

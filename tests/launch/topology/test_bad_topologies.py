@@ -261,7 +261,12 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "no learner": (OK + "learners: {count: 0}\n", ["t:2", "learners.count = 0", "1"]),
     "unknown model": (
         OK + "model: {name: nipz}\n",
-        ["t:2", "'nipz'", "a3c, dqn-net, gala, impala, mlp, nature, nips or package.module:Name", "did you mean nips?"],
+        [
+            "t:2",
+            "'nipz'",
+            "a3c, dqn-net, gala, impala, minatar, mlp, nature, nips or package.module:Name",
+            "did you mean nips?",
+        ],
     ),
     "path as model": (OK + "model: {name: ../x.py}\n", ["t:2", "'../x.py'", "package.module:Name", "for example"]),
     "unknown algorithm": (OK + "algorithm: {name: a2d}\n", ["t:2", "'a2d'", "a2c, c51, dqn", "did you mean a2c?"]),

@@ -1,0 +1,84 @@
+"""The suite ``families``: runs by environment, their seeds together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from launch.bench.suites.families import package_of
+from launch.commands import bench
+from launch.runs import find
+from tests.launch.asking import ask, refused
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(find, "living_runs", list)
+    monkeypatch.setattr(bench, "end_in_order", lambda: None)
+    return tmp_path
+
+
+def make_run(path: Path, env_id: str, seed: int, score: float | None, evaluated: float | None = None) -> Path:
+    """A run of 1,000 steps in two minutes that has ended."""
+    path.mkdir(parents=True)
+    topology = f"name: {env_id.lower()}\nseed: {seed}\nenv: {{id: {env_id}}}\nalgorithm: {{name: ppo}}\n"
+    (path / "topology.yaml").write_text(topology)
+    rates: dict[str, Any] = {"env_steps": 1000 + seed, "wall_time_s": 120.0, "env_steps_per_s": 8.0 + seed}
+    (path / "summary.json").write_text(json.dumps({"status": "finished", "episode_return_mean": score, **rates}))
+    if evaluated is not None:
+        event = {"kind": "evaluated", "mean": evaluated, "returns": [evaluated], "env_steps": 9, "policy_version": 1}
+        (path / "events.jsonl").write_text(json.dumps(event) + "\n")
+    return path
+
+
+def test_seeds_of_a_topology_are_one_row_and_environments_are_in_order(tmp_path: Path) -> None:
+    folders = [
+        make_run(tmp_path / "c1", "CartPole-v1", 1, 400.0),
+        make_run(tmp_path / "a", "Acrobot-v1", 1, -300.0, evaluated=-90.0),
+        make_run(tmp_path / "c2", "CartPole-v1", 2, 500.0),
+    ]
+    acrobot, cartpole = json.loads(ask("bench", "families", *folders, "--json").stdout)["rows"]
+    assert (acrobot["environment"], acrobot["score"], acrobot["over"]) == ("Acrobot-v1", "-90.0", "1 evaluated games")
+    assert cartpole == {
+        "environment": "CartPole-v1",
+        "package": f"gymnasium {gymnasium.__version__}",
+        "name": "cartpole-v1",
+        "by": "ppo",
+        "seeds": "1 2",
+        "steps": "1,001",
+        "minutes": "2.0",
+        "steps/s": "10",
+        "score": f"450.0 ± {np.std([400, 500], ddof=1):.1f}",
+        "over": "last 100 training games",
+    }
+
+
+def test_without_names_all_runs_that_have_ended_with_a_score_are_told(tmp_path: Path) -> None:
+    assert "no run in runs/ has ended with a score" in refused("bench", "families")
+    make_run(tmp_path / "runs" / "young", "CartPole-v1", 1, None)
+    assert "no run in runs/ has ended with a score" in refused("bench", "families")
+    make_run(tmp_path / "runs" / "old", "CartPole-v1", 1, 9.0)
+    assert [row["score"] for row in json.loads(ask("bench", "families", "--json").stdout)["rows"]] == ["9.00"]
+
+
+def test_what_cannot_be_told_is_refused_in_one_line(tmp_path: Path) -> None:
+    young = make_run(tmp_path / "young", "CartPole-v1", 1, None)
+    assert "young has no score: no game was over" in refused("bench", "families", young)
+    (young / "summary.json").unlink()
+    assert "young has not ended" in refused("bench", "families", young)
+    (young / "topology.yaml").write_text("env: [")
+    assert "young has no topology.yaml that can be read" in refused("bench", "families", young)
+
+
+def test_a_package_is_found_by_the_kind_the_module_or_the_registered_id() -> None:
+    assert package_of("ALE/Pong-v5").startswith("ale-py ")
+    assert package_of("actorlearn.envs.catch:Catch").startswith("actorlearn ")
+    assert package_of("CartPole-v1") == f"gymnasium {gymnasium.__version__}"
+    assert package_of("no_such_package:Game-v0") == "no_such_package"
+    assert package_of("NoSuchGame-v0") == "not installed"
