@@ -1,4 +1,4 @@
-"""The suite ``families``: what runs learned, by environment: package and version, seeds, steps, minutes, rate, score.
+"""The suite ``families``: scores of runs by environment, with package and version, seeds, steps, minutes and rate.
 
 Starts nothing and measures nothing itself: the table of docs/environments.md is made of the folders of finished runs.
 """
@@ -64,7 +64,7 @@ class Learned:
 
 
 def families(request: Request) -> Report:
-    """What runs learned, by environment: package, seeds, steps, minutes, rate and score; for RUN... [all in runs/]."""
+    """Scores of runs by environment, with package, seeds, steps, minutes and rate; for RUN... [all in runs/]."""
     runs = [find.find(word) for word in request.runs] if request.runs else _ended(find.all_runs())
     learned = [_learned(group) for group in _alike(runs)]
     learned.sort(key=lambda one: one.env_id)
