@@ -149,6 +149,47 @@ def ppo_loss(
     return reduced(terms, settings)
 
 
+def vaco_loss(
+    outputs: Mapping[str, Tensor], batch: Batch, settings: AlgorithmSettings, before: Mapping[str, Tensor]
+) -> Tensor:
+    """V-trace's advantages by the outputs [T+1, B, size] before the epochs, and no gain beyond the limit; [T, B, size].
+
+    With the limit kept or a move toward the acting policy, a transition gains its ratio to the policy before the epochs
+    times its advantage.
+    """
+    known = before["value"].squeeze(-1)
+    old, ratio = dict[tuple[int, int], float](), torch.ones(batch.valid.shape, dtype=torch.float64)
+    for t, b in valid_transitions(batch):
+        old[t, b] = float(log_prob_and_entropy({k: v[t, b] for k, v in before.items()}, batch.action[t, b])[0])
+        ratio[t, b] = exp(old[t, b] - float(batch.columns["log_prob"][t, b]))
+    advantages = {}
+    for t, b in old:
+        reward, discount, stops = outcome(batch, settings, t, b)
+        following = float(known[t + 1, b])
+        if not stops:
+            corrected = vtrace_target(batch, known, ratio, settings, t + 1, b)
+            following = settings.gae_lambda * corrected + (1 - settings.gae_lambda) * following
+        rho = min(settings.rho_clip, float(ratio[t, b]))
+        advantages[t, b] = rho * (reward + discount * following - float(known[t, b]))
+    mean = sum(advantages.values()) / max(len(advantages), 1)
+    deviation = sqrt(sum((x - mean) ** 2 for x in advantages.values()) / max(len(advantages), 1))
+
+    chosen = {
+        (t, b): log_prob_and_entropy({k: v[t, b] for k, v in outputs.items()}, batch.action[t, b]) for t, b in old
+    }
+    ahead = {at: exp(float(chosen[at][0].detach()) - float(batch.columns["log_prob"][at])) - 1 for at in old}
+    beyond = sum(map(abs, ahead.values())) / max(len(ahead), 1) > settings.variation_limit
+    terms = []
+    for (t, b), (log_prob, entropy) in chosen.items():
+        advantage = advantages[t, b]
+        if settings.normalize_advantage:
+            advantage = (advantage - mean) / (deviation + 1e-8)
+        gain = 0.0 if beyond and advantage * ahead[t, b] > 0 else (log_prob - old[t, b]).exp() * advantage
+        error = (vtrace_target(batch, known, ratio, settings, t, b) - outputs["value"][t, b, 0]) ** 2
+        terms.append(-gain + settings.value_cost * error - settings.entropy_cost * entropy)
+    return reduced(terms, settings)
+
+
 def n_step_target(rewards: list[float], ends: list[bool], following: list[float], settings: AlgorithmSettings) -> float:
     """The n-step target of a transition, by rewards and ends of the steps from it on, and the value after each."""
     total = 0.0

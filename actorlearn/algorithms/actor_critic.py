@@ -1,4 +1,4 @@
-"""The common part of A2C, PPO and IMPALA: a policy and a state value, acting, and a loss of three terms.
+"""The common part of A2C, PPO, IMPALA and VACO: a policy and a state value, acting, and a loss of three terms.
 
 Reads network outputs "value" and those of `policies.heads`, and a `Batch`; knows no network, optimizer or process.
 """

@@ -80,10 +80,11 @@ def batches(draw: st.DrawFn, actions: tuple[int | tuple[int, ...], ...] = (3, (2
 
 
 class EveryKey(PPOSettings, frozen=True, kw_only=True, tag="every"):
-    """The keys of a2c, ppo and impala, so that one example may be each one's."""
+    """The keys of a2c, ppo, impala and vaco, so that one example may be each one's."""
 
     rho_clip: float = 1.0
     c_clip: float = 1.0
+    variation_limit: float = 0.2
     return_steps: int | None = None
 
 
@@ -98,6 +99,7 @@ settings_of_all_kinds = st.builds(
     gae_lambda=st.sampled_from((0.0, 0.9, 1.0)),
     value_clip=st.sampled_from((None, 0.3)),
     normalize_advantage=st.booleans(),
+    variation_limit=st.sampled_from((0.2, 5.0)),
     rho_clip=st.sampled_from((0.8, 1.0, 2.0)),
     c_clip=st.sampled_from((0.7, 1.0)),
     reward_clip=st.sampled_from((None, 0.5, 1.0)),

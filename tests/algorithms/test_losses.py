@@ -1,4 +1,4 @@
-"""Properties that A2C, PPO and IMPALA share: the slow reference's loss and gradient, deafness to resets, learning."""
+"""Properties that A2C, PPO, IMPALA and VACO share: the slow reference's loss and gradient, deafness to resets."""
 
 from __future__ import annotations
 
@@ -17,28 +17,36 @@ from actorlearn.algorithms.actor_critic import ActorCritic
 from actorlearn.algorithms.impala import IMPALA
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.ppo import PPO
+from actorlearn.algorithms.vaco import VACO
 from actorlearn.metrics.registry import is_registered
 from tests import reference
 from tests.algorithms.episodes import GO, TERMINATED, batch_of, batches, random_outputs, settings_of_all_kinds
 
-ALGORITHMS = [A2C, PPO, IMPALA]
+ALGORITHMS = [A2C, PPO, IMPALA, VACO]
 CLIP = 0.2
 
 
-def prepared(algorithm: ActorCritic, batch: Batch) -> tuple[Batch, dict[str, Tensor], Tensor]:
-    """Inputs of the loss for a batch: it as prepared, outputs for its rows, and the value [B] of row T."""
-    last = random_outputs(batch)["value"].detach()[-1:]
-    made = algorithm.prepare(batch, {"value": last} if algorithm.prepared_rows else {})
+def before(algorithm: ActorCritic, batch: Batch) -> dict[str, Tensor]:
+    """The outputs that preparing this batch needs; VACO's are of as many rows as the batch has."""
+    rows = len(batch.first) if isinstance(algorithm, VACO) else algorithm.prepared_rows
+    return {name: output.detach()[-rows:] for name, output in random_outputs(batch).items()} if rows else {}
+
+
+def prepared(algorithm: ActorCritic, batch: Batch) -> tuple[Batch, dict[str, Tensor], dict[str, Tensor]]:
+    """Inputs of the loss for a batch: it as prepared, outputs for its rows, and those that it was prepared with."""
+    made = algorithm.prepare(batch, seen := before(algorithm, batch))
     more_rows = made.observation.shape[0] - made.valid.shape[0]
-    return made, random_outputs(made, more_rows=more_rows), last[0, :, 0]
+    return made, random_outputs(made, more_rows=more_rows, seed=1), seen
 
 
-def slow_loss(algorithm: ActorCritic, outputs: dict[str, Tensor], batch: Batch, last_value: Tensor) -> Tensor:
+def slow_loss(algorithm: ActorCritic, outputs: dict[str, Tensor], batch: Batch, seen: dict[str, Tensor]) -> Tensor:
     halfway = (algorithm.settings.entropy_cost + algorithm.settings.entropy_cost_final) / 2
     settings = msgspec.structs.replace(algorithm.settings, entropy_cost=halfway)
-    if isinstance(algorithm, PPO):
+    if isinstance(algorithm, PPO | VACO):
         as_rows = {name: output[0].unflatten(0, batch.valid.shape) for name, output in outputs.items()}
-        return reference.ppo_loss(as_rows, batch, settings, CLIP, last_value)
+        if isinstance(algorithm, VACO):
+            return reference.vaco_loss(as_rows, batch, settings, seen)
+        return reference.ppo_loss(as_rows, batch, settings, CLIP, seen["value"][-1, :, 0])
     loss = reference.impala_loss if isinstance(algorithm, IMPALA) else reference.a2c_loss
     return loss(outputs, batch, settings)
 
@@ -47,10 +55,10 @@ def slow_loss(algorithm: ActorCritic, outputs: dict[str, Tensor], batch: Batch, 
 @given(batch=batches(), settings=settings_of_all_kinds)
 def test_loss_and_gradient_equal_the_slow_reference(kind, batch, settings):
     algorithm = kind(settings)
-    made, outputs, last_value = prepared(algorithm, batch)
+    made, outputs, seen = prepared(algorithm, batch)
     loss, metrics = algorithm.loss(outputs, made, 0.5)
     assert all(map(is_registered, metrics)), metrics.keys()
-    slow = slow_loss(algorithm, outputs, batch, last_value)
+    slow = slow_loss(algorithm, outputs, batch, seen)
     torch.testing.assert_close(loss, slow, rtol=1e-5, atol=1e-5)  # PPO's columns are float32
     if batch.valid.any():
         found, expected = (
@@ -66,12 +74,18 @@ def test_several_choices_at_once_are_one_choice_of_all_their_combinations(kind, 
     joint, several = kind(settings), kind(settings)
     assert several.heads(MultiDiscrete((3, 2))) == {"logits": 5, "value": 1}
     pairs = replace(batch, action=torch.stack([batch.action // 2, batch.action % 2], -1))
-    made, outputs, _ = prepared(joint, batch)
-    rows = torch.randn(*outputs["value"].shape[:-1], 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    alike = (rows[..., :3, None] + rows[..., None, 3:]).flatten(-2)
-    last = {"value": random_outputs(batch)["value"].detach()[-1:]} if several.prepared_rows else {}
-    one, _ = joint.loss({**outputs, "logits": alike}, made, 0.5)
-    two, _ = several.loss({**outputs, "logits": rows}, several.prepare(pairs, last), 0.5)
+    generator, seen = torch.Generator().manual_seed(0), before(joint, batch)
+
+    def logits(value: Tensor) -> tuple[Tensor, Tensor]:
+        rows = torch.randn(*value.shape[:-1], 5, dtype=torch.float64, generator=generator)
+        return (rows[..., :3, None] + rows[..., None, 3:]).flatten(-2), rows
+
+    alike, rows = logits(seen["value"]) if seen else (None, None)
+    made = [joint.prepare(batch, seen | {"logits": alike}), several.prepare(pairs, seen | {"logits": rows})]
+    outputs = random_outputs(made[0], more_rows=made[0].observation.shape[0] - made[0].valid.shape[0], seed=1)
+    alike, rows = logits(outputs["value"])
+    one, _ = joint.loss({**outputs, "logits": alike}, made[0], 0.5)
+    two, _ = several.loss({**outputs, "logits": rows}, made[1], 0.5)
     torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5)
 
 
@@ -165,7 +179,9 @@ def descend(kind, parameters, pays, rate=0.5):
         action = played.pop("action").unsqueeze(0)
         columns = {name: column.unsqueeze(0) for name, column in played.items()}
         seen = replace(batch, action=action, reward=pays(action), columns=columns)
-        made = algorithm.prepare(seen, {"value": torch.zeros(1, 32, 1)})
+        now = {name: p.detach().expand(2, 32, -1) for name, p in parameters.items()}
+        rows = {**now, "value": torch.zeros(2, 32, 1)}
+        made = algorithm.prepare(seen, rows if kind is VACO else {"value": rows["value"][1:]})
         rows = made.observation.shape[0]
         loss, _ = algorithm.loss({name: p.expand(rows, 32, -1) for name, p in parameters.items()}, made, 0.0)
         gradients = torch.autograd.grad(loss, list(parameters.values()))

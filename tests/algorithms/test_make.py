@@ -12,6 +12,7 @@ from actorlearn.algorithms.impala import IMPALA
 from actorlearn.algorithms.make import make
 from actorlearn.algorithms.ppo import PPO
 from actorlearn.algorithms.settings import ALGORITHMS, OffPolicySettings
+from actorlearn.algorithms.vaco import VACO
 from tests import named
 from tests.algorithms.episodes import batch_of
 
@@ -26,6 +27,7 @@ class Own(A2C):
         ("a2c", A2C, []),
         ("ppo", PPO, ["log_prob", "value"]),
         ("impala", IMPALA, ["log_prob"]),
+        ("vaco", VACO, ["log_prob"]),
     ],
 )
 def test_names_make_algorithms_that_ask_for_heads_and_columns(name, kind, columns):
@@ -49,7 +51,8 @@ def test_what_the_specs_say_is_true_of_what_is_made(name):
     assert spec.replayed == issubclass(spec.settings, OffPolicySettings)
     assert spec.by_ratio == ("log_prob" in algorithm.columns(6))
     if not spec.replayed:
-        batch, last = batch_of(["go", "go"], ["go", "go"]), {"value": torch.zeros(1, 2, 1)}
+        batch, sizes = batch_of(["go", "go"], ["go", "go"]), algorithm.heads(3)
+        last = {head: torch.zeros(max(algorithm.prepared_rows, 1), 2, size) for head, size in sizes.items()}
         assert spec.parts_of_transitions == (algorithm.prepare(batch, last).action.shape == (1, 4))
 
 
@@ -83,6 +86,7 @@ def test_names_that_lead_nowhere_are_refused(name):
         ("ppo", "value_clip", 0.0),
         ("impala", "rho_clip", 0.0),
         ("impala", "c_clip", 0.0),
+        ("vaco", "variation_limit", 0.0),
         ("dqn", "epochs", 2),
         ("dqn", "n_step", 0),
         ("dqn", "target_every_steps", 0),

@@ -43,6 +43,14 @@ class TestIMPALA(AlgorithmContract):
     section = {"name": "impala"}
 
 
+class TestVACO(AlgorithmContract):
+    section = {"name": "vaco", "horizon": 6, "normalize_advantage": True}  # as many as the contract's batches have
+
+
+class TestVACOOfNumbers(TestVACO):
+    actions = (2,)
+
+
 class TestDQN(AlgorithmContract):
     section = {"name": "dqn", "double": True, "dueling": True}
 

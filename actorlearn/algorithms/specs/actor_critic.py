@@ -1,4 +1,4 @@
-"""Numbers of algorithms with a policy and a state value, a2c, ppo and impala, and what they have on cheap environments.
+"""Numbers of algorithms with a policy and a state value, a2c, ppo, impala, vaco, and those on cheap environments.
 
 Forms the papers' code used are in the specs; the settings' own defaults are the published PAAC code's.
 """

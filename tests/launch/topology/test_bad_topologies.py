@@ -416,11 +416,11 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "parts of a batch and replay": (
         OK + "algorithm: {name: c51, minibatches: 4}\n",
-        ["t:2", "algorithm c51 has no key 'minibatches'", "remove it; only a2c, impala and ppo have it"],
+        ["t:2", "algorithm c51 has no key 'minibatches'", "remove it; only a2c, impala, ppo and vaco have it"],
     ),
     "old transitions and replay": (
         OK + "algorithm: {name: dqn, on_policy_lag: drop}\n",
-        ["t:2", "algorithm dqn has no key 'on_policy_lag'", "remove it; only a2c, impala and ppo have it"],
+        ["t:2", "algorithm dqn has no key 'on_policy_lag'", "remove it; only a2c, impala, ppo and vaco have it"],
     ),
     "noise that is not learned with": (
         OK + "model: {noisy: 0.5}\n",

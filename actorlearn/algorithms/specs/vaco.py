@@ -1,0 +1,48 @@
+"""VACO as topologies know it: its keys, and numbers like those of PPO (Honari et al. 2026)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from actorlearn.algorithms.settings import AlgorithmSpec, Defaults
+from actorlearn.algorithms.specs.impala import IMPALASettings
+from actorlearn.algorithms.specs.ppo import SPEC as PPO
+from actorlearn.metric import Metric
+
+
+class VACOSettings(IMPALASettings, frozen=True, kw_only=True, tag="vaco"):
+    """Keys of VACO; `rho_clip` and `c_clip` are those of its V-trace."""
+
+    variation_limit: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=1_000,
+            description="mean of |ratio - 1| over a minibatch, twice the total variation, beyond which transitions "
+            "that would enlarge it are left out",
+        ),
+    ] = 0.2
+    normalize_advantage: Annotated[bool, Meta(description="mean 0 and deviation 1 within each minibatch")] = False
+
+
+_KEYS = VACOSettings.__struct_fields__
+DEFAULTS: Defaults = {
+    kind: {**sections, "algorithm": {key: value for key, value in sections["algorithm"].items() if key in _KEYS}}
+    for kind, sections in PPO.defaults.items()
+}
+"""PPO's, without its clips: VACO takes the place of these alone."""
+
+SPEC = AlgorithmSpec(
+    name="vaco",
+    settings=VACOSettings,
+    made_by="actorlearn.algorithms.vaco:VACO",
+    by_ratio=True,
+    parts_of_transitions=True,
+    metrics=(
+        Metric("total_variation", "", "half the mean of |ratio - 1| to the acting policy", learning=True),
+        Metric("filtered_share", "share", "transitions left out, as they would enlarge it", learning=True),
+    ),
+    defaults=DEFAULTS,
+)

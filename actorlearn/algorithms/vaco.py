@@ -1,0 +1,95 @@
+"""VACO: PPO's epochs with V-trace advantages and a filter by total variation (Honari et al. 2026, arXiv 2603.01365).
+
+The ratio of the learner's policy to the one that acted has two parts. What the learner was ahead before the first epoch
+is corrected once, by V-trace with its own policy and values of that time ("align"). What the epochs add is bounded:
+while the mean of |ratio - 1| in a minibatch is beyond `variation_limit`, transitions whose gradient would move their
+ratio further from 1 are left out ("filter"), and none is clipped.
+
+Built from the paper's abstract and introduction, its reviews at ICLR 2026, and the filter of a co-author in
+open-instruct (pull request 1681: mean |rho - 1|, sign of advantage times log ratio, V-trace's truncated rho as a
+factor); the text of its sections 4 and 5 was not at hand. From the reviews: the limit of 0.2, and V-trace before the
+first epoch only. Reads network outputs and a `Batch` with the column "log_prob"; knows no network and no process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from torch import Tensor
+
+from actorlearn.algorithms.actor_critic import ActorCritic, fit
+from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.policies import played_actions
+from actorlearn.algorithms.ppo import normalize
+from actorlearn.algorithms.returns import mean_over, outcomes, vtrace
+from actorlearn.algorithms.specs.vaco import VACOSettings
+
+
+class VACO(ActorCritic):
+    """Several epochs over a batch, held near the policy that acted by leaving transitions out."""
+
+    Settings = VACOSettings
+    settings: VACOSettings
+    recorded = ("log_prob",)
+
+    def __init__(self, settings: VACOSettings) -> None:
+        """Keep the settings."""
+        super().__init__(settings)
+        self.prepared_rows = settings.horizon + 1
+
+    def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
+        """Add columns "advantage", "return" and "log_prob_before", and drop the last row.
+
+        The advantages have V-trace's factor rho; "log_prob_before" is by the policy before the first epoch. Outputs are
+        [T+1, B, size] of all rows. A batch without the column "state" of a recurrent network becomes [1, T * B].
+        """
+        outputs = {name: output[-len(batch.first) :] for name, output in outputs.items()}
+        settings, value = self.settings, outputs["value"].squeeze(-1)  # [T+1, B]
+        before = self.policy({name: output[:-1] for name, output in outputs.items()}).log_prob(played_actions(batch))
+        corrected = vtrace(
+            outcomes(batch, settings),
+            value[:-1],
+            value[1:],
+            (before - batch.columns["log_prob"]).where(batch.valid, 0.0).exp(),
+            rho_clip=settings.rho_clip,
+            c_clip=settings.c_clip,
+            lambda_=settings.gae_lambda,
+        )
+        columns = {
+            **batch.columns,
+            "log_prob_before": before,
+            "return": corrected.target_tm1,
+            "advantage": corrected.advantage_tm1,
+        }
+        prepared = replace(batch, observation=batch.observation[:-1], first=batch.first[:-1], columns=columns)
+        return prepared if "state" in columns else prepared.transitions()
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the scalar to descend, and its terms; outputs are [T, B, size] of one forward pass."""
+        self.check_shapes(outputs, batch, bootstrap_rows=0)
+        valid, columns = batch.valid, batch.columns
+        policy_tm1, value_tm1 = self.policy(outputs), outputs["value"].squeeze(-1)
+        log_prob_tm1 = policy_tm1.log_prob(played_actions(batch))
+        advantage = columns["advantage"]
+        if self.settings.normalize_advantage:
+            advantage = normalize(valid, advantage)
+
+        # Filter: beyond the limit, keep what moves the ratio to the acting policy toward 1.
+        ahead = (log_prob_tm1.detach() - columns["log_prob"]).where(valid, 0.0).expm1()  # ratio - 1
+        variation = mean_over(valid, ahead.abs())
+        kept = (advantage * ahead <= 0) | (variation <= self.settings.variation_limit)
+
+        # The gradient at the policy before the epochs is V-trace's; its ratio to that policy carries it through them.
+        # The filter stands inside: a ratio that is left out may be infinite, and 0 times its gradient no number.
+        ratio = (log_prob_tm1 - columns["log_prob_before"]).where(valid & kept, 0.0).exp()
+        policy_loss = -mean_over(valid, (ratio * advantage).where(kept, 0.0))
+        entropy = mean_over(valid, policy_tm1.entropy())
+        value_loss = mean_over(valid, (columns["return"] - value_tm1).square())
+
+        total = self.total(valid, policy_loss, value_loss, entropy, progress)
+        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        metrics["total_variation"] = variation / 2
+        metrics["filtered_share"] = mean_over(valid, (~kept).float())
+        metrics |= fit(valid, columns["return"], value_tm1)
+        return total, {name: metric.detach() for name, metric in metrics.items()}
