@@ -15,6 +15,7 @@ from actorlearn.envs.interface import MalformedStepError, Row
 from actorlearn.envs.observations import MisfitError, ObservationLayout
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
+Flags = Sequence[bool] | npt.NDArray[np.bool_]
 NUMBERS = (float, int, np.floating, np.integer)
 
 
@@ -46,7 +47,7 @@ class CheckedRows:
             self._refuse(i, name, value, "it must be True or False")
         return bool(value)
 
-    def _write(self, row: Row, terminated: Sequence[bool], truncated: Sequence[bool], first: Sequence[bool]) -> None:
+    def _write(self, row: Row, terminated: Flags, truncated: Flags, first: Flags) -> None:
         """Check everything that was gathered, then write it."""
         for field, values in (("reward", self._reward), ("observation", self._observation)):
             good = _finite(values)

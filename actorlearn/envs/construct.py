@@ -41,7 +41,7 @@ def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
     module = imports.module(module_name, what)
     found = getattr(module, name, None)
     if isinstance(found, type) and issubclass(found, gymnasium.Env):
-        made = _called(found, (), settings.kwargs, what)
+        made = called(found, (), settings.kwargs, what)
         if missing := [name for name in ("reset", "step") if getattr(found, name) is getattr(gymnasium.Env, name)]:
             raise ValueError(f"{what} lacks {' and '.join(missing)} (gymnasium.Env says what they do)")
         return made, None
@@ -87,7 +87,7 @@ def _wrapped(env: Environment, name: str, kwargs: Mapping[str, Any], key: str) -
         known = {word: f"{module_name}:{word}" for word in dir(module) if not word.startswith("_")}
         close = registered.did_you_mean(attribute, known) or "wrappers are like 'gymnasium.wrappers:TimeLimit'"
         raise ValueError(f"{what}: {module_name} has no {attribute!r}; {close}".rstrip())
-    wrapped = _called(wrapper, (env,), kwargs, what)
+    wrapped = called(wrapper, (env,), kwargs, what)
     if not isinstance(wrapped, gymnasium.Env):
         raise ValueError(f"{what} makes {wrapped!r}; it must make a gymnasium.Env of one")
     return wrapped
@@ -96,7 +96,7 @@ def _wrapped(env: Environment, name: str, kwargs: Mapping[str, Any], key: str) -
 Maker = Callable[..., Any]
 
 
-def _called(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Any:
+def called(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Any:
     """Call a class or function; any exception it raises becomes a one-line ValueError."""
     _check_arguments(maker, arguments, kwargs, f"{what} cannot be made with kwargs {dict(kwargs)}")
     with _one_line(what, getattr(maker, "__module__", "")):

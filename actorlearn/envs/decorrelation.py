@@ -19,16 +19,20 @@ def decorrelate(env: VectorEnv, row: Row, most_steps: int, seeds: Sequence[int])
     """Start every environment and let it take 0 to ``most_steps`` random actions, both uniformly drawn from the seeds.
 
     Yields after each step, so that a caller can breathe. All are stepped together, so those that are to take fewer are
-    restarted on the way. At the end ``row`` is where each is now; a game that has ended there begins anew.
+    restarted on the way. At the end ``row`` is where each is now; a game that has ended there begins anew. The
+    agents of one game take as many steps.
     """
     random = np.random.default_rng(seeds)
-    steps = random.integers(most_steps, size=env.count, endpoint=True)
+    agents = env.spec.agents
+    steps = random.integers(most_steps, size=env.count // agents, endpoint=True).repeat(agents)
     env.reset(row)
     for left in reversed(range(steps.max())):
         env.step(env.random_actions(random), row)
         _restart(env, steps == left, row)
         yield
-    _restart(env, row.terminated | row.truncated, row)
+    over, out = row.terminated | row.truncated, row.terminated | row.truncated | row.first
+    ended = out.reshape(-1, agents).all(axis=1) & over.reshape(-1, agents).any(axis=1)
+    _restart(env, ended.repeat(agents), row)
 
 
 def _restart(env: VectorEnv, chosen: npt.NDArray[np.bool_], row: Row) -> None:

@@ -20,6 +20,7 @@ from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.construct import Environment, construct
 from actorlearn.envs.interface import EnvSpec, Row, empty_row, seed31
 from actorlearn.envs.observations import ObservationLayout, layout_of, short
+from actorlearn.envs.pictures import picture_of
 from actorlearn.envs.specs import GymnasiumSettings
 
 BEAT_EVERY_S = 0.1
@@ -161,19 +162,7 @@ class RenderedGymnasium(Gymnasium):
 
     def render(self) -> list[npt.NDArray[np.uint8]]:
         """Return the environments' own pictures; raises ValueError, one line, where there are none."""
-        return [self._picture(env) for env in self._envs]
-
-    def _picture(self, env: Environment) -> npt.NDArray[np.uint8]:
-        try:
-            picture = env.render()
-        except Exception as error:  # an environment may raise anything
-            said = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise ValueError(f"env.id: {self._id!r} cannot be shown: {said}") from error
-        if not (isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.shape[2:] == (3,)):
-            raise ValueError(
-                f"env.id: {self._id!r} cannot be shown: its render() does not return uint8[lines, columns, 3]"
-            )
-        return picture
+        return [picture_of(self._id, env) for env in self._envs]
 
 
 def make(settings: GymnasiumSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> Gymnasium:

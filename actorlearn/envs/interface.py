@@ -14,6 +14,11 @@ A `VectorEnv` steps B environments and writes what they return into the views of
 The row after a last row is the first row of the next game; the action chosen from the last row is ignored (NEXT_STEP
 autoreset). So the final observation is always there to bootstrap from, without a column of its own. A game may also be
 begun at will, by `restart`: then its first row is written at once, and no action is ignored.
+
+A game of several agents has a row for each, side by side, and each agent's row ends and begins for itself. While an
+agent is not in its game, because it has ended or is yet to come, its rows are *void*: first, reward 0, no flag, and
+any observation. The newest of them may be the agent's first: what follows tells. A new game begins where the rows of
+all its agents are first, because one of them at least goes on within a game.
 """
 
 from __future__ import annotations
@@ -39,6 +44,7 @@ class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
     stack: int = 1  # frames that an observation is made of, oldest first; those before a game's first are zeros
     observation_from: str = ""  # for people: the space that observations are made of, and how
     left_out: tuple[str, ...] = ()  # parts of the environment's observations that these leave out
+    agents: int = 1  # rows of one game, side by side: one for each of its agents
     fire: int | None = None  # the action that presses FIRE, in Atari games that have it
     inexact: str = ""  # why its state cannot be saved, so that a run cannot be resumed exactly; empty: it can
 
@@ -76,7 +82,7 @@ class VectorEnv(Protocol):
 
     @property
     def count(self) -> int:
-        """Number of environments, B."""
+        """Number of rows, B: one for each environment, or for each agent of each."""
 
     def reset(self, row: Row) -> None:
         """Start every environment from its seed and write the first row; the same seeds replay the same games."""
@@ -93,7 +99,8 @@ class VectorEnv(Protocol):
     def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
         """Start a new game in the chosen environments [B] and write their cells of its first row.
 
-        The others are not changed, nor are their cells. Each environment keeps its stream of random numbers.
+        The others are not changed, nor are their cells. Each environment keeps its stream of random numbers. Raises
+        ValueError where some of a game's agents are chosen and others are not.
         """
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
@@ -120,7 +127,7 @@ class RenderedEnv(VectorEnv, Protocol):
     """B environments that are shown to people besides: the same games as those of `VectorEnv` with the same seeds."""
 
     def render(self) -> Sequence[npt.NDArray[np.uint8]]:
-        """Return a picture of each environment as its newest row shows it: [lines, columns, 3], red, green and blue.
+        """Return a picture of each game as its newest row shows it: [lines, columns, 3], red, green and blue.
 
         Raises ValueError, one line, for environments that cannot be shown.
         """

@@ -125,21 +125,32 @@ class WrapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     kwargs: Annotated[dict[Argument, Any], Meta(description="and with these arguments")] = {}
 
 
+ScaleActions = Annotated[
+    bool,
+    Meta(description="the numbers of a Box are chosen from -1 to 1 and stretched to its bounds; false = clipped"),
+]
+Kwargs = Annotated[dict[Argument, Any], Meta(description="keyword arguments of the environment's constructor")]
+
+
 class GymnasiumSettings(EnvSettings, frozen=True, kw_only=True, tag="gymnasium"):
     """Keys of all other environments."""
 
-    scale_actions: Annotated[
-        bool,
-        Meta(description="the numbers of a Box are chosen from -1 to 1 and stretched to its bounds; false = clipped"),
-    ] = False
-
-    kwargs: Annotated[dict[Argument, Any], Meta(description="keyword arguments of the environment's constructor")] = (
-        msgspec.field(default_factory=dict)
-    )
+    scale_actions: ScaleActions = False
+    kwargs: Kwargs = msgspec.field(default_factory=dict)
     wrappers: Annotated[
         tuple[Code | WrapperSettings, ...],
         Meta(max_length=64, description="wrappers put around it, the first innermost; names or {name, kwargs}"),
     ] = ()
+
+
+class PettingZooSettings(EnvSettings, frozen=True, kw_only=True, tag="pettingzoo"):
+    """Keys of PettingZoo's parallel environments."""
+
+    scale_actions: ScaleActions = False
+    kwargs: Kwargs = msgspec.field(default_factory=dict)
+    agent_index: Annotated[
+        bool, Meta(description="append the index of the agent, one-hot, to observations that are vectors")
+    ] = False
 
 
 DEFAULTS: Mapping[str, Any] = {
@@ -232,6 +243,15 @@ GYMNASIUM = EnvironmentSpec(
     made_by="actorlearn.envs.gymnasium_env",
     prefix="",
     example="CartPole-v1",
+)
+PETTINGZOO = EnvironmentSpec(
+    name="pettingzoo",
+    settings=PettingZooSettings,
+    made_by="actorlearn.envs.pettingzoo_env",
+    prefix="pettingzoo:",
+    example="pettingzoo:mpe2.simple_spread_v3",
+    environments=48,  # rows, one per agent: whole games of 2, 3, 4, 6, 8 or 12
+    needs=("pettingzoo",),
 )
 
 

@@ -65,19 +65,19 @@ def play(
 ) -> Iterator[float | None]:
     """Yield raw scores of exactly ``episodes`` whole games, and None after each step, for the caller's other work.
 
-    The games are divided among the environments beforehand; taking the first to finish would favour short games.
-    ``beat`` is called between environments. With a ``spectator`` the same games are shown. ``fire_after``: equal
-    actions in a row after which FIRE is pressed in their place, until another is chosen, in games that have FIRE;
-    0 = never.
+    The score of a game of several agents is the mean of theirs. The games are divided among the environments
+    beforehand; taking the first to finish would favour short games. ``beat`` is called between environments. With a
+    ``spectator`` the same games are shown. ``fire_after``: equal actions in a row after which FIRE is pressed in their
+    place, until another is chosen, in games that have FIRE; 0 = never.
     """
     count = min(episodes, ENVIRONMENTS)
     left = np.array([len(range(i, episodes, count)) for i in range(count)])
     seeds = [seed + i for i in range(count)]
     games = make(env, seeds, beat) if spectator is None else make_rendered(env, seeds, beat)
-    row = empty_row(games.spec, count)
+    row = empty_row(games.spec, games.count)
     first = torch.from_numpy(row.first) if policy.state_size else None
-    state = torch.zeros(count, policy.state_size) if policy.state_size else None
-    repeats, fire = Repeats(count), games.spec.fire
+    state = torch.zeros(games.count, policy.state_size) if policy.state_size else None
+    repeats, fire = Repeats(games.count), games.spec.fire
     returns = np.zeros(count)
     games.reset(row)
     _show(games, left, spectator)
@@ -90,14 +90,15 @@ def play(
             action = np.where(repeats.count(action, row.first) >= fire_after, fire, action)
         games.step(action, row)
         moment += 1
-        returns += row.reward
-        _show(games, left, spectator)
-        for i in np.flatnonzero((row.terminated | row.truncated) & (left > 0)).tolist():
+        begun = row.first.reshape(count, -1).all(axis=1)  # the game before is over: none of its agents went on
+        for i in np.flatnonzero(begun & (left > 0)).tolist():
             if spectator is not None:
                 spectator.end(i, float(returns[i]))
             yield float(returns[i])
             left[i] -= 1
-        returns[row.terminated | row.truncated] = 0.0
+        returns[begun] = 0.0
+        returns += row.reward.reshape(count, -1).mean(axis=1)
+        _show(games, left, spectator)
         yield None
     games.close()
 
@@ -130,7 +131,7 @@ def check_recording(env: EnvSettings, recording: Recording | None) -> None:
     """Raise ValueError, one line, for environments that are to be recorded and cannot be shown."""
     if recording is not None:
         games = make_rendered(env, [0])
-        games.reset(empty_row(games.spec, 1))
+        games.reset(empty_row(games.spec, games.count))
         games.render()
         games.close()
 

@@ -101,7 +101,7 @@ def run(settings: SimulatorSettings) -> None:
         os.sched_setaffinity(0, {settings.core})  # before the environments start threads, which inherit it
     blocks = Blocks(Segment.open(settings.segment.file))
     rollouts = Rollouts(Segment.open(settings.rollouts.file))
-    size = blocks.envs_per_group
+    size = len(settings.env_seeds) // blocks.groups
     seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(blocks.groups)]
     envs = [make(settings.env, own, worker.progress.beat) for own in seeds]
     groups = [Group(g, env, blocks, rollouts, settings.reset) for g, env in enumerate(envs)]

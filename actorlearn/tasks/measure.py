@@ -21,6 +21,7 @@ from actorlearn.address import Shm
 from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.envs.interface import empty_row
 from actorlearn.envs.make import make as make_env
+from actorlearn.envs.make import spec as describe_env
 from actorlearn.memory.shared import Segment, reserve, segment_bytes
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.replay.rows import replay_fields
@@ -47,16 +48,16 @@ def run(settings: MeasureSettings) -> None:
 
 def simulate(settings: MeasureSettings) -> float:
     """Step one group of a simulator's environments with random actions."""
-    environments = settings.environments
-    env = make_env(settings.simulator.env, settings.simulator.env_seeds[:environments])
-    row = empty_row(env.spec, environments)
+    games = settings.environments // describe_env(settings.simulator.env).agents
+    env = make_env(settings.simulator.env, settings.simulator.env_seeds[:games])
+    row = empty_row(env.spec, env.count)
     env.reset(row)
     random = np.random.default_rng(settings.simulator.seed)
 
     def once() -> None:
         env.step(env.random_actions(random), row)
 
-    return measured(once, environments, settings.seconds)
+    return measured(once, env.count, settings.seconds)
 
 
 def infer(settings: MeasureSettings) -> float:

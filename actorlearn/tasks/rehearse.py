@@ -137,8 +137,8 @@ class Rehearsal:
     # Acting --------------------------------------------------------------------------------------------------------
 
     def play(self) -> Batch:
-        """Take STEPS steps by the algorithm's actions; returns them as a batch of one environment."""
-        row, rows, acted = empty_row(self._env.spec, 1), [], []
+        """Take STEPS steps by the algorithm's actions; returns the first agent's as a batch of one environment."""
+        row, rows, acted = empty_row(self._env.spec, self._env.count), [], []
         state = before = torch.full((1, self._network.state_size), torch.nan)  # row 0 begins a game, which clears it
         with blaming(self._parts["env"], "cannot be reset"):
             self._env.reset(row)
@@ -147,7 +147,7 @@ class Rehearsal:
             outputs, state = self._outputs(rows[-1], state)
             acted.append(self._act(outputs))
             with blaming(self._parts["env"], "cannot take a step"):
-                self._env.step(acted[-1]["action"].numpy(), row)
+                self._env.step(acted[-1]["action"].numpy().repeat(self._env.count, axis=0), row)
         rows.append(_copied(row))
         begun = {"state": before[None]} if self._network.state_size else {}
         of_rows = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
@@ -272,9 +272,9 @@ def items_of(batch: Batch, length: int, n: int) -> Batch:
 
 
 def _copied(row: Row) -> dict[str, Tensor]:
-    """Return the columns of a row, each [1, …], which the environment does not write to."""
+    """Return the columns of a row's first cell, each [1, …], which the environment does not write to."""
     names = ("observation", "reward", "terminated", "truncated", "life_lost", "first")
-    return {name: torch.from_numpy(getattr(row, name).copy()) for name in names}
+    return {name: torch.from_numpy(getattr(row, name)[:1].copy()) for name in names}
 
 
 def _checked(prepared: Any) -> Batch:

@@ -17,7 +17,6 @@ from actorlearn.envs.specs import ENVIRONMENTS, EnvSettings
 
 FLAGS = ("terminated", "truncated", "life_lost", "first")
 SEEDS = (3, 11)
-BOTH, SECOND = np.array([True, True]), np.array([False, True])
 
 
 class EnvironmentContract:
@@ -33,6 +32,10 @@ class EnvironmentContract:
     settings: ClassVar[EnvSettings]
     env: ClassVar[VectorEnv]
     """Two environments, with the seeds 3 and 11; one for all tests, each of which begins with a reset."""
+    agents: ClassVar[int]
+    """Rows of a game, one for each of its agents; those of the second environment follow the first's."""
+    second: ClassVar[npt.NDArray[np.bool_]]
+    """Which rows [B] are the second environment's."""
     actions: ClassVar[npt.NDArray[Any]]
     rows: ClassVar[list[Row]]
     """A whole play of these actions."""
@@ -43,7 +46,9 @@ class EnvironmentContract:
         kind = ENVIRONMENTS.of(cls.section["id"]).name
         cls.settings = ENVIRONMENTS.read({"kind": kind, **cls.section})
         cls.env = make(cls.settings, SEEDS)
-        cls.actions = random_actions(cls.env.spec, len(SEEDS), cls.steps)
+        cls.agents = cls.env.spec.agents
+        cls.second = np.arange(cls.env.count) >= cls.agents
+        cls.actions = random_actions(cls.env.spec, cls.env.count, cls.steps)
         cls.rows = play(cls.env, cls.actions)
 
     @classmethod
@@ -60,7 +65,10 @@ class EnvironmentContract:
         over = terminated | truncated
         assert over.any(axis=0).all(), f"no game ended within {self.steps} random actions: set `steps` higher"
         assert first[0].all(), "the row of a reset is the first of a game"
-        np.testing.assert_array_equal(first[1:], over[:-1], err_msg="a game begins in the row after the last one's end")
+        if self.agents == 1:
+            np.testing.assert_array_equal(first[1:], over[:-1], err_msg="a game begins in the row after the last's end")
+        assert first[1:][over[:-1]].all(), "a game begins, or the agent is absent, in the row after an agent's last"
+        assert (over | first)[:-1][first[1:]].all(), "the action before a first row is ignored: the agent was absent"
         assert not (terminated & truncated).any()
         assert not (first & over).any()
         assert not (life_lost & (first | over)).any()
@@ -73,7 +81,7 @@ class EnvironmentContract:
     def test_its_description_says_what_rows_hold(self) -> None:
         """Shapes are asked for before an environment is made, and must be those of the one that is."""
         assert spec(self.settings) == self.env.spec
-        assert self.env.count == len(SEEDS)
+        assert self.env.count == len(SEEDS) * self.agents
         assert self.env.spec.observation_dtype in ("uint8", "float32")
         row = poisoned_row(self.env.spec, self.env.count)
         self.env.reset(row)
@@ -85,15 +93,15 @@ class EnvironmentContract:
 
     def test_its_seed_alone_makes_its_games(self) -> None:
         """Not what its neighbour in the same process plays."""
-        actions = np.repeat(random_actions(self.env.spec, 1, self.steps), 2, axis=1)
+        actions = np.concatenate([random_actions(self.env.spec, self.agents, self.steps)] * 2, axis=1)
         rows = play(self.env, actions)
         alone = make(self.settings, SEEDS[1:])
         try:
-            rows_alone = play(alone, actions[:, :1])
+            rows_alone = play(alone, actions[:, : self.agents])
         finally:
             alone.close()
         for name in ("observation", "reward", "terminated", "truncated", "first"):
-            np.testing.assert_array_equal(column(rows_alone, name)[:, 0], column(rows, name)[:, 1], err_msg=name)
+            np.testing.assert_array_equal(column(rows_alone, name), column(rows, name)[:, self.second], err_msg=name)
 
     def test_the_action_after_a_game_is_ignored(self) -> None:
         """It was chosen from the last row of a game, and the next row is the first of another."""
@@ -119,23 +127,27 @@ class EnvironmentContract:
         """Whatever the chosen environment plays: a game's first row, its middle, its last."""
         env, rows = self.env, self.rows
         played = play(env, self.actions[:0])
-        ended = column(rows, "terminated") | column(rows, "truncated")
-        moments = {0, 3, *np.flatnonzero(ended[:, 0])[:1].tolist(), *np.flatnonzero(ended[:, 1])[:2].tolist()}
+        ended, second = column(rows, "terminated") | column(rows, "truncated"), self.second
+        of_first, of_second = ended[:, ~second].any(axis=1), ended[:, second].any(axis=1)
+        moments = {0, 3, *np.flatnonzero(of_first)[:1].tolist(), *np.flatnonzero(of_second)[:2].tolist()}
         for t, action in enumerate(self.actions):
             if t in moments:
                 begun = poisoned_row(env.spec, env.count)
-                env.restart(SECOND, begun)
-                assert np.isnan(begun.reward[0]) and begun.terminated[0], "a cell of the other environment was written"
-                assert (begun.reward[1], begun.first[1]) == (0.0, True)
-                assert not (begun.terminated | begun.truncated | begun.life_lost)[1]
-                assert not (begun.observation[1] == 0xA5).all()
-                assert not np.isnan(begun.observation[1].astype(float)).any()
+                env.restart(second, begun)
+                untouched = np.isnan(begun.reward[~second]) & begun.terminated[~second]
+                assert untouched.all(), "a cell of the other environment was written"
+                assert not begun.reward[second].any() and begun.first[second].all()
+                assert not (begun.terminated | begun.truncated | begun.life_lost)[second].any()
+                assert not (begun.observation[second] == 0xA5).all()
+                assert not np.isnan(begun.observation[second].astype(float)).any()
             played.append(poisoned_row(env.spec, env.count))
             env.step(action, played[-1])
             if t in moments:
-                assert not played[-1].first[1], "the first action of a game that was restarted was ignored"
+                assert not played[-1].first[second].all(), "the first action of a game that was restarted was ignored"
         for name in ("observation", "reward", *FLAGS):
-            np.testing.assert_array_equal(column(played, name)[:, 0], column(rows, name)[:, 0], err_msg=name)
+            np.testing.assert_array_equal(
+                column(played, name)[:, ~second], column(rows, name)[:, ~second], err_msg=name
+            )
 
     def test_restarts_are_repeated_by_the_same_seeds(self) -> None:
         """The random numbers of an environment go on over a restart."""
@@ -143,9 +155,10 @@ class EnvironmentContract:
         def once() -> list[Row]:
             played = play(self.env, self.actions[:10])
             begun = [poisoned_row(self.env.spec, self.env.count) for _ in range(2)]
-            self.env.restart(BOTH, begun[0])
-            begun[1].take(begun[0], BOTH)
-            self.env.restart(SECOND, begun[1])
+            both = np.ones_like(self.second)
+            self.env.restart(both, begun[0])
+            begun[1].take(begun[0], both)
+            self.env.restart(self.second, begun[1])
             for action in self.actions[10:30]:
                 played.append(poisoned_row(self.env.spec, self.env.count))
                 self.env.step(action, played[-1])
@@ -162,7 +175,7 @@ class EnvironmentContract:
         if not self.exact:
             pytest.skip(self.env.spec.inexact)
         over = column(self.rows, "terminated") | column(self.rows, "truncated")
-        moments = {7, *np.flatnonzero(over[:, 1])[-1:].tolist()}
+        moments = {7, *np.flatnonzero(over[:, -1])[-1:].tolist()}
         if "ALE/" not in self.settings.id:  # a seed takes these 0.1 s
             moments |= {0, 1, *np.flatnonzero(over[:, 0])[:1].tolist()}
         on = np.concatenate([self.actions[-20:], self.actions[:30]])
@@ -172,7 +185,7 @@ class EnvironmentContract:
             for moment in sorted(moments):
                 play(self.env, self.actions[:moment])
                 if moment == 7:
-                    self.env.restart(SECOND, poisoned_row(self.env.spec, self.env.count))
+                    self.env.restart(self.second, poisoned_row(self.env.spec, self.env.count))
                 state = through_a_file(self.env.state())
                 went_on = _played_on(self.env, on)
                 other.restore(state)
@@ -229,14 +242,20 @@ class EnvironmentContract:
         """ActionError names the environment, the action and the rule."""
         actions = self.env.spec.actions
         number = actions if isinstance(actions, int) else 2
+        count = self.env.count
+        zeros = np.zeros(count, np.int64)
+        last = np.arange(count) == count - 1
         action, says = {
-            "too large": (np.array([0, number]), f"environment 1: action {number} must be in 0 … {number - 1}"),
-            "negative": (np.array([-1, 0]), f"environment 0: action -1 must be in 0 … {number - 1}"),
-            "too few": (np.array([0]), r"action is int64\[1\]; it must be one integer for each of 2"),
-            "of the other kind": (np.array([0.0, 0.0]), "action is float64"),
+            "too large": (
+                zeros + number * last,
+                f"environment {count - 1}: action {number} must be in 0 … {number - 1}",
+            ),
+            "negative": (zeros - (zeros == np.arange(count)), f"environment 0: action -1 must be in 0 … {number - 1}"),
+            "too few": (zeros[:1], rf"action is int64\[1\]; it must be one integer for each of {count}"),
+            "of the other kind": (zeros.astype(np.float64), "action is float64"),
         }[wrong]
         if not isinstance(actions, int):  # each of them is of the wrong shape then
-            says = r"action is .*; it must be (floats|integers) of shape \[2, \d+\]"
+            says = rf"action is .*; it must be (floats|integers) of shape \[{count}, \d+\]"
         row = poisoned_row(self.env.spec, self.env.count)
         self.env.reset(row)
         with pytest.raises(ActionError, match=says):
@@ -247,16 +266,16 @@ class EnvironmentContract:
     def test_closing_twice_is_harmless_and_stepping_after_it_is_not(self) -> None:
         """RuntimeError says that it is closed."""
         env = make(self.settings, [0])
-        row = poisoned_row(env.spec, 1)
+        row = poisoned_row(env.spec, env.count)
         env.reset(row)
         env.close()
         env.close()
         with pytest.raises(RuntimeError, match="closed"):
-            env.step(self.actions[0, :1], row)
+            env.step(self.actions[0, : env.count], row)
         with pytest.raises(RuntimeError, match="closed"):
             env.reset(row)
         with pytest.raises(RuntimeError, match="closed"):
-            env.restart(np.array([True]), row)
+            env.restart(np.ones(env.count, np.bool_), row)
 
 
 def poisoned_row(spec: EnvSpec, count: int) -> Row:
@@ -307,10 +326,12 @@ def through_a_file(state: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[
 
 def _played_on(env: VectorEnv, actions: npt.NDArray[Any]) -> list[Row]:
     """Step without a reset, with restarts among the steps."""
+    both = np.ones(env.count, np.bool_)
+    second = np.arange(env.count) >= env.count // 2
     rows = [poisoned_row(env.spec, env.count)]
     for t, action in enumerate(actions):
         rows.append(poisoned_row(env.spec, env.count))
         env.step(action, rows[-1])
         if t % 11 == 5:
-            env.restart(SECOND if t % 2 else BOTH, rows[-1])
+            env.restart(second if t % 2 else both, rows[-1])
     return rows[1:]

@@ -27,6 +27,10 @@ class Playable(Protocol):
         """Space of its actions."""
 
     @property
+    def agents(self) -> int:
+        """Rows of one game, one for each of its agents."""
+
+    @property
     def frames_per_step(self) -> int:
         """Emulator frames of one step."""
 
@@ -37,6 +41,7 @@ def shape_to_match(env_id: str, env: Playable, horizon: int, blocks: int, groups
         "env.id": env_id,
         "observation": f"{env.observation_dtype}{list(env.observation_shape)}",
         "actions": str(env.actions),
+        "agents": str(env.agents),
         "frames_per_step": str(env.frames_per_step),
         "algorithm.horizon": str(horizon),
         "simulators.blocks": str(blocks),

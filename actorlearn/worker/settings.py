@@ -82,7 +82,7 @@ class SimulatorSettings(ProcessSettings, frozen=True):
     """Wakeup of the inference server that answers it; None when the simulator runs the policy itself."""
     trainer_wakeup: Pipe
     env_seeds: list[int]
-    """Seeds, one per environment, group by group."""
+    """Seeds, one per environment, group by group; agents of one game share an environment."""
     weights: Shm
     """The published weights that it acts by, when it runs the policy itself."""
     policy: PolicySettings

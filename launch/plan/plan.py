@@ -20,7 +20,7 @@ from launch.plan.auto import Choice, choose, cpu_flags
 from launch.plan.probe import Description
 from launch.plan.processes import PlannedProcess, PlannedSegment, first_processes
 from launch.plan.segments import block_shape, learner_segments, run_segments, server_segments
-from launch.topology.load import Topology
+from launch.topology.load import Topology, TopologyError
 from launch.topology.modes import asked, mode
 
 
@@ -92,8 +92,29 @@ class Plan:
 
 
 def plan(topology: Topology, description: Description) -> Plan:
-    """Work out the run for this machine. Raises TopologyError when it has too many processes, or cannot be exact."""
+    """Work out the run for this machine. Raises TopologyError when it has too many processes, or cannot be exact.
+
+    So it does where rows would be of parts of games, or where an agent's next game would wait for the other agents.
+    """
     cores = Cores.here()
     chosen, choices = choose(topology, cpu_flags(), cores)
+    _refuse_parts_of_games(chosen, description)
     exact = exactness.choose_exact(chosen, description)
     return Plan(chosen, description, cores, (*choices, exact), exact.value, first_processes(chosen))
+
+
+def _refuse_parts_of_games(topology: Topology, description: Description) -> None:
+    """Refuse groups of environments that are not whole games of all their agents."""
+    simulators, agents = topology.simulators, description.agents
+    whole, envs = agents * simulators.groups, simulators.envs
+    if envs % whole:
+        lower, upper = envs // whole * whole, -(-envs // whole) * whole
+        raise TopologyError(
+            f"simulators.envs: {envs}; each game of {topology.env.id} has a row for each of its {agents} agents, and "
+            f"{simulators.groups} group(s) have whole games: write {f'{lower} or {upper}' if lower else upper}"
+        )
+    if agents > 1 and simulators.reset == "wait":
+        raise TopologyError(
+            f"simulators.reset: wait; the {agents} agents of a game of {topology.env.id} end it at different times, "
+            "and none begins another alone: write inside"
+        )

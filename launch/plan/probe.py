@@ -37,6 +37,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers in a recurrent network's state; 0 = it is not recurrent."""
     stack: int = 1
     """Frames that an observation is made of."""
+    agents: int = 1
+    """Rows of one game, one for each of its agents."""
     observation_from: str = ""
     """For people: the space that observations are made of."""
     left_out: tuple[str, ...] = ()

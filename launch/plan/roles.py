@@ -122,7 +122,7 @@ def _simulator(briefing: Briefing, base: dict[str, Any], incarnation: Incarnatio
     topology, process, addresses = briefing.topology, incarnation.id, briefing.addresses
     # Every incarnation, and every resumption, plays new games; a run from the start plays the same ones each time.
     moment = [topology.seed, process.number, process.incarnation, briefing.resumption.env_steps]
-    seeds = np.random.SeedSequence(moment).generate_state(topology.simulators.envs)
+    seeds = np.random.SeedSequence(moment).generate_state(topology.simulators.envs // briefing.description.agents)
     local = topology.inference.count == 0
     return SimulatorSettings(
         **base,

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from actorlearn.testing.environment import SECOND, EnvironmentContract, column, play
+from actorlearn.testing.environment import EnvironmentContract, column, play
 
 needs_envpool = pytest.mark.skipif(
     find_spec("envpool") is None, reason="envpool is not installed: pip install 'actorlearn[envpool]'"
@@ -135,7 +135,7 @@ class Ours(EnvironmentContract):
         played = limit // 2
         stay = np.zeros_like(self.actions[:played])
         row = play(self.env, stay)[-1]
-        self.env.restart(SECOND, row)
+        self.env.restart(self.second, row)
         steps = 0
         while not (row.terminated | row.truncated)[1]:
             self.env.step(stay[0], row)
@@ -275,3 +275,32 @@ class TestWrappers(Ours):
     }
     steps = 60
     limit = 4
+
+
+@pytest.mark.skipif(find_spec("pettingzoo") is None, reason="pip install 'actorlearn[pettingzoo]'")
+class TestAgents(Ours):
+    section = {"id": "pettingzoo:tests.envs.parallel:Crowd", "time_limit_steps": 12}
+    steps = 90
+
+    def test_the_time_limit_truncates_after_that_many_steps(self) -> None:
+        first = column(self.rows, "first").reshape(len(self.rows), 2, 3)
+        truncated = column(self.rows, "truncated").reshape(first.shape)
+        for game in range(2):
+            starts = np.flatnonzero(first[:, game].all(axis=1))
+            lengths = np.diff(starts) - 1
+            assert lengths.max() == 12 and lengths.min() < 12
+            for start in starts[:-1][lengths == 12]:
+                last = start + 12
+                assert (truncated | first)[last, game].any() and not (first[last, game]).all()
+
+    def test_a_time_limit_counts_from_the_restart(self) -> None:
+        stay = np.zeros_like(self.actions[0])
+        row, lengths = play(self.env, self.actions[:7])[-1], []
+        for _ in range(20):
+            self.env.restart(self.second, row)
+            steps = 0
+            while not (steps and row.first[self.second].all()):
+                self.env.step(stay, row)
+                steps += 1
+            lengths.append(steps)
+        assert max(lengths) == 13, "of twelve steps, and that to the next game"

@@ -41,7 +41,7 @@ class Simulated:
         self._rollouts = Rollouts(Segment.open(settings.rollouts.file))
         self._published = open_weights(settings.weights)
         self._progress = open_heartbeat(settings.progress, settings.index)
-        size = self.blocks.envs_per_group
+        size = len(settings.env_seeds) // self.blocks.groups
         seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(self.blocks.groups)]
         self._envs = [make(settings.env, own) for own in seeds]
         self._groups = [Group(g, env, self.blocks, self._rollouts, settings.reset) for g, env in enumerate(self._envs)]

@@ -1,0 +1,370 @@
+"""PettingZoo's parallel environments as a `VectorEnv`: G games of A agents are B = G x A rows, played by one policy.
+
+Agent ``j`` of game ``g`` has row ``g * A + j``, in the order of ``possible_agents``. An agent that is not in its game,
+because it has ended while others go on, or is yet to come, has void rows (``envs/interface.py``), and its action is
+ignored. A game is over when none of its agents is left in it.
+
+Reads: settings, one seed per game, actions. Writes: rows, after all values are checked. Ids are registered ones
+(butterfly/pistonball-v6), modules with a function ``parallel_env`` (mpe2.simple_spread_v3) or package.module:Class,
+each after the prefix ``pettingzoo:``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from pettingzoo import ParallelEnv, parallel_registry
+from pettingzoo.env_registry.spec import EnvSpec as Registered
+
+from actorlearn import imports
+from actorlearn.envs import states
+from actorlearn.envs.action_space import ActionSpace
+from actorlearn.envs.checked_rows import CheckedRows
+from actorlearn.envs.construct import called
+from actorlearn.envs.interface import EnvSpec, Row, empty_row, seed31
+from actorlearn.envs.observations import ObservationLayout, layout_of, short
+from actorlearn.envs.pictures import picture_of
+from actorlearn.envs.registered import did_you_mean
+from actorlearn.envs.specs import PettingZooSettings
+
+Game = Any
+"""A ``pettingzoo.ParallelEnv``: an extra, which is not there where types are checked."""
+PREFIX = "pettingzoo:"
+EXAMPLES = (
+    "ids are like 'pettingzoo:butterfly/pistonball-v6', 'pettingzoo:mpe2.simple_spread_v3' or "
+    "'pettingzoo:my_package.my_module:MyEnv'"
+)
+
+
+class PettingZoo(CheckedRows):
+    """G games of one kind, stepped one after the other.
+
+    Each game gets a seed of its own: the first of game ``g`` its seed as given, later ones seeds that follow from it
+    and their number. What ``reset`` without a seed does to an environment's random numbers is left to its author.
+    """
+
+    def __init__(
+        self, settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
+    ) -> None:
+        """One game per seed. ``beat`` is called before each of them is made, begun or stepped."""
+        self._beat = beat
+        self._seeds = [seed31(seed) for seed in seeds]
+        self._games: list[Game] = []
+        for _ in seeds:
+            beat()
+            self._games.append(_constructed(settings))
+        self._agents, observations, self._actions, left_out = _alike(settings, self._games[0])
+        self.count = len(seeds) * len(self._agents)
+        super().__init__(settings.id, observations, self.count)
+        self.spec = _spec(self._games[0], self._agents, observations, self._actions, left_out)
+        self._limit = settings.time_limit_steps or 2**62
+        self._begun = [0] * len(seeds)  # games begun, of each environment
+        self._steps = [0] * len(seeds)  # of the running game
+        self._present = np.zeros((len(seeds), len(self._agents)), np.bool_)
+        """Agents [G, A] that are in their game and take the next action; a game without any is over."""
+
+    def reset(self, row: Row) -> None:
+        """Start every game from its seed; writes first rows."""
+        self._need_open()
+        self._begun = [0] * len(self._games)
+        for game in range(len(self._games)):
+            self._begin(game)
+        self._write_first(row, np.ones(self.count, np.bool_))
+
+    def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
+        """Start the chosen games anew; writes their first rows. Raises ValueError for a part of a game's agents."""
+        self._need_open()
+        games = chosen.reshape(self._present.shape)
+        if (games.any(axis=1) != games.all(axis=1)).any():
+            raise ValueError(f"{self._id!r}: a game is restarted with all its {len(self._agents)} agents, or not")
+        for game in np.flatnonzero(games.all(axis=1)).tolist():
+            self._begin(game)
+        self._write_first(row, chosen)
+
+    def step(self, action: npt.NDArray[Any], row: Row) -> None:
+        """Take action [B, …]; writes the rows it leads to."""
+        self._need_open()
+        chosen = self._actions.taken(action, self.count)
+        terminated, truncated, first = np.zeros((3, self.count), np.bool_)
+        for game in range(len(self._games)):
+            own = slice(game * len(self._agents), (game + 1) * len(self._agents))
+            self._beat()
+            if not self._present[game].any():
+                self._begin(game)
+                first[own] = True
+            else:
+                first[own] = ~self._present[game]
+                self._step(game, chosen[own], terminated[own], truncated[own])
+        self._write(row, terminated, truncated, first)
+
+    def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
+        """Draw one action for each agent."""
+        return self._actions.draw(self.count, random)
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Take the games' states, and which of their agents are in them."""
+        self._need_open()
+        if self.spec.inexact:
+            raise RuntimeError(self.spec.inexact)
+        own = {"seeds": self._seeds, "begun": self._begun, "steps": self._steps}
+        numbers = {name: np.array(values, np.int64) for name, values in own.items()}
+        return {**numbers, "present": self._present.copy(), **states.read(self._games)}
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Restore a state; each game is begun first, as some allocate what they need in ``reset``."""
+        self._need_open()
+        try:
+            seeds, begun, steps = (state[name].tolist() for name in ("seeds", "begun", "steps"))
+            present = np.array(state["present"], np.bool_)
+            for game in range(len(self._games)):
+                self._begin(game)
+            states.put_back(self._games, state)
+        except Exception as error:  # an environment may raise anything
+            raise ValueError(f"{self._id!r} cannot go on from this state: {type(error).__name__}: {error}") from error
+        if present.shape != self._present.shape or {len(seeds), len(begun), len(steps)} != {len(self._games)}:
+            raise ValueError(f"{self._id!r}: a state of {present.size} rows, for {self.count}")
+        self._seeds, self._begun, self._steps, self._present = seeds, begun, steps, present
+
+    def close(self) -> None:
+        """Close every game."""
+        games, self._games = self._games, []
+        for game in games:
+            self._beat()
+            game.close()
+
+    def _need_open(self) -> None:
+        if not self._games:
+            raise RuntimeError("the environments are closed")
+
+    def _begin(self, game: int) -> None:
+        """Begin the next game of an environment; gathers its first observations."""
+        self._beat()
+        begun, first = self._begun[game], game * len(self._agents)
+        self._begun[game], self._steps[game] = begun + 1, 0
+        seed = _nth_seed(self._seeds[game], begun)
+        result = self._games[game].reset(seed=seed)
+        if type(result) is not tuple or len(result) != 2:
+            self._refuse(first, "reset()", result, "it must return 2 values: see pettingzoo.ParallelEnv.reset")
+        self._present[game] = self._listed(game)
+        if not self._present[game].any():
+            self._refuse(first, "agents", self._games[game].agents, "a game begins with one agent or more")
+        for j, agent in enumerate(self._agents):
+            self._arrive(first + j, result[0], agent, self._present[game, j])
+
+    def _step(
+        self, game: int, chosen: Sequence[Any], terminated: npt.NDArray[np.bool_], truncated: npt.NDArray[np.bool_]
+    ) -> None:
+        """Step one game; gathers what comes of it, and writes its agents' flags [A]."""
+        env, before = self._games[game], game * len(self._agents)
+        acting = self._listed(game)
+        result = env.step({agent: chosen[j] for j, agent in enumerate(self._agents) if acting[j]})
+        if type(result) is not tuple or len(result) != 5:
+            self._refuse(before, "step()", result, "it must return 5 values: see pettingzoo.ParallelEnv.step")
+        observations, rewards, over, cut, _ = result
+        self._steps[game] += 1
+        listed, at_limit = self._listed(game), self._steps[game] >= self._limit
+        for j, agent in enumerate(self._agents):
+            i = before + j
+            if self._present[game, j]:
+                self._gather(i, self._of(i, "observations", observations, agent))
+                self._reward[i] = self._number(i, self._of(i, "rewards", rewards, agent))
+                terminated[j] = self._truth(i, "terminated", self._of(i, "terminations", over, agent))
+                was_cut = self._truth(i, "truncated", self._of(i, "truncations", cut, agent))
+                truncated[j] = (was_cut or at_limit or not listed[j]) and not terminated[j]
+                self._present[game, j] = not (terminated[j] or truncated[j])
+            else:
+                has_ended = (
+                    isinstance(over, Mapping) and isinstance(cut, Mapping) and (over.get(agent) or cut.get(agent))
+                )
+                self._present[game, j] = listed[j] and not has_ended and not at_limit
+                self._arrive(i, observations, agent, self._present[game, j])
+
+    def _arrive(self, i: int, observations: Any, agent: Any, present: bool) -> None:
+        """Gather an agent's first observation, or the zeros of a void row."""
+        self._reward[i] = 0.0
+        if present:
+            self._gather(i, self._of(i, "observations", observations, agent))
+        else:
+            self._observation[i] = 0
+
+    def _listed(self, game: int) -> list[bool]:
+        """Return which agents the environment lists as being in the game."""
+        listed = set(self._games[game].agents)
+        if strangers := listed.difference(self._agents):
+            first = game * len(self._agents)
+            self._refuse(first, "agents", sorted(map(str, strangers)), "they must be among possible_agents")
+        return [agent in listed for agent in self._agents]
+
+    def _of(self, i: int, name: str, values: Any, agent: Any) -> Any:
+        if not isinstance(values, Mapping) or agent not in values:
+            self._refuse(
+                i, name, values, f"it must map each agent that acted or came to its value, and lacks {agent!r}"
+            )
+        return values[agent]
+
+    def _truth(self, i: int, name: str, value: Any) -> bool:
+        return value if type(value) is bool else self._flag(i, name, value)
+
+    def _write_first(self, row: Row, chosen: npt.NDArray[np.bool_]) -> None:
+        begun, no = empty_row(self.spec, self.count), np.zeros(self.count, np.bool_)
+        self._write(begun, no, no, first=~no)
+        row.take(begun, chosen)
+
+
+class RenderedPettingZoo(PettingZoo):
+    """G games that are shown too: made with render_mode rgb_array."""
+
+    def __init__(
+        self, settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
+    ) -> None:
+        """One game per seed."""
+        kwargs = {**settings.kwargs, "render_mode": "rgb_array"}
+        super().__init__(msgspec.structs.replace(settings, kwargs=kwargs), seeds, beat)
+
+    def render(self) -> list[npt.NDArray[np.uint8]]:
+        """Return a picture of each game; raises ValueError, one line, where there are none."""
+        return [picture_of(self._id, game) for game in self._games]
+
+
+class Indexed:
+    """Vectors of another layout, followed by the index of the row's agent in its game, one-hot."""
+
+    def __init__(self, vectors: ObservationLayout, agents: int) -> None:
+        """Append an index below ``agents`` to vectors."""
+        (self._length,), self._vectors, self._agents = vectors.shape, vectors, agents
+        self.shape: tuple[int, ...] = (self._length + agents,)
+        self.dtype = vectors.dtype
+        self.words = f"{vectors.words}, and the index of the agent, one-hot of {agents}"
+        self._one = 255 if self.dtype == np.uint8 else 1  # networks divide bytes by 255
+
+    def store(self, observation: Any, into: npt.NDArray[Any], i: int) -> None:
+        """Write an observation to ``into[i]``, of row ``i``; raises MisfitError."""
+        self._vectors.store(observation, into[:, : self._length], i)
+        into[i, self._length :] = 0
+        into[i, self._length + i % self._agents] = self._one
+
+    def name(self, place: list[int]) -> str:
+        """Name an element of the array as the observation has it."""
+        return self._vectors.name(place)
+
+
+def make(settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> PettingZoo:
+    """One game per seed."""
+    return PettingZoo(settings, seeds, beat)
+
+
+def make_rendered(
+    settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
+) -> RenderedPettingZoo:
+    """One game per seed, which is shown."""
+    return RenderedPettingZoo(settings, seeds, beat)
+
+
+def spec(settings: PettingZooSettings) -> EnvSpec:
+    """Shapes and counts; makes one game and closes it."""
+    game = _constructed(settings)
+    try:
+        agents, observations, actions, left_out = _alike(settings, game)
+        return _spec(game, agents, observations, actions, left_out)
+    finally:
+        game.close()
+
+
+def _spec(
+    game: Game,
+    agents: Sequence[Any],
+    observations: ObservationLayout,
+    actions: ActionSpace,
+    left_out: tuple[str, ...],
+) -> EnvSpec:
+    return EnvSpec(
+        observation_shape=tuple(int(size) for size in observations.shape),
+        observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
+        actions=actions.actions,
+        frames_per_step=1,
+        agents=len(agents),
+        observation_from=observations.words,
+        left_out=left_out,
+        inexact=states.inexact(game),
+    )
+
+
+def _alike(
+    settings: PettingZooSettings, game: Game
+) -> tuple[list[Any], ObservationLayout, ActionSpace, tuple[str, ...]]:
+    """Return a game's agents and what all have: observations, actions, parts left out; refuses those that differ."""
+    agents = list(getattr(game, "possible_agents", ()))
+    if not agents:
+        raise ValueError(f"env.id: {settings.id!r} has no possible_agents: all agents must be known before a game")
+    spaces = [(game.observation_space(agent), game.action_space(agent)) for agent in agents]
+    (observed, acted), *others = spaces
+    observations, left_out = layout_of(settings.id, observed)
+    for agent, (own, own_acted) in zip(agents[1:], others, strict=True):
+        found, _ = layout_of(settings.id, own)
+        if (found.shape, found.dtype) != (observations.shape, observations.dtype):
+            what, spaces_of_both = "observation", (own, observed)
+        elif own_acted != acted:
+            what, spaces_of_both = "action", (own_acted, acted)
+        else:
+            continue
+        theirs, first = map(short, spaces_of_both)
+        raise ValueError(
+            f"env.id: {settings.id!r}: agent {agent!r} has {what} space {theirs}, and {agents[0]!r} {first}; one "
+            "policy plays all agents, so theirs must be alike: wrap it in a class of your own (supersuit pads spaces)"
+        )
+    if settings.agent_index:
+        if len(observations.shape) != 1:
+            raise ValueError(f"env.agent_index: true, and {settings.id!r} has {short(observed)}: only vectors take it")
+        observations = Indexed(observations, len(agents))
+    return agents, observations, ActionSpace(settings.id, acted, settings.scale_actions), left_out
+
+
+def _nth_seed(seed: int, number: int) -> int:
+    """Return the seed of a game by its number: the environment's own for the first, others that follow from it."""
+    return seed31(int(np.random.SeedSequence([seed, number]).generate_state(1)[0])) if number else seed
+
+
+def _constructed(settings: PettingZooSettings) -> Game:
+    """Make a game of env.id and env.kwargs; raises a one-line ValueError."""
+    what = f"env.id: {settings.id!r}"
+    made = called(_maker(settings.id, what), (), settings.kwargs, what)
+    if not isinstance(made, ParallelEnv):
+        rule = "it must be a pettingzoo.ParallelEnv (pettingzoo.utils.aec_to_parallel makes one of turns)"
+        raise ValueError(f"{what} makes {made!r:.200}; {rule}")
+    return made
+
+
+def _maker(env_id: str, what: str) -> Callable[..., Any]:
+    """Return the class or function that an id names."""
+    name = env_id.removeprefix(PREFIX)
+    if "/" in name:
+        return _registered(name, what)
+    module_name, _, attribute = name.partition(":")
+    module = imports.module(module_name, what)
+    maker: Callable[..., Any] | None = getattr(module, attribute or "parallel_env", None)
+    if not callable(maker):
+        raise ValueError(f"{what}: {module_name} has no {attribute or 'parallel_env'!r} to call; {EXAMPLES}")
+    return maker
+
+
+def _registered(name: str, what: str) -> Callable[..., Any]:
+    """Return the entry point of a registered id, with the registration's own arguments behind those given."""
+    found = parallel_registry.get(name)
+    if found is None:
+        if name.startswith("mpe/"):
+            way_out = "it comes with mpe2: `pip install mpe2`, and write for example 'pettingzoo:mpe2.simple_spread_v3'"
+        else:
+            way_out = did_you_mean(name, {known: PREFIX + known for known in parallel_registry}) + EXAMPLES
+        raise ValueError(f"{what}: no parallel environment of PettingZoo has this id; {way_out}")
+    return _entry(found, what)
+
+
+def _entry(found: Registered, what: str) -> Callable[..., Any]:
+    point = found.entry_point
+    maker: Callable[..., Any] = imports.attribute(point, what) if isinstance(point, str) else point
+    own = {**found.kwargs, **({} if found.max_cycles in (None, -1) else {"max_cycles": found.max_cycles})}
+    return (lambda **kwargs: maker(**{**own, **kwargs})) if own else maker

@@ -1,0 +1,20 @@
+"""Pictures of environments made with ``render_mode`` rgb_array, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def picture_of(env_id: str, env: Any) -> npt.NDArray[np.uint8]:
+    """Return an environment's own picture [lines, columns, 3]; raises ValueError, one line, where there is none."""
+    try:
+        picture = env.render()
+    except Exception as error:  # an environment may raise anything
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ValueError(f"env.id: {env_id!r} cannot be shown: {said}") from error
+    if not (isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.shape[2:] == (3,)):
+        raise ValueError(f"env.id: {env_id!r} cannot be shown: its render() does not return uint8[lines, columns, 3]")
+    return picture

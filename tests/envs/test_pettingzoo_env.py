@@ -1,0 +1,244 @@
+"""PettingZoo's parallel environments: what is learned from their rows is what a plain loop over a game sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actorlearn.envs.decorrelation import decorrelate
+from actorlearn.envs.interface import MalformedStepError
+from actorlearn.envs.make import make, make_rendered, spec
+from actorlearn.metrics.episodes import Episodes
+from actorlearn.testing.environment import column, play, poisoned_row, random_actions
+from tests import named
+from tests.envs.playing import opened
+
+pytest.importorskip("pettingzoo", reason="pip install 'actorlearn[pettingzoo]'")
+
+from pettingzoo import ParallelEnv
+
+from tests.envs.parallel import NAMES, Crowd, Scripted, Three
+
+SCRIPTED = "pettingzoo:tests.envs.parallel:Scripted"
+EVENTS = ("on", "on", "terminated", "truncated", "left", "come")
+
+
+class Unlike(Three):
+    """Its second agent has an action more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spaces["bob"] = (self.spaces["bob"][0], Crowd().action_space("ann").__class__(4))
+
+
+class Silent(Three):
+    """Forgets an agent's observation."""
+
+    def reset(self, seed=None, options=None):
+        self.agents = list(NAMES)
+        return {name: np.zeros(4, np.float32) for name in NAMES}, {}
+
+    def step(self, actions):
+        seen = {name: np.zeros(4, np.float32) for name in NAMES[:2]}
+        return seen, dict.fromkeys(NAMES, 0.0), dict.fromkeys(NAMES, False), dict.fromkeys(NAMES, False), {}
+
+
+def not_an_environment() -> str:
+    return "nothing"
+
+
+def game(there: Sequence[bool], *steps: Sequence[str]) -> dict[str, Any]:
+    return {"there": list(there), "steps": [list(step) for step in steps]}
+
+
+games = st.builds(
+    lambda there, steps: game(there, *steps),
+    st.tuples(st.booleans(), st.booleans(), st.booleans()).filter(any),
+    st.lists(st.tuples(*[st.sampled_from(EVENTS)] * 3), max_size=6),
+)
+
+
+def transitions_of_a_plain_loop(env: Any, actions: Any, rows: int, limit: int) -> list[list[tuple[Any, ...]]]:
+    """Play as PettingZoo's documentation does; return each agent's (observation, action, outcome), in order.
+
+    Rows are counted along: one for each reset and each step.
+    """
+    found: list[list[tuple[Any, ...]]] = [[], [], []]
+    row = 0
+    while row < rows:
+        seen, _ = env.reset()
+        over, steps, row = set(), 0, row + 1
+        alive = [agent for agent in env.agents]
+        while alive and row < rows:
+            act = {agent: int(actions[row - 1][NAMES.index(agent)]) for agent in env.agents}
+            after, rewards, terminated, truncated, _ = env.step(act)
+            steps, row = steps + 1, row + 1
+            for agent in alive:
+                ended = terminated[agent]
+                cut = not ended and (truncated[agent] or agent not in env.agents or steps == limit)
+                outcome = (rewards[agent], tuple(after[agent]), ended, cut)
+                found[NAMES.index(agent)].append((tuple(seen[agent]), act[agent], *outcome))
+                if ended or cut:
+                    over.add(agent)
+            flagged = {agent for agent in env.agents if terminated.get(agent) or truncated.get(agent)}
+            alive = [] if steps == limit else [agent for agent in env.agents if agent not in flagged]
+            seen = after
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(games, min_size=1, max_size=3), st.booleans(), st.integers(0, 5))
+def test_each_agent_learns_from_what_a_plain_loop_sees(games: list[dict[str, Any]], tidy: bool, limit: int) -> None:
+    rows, kwargs = 30, {"games": games, "tidy": tidy}
+    actions = np.random.default_rng(0).integers(3, size=(rows, 3))
+    with opened(named.env(id=SCRIPTED, kwargs=kwargs, time_limit_steps=limit), [5]) as env:
+        played = play(env, actions[: rows - 1])
+    wanted = transitions_of_a_plain_loop(Scripted(**kwargs), actions, rows, limit)
+    seen, reward, first = (column(played, name) for name in ("observation", "reward", "first"))
+    terminated, truncated = column(played, "terminated"), column(played, "truncated")
+    for agent in range(3):
+        found = [
+            (tuple(seen[t, agent]), actions[t, agent], reward[t + 1, agent], tuple(seen[t + 1, agent]), *flags)
+            for t, flags in enumerate(zip(terminated[1:, agent], truncated[1:, agent], strict=True))
+            if not first[t + 1, agent]  # processes/batches.py: what is valid
+        ]
+        assert found == wanted[agent]
+    void = first & ~seen.any(axis=2)
+    assert not (reward[first].any() or (terminated | truncated)[first].any())
+    assert (seen[~void][:, 3] == 1).all() and first[void].all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(games, min_size=1, max_size=2))
+def test_episodes_are_the_lives_of_agents_and_none_is_made_up(games: list[dict[str, Any]]) -> None:
+    rows, horizon = 31, 5
+    actions = np.random.default_rng(1).integers(3, size=(rows - 1, 3))
+    with opened(named.env(id=SCRIPTED, kwargs={"games": games}), [5]) as env:
+        played = play(env, actions)
+    episodes = Episodes(10**6)
+    reward, first = column(played, "reward"), column(played, "first")
+    over = column(played, "terminated") | column(played, "truncated")
+    for begin in range(0, rows - 1, horizon):
+        block = slice(begin, begin + horizon + 1)
+        episodes.add("simulator-0", reward[block], over[block], first[block])
+    lives = []
+    for agent in transitions_of_a_plain_loop(Scripted(games), np.concatenate([actions, actions[:1]]), rows, 0):
+        life: list[float] = []
+        for *_, gained, _, ended, cut in agent:
+            life.append(gained)
+            if ended or cut:
+                lives.append((sum(life), len(life)))
+                life = []
+    assert sorted(zip(episodes.recent, episodes.recent_lengths, strict=True)) == sorted(lives)
+    assert episodes.finished == len(lives)
+
+
+def test_a_game_that_is_over_begins_anew_with_all_who_are_there_at_first() -> None:
+    script = game([True, True, False], ["terminated", "on", "come"], ["come", "truncated", "terminated"], ["left"] * 3)
+    with opened(named.env(id=SCRIPTED, kwargs={"games": [script]}), [0]) as env:
+        rows = play(env, np.ones((6, 3), np.int64))
+    there = [["", "", "void"], ["over", "", ""], ["", "over", "over"], ["over", "void", "void"], ["", "", "void"]]
+    for row, told in zip(rows, there, strict=False):
+        over = row.terminated | row.truncated
+        void = row.first & ~row.observation.any(axis=1)
+        assert ["void" if v else "over" if o else "" for v, o in zip(void, over, strict=True)] == told
+    assert [row.first.all().item() for row in rows] == [True, False, False, False, True, False, False]
+    assert rows[3].truncated[0] and rows[1].terminated[0], "who leaves without a flag was cut"
+
+
+def test_rows_of_several_games_stand_game_by_game() -> None:
+    with opened(named.env(id="pettingzoo:tests.envs.parallel:Crowd"), [3, 4]) as env:
+        rows = play(env, random_actions(env.spec, 6, 5))
+        assert (env.count, env.spec.agents) == (6, 3)
+    for row in rows:
+        who = np.where(row.observation.any(axis=1), row.observation[:, 0], [0, 1, 2, 0, 1, 2])
+        assert who.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_part_of_a_game_is_not_restarted() -> None:
+    with opened(named.env(id="pettingzoo:tests.envs.parallel:Crowd"), [3, 4]) as env:
+        row = play(env, np.zeros((0, 6), np.int64))[0]
+        with pytest.raises(ValueError, match="all its 3 agents"):
+            env.restart(np.arange(6) < 2, row)
+
+
+def test_games_are_drawn_apart_as_a_whole() -> None:
+    with opened(named.env(id="pettingzoo:tests.envs.parallel:Crowd"), range(40)) as env:
+        row = poisoned_row(env.spec, env.count)
+        for _ in decorrelate(env, row, 4, [1]):
+            pass
+    time = row.observation.reshape(40, 3, 4)[:, :, 1].max(axis=1)
+    assert set(time.tolist()) == {0, 1, 2, 3, 4}
+    over = (row.terminated | row.truncated | row.first).reshape(40, 3)
+    assert not (over.all(axis=1) & ~row.first.reshape(40, 3).all(axis=1)).any(), "a game that is over begins anew"
+
+
+def test_the_index_of_an_agent_is_appended_to_its_vector() -> None:
+    with opened(named.env(id="pettingzoo:tests.envs.parallel:Crowd", agent_index=True), [3, 4]) as env:
+        rows = play(env, random_actions(env.spec, 6, 9))
+        assert env.spec.observation_shape == (7,) and "one-hot of 3" in env.spec.observation_from
+    for row in rows:
+        present = row.observation.any(axis=1)
+        np.testing.assert_array_equal(row.observation[present, 4:], np.tile(np.eye(3), (2, 1))[present])
+        assert (row.observation[present, 0] == np.tile([0, 1, 2], 2)[present]).all()
+
+
+def test_games_that_are_shown_are_the_same_games_and_shown_once_each() -> None:
+    section = named.env(id=SCRIPTED, kwargs={"games": [game([True, True, True], ["on"] * 3)]})
+    rendered = make_rendered(section, [0, 1])
+    try:
+        rows = play(rendered, np.ones((2, 6), np.int64))
+        pictures = rendered.render()
+    finally:
+        rendered.close()
+    with opened(section, [0, 1]) as env:
+        again = play(env, np.ones((2, 6), np.int64))
+    np.testing.assert_array_equal(column(rows, "observation"), column(again, "observation"))
+    assert [picture.shape for picture in pictures] == [(40, 61, 3)] * 2
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ({"id": "pettingzoo:mpe/simple_spread_v3"}, "pip install mpe2.*pettingzoo:mpe2.simple_spread_v3"),
+        ({"id": "pettingzoo:butterfly/pistonbal-v6"}, "did you mean 'pettingzoo:butterfly/pistonball-v6'"),
+        ({"id": "pettingzoo:nowhere.env"}, "no package 'nowhere' is installed"),
+        ({"id": "pettingzoo:tests.envs.parallel"}, "has no 'parallel_env' to call"),
+        ({"id": f"pettingzoo:{__name__}:not_an_environment"}, "makes 'nothing'; it must be a pettingzoo.ParallelEnv"),
+        ({"id": "pettingzoo:tests.envs.parallel:Crowd", "kwargs": {"size": 3}}, "unexpected keyword argument 'size'"),
+        (
+            {"id": f"pettingzoo:{__name__}:Unlike"},
+            r"agent 'bob' has action space Discrete\(4\), and 'ann' Discrete\(3\)",
+        ),
+    ],
+)
+def test_what_cannot_be_played_is_refused_in_one_line(section: dict[str, Any], says: str) -> None:
+    for build in (spec, lambda own: make(own, [0])):
+        with pytest.raises(ValueError, match=says) as refused:
+            build(named.env(**section))
+        assert "\n" not in str(refused.value)
+
+
+def test_an_agent_without_an_observation_is_refused_by_name() -> None:
+    with opened(named.env(id=f"pettingzoo:{__name__}:Silent"), [0]) as env:
+        row = play(env, np.zeros((0, 3), np.int64))[0]
+        with pytest.raises(MalformedStepError, match=r"environment 2 .* lacks 'cid'"):
+            env.step(np.zeros(3, np.int64), row)
+
+
+def test_an_environment_whose_state_cannot_be_taken_says_so() -> None:
+    assert "no methods state() and restore(state)" in spec(named.env(id=f"pettingzoo:{__name__}:Silent")).inexact
+    assert issubclass(Silent, ParallelEnv)
+
+
+def test_registered_environments_play() -> None:
+    pytest.importorskip("mpe2", reason="pip install mpe2")
+    with opened(named.env(id="pettingzoo:mpe2.simple_spread_v3", kwargs={"max_cycles": 5}), [1, 2]) as env:
+        rows = play(env, random_actions(env.spec, 6, 12))
+        assert env.spec.agents == 3 and env.spec.observation_shape == (18,)
+    assert column(rows, "truncated")[5].all() and column(rows, "first")[[0, 6]].all()
