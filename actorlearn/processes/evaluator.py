@@ -96,6 +96,8 @@ def play(
                 spectator.end(i, float(returns[i]))
             yield float(returns[i])
             left[i] -= 1
+        if not left.any():
+            break
         returns[begun] = 0.0
         returns += row.reward.reshape(count, -1).mean(axis=1)
         _show(games, left, spectator)
