@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil, copysign, e, exp, floor, log, pi, sqrt
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -50,6 +51,11 @@ def vtrace_target(batch: Batch, value: Tensor, ratio: Tensor, settings: Algorith
         weight *= discount * settings.gae_lambda * min(settings.c_clip, float(ratio[t, b]))
         t += 1
     return total
+
+
+def effective_sample_size(ratios: list[float]) -> float:
+    """Share of a sample that is worth as much as all of it by these weights."""
+    return sum(ratios) ** 2 / (len(ratios) * sum(w**2 for w in ratios))
 
 
 def gae(batch: Batch, value: Tensor, settings: AlgorithmSettings, t: int, b: int) -> float:
@@ -113,38 +119,72 @@ def impala_loss(outputs: Mapping[str, Tensor], batch: Batch, settings: Algorithm
     for (t, b), (log_prob, _) in chosen.items():
         ratio[t, b] = exp(float(log_prob.detach()) - float(batch.columns["log_prob"][t, b]))
     for (t, b), (log_prob, entropy) in chosen.items():
-        reward, discount, stops = outcome(batch, settings, t, b)
-        following = float(known[t + 1, b])
-        if not stops:
-            corrected = vtrace_target(batch, known, ratio, settings, t + 1, b)
-            following = settings.gae_lambda * corrected + (1 - settings.gae_lambda) * following
         rho = min(settings.rho_clip, float(ratio[t, b]))
-        advantage = rho * (reward + discount * following - float(known[t, b]))
+        advantage = rho * vtrace_advantage(batch, known, ratio, settings, t, b)
         error = (vtrace_target(batch, known, ratio, settings, t, b) - value[t, b]) ** 2
         terms.append(-log_prob * advantage + settings.value_cost * error - settings.entropy_cost * entropy)
     return reduced(terms, settings)
 
 
+def vtrace_advantage(batch: Batch, value: Tensor, ratio: Tensor, settings: AlgorithmSettings, t: int, b: int) -> float:
+    """The advantage of an action whoever chose it: its reward, and V-trace's target of what follows, less the value."""
+    reward, discount, stops = outcome(batch, settings, t, b)
+    following = float(value[t + 1, b])
+    if not stops:
+        corrected = vtrace_target(batch, value, ratio, settings, t + 1, b)
+        following = settings.gae_lambda * corrected + (1 - settings.gae_lambda) * following
+    return reward + discount * following - float(value[t, b])
+
+
+def proximal_log_prob(settings: AlgorithmSettings, acted: float, before: float, now: float, lag: int) -> float:
+    """Log-probability of an action by the policy that PPO's ratio is taken to."""
+    if settings.proximal == "behaviour":
+        return acted
+    if settings.proximal == "recomputed":
+        return before
+    alpha = 1 / (lag + 1)
+    return alpha * acted + (1 - alpha) * now
+
+
 def ppo_loss(
-    outputs: Mapping[str, Tensor], batch: Batch, settings: AlgorithmSettings, clip: float, last_value: Tensor
+    outputs: Mapping[str, Tensor],
+    batch: Batch,
+    settings: AlgorithmSettings,
+    clip: float,
+    before: Mapping[str, Tensor],
 ) -> Tensor:
-    """The clipped terms of a batch as it was recorded; outputs are [T, B, size], last_value [B] of row T."""
-    terms, old = [], batch.columns["value"]
-    known = torch.cat([old, last_value[None]])
-    advantages = {(t, b): gae(batch, known, settings, t, b) for t, b in valid_transitions(batch)}
+    """The clipped terms of a batch; outputs are [T, B, size], those before the pass [T+1, B, size], or of row T."""
+    known = torch.cat([batch.columns["value"], before["value"][-1:, :, 0]])
+    first = dict.fromkeys(valid_transitions(batch), 0.0)
+    if settings.passes_before:
+        for t, b in first:
+            first[t, b] = float(log_prob_and_entropy({k: v[t, b] for k, v in before.items()}, batch.action[t, b])[0])
+    terms, ratio = [], torch.zeros(batch.valid.shape, dtype=torch.float64)
+    for (t, b), log_prob in first.items():
+        ratio[t, b] = exp(log_prob - float(batch.columns["log_prob"][t, b]))
+    if settings.advantages == "vtrace":
+        known, cut = before["value"].squeeze(-1), msgspec.structs.replace(settings, rho_clip=1.0, c_clip=1.0)
+        advantages = {(t, b): vtrace_advantage(batch, known, ratio, cut, t, b) for t, b in first}
+        targets = {(t, b): vtrace_target(batch, known, ratio, cut, t, b) for t, b in first}
+    else:
+        advantages = {(t, b): gae(batch, known, settings, t, b) for t, b in first}
+        targets = {(t, b): advantage + float(known[t, b]) for (t, b), advantage in advantages.items()}
     mean = sum(advantages.values()) / max(len(advantages), 1)
     deviation = sqrt(sum((x - mean) ** 2 for x in advantages.values()) / max(len(advantages), 1))
     for (t, b), advantage in advantages.items():
-        target, value = advantage + float(old[t, b]), outputs["value"][t, b, 0]
+        target, value, old = targets[t, b], outputs["value"][t, b, 0], float(known[t, b])
         if settings.normalize_advantage:
             advantage = (advantage - mean) / (deviation + 1e-8)
         log_prob, entropy = log_prob_and_entropy({k: v[t, b] for k, v in outputs.items()}, batch.action[t, b])
-        ratio = (log_prob - batch.columns["log_prob"][t, b]).exp()
-        gain = min(ratio * advantage, min(max(ratio, 1 - clip), 1 + clip) * advantage)
+        acted, lag = float(batch.columns["log_prob"][t, b]), int(batch.policy_lag[t, b])
+        proximal = proximal_log_prob(settings, acted, first[t, b], float(log_prob.detach()), lag)
+        weight, new = exp(proximal - acted), (log_prob - proximal).exp()
+        weight = weight if settings.weight_clip is None else min(weight, settings.weight_clip)
+        gain = weight * min(new * advantage, min(max(new, 1 - clip), 1 + clip) * advantage)
         error = (target - value) ** 2
         if settings.value_clip is not None:
-            moved = min(max(value - old[t, b], -settings.value_clip), settings.value_clip)
-            error = max(error, (target - (old[t, b] + moved)) ** 2)
+            moved = min(max(value - old, -settings.value_clip), settings.value_clip)
+            error = max(error, (target - (old + moved)) ** 2)
         terms.append(-gain + settings.value_cost * error - settings.entropy_cost * entropy)
     return reduced(terms, settings)
 
@@ -164,13 +204,8 @@ def vaco_loss(
         ratio[t, b] = exp(old[t, b] - float(batch.columns["log_prob"][t, b]))
     advantages = {}
     for t, b in old:
-        reward, discount, stops = outcome(batch, settings, t, b)
-        following = float(known[t + 1, b])
-        if not stops:
-            corrected = vtrace_target(batch, known, ratio, settings, t + 1, b)
-            following = settings.gae_lambda * corrected + (1 - settings.gae_lambda) * following
         rho = min(settings.rho_clip, float(ratio[t, b]))
-        advantages[t, b] = rho * (reward + discount * following - float(known[t, b]))
+        advantages[t, b] = rho * vtrace_advantage(batch, known, ratio, settings, t, b)
     mean = sum(advantages.values()) / max(len(advantages), 1)
     deviation = sqrt(sum((x - mean) ** 2 for x in advantages.values()) / max(len(advantages), 1))
 

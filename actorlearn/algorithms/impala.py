@@ -16,6 +16,7 @@ from torch import Tensor
 from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import played_actions
+from actorlearn.algorithms.ratios import ratio_metrics
 from actorlearn.algorithms.returns import mean_over, outcomes, vtrace
 from actorlearn.algorithms.specs.impala import IMPALASettings
 
@@ -37,7 +38,8 @@ class IMPALA(ActorCritic):
 
         # How much likelier the action is now than when it was chosen; then targets and advantages (section 4.1).
         log_prob_tm1 = policy_tm1.log_prob(played_actions(batch))
-        ratio_tm1 = (log_prob_tm1.detach() - batch.columns["log_prob"]).where(valid, 0.0).exp()
+        log_ratio_tm1 = (log_prob_tm1.detach() - batch.columns["log_prob"]).where(valid, 0.0)
+        ratio_tm1 = log_ratio_tm1.exp()
         corrected = vtrace(
             outcomes(batch, settings),
             known[:-1],
@@ -56,5 +58,6 @@ class IMPALA(ActorCritic):
         total = self.total(valid, policy_loss, value_loss, entropy, progress)
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         metrics["ratio_mean"] = mean_over(valid, ratio_tm1)
+        metrics |= ratio_metrics(batch, log_ratio_tm1, ratio_tm1 > settings.rho_clip)
         metrics |= fit(valid, corrected.target_tm1, value_tm1)
         return total, {name: metric.detach() for name, metric in metrics.items()}

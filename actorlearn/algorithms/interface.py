@@ -44,7 +44,7 @@ class Batch:
     life_lost: Tensor  # [T, B] bool
     first: Tensor  # [T+1, B] bool: the row's observation is the first of a game
     valid: Tensor  # [T, B] bool
-    policy_version: Tensor  # [T, B] int64
+    policy_lag: Tensor  # [T, B] int64: updates by which the acting weights were older than those that learn
     columns: Mapping[str, Tensor] = field(default_factory=dict)
     """The algorithm's own, [T, B, ...]; of recurrent networks also "state" before row 0, [1, B, S]."""
 

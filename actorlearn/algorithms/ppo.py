@@ -7,10 +7,26 @@ the epochs then see transitions by themselves, unless the network is recurrent a
 Left open by keys, and off in accel_rl: normalised advantages (over the valid transitions of a minibatch, as OpenAI
 baselines do) and clipped values (as there, the larger of both squared errors). accel_rl clips at 0.2, multiplied by
 the same factor as its learning rate: `ratio_clip_final` says where that leads.
+
+For experience of older weights the policy that the ratio is taken to need not be the one that acted (`proximal`). Three
+policies are then told apart, mu that acted, pi_prox and the new pi (Hilton et al. 2021, arXiv 2110.00641, equation of
+section 3: L_decoupled), and the objective is the mean of
+
+    pi_prox / mu * min(pi / pi_prox * A, clip(pi / pi_prox) * A)
+
+pi_prox is that of the weights before the pass, or, without a pass for it, approximated by (A-3PO, arXiv 2512.06547)
+
+    log pi_prox = alpha log mu + (1 - alpha) log pi,    alpha = 1 / d
+
+with d the updates from mu to pi. pi is the version that the pass makes, one more than the newest published, so d is
+the policy lag + 1, as in AReaL's code, and with lag 0 the ratio is PPO's. With ``proximal: behaviour`` all of it is
+PPO, bit for bit. ``advantages: vtrace`` makes targets as IMPALA does, rho and c cut at 1; the advantage is then not
+weighted by rho, because the ratio of the objective weighs it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -20,8 +36,12 @@ from torch import Tensor
 from actorlearn.algorithms.actor_critic import ActorCritic, fit, interpolate
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import played_actions
-from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes
+from actorlearn.algorithms.ratios import ratio_metrics
+from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes, vtrace
 from actorlearn.algorithms.specs.ppo import PPOSettings
+
+LARGEST_LOG = 60.0
+"""Logarithm beyond which a ratio that is clipped anyway is not made: e^60 is finite in float32, and its gradient."""
 
 
 class PPO(ActorCritic):
@@ -30,17 +50,41 @@ class PPO(ActorCritic):
     Settings = PPOSettings
     settings: PPOSettings
     recorded = ("log_prob", "value")
-    prepared_rows = 1
+
+    def __init__(self, settings: PPOSettings) -> None:
+        """Keep the settings; the outputs of all rows are prepared where they need it."""
+        super().__init__(settings)
+        self.prepared_rows = settings.horizon + 1 if settings.passes_before else 1
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
-        """Add columns "advantage" and "return", and drop the last row; outputs are [1, B, size] of that row.
+        """Add columns "advantage", "return" and perhaps "log_prob_before", and drop the last row.
 
-        A batch without the column "state" of a recurrent network becomes [1, T * B].
+        Outputs are [1, B, size] of that row, or [T+1, B, size] of all. A batch without the column "state" of a
+        recurrent network becomes [1, T * B].
         """
-        value_tm1 = batch.columns["value"]  # [T, B]
-        value_t = torch.cat([value_tm1[1:], outputs["value"].squeeze(-1)])
-        return_tm1 = lambda_returns(outcomes(batch, self.settings), value_t, self.settings.gae_lambda)
-        columns = {**batch.columns, "return": return_tm1, "advantage": return_tm1 - value_tm1}
+        outputs = {name: output[-len(batch.first) :] for name, output in outputs.items()}
+        settings, columns = self.settings, dict(batch.columns)
+        value = outputs["value"].squeeze(-1)  # [T+1, B] or [1, B]
+        if settings.passes_before:
+            policy_tm1 = self.policy({name: output[:-1] for name, output in outputs.items()})
+            columns["log_prob_before"] = policy_tm1.log_prob(played_actions(batch))
+        if settings.advantages == "vtrace":
+            columns["value"] = value[:-1]
+            ratio_tm1 = (columns["log_prob_before"] - columns["log_prob"]).where(batch.valid, 0.0).exp()
+            corrected = vtrace(
+                outcomes(batch, settings),
+                value[:-1],
+                value[1:],
+                ratio_tm1,
+                rho_clip=1.0,
+                c_clip=1.0,
+                lambda_=settings.gae_lambda,
+            )
+            columns |= {"return": corrected.target_tm1, "advantage": corrected.error_tm1}
+        else:
+            value_t = torch.cat([columns["value"][1:], value[-1:]])
+            return_tm1 = lambda_returns(outcomes(batch, settings), value_t, settings.gae_lambda)
+            columns |= {"return": return_tm1, "advantage": return_tm1 - columns["value"]}
         prepared = replace(batch, observation=batch.observation[:-1], first=batch.first[:-1], columns=columns)
         return prepared if "state" in columns else prepared.transitions()
 
@@ -49,25 +93,46 @@ class PPO(ActorCritic):
         self.check_shapes(outputs, batch, bootstrap_rows=0)
         valid, columns = batch.valid, batch.columns
         policy_tm1, value_tm1 = self.policy(outputs), outputs["value"].squeeze(-1)
-        log_ratio = (policy_tm1.log_prob(played_actions(batch)) - columns["log_prob"]).where(valid, 0.0)
-        ratio = log_ratio.exp()
+        log_prob = policy_tm1.log_prob(played_actions(batch))
+        proximal = self.proximal(batch, log_prob.detach())
+        log_ratio = (log_prob - proximal).where(valid, 0.0)
+        log_weight = (proximal - columns["log_prob"]).where(valid, 0.0)
+        if self.settings.weight_clip is not None:
+            log_weight = log_weight.clamp(max=math.log(self.settings.weight_clip))
+        ratio = log_ratio.clamp(max=LARGEST_LOG).exp()
         clip = interpolate(self.settings.ratio_clip, self.settings.ratio_clip_final, progress)
         advantage = columns["advantage"]
         if self.settings.normalize_advantage:
             advantage = normalize(valid, advantage)
 
         # Equation 7 of the paper: the lower of both, so that no gain is left in moving further.
-        surrogate = torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage)
+        near = log_weight.exp() * ratio.clamp(1.0 - clip, 1.0 + clip)
+        surrogate = torch.minimum((log_weight + log_ratio).exp() * advantage, near * advantage)
         policy_loss = -mean_over(valid, surrogate)
         entropy = mean_over(valid, policy_tm1.entropy())
         value_loss = mean_over(valid, self.value_error(value_tm1, columns))
 
         total = self.total(valid, policy_loss, value_loss, entropy, progress)
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
-        metrics["clipped_share"] = mean_over(valid, ((ratio - 1.0).abs() > clip).float())
-        metrics["divergence"] = mean_over(valid, ratio - 1.0 - log_ratio)  # of mu from pi, never negative
+        moved = (log_prob.detach() - columns["log_prob"]).where(valid, 0.0)  # log(pi / mu)
+        metrics |= ratio_metrics(batch, moved, (ratio - 1.0).abs() > clip)
+        metrics["divergence"] = mean_over(valid, moved.exp() - 1.0 - moved)  # of mu from pi, never negative
         metrics |= fit(valid, columns["return"], value_tm1)
         return total, {name: metric.detach() for name, metric in metrics.items()}
+
+    def proximal(self, batch: Batch, log_prob: Tensor) -> Tensor:
+        """Return the log-probability of each action by the policy that the clipped ratio is taken to.
+
+        ``log_prob`` is that by the new policy; no gradient flows.
+        """
+        match self.settings.proximal:
+            case "behaviour":
+                return batch.columns["log_prob"]
+            case "recomputed":
+                return batch.columns["log_prob_before"]
+            case "interpolated":
+                acted, lag = batch.columns["log_prob"], batch.policy_lag
+                return acted + lag / (lag + 1) * (log_prob - acted)
 
     def value_error(self, value: Tensor, columns: Mapping[str, Tensor]) -> Tensor:
         """Return the squared error of each value; with `value_clip` at least that of the value moved no further."""

@@ -82,10 +82,13 @@ def lambda_returns(outcomes: Outcomes, value_t: Tensor, lambda_: float) -> Tenso
 
 
 class VTrace(NamedTuple):
-    """Value targets and policy-gradient advantages; each [T, B]."""
+    """Value targets, and advantages before and after they are weighted by rho; each [T, B]."""
 
     target_tm1: Tensor
+    error_tm1: Tensor
+    """r + discount * V-trace's value of the arrival - V: the advantage of an action, whoever chose it."""
     advantage_tm1: Tensor
+    """The same times rho, for a policy gradient without a ratio of its own."""
 
 
 def vtrace(
@@ -117,7 +120,8 @@ def vtrace(
         following = value_tm1[t] + delta_tm1[t] + discount_t[t] * c_tm1[t] * (target_t[t] - value_t[t])
         target_tm1[t] = following
     future_t = torch.lerp(value_t, target_t, lambda_)
-    return VTrace(target_tm1, rho_tm1 * (reward_t + discount_t * future_t - value_tm1))
+    error_tm1 = reward_t + discount_t * future_t - value_tm1
+    return VTrace(target_tm1, error_tm1, rho_tm1 * error_tm1)
 
 
 def mean_over(valid: Tensor, x: Tensor) -> Tensor:

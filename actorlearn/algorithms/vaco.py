@@ -22,6 +22,7 @@ from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.ppo import normalize
+from actorlearn.algorithms.ratios import ratio_metrics
 from actorlearn.algorithms.returns import mean_over, outcomes, vtrace
 from actorlearn.algorithms.specs.vaco import VACOSettings
 
@@ -76,7 +77,8 @@ class VACO(ActorCritic):
             advantage = normalize(valid, advantage)
 
         # Filter: beyond the limit, keep what moves the ratio to the acting policy toward 1.
-        ahead = (log_prob_tm1.detach() - columns["log_prob"]).where(valid, 0.0).expm1()  # ratio - 1
+        log_ratio = (log_prob_tm1.detach() - columns["log_prob"]).where(valid, 0.0)
+        ahead = log_ratio.expm1()  # ratio - 1
         variation = mean_over(valid, ahead.abs())
         kept = (advantage * ahead <= 0) | (variation <= self.settings.variation_limit)
 
@@ -91,5 +93,6 @@ class VACO(ActorCritic):
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         metrics["total_variation"] = variation / 2
         metrics["filtered_share"] = mean_over(valid, (~kept).float())
+        metrics |= ratio_metrics(batch, log_ratio, ~kept)
         metrics |= fit(valid, columns["return"], value_tm1)
         return total, {name: metric.detach() for name, metric in metrics.items()}

@@ -47,7 +47,7 @@ def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> B
         life_lost=no,
         first=stage("first", sample.first),
         valid=valid,
-        policy_version=no.long(),
+        policy_lag=no.long(),
         columns=columns,
     )
 

@@ -1,6 +1,6 @@
 """Policy lag: the limit on the age of acting weights, the measured lags, and the mask of steps that are too old.
 
-Pure. Lag is counted in updates: versions published since the one that chose an action.
+Pure. Lag is counted in updates: versions published between the one that chose an action and the one that learns.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ def lag_limit(algorithm: AlgorithmSettings) -> int | None:
     return algorithm.max_policy_lag if algorithm.drops_stale else None
 
 
-def lags(batch: Batch, version: int) -> NDArray[np.int64]:
-    """Return for each valid step the number of updates by which the acting weights were older than this version."""
-    behind: NDArray[np.int64] = version - batch.policy_version.numpy()[batch.valid.cpu().numpy()]
-    return behind
+def lags(batch: Batch) -> NDArray[np.int64]:
+    """Return the policy lag of each valid step."""
+    found: NDArray[np.int64] = batch.policy_lag[batch.valid].cpu().numpy()
+    return found
 
 
-def mask_stale(batch: Batch, version: int, most_lag: int | None) -> Batch:
-    """Mask the transitions whose acting weights were older than this version by more than ``most_lag``."""
+def mask_stale(batch: Batch, most_lag: int | None) -> Batch:
+    """Mask the transitions whose acting weights were more than ``most_lag`` updates old."""
     if most_lag is None:
         return batch
-    fresh = version - batch.policy_version <= most_lag
-    return dataclasses.replace(batch, valid=batch.valid & fresh.to(batch.valid.device))
+    return dataclasses.replace(batch, valid=batch.valid & (batch.policy_lag <= most_lag))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Algorithm, Batch
+from actorlearn.algorithms.ratios import SAMPLE_SIZE
 from actorlearn.learning.losses import make as make_losses
 from actorlearn.learning.minibatches import Minibatch, Minibatches
 from actorlearn.learning.network import Network
@@ -171,7 +173,7 @@ class Learning:
             if step and not going_on():
                 raise Stopped("told to end among the minibatches of a rollout")
             if step < idle:  # others have more left to do, and this learner's gradient counts for nothing
-                self.exchange.step(self.gradients, self.learning_rates(env_steps))
+                self.exchange.step(self.gradients, self.learning_rates(env_steps, self._rate_share({})))
             else:
                 self.learn_from(next(minibatches), env_steps)
         if remaining:
@@ -209,20 +211,28 @@ class Learning:
         """Take one: a minibatch's gradient, the exchange, the optimizer. A step that is not finite changes nothing."""
         progress = min(env_steps / self.settings.total_steps, 1.0)
         loss, metrics = self.losses.compute_gradient(minibatch, progress)
-        rates = self.learning_rates(env_steps)
+        share = self._rate_share(metrics)
+        rates = self.learning_rates(env_steps, share)
         if self.norms:
             self.norms.before()
-        stepped = self.exchange.step(self.gradients, rates, bool(torch.isfinite(loss)))
+        stepped = self.exchange.step(self.gradients, rates, bool(torch.isfinite(loss)) and isfinite(share))
         if self.norms and stepped.taken:
             self.norms.after()
         self.finite &= stepped.taken
-        reported = {"learning_rate": self._rate(self.optimizer_settings, env_steps)}
+        reported = {"learning_rate": share * self._rate(self.optimizer_settings, env_steps)}
         reported |= {f"{OWN_RATE}{g.name}": rates[g.number] for g in self.groups if g.name in self.own_rates}
         return OptimizerStep(float(loss.detach()), stepped.norm, reported, stepped.taken, metrics)
 
-    def learning_rates(self, env_steps: int) -> list[float]:
-        """Return the learning rate of each parameter group."""
-        return [self._rate(group.settings, env_steps) for group in self.groups]
+    def learning_rates(self, env_steps: int, share: float = 1.0) -> list[float]:
+        """Return the learning rate of each parameter group, all times ``share``."""
+        return [share * self._rate(group.settings, env_steps) for group in self.groups]
+
+    def _rate_share(self, metrics: Mapping[str, Tensor]) -> float:
+        """Return the factor on learning rates that a minibatch's effective sample size gives; one for all in step."""
+        scaling = self.optimizer_settings.sample_size_scaling
+        if scaling == "none":
+            return 1.0
+        return scale_rate(1.0, self.exchange.mean(float(metrics.get(SAMPLE_SIZE, 1.0))), scaling)
 
     def _rate(self, o: OptimizerSettings, env_steps: int) -> float:
         """Linear from the first to the final value over ``total_steps``, scaled by the number of learners."""

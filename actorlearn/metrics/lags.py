@@ -7,8 +7,7 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-SHOWN = 3
-"""Lags below this are reported one by one, all longer ones as one share."""
+from actorlearn.algorithms.lags import LAG_CLASSES
 
 
 class Lags:
@@ -28,9 +27,9 @@ class Lags:
         self._steps.update(dict(zip(values.tolist(), steps.tolist(), strict=True)))
 
     def row(self) -> dict[str, float | int]:
-        """Mean, largest, and the share of steps at each lag; all 0 when nothing was counted."""
+        """Mean, largest, and the share of steps in each class of lags; all 0 when nothing was counted."""
         total = max(self._steps.total(), 1)
         mean = sum(lag * steps for lag, steps in self._steps.items()) / total
-        shares = {f"policy_lag_{lag}": self._steps[lag] / total for lag in range(SHOWN)}
-        shares[f"policy_lag_{SHOWN}_or_more"] = sum(n for lag, n in self._steps.items() if lag >= SHOWN) / total
+        counted = {each: sum(steps for lag, steps in self._steps.items() if lag in each) for each in LAG_CLASSES}
+        shares = {f"policy_lag_{each.name}": steps / total for each, steps in counted.items()}
         return {"policy_lag_mean": mean, "policy_lag_max": max(self._steps, default=0), **shares}

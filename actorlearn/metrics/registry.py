@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+from actorlearn.algorithms.lags import LAG_CLASSES
 from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.memory.account import REASONS
 from actorlearn.metric import Form, Kind, Merge, Metric
 from actorlearn.metrics.episodes import RECENT_GAMES
-from actorlearn.metrics.lags import SHOWN
 from actorlearn.metrics.timings import SECTIONS
 
 LEARNERS = "learners"
@@ -71,8 +71,23 @@ DROPPED = tuple(f"dropped_{reason}" for reason in REASONS)
 _LAG = (
     Metric("policy_lag_mean", "updates", "mean age of the acting weights", label="policy lag", per_learner=True),
     Metric("policy_lag_max", "updates", "largest age of the acting weights", merge=Merge.MAX, form=Form.WHOLE),
-    *(_share(f"policy_lag_{lag}", "share", f"steps chosen by weights {lag} updates old") for lag in range(SHOWN)),
-    _share(f"policy_lag_{SHOWN}_or_more", "share", f"steps chosen by weights {SHOWN} updates old or older"),
+    *(_share(f"policy_lag_{one.name}", "share", f"steps chosen by weights {one.words} old") for one in LAG_CLASSES),
+)
+_RATIOS = (
+    Metric(
+        "effective_sample_size",
+        "share",
+        "(sum w)^2 / (n sum w^2) of the ratios w of new to acting policy over the n steps of a minibatch",
+        label="effective sample",
+        form=Form.PERCENT,
+        learning=True,
+    ),
+    Metric("clipped_share", "share", "steps whose ratio to an older policy was clipped, or left out", learning=True),
+    *(
+        _share(f"{name}_{one.name}", "share", f"{name.replace('_', ' ')} of steps chosen by weights {one.words} old")
+        for name in ("effective_sample_size", "clipped_share")
+        for one in LAG_CLASSES
+    ),
 )
 _LEARNING = (
     _learning("loss", "", "loss at the newest optimizer step"),
@@ -142,6 +157,7 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
     "Games": _GAMES,
     "What became of steps": _STEPS,
     "Age of acting weights": _LAG,
+    "Ratios of probabilities (PPO, IMPALA and VACO)": _RATIOS,
     "Learning": _LEARNING,
     "Norms (`report.norms: true`)": _NORMS,
     "Between learners": _BETWEEN_LEARNERS,

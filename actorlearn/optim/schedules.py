@@ -26,6 +26,9 @@ def linear(start: float, end: float, fraction: float) -> float:
 def scale_rate(learning_rate: float, batches: float, scaling: str) -> float:
     """Return the rate for a batch `batches` times as large: unchanged, times `batches`, or times its square root.
 
+    A batch that is worth less than its size, by its effective sample size, is a smaller one (VCPO, arXiv 2602.17616,
+    equation 5: the root of that share, over the share of on-policy samples, which is 1 where one network does both).
+
     Linear is Goyal et al. (2017) and PAAC's .0007 for each environment, sqrt is GALA's; Stooke & Abbeel's A3C has none.
     """
     if scaling not in SCALINGS:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec import Meta
@@ -65,6 +65,13 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
     clip_norm: Annotated[
         ClipNorm, Meta(description="largest norm of the gradient, of several networks of each one's; 0 = not clipped")
     ] = 3.0  # the paper clips at 40
+    sample_size_scaling: Annotated[
+        Literal["none", "sqrt", "linear"],
+        Meta(
+            description="impala, ppo, vaco: factor on the learning rate of each optimizer step: the effective sample "
+            "size of its minibatch's ratios of new to acting policy, as a share (linear), or its root (sqrt: VCPO)"
+        ),
+    ] = "none"
     groups: Annotated[
         dict[str, GroupSettings],
         Meta(

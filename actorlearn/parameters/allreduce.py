@@ -217,6 +217,12 @@ class Sync(Exchange):
         self._step += 1
         return stepped
 
+    def mean(self, number: float) -> float:
+        """Return the mean over the learners whose gradients are averaged in the next step, summed by rank."""
+        said = self._gather(torch.tensor([number], dtype=torch.float32))
+        among = self.taking_part
+        return sum(float(said[rank]) for rank in among) / len(among)
+
     def ending(self, asked: bool) -> bool:
         """Whether any learner is to end; all learners meet about it every ``ask_after`` calls."""
         self._calls += 1

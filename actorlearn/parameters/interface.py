@@ -194,6 +194,13 @@ class Exchange(ABC):
         There is a learning rate for each parameter group (``optim/groups.py``); with one network there is one group.
         """
 
+    def mean(self, number: float) -> float:
+        """Return the mean of a number over the learners that take the next step together; called before `step`.
+
+        In mode sync it is the same for all, which call it as often; elsewhere it is this learner's own number.
+        """
+        return number
+
     @abstractmethod
     def settle(self) -> None:
         """Count a batch after its last step, and pass on changes that other learners have not got yet."""

@@ -74,18 +74,22 @@ class Gatherer:
 
     def gather(self, rollout: int, parts: Sequence[Part], version: int) -> Gathered:
         """Gather a rollout that is complete in these parts, to be learned from by weights of this version."""
-        batch, no_room, returns = self._join_parts(rollout, parts), 0, None
+        judged = self._rollouts.judge(rollout, version)
+        batch, no_room, returns = self._join_parts(rollout, parts, judged), 0, None
         if self._storage is not None:
             stored = replace(batch, valid=batch.valid & self._storage.room(parts).to(batch.valid.device))
             batch, no_room = stored, steps_in(batch) - steps_in(stored)
         if self._rewards is not None:
             batch, returns = self._rewards.scale(batch, [(part.owner, part.blocks.envs_per_group) for part in parts])
-        fresh = mask_stale(batch, self._rollouts.judge(rollout, version), self._most_lag)
+        fresh = mask_stale(batch, self._most_lag)
         stale = steps_in(batch) - steps_in(fresh) if fresh is not batch else 0  # each count waits for a GPU
         return Gathered(rollout, parts, fresh, stale, no_room, returns)
 
-    def _join_parts(self, rollout: int, parts: Sequence[Part]) -> Batch:
-        """Join the parts of a rollout: observation and first [T + 1, B, …], all else [T, B, …]."""
+    def _join_parts(self, rollout: int, parts: Sequence[Part], version: int) -> Batch:
+        """Join the parts of a rollout: observation and first [T + 1, B, …], all else [T, B, …].
+
+        Policy lags are counted back from ``version``.
+        """
 
         def join(name: str, rows: slice = slice(None)) -> Tensor:
             arrays = [blocks.block(name, group, rollout)[rows] for _, blocks, group in parts]
@@ -102,7 +106,7 @@ class Gatherer:
             life_lost=join("life_lost")[1:],
             first=first,
             valid=~first[1:],  # an action that met a resetting environment did nothing
-            policy_version=_versions(rollout, parts)[:-1],
+            policy_lag=(version - _versions(rollout, parts)[:-1]).to(first.device),
             columns={name: join(name, slice(1 if name == "state" else -1)) for name in self._columns},
         )
 

@@ -165,7 +165,7 @@ class Trainer:
         hit("trainer.learned")
         self.learning.exchange.settle()
         hit("trainer.settled")
-        self.reports.note_learned(metrics, lags(gathered.batch, self.published.version))
+        self.reports.note_learned(metrics, lags(gathered.batch))
 
     def _count(self, gathered: Gathered, agreed: Agreed) -> None:
         """Count the learned steps of this learner and of all; raises after too many skipped updates in a row."""

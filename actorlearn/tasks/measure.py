@@ -112,7 +112,7 @@ def learn(settings: MeasureSettings) -> float:
         life_lost=no,
         first=torch.zeros((horizon + 1, environments), dtype=torch.bool, device=device),
         valid=~no,
-        policy_version=torch.zeros(shape, dtype=torch.int64),
+        policy_lag=torch.zeros(shape, dtype=torch.int64),
         columns={
             name: torch.zeros((*shape, *cell), dtype=getattr(torch, dtype)).to(device)
             for name, (dtype, cell) in learning.algorithm.columns(policy.actions).items()

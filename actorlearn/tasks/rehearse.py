@@ -161,7 +161,7 @@ class Rehearsal:
             life_lost=of_rows["life_lost"][1:],
             first=of_rows["first"],
             valid=~of_rows["first"][1:],
-            policy_version=torch.zeros(STEPS, 1, dtype=torch.int64),
+            policy_lag=torch.zeros(STEPS, 1, dtype=torch.int64),
             columns=chosen | begun,
         )
 
@@ -266,7 +266,7 @@ def items_of(batch: Batch, length: int, n: int) -> Batch:
         life_lost=no,
         first=batch.first[row],
         valid=batch.valid[transition],
-        policy_version=no.long(),
+        policy_lag=no.long(),
         columns=columns,
     )
 

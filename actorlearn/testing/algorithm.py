@@ -74,7 +74,7 @@ class AlgorithmContract:
             life_lost=NOTHING,
             first=torch.cat([NOTHING[:1], ~valid]),
             valid=valid,
-            policy_version=torch.zeros(HORIZON, ENVIRONMENTS, dtype=torch.int64),
+            policy_lag=torch.zeros(HORIZON, ENVIRONMENTS, dtype=torch.int64),
             columns=columns,
         )
 
@@ -92,7 +92,7 @@ class AlgorithmContract:
             life_lost=no,
             first=torch.zeros(length + 1, 8, dtype=torch.bool),
             valid=~no,
-            policy_version=torch.zeros(shape, dtype=torch.int64),
+            policy_lag=torch.zeros(shape, dtype=torch.int64),
             columns={
                 "discount": torch.full(shape, 0.9).where(~ended, 0.0),
                 "weight": torch.ones(shape),

@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from actorlearn.algorithms.lags import LAG_CLASSES
 from actorlearn.metrics.registry import DROPPED, metric
 from actorlearn.metrics.timings import SECTIONS
 from launch.reports.checks import is_number
@@ -105,6 +106,7 @@ def _progress_metrics(view: RunView) -> list[RenderableType]:
             _cell(row, "policy_lag_mean"),
         ),
         *([_account(row)] if row.get("steps_used") is not None else []),
+        *([_lags(row)] if row.get("policy_lag_max") else []),
     ]
 
 
@@ -114,6 +116,20 @@ def _account(row: Mapping[str, Any]) -> RenderableType:
     why = ", ".join(f"{metric(name).shown_as} {row[name]:,}" for name in DROPPED if row.get(name))
     said = f" {row['steps_used']:,} steps used, {dropped:,} dropped{f': {why}' if why else ''}"
     return Text(said, style="bold red" if dropped else "bright_black", no_wrap=True, overflow="ellipsis")
+
+
+def _lags(row: Mapping[str, Any]) -> RenderableType:
+    """Share of steps in each class of policy lags, and how much of them counts, where ratios say it."""
+    told = []
+    for one in LAG_CLASSES:
+        if not row.get(f"policy_lag_{one.name}"):
+            continue
+        said = [f"{one.words} {metric_value(row, f'policy_lag_{one.name}')}"]
+        for name, words in (("effective_sample_size", "effective"), ("clipped_share", "clipped")):
+            if row.get(f"{name}_{one.name}") is not None:
+                said.append(f"{metric_value(row, f'{name}_{one.name}')} {words}")
+        told.append(", ".join(said))
+    return Text(f" lag: {'; '.join(told)}", style="bright_black", no_wrap=True, overflow="ellipsis")
 
 
 def _cell(row: Mapping[str, Any], name: str, style: str = "") -> tuple[str, str, str]:

@@ -285,6 +285,18 @@ def noise_is_learned_with(topology: Topology) -> Problems:
         )
 
 
+def samples_with_ratios(topology: Topology) -> Problems:
+    """The learning rate follows an effective sample size where an algorithm compares policies."""
+    if topology.optimizer.sample_size_scaling != "none" and not ALGORITHMS.spec(topology.algorithm.name).by_ratio:
+        having = join_words([spec.name for spec in ALGORITHMS.specs() if spec.by_ratio])
+        yield _problem(
+            topology,
+            "optimizer.sample_size_scaling",
+            f"an effective sample size is that of ratios of probabilities, which {topology.algorithm.name} has not",
+            f"write none, or another algorithm: {having}",
+        )
+
+
 def replay_begins(topology: Topology) -> Problems:
     """The first minibatch of value learning has enough to draw from."""
     if topology.replay is None or not isinstance(topology.algorithm, OffPolicySettings):
@@ -431,6 +443,7 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     targets_at_rollouts,
     actions_reach_their_bounds,
     noise_is_learned_with,
+    samples_with_ratios,
     minibatches_with_transitions,
 )
 

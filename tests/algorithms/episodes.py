@@ -41,7 +41,7 @@ def batch_of(*environments: Sequence[str], seed: int = 0, actions: int | tuple[i
         life_lost=where(LIFE),
         first=torch.cat([torch.zeros(1, count, dtype=torch.bool), ~valid]),
         valid=valid,
-        policy_version=torch.zeros(horizon, count, dtype=torch.int64),
+        policy_lag=torch.randint(10, (horizon, count), generator=generator) // 3,
         columns=columns,
     )
 
@@ -99,6 +99,9 @@ settings_of_all_kinds = st.builds(
     gae_lambda=st.sampled_from((0.0, 0.9, 1.0)),
     value_clip=st.sampled_from((None, 0.3)),
     normalize_advantage=st.booleans(),
+    proximal=st.sampled_from(("behaviour", "recomputed", "interpolated")),
+    weight_clip=st.sampled_from((None, 0.9)),
+    advantages=st.sampled_from(("recorded", "vtrace")),
     variation_limit=st.sampled_from((0.2, 5.0)),
     rho_clip=st.sampled_from((0.8, 1.0, 2.0)),
     c_clip=st.sampled_from((0.7, 1.0)),

@@ -27,9 +27,12 @@ CLIP = 0.2
 
 
 def before(algorithm: ActorCritic, batch: Batch) -> dict[str, Tensor]:
-    """The outputs that preparing this batch needs; VACO's are of as many rows as the batch has."""
-    rows = len(batch.first) if isinstance(algorithm, VACO) else algorithm.prepared_rows
-    return {name: output.detach()[-rows:] for name, output in random_outputs(batch).items()} if rows else {}
+    """The outputs that preparing this batch needs: of its last row, or of as many rows as the batch has.
+
+    They are small, so that no action of a Box was a thousand times less probable.
+    """
+    rows = len(batch.first) if algorithm.prepared_rows > 1 else algorithm.prepared_rows
+    return {name: output.detach()[-rows:] / 4 for name, output in random_outputs(batch).items()} if rows else {}
 
 
 def prepared(algorithm: ActorCritic, batch: Batch) -> tuple[Batch, dict[str, Tensor], dict[str, Tensor]]:
@@ -46,7 +49,7 @@ def slow_loss(algorithm: ActorCritic, outputs: dict[str, Tensor], batch: Batch, 
         as_rows = {name: output[0].unflatten(0, batch.valid.shape) for name, output in outputs.items()}
         if isinstance(algorithm, VACO):
             return reference.vaco_loss(as_rows, batch, settings, seen)
-        return reference.ppo_loss(as_rows, batch, settings, CLIP, seen["value"][-1, :, 0])
+        return reference.ppo_loss(as_rows, batch, settings, CLIP, seen)
     loss = reference.impala_loss if isinstance(algorithm, IMPALA) else reference.a2c_loss
     return loss(outputs, batch, settings)
 

@@ -131,3 +131,82 @@ def test_before_the_first_step_of_an_epoch_the_gradient_is_that_of_the_policy_gr
     advantage = made.columns["advantage"].view(4, 2)
     plain = -(log_prob * advantage)[batch.valid].mean()
     torch.testing.assert_close(found, torch.autograd.grad(plain, logits)[0])
+
+
+# The policy that the ratio is taken to ----------------------------------------------------------------------
+
+
+def stale(lag: int, acted: float, before: float, advantage: float = 2.0) -> tuple[Batch, dict[str, Tensor]]:
+    """One transition, chosen with probability ``acted`` so many updates ago, ``before`` before the pass; now 1/2."""
+    batch, outputs = one(math.log(acted), advantage)
+    columns = {**batch.columns, "log_prob_before": torch.full((1, 1), math.log(before))}
+    return replace(batch, policy_lag=torch.full((1, 1), lag), columns=columns), outputs
+
+
+def policy_gradient(settings: PPO.Settings, batch: Batch, outputs: dict[str, Tensor]) -> tuple[float, Tensor]:
+    """The policy's loss of a batch, and the gradient of its logits."""
+    loss, metrics = PPO(settings).loss(outputs, batch, 0.0)
+    return metrics["policy_loss"].item(), torch.autograd.grad(loss, outputs["logits"])[0]
+
+
+@pytest.mark.parametrize("way", [{"proximal": "recomputed"}, {"proximal": "interpolated"}])
+def test_experience_of_the_weights_that_learn_is_learned_from_as_by_ppo_bit_for_bit(way: dict[str, str]) -> None:
+    batch = batch_of(*EPISODES)
+    batch = replace(batch, policy_lag=torch.zeros_like(batch.policy_lag))
+    logits = torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(3))
+    before = {"logits": logits, "value": torch.randn(5, 2, 1, generator=torch.Generator().manual_seed(4))}
+    chosen = logits[:-1].log_softmax(-1).gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
+    batch.columns["log_prob"].copy_(chosen)
+    results = []
+    for keys in ({}, way):
+        algorithm = PPO(msgspec.structs.replace(SETTINGS, **keys))
+        made = algorithm.prepare(batch, {name: output[-algorithm.prepared_rows :] for name, output in before.items()})
+        outputs = {name: torch.randn(1, 8, size).requires_grad_() for name, size in (("logits", 3), ("value", 1))}
+        with torch.no_grad():
+            for output in outputs.values():
+                output.copy_(torch.linspace(-1, 1, output.numel()).view_as(output).sin())
+        loss, _ = algorithm.loss(outputs, made, 0.0)
+        results.append([loss.detach(), *torch.autograd.grad(loss, list(outputs.values()))])
+    for plain, decoupled in zip(*results, strict=True):
+        assert torch.equal(plain, decoupled)
+
+
+def test_only_the_way_from_the_proximal_policy_is_clipped_and_the_way_to_it_is_a_weight() -> None:
+    """An action five times as likely as when it was chosen: PPO learns nothing of it, decoupled PPO does."""
+    batch, outputs = stale(4, acted=0.1, before=0.45)
+    loss, gradient = policy_gradient(SETTINGS, batch, outputs)
+    assert loss == pytest.approx(-1.2 * 2.0) and not gradient.any()
+    recomputed = msgspec.structs.replace(SETTINGS, proximal="recomputed")
+    loss, gradient = policy_gradient(recomputed, *stale(4, acted=0.1, before=0.45))
+    assert loss == pytest.approx(-5.0 * 2.0)  # 0.45 / 0.1 * 0.5 / 0.45, which is not clipped
+    torch.testing.assert_close(gradient, torch.tensor([[[-5.0, 5.0]]]))  # d pi = pi (1 - pi) of either logit
+    loss, gradient = policy_gradient(recomputed, *stale(4, acted=0.1, before=0.3))
+    assert loss == pytest.approx(-3.0 * 1.2 * 2.0) and not gradient.any()
+    cut = msgspec.structs.replace(recomputed, weight_clip=2.0)
+    assert policy_gradient(cut, *stale(4, acted=0.1, before=0.45))[0] == pytest.approx(-2.0 * 0.5 / 0.45 * 2.0)
+
+
+def test_the_interpolated_policy_lies_by_the_lag_between_the_acting_and_the_new_one() -> None:
+    """The clipped ratio is the (lag + 1)th root of the whole one, and the gradient that of the whole ratio."""
+    settings = msgspec.structs.replace(SETTINGS, proximal="interpolated")
+    whole = 1.3
+    for lag, clipped in ((0, True), (1, False), (4, False)):
+        root = whole ** (1 / (lag + 1))
+        loss, gradient = policy_gradient(settings, *stale(lag, acted=0.5 / whole, before=math.nan))
+        assert loss == pytest.approx(-2.0 * whole / root * min(root, 1.2))
+        assert gradient.any() != clipped
+        if not clipped:
+            torch.testing.assert_close(gradient, torch.tensor([[[-whole / 2 * 2, whole / 2 * 2]]]))
+
+
+def test_whole_batches_are_passed_over_before_the_epochs_only_where_that_is_needed() -> None:
+    rows = {
+        (proximal, advantages): PPO(PPO.Settings(horizon=7, proximal=proximal, advantages=advantages)).prepared_rows
+        for proximal in ("behaviour", "recomputed", "interpolated")
+        for advantages in ("recorded", "vtrace")
+    }
+    assert {way for way, count in rows.items() if count == 1} == {
+        ("behaviour", "recorded"),
+        ("interpolated", "recorded"),
+    }
+    assert set(rows.values()) == {1, 8}

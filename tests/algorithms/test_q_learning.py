@@ -59,7 +59,7 @@ def replayed(count: int, seed: int = 0) -> Batch:
         life_lost=no,
         first=torch.zeros(2, count, dtype=torch.bool),
         valid=~no,
-        policy_version=torch.zeros(1, count, dtype=torch.int64),
+        policy_lag=torch.zeros(1, count, dtype=torch.int64),
         columns={
             "discount": torch.rand(1, count, generator=generator).where(~ended, 0.0),
             "weight": torch.rand(1, count, generator=generator) + 0.1,

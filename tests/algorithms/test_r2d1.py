@@ -47,7 +47,7 @@ def sequences(length: int, steps: int, count: int, seed: int) -> Batch:
         life_lost=no,
         first=torch.zeros(length + steps, count, dtype=torch.bool),
         valid=valid,
-        policy_version=no.long(),
+        policy_lag=no.long(),
         columns={
             "discount": discount.where(discount > 0.3, 0.0),
             "reached": reached,

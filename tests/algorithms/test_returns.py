@@ -209,7 +209,7 @@ def test_vtrace_is_that_of_rlax() -> None:
     ratio = (learned.log_softmax(-1) - acting.log_softmax(-1)).exp().gather(-1, action).squeeze(-1).T
     seen = block([[-1.3, -1.3, 2.3, 42.0], [1.3, 5.3, -3.3, -5.0]], [[0.0, 0.89, 0.85, 0.99], [0.88, 1.0, 0.83, 0.95]])
     value = torch.tensor([[2.1, 1.1, -3.1, 0.0, 8.4], [3.1, 0.1, -1.1, 7.4, -1.2]]).T
-    target, advantage = vtrace(seen, value[:-1], value[1:], ratio, rho_clip=1.0, c_clip=1.0, lambda_=1.0)
+    target, _, advantage = vtrace(seen, value[:-1], value[1:], ratio, rho_clip=1.0, c_clip=1.0, lambda_=1.0)
     errors = [[-1.6155143, -3.4973226, 1.8670533, 50.316002], [1.4662437, 3.6116405, -8.3327293e-5, -13.54]]
     torch.testing.assert_close(target - value[:-1], torch.tensor(errors).T, rtol=1e-3, atol=1e-6)
     torch.testing.assert_close(advantage, torch.tensor(errors).T, rtol=1e-3, atol=1e-6)
@@ -218,7 +218,7 @@ def test_vtrace_is_that_of_rlax() -> None:
 def test_vtrace_by_hand():
     """Ratios 2 and 1/2, rho cut at 1.5 and c at 1: two corrected errors, the second carried back by half of 1."""
     seen = block([[1.0, 2.0]], [[0.5, 0.5]])
-    target, advantage = vtrace(
+    target, _, advantage = vtrace(
         seen, column(10, 20), column(20, 40), column(2.0, 0.5), rho_clip=1.5, c_clip=1.0, lambda_=1.0
     )
     late = 20 + 0.5 * (2 + 0.5 * 40 - 20)
@@ -250,7 +250,7 @@ def test_vtrace_targets_equal_the_slow_reference(batch, settings):
 def test_vtrace_on_policy_is_lambda_returns_and_generalised_advantages(batch, settings):
     settings = msgspec.structs.replace(settings, rho_clip=1.0, c_clip=1.0)
     value = random_outputs(batch)["value"].detach().squeeze(-1)
-    target, advantage = corrected(batch, value, torch.ones_like(value[1:]), settings)
+    target, _, advantage = corrected(batch, value, torch.ones_like(value[1:]), settings)
     returns = lambda_returns(outcomes(batch, settings), value[1:], settings.gae_lambda)
     torch.testing.assert_close(target[batch.valid], returns[batch.valid])
     torch.testing.assert_close(advantage[batch.valid], (returns - value[:-1])[batch.valid])

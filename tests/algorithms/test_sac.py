@@ -48,7 +48,7 @@ def transitions(count: int, seed: int) -> Batch:
         life_lost=no,
         first=torch.zeros(2, count, dtype=torch.bool),
         valid=valid,
-        policy_version=no.long(),
+        policy_lag=no.long(),
         columns={
             "discount": discount.where(discount > 0.3, 0.0),
             "weight": torch.rand(1, count, generator=generator) + 0.1,

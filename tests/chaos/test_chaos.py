@@ -89,7 +89,7 @@ def batch_of(observation: np.ndarray, first: list[bool]) -> Batch:
         life_lost=nothing.bool(),
         first=flags,
         valid=~flags[1:],
-        policy_version=nothing.long(),
+        policy_lag=nothing.long(),
         columns={},
     )
 

@@ -57,6 +57,6 @@ def batch() -> Batch:
         life_lost=no,
         first=torch.zeros((HORIZON + 1, ENVIRONMENTS), dtype=torch.bool),
         valid=~no,
-        policy_version=torch.zeros(shape, dtype=torch.int64),
+        policy_lag=torch.zeros(shape, dtype=torch.int64),
         columns={"extra": torch.arange(HORIZON * ENVIRONMENTS).view(shape)},
     )

@@ -14,41 +14,37 @@ from actorlearn.learning.staleness import lag_limit, lags, mask_stale, open_roll
 from actorlearn.processes.batches import steps_in
 from tests import named
 
-VERSION = 10
-transitions = st.lists(st.lists(st.tuples(st.integers(5, VERSION), st.booleans()), min_size=3, max_size=3), min_size=1)
+transitions = st.lists(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=3, max_size=3), min_size=1)
 
 
 def batch(cells: list[list[tuple[int, bool]]]) -> Batch:
-    """Policy version and validity of each transition [T][B]; the rest is of no interest."""
-    version = torch.tensor([[version for version, _ in row] for row in cells])
+    """Policy lag and validity of each transition [T][B]; the rest is of no interest."""
+    lag = torch.tensor([[lag for lag, _ in row] for row in cells])
     valid = torch.tensor([[valid for _, valid in row] for row in cells])
     nothing: Any = torch.zeros(valid.shape)
     return Batch(
         **dict.fromkeys(("observation", "action", "reward", "terminated", "truncated", "life_lost", "first"), nothing),
         valid=valid,
-        policy_version=version,
+        policy_lag=lag,
     )
 
 
 @given(cells=transitions, most=st.integers(0, 6))
 def test_exactly_the_transitions_that_are_too_old_are_dropped(cells: list[list[tuple[int, bool]]], most: int) -> None:
     whole = batch(cells)
-    fresh = mask_stale(whole, VERSION, lag_limit(named.algorithm(max_policy_lag=most, on_policy_lag="drop")))
-    kept = [[valid and VERSION - version <= most for version, valid in row] for row in cells]
+    fresh = mask_stale(whole, lag_limit(named.algorithm(max_policy_lag=most, on_policy_lag="drop")))
+    kept = [[valid and lag <= most for lag, valid in row] for row in cells]
     assert fresh.valid.tolist() == kept
     assert steps_in(fresh) == sum(map(sum, kept))
-    assert lags(fresh, VERSION).tolist() == [
-        VERSION - version
-        for row, kept_row in zip(cells, kept, strict=True)
-        for (version, _), k in zip(row, kept_row, strict=True)
-        if k
+    assert lags(fresh).tolist() == [
+        lag for row, kept_row in zip(cells, kept, strict=True) for (lag, _), k in zip(row, kept_row, strict=True) if k
     ]
 
 
 @pytest.mark.parametrize("way", [{}, {"max_policy_lag": 0, "on_policy_lag": "wait"}, {"on_policy_lag": "drop"}])
 def test_nothing_is_dropped_unasked(way: dict[str, Any]) -> None:
     whole = batch([[(5, True), (10, False), (9, True)]])
-    assert mask_stale(whole, VERSION, lag_limit(named.algorithm(**way))) is whole
+    assert mask_stale(whole, lag_limit(named.algorithm(**way))) is whole
 
 
 def test_waiting_opens_fewer_rollouts_and_dropping_does_not() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from actorlearn.metrics.lags import Lags
 
 
-@given(st.lists(st.lists(st.integers(0, 6), max_size=20), max_size=6))
+@given(st.lists(st.lists(st.integers(0, 12), max_size=20), max_size=6))
 def test_the_row_is_what_a_list_of_all_lags_says(batches: list[list[int]]) -> None:
     lags = Lags()
     for batch in batches:
@@ -23,8 +23,9 @@ def test_the_row_is_what_a_list_of_all_lags_says(batches: list[list[int]]) -> No
     for name, belongs in {
         "policy_lag_0": [0],
         "policy_lag_1": [1],
-        "policy_lag_2": [2],
-        "policy_lag_3_or_more": range(3, 7),
+        "policy_lag_2_to_3": [2, 3],
+        "policy_lag_4_to_7": range(4, 8),
+        "policy_lag_8_or_more": range(8, 13),
     }.items():
         share = sum(steps.count(lag) for lag in belongs) / max(len(steps), 1)
         assert row.pop(name) == pytest.approx(share), name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -26,6 +26,30 @@ class PPOSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="ppo"):
         Meta(description="a value's error counts where it moved further than this; null = everywhere"),
     ] = None
     normalize_advantage: Annotated[bool, Meta(description="mean 0 and deviation 1 within each minibatch")] = False
+    proximal: Annotated[
+        Literal["behaviour", "recomputed", "interpolated"],
+        Meta(
+            description="policy that the clipped ratio is taken to, the ratio of this policy to the acting one being a "
+            "weight: behaviour = the acting policy itself; recomputed = the weights before the pass, by a forward pass "
+            "more (decoupled PPO); interpolated = between acting and new policy, by the policy lag (A-3PO)"
+        ),
+    ] = "behaviour"
+    weight_clip: Annotated[
+        Annotated[float, Meta(gt=0, le=1_000_000)] | None,
+        Meta(description="largest ratio of proximal to acting policy that weighs an advantage; null = any"),
+    ] = None
+    advantages: Annotated[
+        Literal["recorded", "vtrace"],
+        Meta(
+            description="values that advantages and returns are made of: recorded = those of the acting weights; "
+            "vtrace = those of the weights before the pass, by a forward pass more, corrected by V-trace"
+        ),
+    ] = "recorded"
+
+    @property
+    def passes_before(self) -> bool:
+        """Whether a rollout's outputs by the weights before its epochs are needed, of every row."""
+        return self.proximal == "recomputed" or self.advantages == "vtrace"
 
 
 SPEC = AlgorithmSpec(
@@ -34,10 +58,7 @@ SPEC = AlgorithmSpec(
     made_by="actorlearn.algorithms.ppo:PPO",
     by_ratio=True,
     parts_of_transitions=True,
-    metrics=(
-        Metric("clipped_share", "share", "transitions whose ratio was clipped", learning=True),
-        Metric("divergence", "nats", "estimate of KL(acting policy, new policy)", learning=True),
-    ),
+    metrics=(Metric("divergence", "nats", "estimate of KL(acting policy, new policy)", learning=True),),
     defaults={
         # 32 environments x 64 steps, minibatches of 256, a clip of 0.1 as in the paper.
         "atari": {

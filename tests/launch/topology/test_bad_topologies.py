@@ -422,6 +422,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "algorithm: {name: dqn, on_policy_lag: drop}\n",
         ["t:2", "algorithm dqn has no key 'on_policy_lag'", "remove it; only a2c, impala, ppo and vaco have it"],
     ),
+    "samples without ratios": (
+        OK + "optimizer: {sample_size_scaling: sqrt}\n",
+        ["t:2", "optimizer.sample_size_scaling = 'sqrt'", "which a2c has not", "impala, ppo and vaco"],
+    ),
     "noise that is not learned with": (
         OK + "model: {noisy: 0.5}\n",
         ["t:2", "model.noisy = 0.5", "c51, dqn, r2d1 and sac alone", "a2c", "write 0.0"],

@@ -1,0 +1,39 @@
+"""Classes of policy lag, by which metrics of transitions are told apart. Imports nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LagClass:
+    """A range of lags, in updates."""
+
+    name: str
+    """Ending of the names of its metrics."""
+    first: int
+    last: int | None
+    """None: it has no end."""
+
+    def __contains__(self, lag: int) -> bool:
+        """Whether it is a lag of this class."""
+        return self.first <= lag and (self.last is None or lag <= self.last)
+
+    @property
+    def words(self) -> str:
+        """The range as people write it."""
+        if self.last is None:
+            return f"{self.first} or more updates"
+        if self.last > self.first:
+            return f"{self.first} to {self.last} updates"
+        return f"{self.first} update{'s' * (self.first != 1)}"
+
+
+LAG_CLASSES = (
+    LagClass("0", 0, 0),
+    LagClass("1", 1, 1),
+    LagClass("2_to_3", 2, 3),
+    LagClass("4_to_7", 4, 7),
+    LagClass("8_or_more", 8, None),
+)
+"""All lags, the youngest first."""
