@@ -1,0 +1,92 @@
+"""Wrappers for packages whose observations networks cannot take as they are; ``env.wrappers`` names them.
+
+Each reads an environment's observations and writes those that a row is made of. Knows no package: nothing is imported
+but gymnasium.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Box, Dict
+
+SYMBOLS = ("", "|-", ".", "#", "+", "<", ">", "")
+"""NetHack's characters by kind: unseen, walls and open doors, floor, corridors, closed doors, stairs up, stairs down;
+letters and @ are monsters, kind ``MONSTER``, and everything else lies there to be found."""
+MONSTER = len(SYMBOLS) - 1
+THING = len(SYMBOLS)
+
+
+class Part(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """One entry of a Dict of observations, such as VizDoom's screen."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], key: str) -> None:
+        """Take the name of the entry; raises ValueError where there is none of this name."""
+        super().__init__(env)
+        space = env.observation_space
+        if not isinstance(space, Dict) or key not in space.spaces:
+            has = f"a Dict of {', '.join(space.spaces)}" if isinstance(space, Dict) else str(space)
+            raise ValueError(f"key: {key!r} is no part of the observations, which are {has}")
+        self._key = key
+        self.observation_space = space[key]
+
+    def observation(self, observation: Any) -> Any:
+        """Return the entry."""
+        return observation[self._key]
+
+
+class Smaller(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Images of bytes [lines, columns] or [lines, columns, channels], each pixel the mean of a square of theirs."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], by: int = 2) -> None:
+        """Take the side of the squares; raises ValueError where it does not divide both sides of the images."""
+        super().__init__(env)
+        space, self._by = env.observation_space, by
+        if not isinstance(space, Box) or space.dtype != np.uint8 or len(space.shape) not in (2, 3):
+            raise ValueError(f"observations are {space}; they must be images of bytes, channels last")
+        if by < 1 or any(side % by for side in space.shape[:2]):
+            raise ValueError(f"by: {by} must divide the sides of the images, {list(space.shape[:2])}")
+        lines, columns, *channels = space.shape
+        self._shape = (lines // by, columns // by, *channels)
+        self.observation_space = Box(0, 255, self._shape, np.uint8)
+
+    def observation(self, observation: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """Return the image, smaller."""
+        total = np.zeros(self._shape, np.uint32)
+        for line in range(self._by):  # ten times as fast as a mean over two axes
+            for column in range(self._by):
+                total += observation[line :: self._by, column :: self._by]
+        return (total // self._by**2).astype(np.uint8)
+
+
+class NetHackWindow(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """NetHack's map around the hero as an image of kinds: bool [kinds, lines, columns].
+
+    Characters are numbers without an order, so each kind of them (``SYMBOLS``) is a channel. The hero is in the middle,
+    and what is beyond the map is unseen. Reads ``chars`` and ``blstats`` of the NetHack Learning Environment.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], reach: int = 8) -> None:
+        """Take how many cells are seen in each direction."""
+        super().__init__(env)
+        if not 1 <= reach <= 79:
+            raise ValueError(f"reach: {reach} must be 1 to 79, the columns of the map")
+        self._reach = reach
+        self._kind = np.full(256, THING, np.int64)
+        for kind, characters in enumerate(SYMBOLS):
+            self._kind[[ord(character) for character in characters]] = kind
+        self._kind[[code for code in range(128) if chr(code).isalpha() or chr(code) == "@"]] = MONSTER
+        self._kind[ord(" ")] = 0
+        side = 2 * reach + 1
+        self.observation_space = Box(0, 1, (THING + 1, side, side), np.bool_)
+
+    def observation(self, observation: Any) -> npt.NDArray[np.bool_]:
+        """Return the window around the hero."""
+        reach, side = self._reach, 2 * self._reach + 1
+        column, line = (int(place) for place in observation["blstats"][:2])
+        kinds = np.pad(self._kind[observation["chars"]], reach)
+        seen = kinds[line : line + side, column : column + side]
+        return seen == np.arange(THING + 1)[:, np.newaxis, np.newaxis]

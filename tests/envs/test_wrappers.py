@@ -1,0 +1,79 @@
+"""Wrappers of packages' observations, on environments that stand for theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete
+
+from actorlearn.envs.wrappers import MONSTER, SYMBOLS, THING, NetHackWindow, Part, Smaller
+
+
+class Shows(gymnasium.Env[Any, int]):
+    """Shows one observation."""
+
+    action_space = Discrete(2)
+
+    def __init__(self, space: gymnasium.Space[Any], observation: Any) -> None:
+        self.observation_space, self._shown = space, observation
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        return self._shown, {}
+
+
+def seen(env: gymnasium.Env[Any, Any]) -> Any:
+    observation, _ = env.reset()
+    assert env.observation_space.contains(observation)
+    return observation
+
+
+def test_a_part_of_a_dict_is_taken_by_its_name() -> None:
+    space = Dict(screen=Box(0, 9, (2,), np.uint8), health=Discrete(3))
+    shows = Shows(space, {"screen": np.array([1, 2], np.uint8), "health": 1})
+    np.testing.assert_array_equal(seen(Part(shows, key="screen")), [1, 2])
+    with pytest.raises(ValueError, match="key: 'sound' is no part of the observations, which are a Dict of "):
+        Part(shows, key="sound")
+    with pytest.raises(ValueError, match=r"which are Box\("):
+        Part(Part(shows, key="screen"), key="screen")
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (6, 4, 3)])
+@pytest.mark.parametrize("by", [1, 2])
+def test_a_smaller_image_has_the_means_of_squares(shape: tuple[int, ...], by: int) -> None:
+    image = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+    small = seen(Smaller(Shows(Box(0, 255, shape, np.uint8), image), by=by))
+    assert small.shape == (6 // by, 4 // by, *shape[2:])
+    for line, column in np.ndindex(small.shape[:2]):
+        square = image[line * by : (line + 1) * by, column * by : (column + 1) * by]
+        np.testing.assert_array_equal(small[line, column], np.floor(square.mean((0, 1))))
+
+
+def test_what_cannot_be_made_smaller_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"by: 4 must divide the sides of the images, \[6, 4\]"):
+        Smaller(Shows(Box(0, 255, (6, 4), np.uint8), None), by=4)
+    with pytest.raises(ValueError, match="they must be images of bytes"):
+        Smaller(Shows(Box(0, 1, (6, 4), np.float32), None))
+
+
+def test_nethacks_map_is_seen_around_the_hero_by_kinds() -> None:
+    lines = [" " * 79 for _ in range(21)]
+    lines[0] = "d.#" + " " * 76
+    lines[1] = "+@>" + " " * 75 + "$"
+    lines[2] = "|<)" + " " * 76
+    chars = np.array([[ord(character) for character in line] for line in lines], np.uint8)
+    space = Dict(chars=Box(0, 255, (21, 79), np.uint8), blstats=Box(-(2**31), 2**31 - 1, (27,), np.int64))
+    blstats = np.zeros(27, np.int64)
+    blstats[:2] = 1, 1  # column and line
+    window = seen(NetHackWindow(Shows(space, {"chars": chars, "blstats": blstats}), reach=2))
+    assert window.shape == (THING + 1, 5, 5)
+    assert (window.sum(0) == 1).all(), "each cell is of one kind"
+    kinds = window.argmax(0)
+    kind = {character: number for number, characters in enumerate(SYMBOLS) for character in characters}
+    expected = [[MONSTER, kind["."], kind["#"]], [kind["+"], MONSTER, kind[">"]], [kind["|"], kind["<"], THING]]
+    np.testing.assert_array_equal(kinds[1:4, 1:4], expected)
+    assert (kinds[0] == 0).all() and (kinds[:, 0] == 0).all(), "beyond the map nothing is seen"
+    with pytest.raises(ValueError, match="reach: 0 must be 1 to 79"):
+        NetHackWindow(Shows(space, None), reach=0)
