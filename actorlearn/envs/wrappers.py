@@ -89,4 +89,5 @@ class NetHackWindow(gymnasium.ObservationWrapper[Any, Any, Any]):
         column, line = (int(place) for place in observation["blstats"][:2])
         kinds = np.pad(self._kind[observation["chars"]], reach)
         seen = kinds[line : line + side, column : column + side]
-        return seen == np.arange(THING + 1)[:, np.newaxis, np.newaxis]
+        window: npt.NDArray[np.bool_] = seen == np.arange(THING + 1)[:, np.newaxis, np.newaxis]
+        return window
