@@ -95,7 +95,7 @@ class Peers:
 
         try:
             settings = self._mode.among(self._exchange, wanted.trainers, self._settings.id, wanted.number)
-            self._learning.exchange_by(settings, alive, self._present, self._warn, self._endpoints)
+            self._learning.exchange_by(settings, alive, self.present, self._warn, self._endpoints)
             joined = self._learning.exchange.join(env_steps, updates)
         except SharedMemoryFull as error:  # where they meet; when there is room again they do
             self._warn_of_want(wanted, f"cannot meet the other learners: {error}; it is tried until it can be")
@@ -126,7 +126,7 @@ class Peers:
     def _warn(self, text: str) -> None:
         self._worker.control.warned(text)
 
-    def _present(self) -> Present:
+    def present(self) -> Present:
         """Return the learners that the newest order lists."""
         order = self._worker.control.order
         if order.version != self._order:

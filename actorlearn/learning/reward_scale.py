@@ -25,6 +25,11 @@ class RunningReturns(NamedTuple):
     running: dict[str, Tensor]
     """Discounted return so far of each environment, [B] for each owner of the newest batch, float64."""
 
+    @property
+    def deviation(self) -> float:
+        """Deviation of the returns, which rewards are divided by."""
+        return float((self.moments.variance + EPSILON).sqrt())
+
 
 class RewardScale:
     """Scaling of rewards as in OpenAI baselines' VecNormalize and gymnasium's NormalizeReward, without a mean.
@@ -54,8 +59,8 @@ class RewardScale:
             returns[t] = running
         following = dict(zip(zeros, torch.split(running, [count for _, count in owners]), strict=True))
         moments = self._returns.moments.merge(Moments.of(returns[~first[1:]]))  # a reset is no step
-        deviation = float((moments.variance + EPSILON).sqrt())
-        return dataclasses.replace(batch, reward=batch.reward / deviation), RunningReturns(moments, following)
+        after = RunningReturns(moments, following)
+        return dataclasses.replace(batch, reward=batch.reward / after.deviation), after
 
     def note_learned(self, returns: RunningReturns) -> None:
         """Go on from the returns that ``scale`` gave with a batch, which has been learned from."""

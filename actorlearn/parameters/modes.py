@@ -325,22 +325,29 @@ class _Gossip(ModeSpec):
     """Mode gossip: a learner mixes its weights with those of its in-peers."""
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
-        """Refuse lists of in-peers that are none, or fewer than the learners."""
-        graph, count = _gossip(asked).graph, asked.learners.count
+        """Refuse lists of in-peers that are none, or fewer than the learners, and experience across nodes."""
+        gossip = _gossip(asked)
+        yield from self._wrong_lists("gossip.graph", gossip.graph, asked.learners.count)
+        yield from self._wrong_lists("gossip.experience_graph", gossip.experience_graph, asked.learners.count)
+        if gossip.experience and asked.across:
+            rule = "experience is shared through memory of one machine, and learners may be on several (nodes)"
+            yield Refusal("gossip.experience", rule, "write 0, or nodes.count: 1")
+
+    def _wrong_lists(self, key: str, graph: str | list[list[int]], count: int) -> Iterator[Refusal]:
         if isinstance(graph, str):
             return
         for learner, peers in enumerate(graph):
             known = all(0 <= peer < len(graph) for peer in peers)
             if not known or learner in peers or len(set(peers)) < len(peers):
                 yield Refusal(
-                    "gossip.graph",
+                    key,
                     f"the list of learner {learner} is numbers of in-peers: others of 0 to {len(graph) - 1}, each once",
                     "write for example [[2], [0], [1]]",
                 )
                 break
         if len(graph) < count:
             yield Refusal(
-                "gossip.graph",
+                key,
                 f"each learner has a list of its in-peers, and {len(graph)} lists are too few for {count} learners",
                 f"write {count} lists, or learners.count: {len(graph)}",
             )

@@ -122,11 +122,36 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
         ),
     ] = 0
 
+    experience: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="environments of which a learner shows others its newest rollout; each learns from the rows of "
+            "its in-peers beside its own, for algorithms that compare probabilities; 0 = from its own alone",
+        ),
+    ] = 0
+    experience_graph: Annotated[
+        Graph | list[list[int]],
+        Meta(
+            description="who learns from whose experience, as in graph",
+            examples=[[[2], [0], [1]]],
+            extra={"or": "lists of in-peers"},
+        ),
+    ] = "ring"
+
     def mixing(self, seed: int) -> GraphSettings:
-        """The graph; random matchings are drawn from the seed."""
-        if isinstance(self.graph, str):
-            return GraphSettings(name=self.graph, peers=self.peers, seed=seed)
-        return GraphSettings(name="lists", lists=tuple(map(tuple, self.graph)))
+        """Return the graph of weights; random matchings are drawn from the seed."""
+        return self._graph(self.graph, seed)
+
+    def sharing(self, seed: int) -> GraphSettings:
+        """Return the graph of experience, likewise."""
+        return self._graph(self.experience_graph, seed)
+
+    def _graph(self, graph: Graph | list[list[int]], seed: int) -> GraphSettings:
+        if isinstance(graph, str):
+            return GraphSettings(name=graph, peers=self.peers, seed=seed)
+        return GraphSettings(name="lists", lists=tuple(map(tuple, graph)))
 
 
 class ExchangeSettings(Settings, frozen=True, kw_only=True, tag_field="mode"):

@@ -9,18 +9,21 @@ Next: ``processes/trainer.py`` turns the batch into a gradient, and then has the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.reward_scale import RewardScale, RunningReturns
 from actorlearn.learning.staleness import mask_stale
 from actorlearn.memory.rollout import Rollouts
+from actorlearn.memory.shared_rollout import Columns
 from actorlearn.processes.members import Part
 from actorlearn.processes.replay_storage import ReplayStorage
 from actorlearn.worker.staging import Staging
@@ -68,7 +71,7 @@ class Gatherer:
         stored in a replay, has no room for.
         """
         self._rollouts = rollouts
-        self._staging = Staging(device)
+        self._staging, self._others_staging = Staging(device), Staging(device)
         self._columns = columns
         self._rewards, self._most_lag, self._storage = rewards, most_lag, storage
 
@@ -85,15 +88,30 @@ class Gatherer:
         stale = steps_in(batch) - steps_in(fresh) if fresh is not batch else 0  # each count waits for a GPU
         return Gathered(rollout, parts, fresh, stale, no_room, returns)
 
-    def _join_parts(self, rollout: int, parts: Sequence[Part], version: int) -> Batch:
-        """Join the parts of a rollout: observation and first [T + 1, B, …], all else [T, B, …].
+    def gather_beside(self, own: Gathered, others: Sequence[Columns]) -> Batch:
+        """Gather rows of other learners' rollouts beside those of an own one, by whose deviation rewards are scaled."""
+        lags = torch.cat([torch.from_numpy(rows["policy_lag"]) for rows in others], dim=1)
+        batch = self._shift(lambda name: [rows[name] for rows in others], lags, self._others_staging)
+        if own.returns is not None:
+            batch = replace(batch, reward=batch.reward / own.returns.deviation)
+        return beside(own.batch, batch)
 
-        Policy lags are counted back from ``version``.
+    def _join_parts(self, rollout: int, parts: Sequence[Part], version: int) -> Batch:
+        """Join the parts of a rollout; policy lags are counted back from ``version``."""
+
+        def blocks_of(name: str) -> list[NDArray[Any]]:
+            return [blocks.block(name, group, rollout) for _, blocks, group in parts]
+
+        return self._shift(blocks_of, version - _versions(rollout, parts), self._staging)
+
+    def _shift(self, blocks_of: Callable[[str], list[NDArray[Any]]], lags: Tensor, staging: Staging) -> Batch:
+        """Join blocks [T + 1, n, …] and shift their rows: observation and first [T + 1, B, …], all else [T, B, …].
+
+        ``lags``: policy lags of all rows, [T + 1, B].
         """
 
         def join(name: str, rows: slice = slice(None)) -> Tensor:
-            arrays = [blocks.block(name, group, rollout)[rows] for _, blocks, group in parts]
-            return self._staging.join(name, arrays, dim=1)
+            return staging.join(name, [block[rows] for block in blocks_of(name)], dim=1)
 
         reward, first = join("reward"), join("first")
         terminated, truncated = join("terminated"), join("truncated")
@@ -106,9 +124,17 @@ class Gatherer:
             life_lost=join("life_lost")[1:],
             first=first,
             valid=~first[1:],  # an action that met a resetting environment did nothing
-            policy_lag=(version - _versions(rollout, parts)[:-1]).to(first.device),
+            policy_lag=lags[:-1].to(first.device),
             columns={name: join(name, slice(1 if name == "state" else -1)) for name in self._columns},
         )
+
+
+def beside(batch: Batch, other: Batch) -> Batch:
+    """Return the environments of both batches, which have as many rows, in this order."""
+    columns = {name: torch.cat([column, other.columns[name]], 1) for name, column in batch.columns.items()}
+    names = [name for name in Batch.__slots__ if name != "columns"]
+    joined = {name: torch.cat([getattr(batch, name), getattr(other, name)], 1) for name in names}
+    return Batch(**joined, columns=columns)
 
 
 def _versions(rollout: int, parts: Sequence[Part]) -> Tensor:

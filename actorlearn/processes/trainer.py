@@ -26,6 +26,7 @@ from actorlearn.parameters.published import WeightSink, open_publisher
 from actorlearn.processes.batches import Gathered, Gatherer
 from actorlearn.processes.checkpoints import Checkpoints
 from actorlearn.processes.counts import TrainerCounts
+from actorlearn.processes.experience import Experience
 from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.replay_storage import ReplayStorage
 from actorlearn.processes.reports import Reports, elapsed_s
@@ -52,6 +53,8 @@ class Trainer:
     gatherer: Gatherer
     storage: ReplayStorage | None
     """Storage of rollouts before they are learned from, for algorithms that learn from a replay."""
+    experience: Experience | None
+    """Experience shared with other learners, where it is."""
     rewards: RewardScale | None
     published: WeightSink
     counts: TrainerCounts
@@ -92,7 +95,7 @@ class Trainer:
 
     def _update(self, gathered: Gathered) -> bool:
         """Learn from a rollout and wake waiting simulators; True where a learner drains instead, and none learns."""
-        prepared = self.learning.prepare(gathered.batch)
+        prepared = self.learning.prepare(self._with_others(gathered))
         self.worker.timings.add("learn")
         agreed = self._agree(gathered, prepared)
         if agreed.draining:
@@ -135,6 +138,15 @@ class Trainer:
         self.link.unblock()
         self._pull()
         return None
+
+    def _with_others(self, gathered: Gathered) -> Batch:
+        """Return a rollout's batch, and beside it what other learners have played, where experience is shared."""
+        if self.experience is None:
+            return gathered.batch
+        self.experience.post(gathered.rollout, gathered.parts, self.published.version)
+        others = self.experience.take()
+        self.worker.timings.add("copy")
+        return self.gatherer.gather_beside(gathered, others) if others else gathered.batch
 
     def _agree(self, gathered: Gathered, prepared: Batch) -> Agreed:
         """Announce this learner's batch, and return the learners' agreement; in mode sync it waits for all."""
@@ -193,7 +205,7 @@ class Trainer:
 
     def _report(self) -> None:
         """Report the time since the last report, and warn of a learner that the others wait for."""
-        metrics = self.learning.metrics()
+        metrics = self.learning.metrics() | (self.experience.metrics() if self.experience else {})
         if self.settings.learner == 0 and (warning := self.peers.straggler(metrics, self.reports.seconds)):
             self.worker.control.warned(warning)
         self.reports.send(metrics)
@@ -281,6 +293,8 @@ class Trainer:
         else:
             with suppress(Stopped):
                 self.learning.exchange.agree(0, 0, True)
+        if self.experience is not None:
+            self.experience.close()
         self.checkpoints.save_last()
         summary = {
             **self.reports.row(),
@@ -308,7 +322,7 @@ def make(settings: TrainerSettings) -> Trainer:
     storage = ReplayStorage(replay) if replay is not None else None
     columns, most_lag = learning.columns if storage is None else (), lag_limit(algorithm)
     counts = TrainerCounts(account, episodes)
-    published = open_publisher(settings.weights)
+    published, shared = open_publisher(settings.weights), settings.experience
     state = TrainerState(learning, counts, members, published, rewards)
     snapshots = SimulatorSnapshots(settings.states, members, link.wake_all, link.wait_following)
     return Trainer(
@@ -320,6 +334,7 @@ def make(settings: TrainerSettings) -> Trainer:
         link=link,
         gatherer=Gatherer(rollouts, settings.device, columns, rewards=rewards, most_lag=most_lag, storage=storage),
         storage=storage,
+        experience=Experience(shared, settings.learner, settings.seed, peers.present) if shared else None,
         rewards=rewards,
         published=published,
         counts=counts,

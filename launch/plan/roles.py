@@ -24,6 +24,7 @@ from actorlearn.worker.settings import (
     ProcessSettings,
     Recording,
     SimulatorSettings,
+    TrainerExperience,
     TrainerReplay,
     TrainerSettings,
     snapshot_of,
@@ -34,9 +35,9 @@ from launch.plan.placement import Placement
 from launch.plan.probe import Description
 from launch.plan.resumption import Resumption
 from launch.plan.role_plans import plan_of
-from launch.plan.segments import environments, replay_shape
+from launch.plan.segments import block_shape, environments, replay_shape
 from launch.topology.load import Topology
-from launch.topology.modes import asked, mode
+from launch.topology.modes import asked, mode, sharing
 
 FILMS = "films"
 """Folder of a run in which recorded games lie, by the steps of the weights that played them."""
@@ -176,6 +177,7 @@ def _trainer(briefing: Briefing, base: dict[str, Any], incarnation: Incarnation)
         wakeup=addresses.wakeup(process),
         learners=topology.learners.count,
         exchange=mode(topology).exchange(process.learner, process.incarnation, asked(topology), addresses.folders),
+        experience=_experience(briefing),
         rate_scaling=topology.learners.rate_scaling,
         pull_rows=0 if mode(topology).unread("learners.pull_rows") else topology.learners.pull_rows,
         policy=policy(topology, briefing.description),
@@ -202,6 +204,19 @@ def _trainer(briefing: Briefing, base: dict[str, Any], incarnation: Incarnation)
         goes_on_from=str(briefing.resumption.goes_on_from.get(process.learner, "")),
         states=_states(briefing, process),
         depends_on=exactness.depends_on(topology),
+    )
+
+
+def _experience(briefing: Briefing) -> TrainerExperience | None:
+    """Return what a trainer is told of the experience that learners share; None where they share none."""
+    topology = briefing.topology
+    if (shared := sharing(topology)) is None:
+        return None
+    return TrainerExperience(
+        messages=briefing.addresses.each("experience"),
+        graph=shared.sharing(topology.seed),
+        environments=shared.experience,
+        shape=block_shape(topology, briefing.description),
     )
 
 

@@ -9,14 +9,15 @@ from actorlearn.memory.account import account_fields
 from actorlearn.memory.fields import Field
 from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.memory.rollout import BlockShape, rollouts_fields
+from actorlearn.memory.shared_rollout import message_fields, message_size
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.parameters.modes import Sizes
-from actorlearn.parameters.published import slots_in_words, weights_fields
+from actorlearn.parameters.published import SLOTS, slots_in_words, weights_fields
 from actorlearn.replay.rows import ReplayShape, replay_fields, sampler_bytes
 from actorlearn.replay.settings import ReplaySettings
 from launch.plan.probe import Description
 from launch.topology.load import Topology
-from launch.topology.modes import asked, mode
+from launch.topology.modes import asked, mode, sharing
 
 
 def environments(topology: Topology) -> int:
@@ -64,6 +65,10 @@ def learner_segments(topology: Topology, description: Description) -> dict[str, 
     kinds["account"] = (account_fields(), "what became of its experience")
     for segment in mode(topology).learner_segments(asked(topology), _sizes(topology, description)):
         kinds[segment.name] = (segment.fields, segment.what)
+    if shared := sharing(topology):
+        size = message_size(message_fields(block_shape(topology, description), shared.experience))
+        what = f"{SLOTS} slots x rows of {shared.experience} environments, for other learners"
+        kinds["experience"] = (weights_fields(size), what)
     if topology.replay:
         shape = replay_shape(topology, description, topology.replay)
         what = f"{shape.rings} rings of {shape.size:,} + {shape.margin:,} rows"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from actorlearn.parameters.modes import MODES, LearnersAsked, ModeSpec
+from actorlearn.parameters.settings import GossipSettings
 from launch.topology.schema import Topology
 
 
@@ -24,6 +25,12 @@ def asked(topology: Topology) -> LearnersAsked:
         across=topology.nodes.several,
         servers=topology.parameter_servers,
     )
+
+
+def sharing(topology: Topology) -> GossipSettings | None:
+    """Return the section of learners that share experience; None where they share none."""
+    section = asked(topology).section
+    return section if isinstance(section, GossipSettings) and section.experience else None
 
 
 def section_of(topology: Topology, owner: ModeSpec) -> Any:

@@ -18,7 +18,7 @@ from actorlearn.parameters.modes import MODES
 from actorlearn.parameters.published import SLOTS
 from actorlearn.parameters.settings import LearnersSettings, ParameterServersSettings
 from actorlearn.replay.settings import ReplaySettings
-from launch.topology.modes import asked, mode
+from launch.topology.modes import asked, mode, sharing
 from launch.topology.schema import Topology
 from launch.topology.validate import Problem, join_words, no_entry
 
@@ -135,6 +135,28 @@ def rules_of_the_mode(topology: Topology) -> Problems:
     """Learners learn together in a mode that has rules of its own."""
     for key, rule, way_out in mode(topology).refusals(asked(topology)):
         yield _problem(topology, key, rule, way_out)
+
+
+def experience_is_corrected(topology: Topology) -> Problems:
+    """Experience of other learners is learned from by algorithms that correct for who acted, and exists."""
+    shared = sharing(topology)
+    if shared is None:
+        return
+    if not ALGORITHMS.spec(topology.algorithm.name).by_ratio:
+        having = " or ".join(spec.name for spec in ALGORITHMS.specs() if spec.by_ratio)
+        yield _problem(
+            topology,
+            "gossip.experience",
+            f"other learners' policies have acted there, and {topology.algorithm.name} corrects for none",
+            f"write 0, or algorithm.name: {having}",
+        )
+    if shared.experience > topology.simulators.environments:
+        yield _problem(
+            topology,
+            "gossip.experience",
+            f"a learner shows others rows of its environments, and it has {topology.simulators.environments}",
+            f"write a number from 0 to {topology.simulators.environments}, or more simulators.envs",
+        )
 
 
 def learners_reach_each_other(topology: Topology) -> Problems:
@@ -428,6 +450,7 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     starts_of_evaluations,
     games_to_record,
     rules_of_the_mode,
+    experience_is_corrected,
     learners_reach_each_other,
     servers_with_learners,
     keys_of_the_mode,

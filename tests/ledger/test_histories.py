@@ -21,6 +21,8 @@ TURNS = (7, 13)
 
 ELSEWHERE = {
     "buffer.restored": "by who takes up a saved replay: tests/replay",
+    "experience.made": "by learners that share experience: tests/ledger/test_killed_learners.py",
+    "experience.posted": "likewise",
     "files.renamed_older": "where the file system cannot exchange two folders: tests/test_files.py",
     "gathering.asked": "by who gathers snapshots, for exact resume: tests/system",
     "gathering.put": "likewise",

@@ -20,13 +20,17 @@ PLACES = {
     "sync": ("rendezvous.said", "rendezvous.came", "allreduce.adopted", "allreduce.agreed", "allreduce.stepped"),
     "async": ("store.written", "store.committed", "record.written", "record.committed"),
     "gossip": ("counts.claimed", "gossip.posted", "record.written", "trainer.settled", "trainer.published"),
+    "experience": ("experience.made", "experience.posted", "trainer.learned", "trainer.settled"),
 }
+SECTIONS: dict[str, dict[str, Any]] = {"experience": {"mode": "gossip", "gossip": {"graph": "none", "experience": 3}}}
+"""Sections of what is no mode: learners that share experience and no weights."""
 
 
 def run(folder: Path, mode: str, learners: int, arms: str) -> World:
     simulators = {"count": learners, "envs": 3}
     steps = 90 * learners
-    of = topology(mode=mode, algorithm=PPO, learners={"count": learners}, simulators=simulators, total_steps=steps)
+    own = SECTIONS.get(mode, {"mode": mode})
+    of = topology(**own, algorithm=PPO, learners={"count": learners}, simulators=simulators, total_steps=steps)
     world = World(folder, of)
     world.victim = f"trainer-{learners - 1}.0"
     assert world.run(arms=arms) == 0, world.summary
@@ -35,8 +39,8 @@ def run(folder: Path, mode: str, learners: int, arms: str) -> World:
 
 
 def judge_gossip(world: World, where: str) -> None:
-    """No row is in more gradients than there are epochs, whatever has become of them; all steps are counted."""
-    made = Counter(row for _, rows in world.applied for row in rows)
+    """No row is in more gradients of a learner than there are epochs, whatever has become of them; all are counted."""
+    made = Counter((peer.rpartition(".")[0], row) for peer, rows in world.applied for row in rows)
     assert {row: times for row, times in made.items() if times > EPOCHS} == {}, where
     learned = {number: trainer.members.next for number, trainer in world.trainers.items()}
     due = [step for step in world.produced if step.rollout < learned[step.learner]]
@@ -59,8 +63,11 @@ def judge(world: World, where: str) -> None:
 def kills(folder: Path, mode: str, learners: int, every: int) -> int:
     """Kill the last learner each time that it comes to a place, or every so manyeth; how often that was."""
     whole = run(folder / "whole", mode, learners, "")
-    judged = judge_gossip if mode == "gossip" else judge
+    judged = judge_gossip if mode in ("gossip", "experience") else judge
     judged(whole, "nobody was killed")
+    learner_of = {step.row: f"trainer-{step.learner}" for step in whole.produced}
+    foreign = [row for peer, rows in whole.applied for row in rows if learner_of[row] != peer.rpartition(".")[0]]
+    assert bool(foreign) == (mode == "experience")
     tried = 0
     for place in PLACES[mode]:
         hits = whole.arms.hits[place]
@@ -80,6 +87,7 @@ def kills(folder: Path, mode: str, learners: int, every: int) -> int:
         pytest.param("sync", 3, 11, marks=pytest.mark.nightly),
         ("async", 2, 17),
         pytest.param("gossip", 2, 7, marks=pytest.mark.nightly),
+        ("experience", 2, 1),
     ],
 )
 def test_wherever_a_learner_dies_each_row_is_learned_from_once_an_epoch(
@@ -89,6 +97,8 @@ def test_wherever_a_learner_dies_each_row_is_learned_from_once_an_epoch(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mode", "learners"), [("sync", 2), ("sync", 3), ("async", 3), ("gossip", 3)])
+@pytest.mark.parametrize(
+    ("mode", "learners"), [("sync", 2), ("sync", 3), ("async", 3), ("gossip", 3), ("experience", 3)]
+)
 def test_wherever_it_is(tmp_path: Path, mode: str, learners: int) -> None:
     print(mode, learners, kills(tmp_path, mode, learners, 1))

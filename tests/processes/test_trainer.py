@@ -7,12 +7,24 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from actorlearn.address import ByLearner, Shm
+from actorlearn.memory.shared import Segment
+from actorlearn.memory.shared_rollout import message_fields, message_size
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.published import Published
+from actorlearn.parameters.interface import Present
+from actorlearn.parameters.mixing import GraphSettings
+from actorlearn.parameters.published import Published, weights_fields
+from actorlearn.processes.experience import Experience
+from actorlearn.processes.members import Part
 from actorlearn.processes.trainer import SKIPS_ALLOWED
+from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Hello, Order, Released, Report, Saved, Warned
-from tests.processes.trained import STEPS, Scene
+from actorlearn.worker.settings import TrainerExperience
+from tests.blocks import block_shape
+from tests.learning.made import HORIZON
+from tests.processes.trained import ENVS, STEPS, Scene
 
 
 def test_rollouts_are_learned_published_counted_reported_and_saved(tmp_path: Path) -> None:
@@ -32,6 +44,36 @@ def test_rollouts_are_learned_published_counted_reported_and_saved(tmp_path: Pat
     state = checkpoint.newest(scene.settings.checkpoints).state
     assert (state["learned"], state["account"]["used"]) == (5, 5 * STEPS)
     assert state["weights"] == scene.summary["weights_sha256"]
+
+
+def test_steps_of_other_learners_are_learned_from_and_counted_apart(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    shape = block_shape(horizon=HORIZON, envs_per_group=ENVS)
+    fields = weights_fields(message_size(message_fields(shape, ENVS)))
+    for learner in range(2):
+        Segment.create(tmp_path / f"experience-{learner}", fields).close()
+    shared = TrainerExperience(
+        messages=ByLearner(Shm(f"{tmp_path}/experience")), graph=GraphSettings(), environments=ENVS, shape=shape
+    )
+    scene.settings = msgspec.structs.replace(scene.settings, experience=shared)
+    both = [ProcessId("trainer"), ProcessId("trainer", 1, 1)]
+    scene.orders[0] = Order(version=2, members=[scene.member], learners=both)
+    neighbour = Experience(shared, 1, 0, lambda: Present(range(2)))
+
+    def played(rollout: int) -> NDArray[np.float32]:
+        neighbour.post(rollout, [Part("simulator-1.0", scene.blocks, 0)], version=rollout)
+        return np.ones((HORIZON + 1, ENVS), np.float32)
+
+    scene.rewards = played
+    scene.run()
+    assert scene.summary["steps_used"] == scene.summary["env_steps"] == scene.account.steps.used == 5 * STEPS
+    assert scene.summary["episodes"] == 0 and scene.summary["updates"] == 5
+    foreign = [report.row["foreign_steps"] for report in scene.all(Report)]
+    assert set(foreign) == {0, STEPS} and foreign[0] == 0  # what was there at first is left alone
+    (tmp_path / "alone").mkdir()
+    alone = Scene(tmp_path / "alone")
+    alone.run()
+    assert alone.summary["weights_sha256"] != scene.summary["weights_sha256"]
 
 
 def test_it_saves_at_whole_multiples_and_when_asked(tmp_path: Path) -> None:

@@ -119,6 +119,25 @@ def test_a_learner_that_is_killed_comes_back_from_its_neighbours_weights_and_is_
     assert run.leftovers() == []
 
 
+def test_experience_is_shared_without_weights_and_a_killed_learner_takes_and_gives_again(launched: Start) -> None:
+    shared = ["mode=gossip", "gossip.graph=none", "gossip.experience=2", "algorithm.name=impala"]
+    run = launched("catch", PACED, *TWO, *shared, "total_steps=30_000")
+
+    def both_take(since_s: float) -> bool:
+        rows = [row.get("learners", {}) for row in run.rows() if row["time_s"] > since_s]
+        return all(any(row.get(name, {}).get("foreign_steps") for row in rows) for name in TRAINERS)
+
+    run.wait_for(lambda: both_take(0), "steps of others in both")
+    os.kill(run.pids()["trainer-1"], signal.SIGKILL)
+    back_s = run.wait_for_event("restarted", "trainer-1", incarnation=1)["time_s"]
+    run.wait_for(lambda: both_take(back_s + 0.5), "the same after a death")
+    run.full_speed()
+    summary = finished(run)
+    played = summary["steps_used"] + summary["dropped_rolled_back"]
+    assert played >= 30_000 and summary["steps_dropped"] == summary["dropped_rolled_back"]
+    assert run.leftovers() == []
+
+
 def test_learners_gossip_through_sockets_and_one_that_is_killed_is_heard_again(launched: Start) -> None:
     run = launched("catch", PACED, *TWO, "mode=gossip", "gossip.transport=zmq", "gossip.max_staleness=3")
     run.wait_for_steps(500)

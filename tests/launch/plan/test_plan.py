@@ -8,6 +8,7 @@ import pytest
 
 from actorlearn.memory.progress import ROWS
 from actorlearn.memory.shared import segment_bytes
+from actorlearn.memory.shared_rollout import message_fields, message_size
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.settings import GossipExchangeSettings, SyncExchangeSettings
 from actorlearn.replay.rows import replay_fields
@@ -164,6 +165,22 @@ def test_gossip_has_messages_and_counts_and_numbers_its_trainers() -> None:
     assert exchange.log == str(ADDRESSES.run_dir / "exchanges-0.jsonl")
     assert exchange.graph == GraphSettings(name="lists", lists=((1,), (0,)))
     assert planned("mode=gossip", "seed=3").graph == GraphSettings(name="ring", seed=3)
+
+
+def test_learners_that_share_experience_have_a_segment_with_rows_of_theirs() -> None:
+    shared = ("mode=gossip", "algorithm.name=impala", "simulators.envs=4", "gossip.experience=3")
+    made = planned(*shared, "gossip.graph=none", "gossip.experience_graph=complete", "seed=3")
+    (segment,) = (segment for segment in made.segments if segment.name == "experience-0")
+    settings = told(made, "trainer-0")
+    assert isinstance(settings, TrainerSettings) and settings.experience is not None
+    experience = settings.experience
+    assert (experience.messages, experience.environments) == (ADDRESSES.each("experience"), 3)
+    assert experience.graph == GraphSettings(name="complete", seed=3)
+    rows = message_size(message_fields(experience.shape, 3))
+    assert 3 * 4 * rows <= segment.bytes <= 3 * 4 * rows + 20_000
+    without = planned(*shared[:-1])
+    assert "experience-0" not in [segment.name for segment in without.segments]
+    assert told(without, "trainer-0").experience is None
 
 
 def test_learners_in_step_have_room_for_the_gradients_of_all() -> None:

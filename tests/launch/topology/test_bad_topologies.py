@@ -426,6 +426,22 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "optimizer: {sample_size_scaling: sqrt}\n",
         ["t:2", "optimizer.sample_size_scaling = 'sqrt'", "which a2c has not", "impala, ppo and vaco"],
     ),
+    "experience that is not corrected": (
+        "env: {id: CartPole-v1}\nmode: gossip\ngossip: {experience: 8}\n",
+        ["t:3", "gossip.experience = 8", "a2c corrects for none", "write 0, or algorithm.name: impala or ppo"],
+    ),
+    "experience of more environments than there are": (
+        OK + "algorithm: {name: impala}\nmode: gossip\nsimulators: {count: 1, envs: 4}\ngossip: {experience: 5}\n",
+        ["t:5", "gossip.experience = 5", "it has 4", "write a number from 0 to 4"],
+    ),
+    "experience across nodes": (
+        OK + "algorithm: {name: impala}\nmode: gossip\nnodes: {count: 2}\ngossip: {experience: 1}\n",
+        ["t:5", "gossip.experience = 1", "memory of one machine", "write 0, or nodes.count: 1"],
+    ),
+    "experience of nobody": (
+        OK + "mode: gossip\ngossip: {experience_graph: [[0]]}\n",
+        ["t:3", "gossip.experience_graph", "learner 0", "each once"],
+    ),
     "noise that is not learned with": (
         OK + "model: {noisy: 0.5}\n",
         ["t:2", "model.noisy = 0.5", "c51, dqn, r2d1 and sac alone", "a2c", "write 0.0"],

@@ -1,0 +1,83 @@
+"""A rollout of some environments as one message between learners: its layout, and what a reader checks of it.
+
+A message is float32 numbers, so that it lies in the same versioned slots as published weights and is never torn
+(``parameters/published.py``); seen as bytes they are the columns of a block, for the environments that were chosen:
+
+==================  ===================================  ===========================================================
+column              shape                                meaning
+==================  ===================================  ===========================================================
+environments        [1]                                  environments that the message has rows of
+policy_lag          [T + 1, E]                           updates that the acting weights were behind their learner
+state               [1, E, S], recurrent networks only   state before row 0
+all others          [T + 1, E, …]                        as in the block (``memory/rollout.py``)
+==================  ===================================  ===========================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.memory.fields import Field, layout, views
+from actorlearn.memory.rollout import BlockShape, block_fields
+
+Columns = dict[str, NDArray[Any]]
+"""Columns of one message by name."""
+
+
+def message_fields(shape: BlockShape, environments: int) -> list[Field]:
+    """Fields of a message with rows of at most so many environments, whose blocks have this shape."""
+    rows = (shape.groups, shape.blocks, shape.horizon + 1)
+    columns = [field for field in block_fields(shape) if field.shape[:3] == rows]
+    return [Field("environments", "int64", (1,)), *(_of_environments(field, environments) for field in columns)]
+
+
+def _of_environments(field: Field, environments: int) -> Field:
+    rows = 1 if field.name == "state" else field.shape[2]
+    name = "policy_lag" if field.name == "policy_version" else field.name  # versions of others say nothing
+    return msgspec.structs.replace(field, name=name, shape=(rows, environments, *field.shape[4:]))
+
+
+class SharedRollout:
+    """One message, made to be posted or read."""
+
+    def __init__(self, fields: list[Field]) -> None:
+        """Make an empty one."""
+        self._fields = fields
+        self.numbers = np.zeros(message_size(fields), np.float32)
+        """The message as it is posted."""
+        self._columns = views(self.numbers, fields)
+
+    def add(self, rows: Columns) -> None:
+        """Add environments' rows, [T + 1, n, …] each."""
+        begin = int(self._columns["environments"][0])
+        end = begin + rows["first"].shape[1]
+        for name, column in rows.items():
+            into = self._columns[name]
+            into[:, begin:end] = column[: len(into)]
+        self._columns["environments"][0] = end
+
+    @property
+    def rows(self) -> Columns:
+        """Columns of the environments that it has rows of, [T + 1, n, …] each."""
+        count = int(self._columns["environments"][0])
+        return {name: column[:, :count] for name, column in self._columns.items() if column.ndim > 1}
+
+    @property
+    def usable(self) -> bool:
+        """Whether there are rows, and all numbers beside observations are finite that a learner reads of them.
+
+        An action and all that goes with it is not known yet in row T, and a reward came before row 0.
+        """
+        rows = self.rows
+        read = {"reward": slice(1, None), "observation": slice(0), "state": slice(None)}
+        floats = [column[read.get(name, slice(-1))] for name, column in rows.items() if column.dtype.kind == "f"]
+        return bool(rows["first"].size) and all(bool(np.isfinite(column).all()) for column in floats)
+
+
+def message_size(fields: list[Field]) -> int:
+    """Return the float32 numbers of a message with these fields."""
+    return layout(fields)[1] // np.dtype(np.float32).itemsize

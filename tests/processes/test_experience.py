@@ -1,0 +1,158 @@
+"""Experience between learners: each message once and whole, never waited for, and gathered as its own learner does."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from actorlearn.failpoints import Killed, armed
+from actorlearn.learning.reward_scale import RewardScale
+from actorlearn.memory.rollout import Rollouts, rollouts_fields
+from actorlearn.memory.shared import Segment
+from actorlearn.processes.batches import Gatherer
+from tests.processes.posting_experience import ENVS, GROUPS, T, experience, fill, parts
+from tests.sizes import ROOT
+
+STEPS = T * GROUPS * ENVS
+
+
+def test_the_newest_rollout_is_taken_once_and_what_was_there_at_first_never(tmp_path: Path) -> None:
+    one, played = experience(tmp_path, 1, 2), parts(tmp_path / "blocks")
+    fill(played, 7)
+    one.post(0, played, version=9)
+    other = experience(tmp_path, 0, 2)
+    assert other.take() == []  # an earlier incarnation may have taken it
+    for number in (8, 9):
+        fill(played, number)
+        one.post(0, played, version=number + 2)
+    (rows,) = other.take()
+    assert (rows["reward"] == 9).all() and rows["observation"].shape == (T + 1, GROUPS * ENVS, 64)
+    assert other.take() == one.take() == []
+    assert other.metrics() == {"foreign_steps": STEPS, "foreign_lag_mean": 2.0, "foreign_messages_refused": 0}
+    assert other.metrics() == {"foreign_steps": 0, "foreign_messages_refused": 0}
+
+
+def test_a_learner_takes_what_its_in_peers_have_posted_and_waits_for_none(tmp_path: Path) -> None:
+    ring = [experience(tmp_path, learner, 3, graph="ring") for learner in range(3)]
+    assert [own.take() for own in ring] == [[], [], []]
+    played = parts(tmp_path / "blocks")
+    for number, own in enumerate(ring[:2]):
+        fill(played, number)
+        own.post(0, played, version=0)
+    assert [[float(rows["reward"][0, 0]) for rows in own.take()] for own in ring] == [[], [0.0], [1.0]]
+
+
+def test_a_message_has_room_for_some_environments_others_each_time(tmp_path: Path) -> None:
+    one, other = (experience(tmp_path, learner, 2, environments=4) for learner in (1, 0))
+    played, seen = parts(tmp_path / "blocks"), set()
+    for part in played:
+        part.blocks.block("first", part.group, 0)[:] = False
+    assert other.take() == []
+    for rollout in range(20):
+        for part in played:
+            for name in ("observation", "reward", "action", "log_prob"):
+                shape = part.blocks.block(name, part.group, 0).shape
+                own = np.arange(ENVS).reshape(1, ENVS, *[1] * (len(shape) - 2)) + part.group * ENVS
+                part.blocks.block(name, part.group, 0)[:] = own
+        one.post(rollout, played, version=0)
+        (rows,) = other.take()
+        assert rows["action"].shape == (T + 1, 4)
+        for name in ("reward", "log_prob"):
+            assert np.array_equal(rows[name], rows["action"])
+        seen |= {int(environment) for environment in rows["action"][0]}
+        assert len(set(rows["action"][0].tolist())) == 4
+    assert len(seen) > ENVS
+
+
+def test_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    one, other, played = experience(tmp_path, 1, 2), experience(tmp_path, 0, 2), parts(tmp_path / "blocks")
+    other.take()
+    fill(played, 1)
+    played[1].blocks.block("log_prob", 1, 0)[2, 3] = np.nan
+    one.post(0, played, version=1)
+    assert other.take() == []
+    assert other.metrics() == {"foreign_steps": 0, "foreign_messages_refused": 1}
+
+
+def test_others_rows_are_gathered_beside_the_own_as_their_learner_gathers_them(tmp_path: Path) -> None:
+    one, other = experience(tmp_path, 1, 2), experience(tmp_path, 0, 2)
+    rollouts = Rollouts(Segment.create(tmp_path / "rollouts", rollouts_fields()))
+    mine, theirs = parts(tmp_path / "mine"), parts(tmp_path / "theirs")
+    other.take()
+    for number, played in enumerate((mine, theirs)):
+        fill(played, number + 2)
+        played[0].blocks.block("first", 0, 0)[2, 1] = True
+    one.post(0, theirs, version=5)
+    scale = RewardScale(0.9)
+    gatherer = Gatherer(rollouts, "cpu", ["log_prob"], rewards=scale)
+    own, whole = (
+        gatherer.gather(0, mine, version=3),
+        Gatherer(rollouts, "cpu", ["log_prob"]).gather(0, theirs, version=3),
+    )
+    both = gatherer.gather_beside(own, other.take())
+    assert own.returns is not None and own.steps == STEPS - 1, "steps of others are not counted"
+    half = torch.arange(GROUPS * ENVS)
+    for part, expected in ((half, own.batch), (half + GROUPS * ENVS, whole.batch)):
+        found = both.environments(part)
+        for name in ("observation", "action", "terminated", "truncated", "life_lost", "first", "valid"):
+            assert torch.equal(getattr(found, name), getattr(expected, name)), name
+        assert torch.equal(found.columns["log_prob"], expected.columns["log_prob"])
+    assert torch.equal(both.reward[:, GROUPS * ENVS :], whole.batch.reward / own.returns.deviation)
+
+
+@pytest.mark.parametrize("place", ["experience.made", "experience.posted"])
+def test_a_death_while_posting_leaves_the_message_before_or_the_new_one(tmp_path: Path, place: str) -> None:
+    one, other, played = experience(tmp_path, 1, 2), experience(tmp_path, 0, 2), parts(tmp_path / "blocks")
+    other.take()
+    for number in (1, 2):
+        fill(played, number)
+        with armed(f"{place}=raise@2" if number == 1 else ""):
+            one.post(0, played, version=number)
+            if number == 1:
+                fill(played, 5)
+                with pytest.raises(Killed):
+                    one.post(0, played, version=5)
+        (rows,) = other.take()
+        expected = number if number == 2 or place == "experience.made" else 5
+        assert (rows["reward"] == expected).all()
+        one = experience(tmp_path, 1, 2)  # its next incarnation
+
+
+@contextmanager
+def posting(folder: Path, learner: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that posts until it is killed at the end."""
+    command = [sys.executable, "-m", "tests.processes.posting_experience", str(folder), str(learner)]
+    writer = subprocess.Popen(command, cwd=ROOT)
+    try:
+        yield writer
+    finally:
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+
+
+@pytest.mark.timeout(120)
+def test_no_rollout_is_torn_while_learners_post_are_killed_and_come_back(tmp_path: Path) -> None:
+    reader = experience(tmp_path, 0, 3)
+    for _ in range(3):
+        with posting(tmp_path, 1), posting(tmp_path, 2) as second:
+            taken, deadline_s = 0, time.monotonic() + 30
+            while taken < 20 and time.monotonic() < deadline_s:
+                if taken == 10:
+                    second.send_signal(signal.SIGSTOP)  # perhaps in the middle of a message; the other goes on
+                for rows in reader.take():
+                    taken += 1
+                    number = int(rows["reward"][0, 0])
+                    for name in ("reward", "observation", "action", "log_prob"):
+                        assert (rows[name] == number).all(), name
+            assert taken >= 20
+            second.send_signal(signal.SIGCONT)
+    reader.close()
