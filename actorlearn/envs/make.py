@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from actorlearn.envs.interface import EnvSpec, RenderedEnv, VectorEnv
-from actorlearn.envs.specs import ENVIRONMENTS, EnvSettings
+from actorlearn.envs.specs import ENVIRONMENTS, FINER, EnvSettings
 
 METHODS = ("reset", "step", "restart", "random_actions", "state", "restore", "close")
 """Methods of a `VectorEnv` (``interface.py``)."""
@@ -49,3 +49,10 @@ def spec(settings: EnvSettings) -> EnvSpec:
     """Shapes and counts without making B environments."""
     found: EnvSpec = ENVIRONMENTS.spec(settings.kind).load().spec(settings)
     return found
+
+
+def like(settings: EnvSettings) -> str:
+    """Return the kind of numbers that topologies on it take by default, by its actions and observations."""
+    found, kind = spec(settings), ENVIRONMENTS.spec(settings.kind).like
+    finer = "continuous" if isinstance(found.actions, tuple) else kind
+    return finer if FINER.get(finer) == kind else kind

@@ -153,6 +153,21 @@ class PettingZooSettings(EnvSettings, frozen=True, kw_only=True, tag="pettingzoo
     ] = False
 
 
+FINER: Mapping[str, str] = {"continuous": "vector"}
+"""Kinds of numbers that an environment's actions and observations tell apart -> the kind that they are part of.
+
+==========  ==============================  ====================  ==============================================
+kind        observations                    actions               told apart by
+==========  ==============================  ====================  ==============================================
+atari       screens of ALE                  choices               the id (``EnvironmentSpec.like``)
+vector      any                             choices               the id; all that is none of the others
+continuous  any                             numbers (a Box)       the environment itself, asked when a topology is
+                                                                  loaded (``make.like``)
+==========  ==============================  ====================  ==============================================
+
+An algorithm that says nothing of a finer kind has the numbers of the kind that it is part of.
+"""
+
 DEFAULTS: Mapping[str, Any] = {
     "total_steps": 500_000,
     "model": {"name": "mlp"},
@@ -180,7 +195,8 @@ class EnvironmentSpec(Spec):
     example: str
     """One of its ids."""
     like: str = "vector"
-    """The numbers that algorithms and optimizers take by default: vector (cheap, small observations) or atari."""
+    """The numbers that algorithms and optimizers take by default: vector (cheap, small observations) or atari; those of
+    a finer kind (``FINER``) where the environment's spaces are of one."""
     environments: int = 16
     """Environments of all simulators together by default."""
     most_simulators: int = 2

@@ -98,7 +98,7 @@ class Dueling(nn.Module):
 
 
 class Free(nn.Module):
-    """An output that is the same for every observation: a parameter, 0 at first."""
+    """An output that is the same for every observation: a parameter, 0 until it is initialised."""
 
     def __init__(self, size: int) -> None:
         """Hold so many numbers."""

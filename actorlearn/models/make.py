@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from actorlearn.extra_networks import ExtraNetwork
 from actorlearn.models.encoders import PixelConvolution
-from actorlearn.models.heads import DUELING, FREE, Dueling, SeparateTrunks, SharedTrunk, as_ba3c, orthogonal
+from actorlearn.models.heads import DUELING, FREE, Dueling, Free, SeparateTrunks, SharedTrunk, as_ba3c, orthogonal
 from actorlearn.models.noisy import make_noisy
 from actorlearn.models.normalize import Normalized, statistics
 from actorlearn.models.recurrent import Recurrent
@@ -67,6 +67,9 @@ def _initialised(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping
             orthogonal(network)
         elif settings.init == "ba3c":
             as_ba3c(network)
+        for module in network.modules():
+            if isinstance(module, Free):
+                nn.init.constant_(module.value, settings.log_std_init)
     return network
 
 

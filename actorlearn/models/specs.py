@@ -40,6 +40,15 @@ class EncoderSettings(ModelSettings, frozen=True, kw_only=True):
             "ba3c = convolutions N(0, 0.03), other layers U(+-1.43 sqrt(3/fan_in))"
         ),
     ] = "torch"
+    log_std_init: Annotated[
+        float,
+        Meta(
+            ge=-10,
+            le=10,
+            description="log of the first standard deviation of actions of a Box, where it is a parameter of its own "
+            "(a2c, impala, ppo)",
+        ),
+    ] = 0.0
     recurrence: Annotated[
         Literal["none", "lstm", "gru"], Meta(description="a cell between encoder and heads; none = no memory")
     ] = "none"

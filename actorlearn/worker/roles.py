@@ -30,6 +30,7 @@ from actorlearn.worker.settings import (
     ParameterServerSettings,
     ProcessSettings,
     SimulatorSettings,
+    SpacesSettings,
     TrainerSettings,
 )
 
@@ -196,5 +197,6 @@ TASKS = {
         TaskSpec(name="describe", made_by="actorlearn.tasks.describe:run", settings=DescribeSettings),
         TaskSpec(name="evaluate", made_by="actorlearn.tasks.evaluate:run", settings=EvaluateSettings),
         TaskSpec(name="measure", made_by="actorlearn.tasks.measure:run", settings=MeasureSettings),
+        TaskSpec(name="spaces", made_by="actorlearn.tasks.spaces:run", settings=SpacesSettings),
     )
 }

@@ -268,6 +268,12 @@ class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Topology key -> device that must be available."""
 
 
+class SpacesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One environment whose actions and observations decide defaults; answered by ``tasks/spaces.py``."""
+
+    env: Env
+
+
 class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One evaluation of the newest checkpoint of a run; answered by ``tasks/evaluate.py``."""
 

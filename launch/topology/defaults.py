@@ -1,8 +1,9 @@
 """Defaults of a topology: the values of keys that the file and the command line leave out.
 
 Reads the raw mapping of a topology and returns it with every missing key filled in. Sources of defaults, first match
-wins: the machine's cores; the algorithm, for this kind of environments; the kind of environments; the optimizer there;
-the key itself (``schema.py`` and the owners' settings). Present values, right or wrong, are left alone;
+wins: the machine's cores; the algorithm, for what the environment's actions and observations are, then for this kind of
+environments; the kind of environments; the optimizer there; the key itself (``schema.py`` and the owners' settings).
+Present values, right or wrong, are left alone;
 ``launch/topology/validate.py`` checks them.
 """
 
@@ -11,20 +12,22 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from msgspec import NODEFAULT
 
-from actorlearn.algorithms.settings import ALGORITHMS
-from actorlearn.envs.specs import DEFAULTS, ENVIRONMENTS, EnvironmentSpec
+from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSpec
+from actorlearn.envs.specs import DEFAULTS, ENVIRONMENTS, FINER, EnvironmentSpec
 from actorlearn.optim.specs import OPTIMIZERS
 from launch.machine.cores import usable_cores
 from launch.topology.keys import CHOSEN, Key, keys_of, learns_from_replay, section_of_role, struct_at
 from launch.topology.schema import LONGEST_NAME, TOPOLOGY, learners_of_a_node
 
 Tree = dict[str, Any]
+Ask = Callable[[Tree], str]
+"""Tells the kind of the environment of a section ``env`` by its actions and observations; empty = as its id says."""
 
 ALGORITHM = "a2c"
 """Algorithm of a topology that names none."""
@@ -32,21 +35,33 @@ BY_CORES = (("simulators", "count"), ("trainer", "threads"))
 """Keys whose defaults follow the cores; ``launch/plan/auto.py`` says why they are what they are."""
 
 
-def resolve(raw: Tree) -> Tree:
-    """Return a copy of ``raw`` with every missing key filled in, some by the cores of this machine."""
+def unasked(env: Tree) -> str:
+    """Return nothing: defaults follow the id alone, and no environment is made."""
+    del env
+    return ""
+
+
+def resolve(raw: Tree, ask: Ask = unasked) -> Tree:
+    """Return a copy of ``raw`` with every missing key filled in, some by the cores of this machine.
+
+    ``ask`` is called where a missing key depends on what it answers.
+    """
     resolved: Tree = copy.deepcopy(raw)
     env = kind_of(section(resolved, "env").get("id"))
     cores = usable_cores()
     _fill(resolved, {"simulators": _simulators(resolved, env, cores)})
     _fill(resolved, {"algorithm": {"name": ALGORITHM, **_horizon(resolved)}})
     algorithm = _spec(ALGORITHMS, resolved, "algorithm")
-    _fill(resolved, algorithm.defaults.get(env.like, {}) if algorithm else {})
+    likes = _likes(resolved, env, algorithm, ask) if algorithm else ()
+    for like in likes:
+        _fill(resolved, algorithm.defaults.get(like, {}))
     _fill(resolved, env.defaults)
     _fill(resolved, DEFAULTS)
     optimizer = _spec(OPTIMIZERS, resolved, "optimizer")
     if optimizer:
-        numbers = algorithm.optimizers.get(env.like, {}).get(optimizer.name) if algorithm else None
-        _fill(resolved, {"optimizer": optimizer.defaults.get(env.like, {}) if numbers is None else numbers})
+        own = [algorithm.optimizers.get(like, {}).get(optimizer.name) for like in likes]
+        numbers = [*filter(None, own), optimizer.defaults.get(env.like, {})]
+        _fill(resolved, {"optimizer": numbers[0]})
     _fill(resolved, {"parameter_servers": {"count": _servers(resolved)}})
     _fill_everywhere(resolved)
     _leave_out_what_is_not_read(resolved, raw)
@@ -73,6 +88,16 @@ def _spec(registry: Any, tree: Tree, key: str) -> Any:
         return registry.spec(str(section(tree, key).get("name")))
     except ValueError:
         return None
+
+
+def _likes(tree: Tree, env: EnvironmentSpec, algorithm: AlgorithmSpec, ask: Ask) -> tuple[str, ...]:
+    """Return the kinds whose numbers fill a topology in, the finest first; asks only where a key is left to a finer."""
+    finer = [like for like, whole in FINER.items() if whole == env.like]
+    numbers = [algorithm.defaults.get(like, {}) for like in finer]
+    numbers += [{"optimizer": keys} for like in finer for keys in algorithm.optimizers.get(like, {}).values()]
+    missing = any(key not in section(tree, name) for some in numbers for name, keys in some.items() for key in keys)
+    like = ask(section(tree, "env")) if missing else ""
+    return (like, env.like) if like in finer else (env.like,)
 
 
 def _fill(tree: Tree, defaults: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from actorlearn.parameters.modes import MODES
-from launch.topology import defaults, rules, sources, strict_yaml
+from launch.topology import defaults, rules, sources, spaces, strict_yaml
 from launch.topology.explain import Origin, explain
 from launch.topology.keys import keys_of
 from launch.topology.overrides import apply, expand, leave_out_unread
@@ -31,12 +31,20 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
 
 def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topology:
-    """Read a topology file and apply ``key=value`` overrides, or ``@file`` with one a line; raises TopologyError."""
-    return parse(sources.read(os.fspath(path)), expand(overrides), os.fspath(path))
+    """Read a topology file and apply ``key=value`` overrides, or ``@file`` with one a line; raises TopologyError.
+
+    Where defaults depend on the environment's actions and observations, it is made once, in a child process.
+    """
+    return parse(sources.read(os.fspath(path)), expand(overrides), os.fspath(path), spaces.ask)
 
 
-def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topology") -> Topology:
-    """Read a topology from text; ``source`` names it in errors. Raises TopologyError."""
+def parse(
+    text: str | bytes, overrides: Sequence[str] = (), source: str = "topology", ask: defaults.Ask = defaults.unasked
+) -> Topology:
+    """Read a topology from text; ``source`` names it in errors. Raises TopologyError.
+
+    Runs no code that the text names; ``ask`` may, to find the kind of the environment's actions and observations.
+    """
     document = strict_yaml.read(text, source)
     raw = {} if document.value is None else document.value
     origins = {path: Origin(source, line) for path, line in document.lines.items()} | {(): Origin(source, 1)}
@@ -46,15 +54,15 @@ def parse(text: str | bytes, overrides: Sequence[str] = (), source: str = "topol
     for override in overrides:
         apply(override, raw, origins)
     left_out = leave_out_unread(raw, file, origins) if overrides else {}
-    resolved = defaults.resolve(raw)
+    resolved = defaults.resolve(raw, ask)
     if found := [*problems(resolved)]:
-        raise explain(found, origins, _defaults_alone(raw, found))
+        raise explain(found, origins, _defaults_alone(raw, found, ask))
     values, found = settings(resolved)
     if not found:
         made = TOPOLOGY(**values)
         found = [*rules.broken(made)]
     if found:
-        raise explain(found, origins, _defaults_alone(raw, found))
+        raise explain(found, origins, _defaults_alone(raw, found, ask))
     left = (f"{section}.{key}" for section, key in defaults.BY_CORES if key not in defaults.section(raw, section))
     made.__dict__.update(left_to_cores=frozenset(left), left_out=left_out)
     return made
@@ -86,7 +94,7 @@ def dump(topology: Topology) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _defaults_alone(raw: dict[str, Any], found: Sequence[Problem]) -> dict[str, Any]:
+def _defaults_alone(raw: dict[str, Any], found: Sequence[Problem], ask: defaults.Ask) -> dict[str, Any]:
     """Return the defaults of the refused keys."""
     remaining = copy.deepcopy(raw)
     for path, *_ in found:
@@ -95,7 +103,7 @@ def _defaults_alone(raw: dict[str, Any], found: Sequence[Problem]) -> dict[str, 
             section = section.get(part)
         if isinstance(section, dict) and path:
             section.pop(path[min(1, len(path) - 1)], None)
-    return defaults.resolve(remaining)
+    return defaults.resolve(remaining, ask)
 
 
 def _plain(value: Any) -> Any:

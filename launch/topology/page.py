@@ -16,7 +16,7 @@ import msgspec
 from msgspec import inspect
 
 from actorlearn.algorithms.settings import ALGORITHMS
-from actorlearn.envs.specs import ENVIRONMENTS
+from actorlearn.envs.specs import ENVIRONMENTS, FINER
 from actorlearn.registry import CODE
 from launch.topology import defaults
 from launch.topology.keys import BASES, CHOSEN, Key, items_of, keys_of, structs_of
@@ -226,12 +226,15 @@ def _of_algorithms() -> Iterator[str]:
     """Yield the table of defaults by algorithm, of all sections."""
     yield "## Defaults by algorithm"
     yield ""
-    yield "What each algorithm wants by kind of environment, where it is not the key's own default."
+    yield "What each algorithm wants by kind of environment, where it is not the key's own default. The kind is atari"
+    yield "for ids that start with `ALE/`, and vector for others. Of these, environments whose actions are numbers (a"
+    yield "Box) are continuous: where a key is left out that has a default there, the environment is made once, to see"
+    yield "which they are. What a line of continuous does not name is as in the line of vector."
     yield ""
     yield "| algorithm | kind | defaults |"
     yield "|---|---|---|"
     for spec in ALGORITHMS.specs():
-        for kind in (ENVIRONMENTS.of(env_id).like for env_id in KINDS):
+        for kind in (*(ENVIRONMENTS.of(env_id).like for env_id in KINDS), *FINER):
             wanted = {f"{s}.{k}": v for s, keys in spec.defaults.get(kind, {}).items() for k, v in keys.items()}
             numbers = {
                 f"{k} ({optimizer})": v
@@ -239,7 +242,8 @@ def _of_algorithms() -> Iterator[str]:
                 for k, v in keys.items()
             }
             said = ", ".join(f"{key} {_said(value)}" for key, value in (wanted | numbers).items())
-            yield f"| {spec.name} | {kind} | {said} |"
+            if said or kind not in FINER:
+                yield f"| {spec.name} | {kind} | {said} |"
 
 
 if __name__ == "__main__":

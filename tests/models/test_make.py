@@ -324,3 +324,10 @@ def test_a_deviation_is_a_parameter_of_its_own_whatever_is_seen(name, shape, dty
     assert next(iter(free.values())).grad.tolist() == [5.0, 5.0]
     if init == "orthogonal":
         assert outputs["mean"].abs().max() < 0.1, "a policy begins around 0"
+
+
+@pytest.mark.parametrize("recurrence", ["none", "gru"])
+def test_a_deviation_begins_where_the_settings_say(recurrence):
+    model = named.model("mlp", log_std_init=-1.5, recurrence=recurrence)
+    module = make(model, (3,), "float32", {"log_std": 2, "mean": 2, "value": 1}, 0)
+    assert [p.tolist() for path, p in module.named_parameters() if "log_std" in path] == [[-1.5, -1.5]]

@@ -86,7 +86,22 @@ SPEC = AlgorithmSpec(
                 "epochs": 8,
                 "minibatches": 4,
             },
-            "optimizer": {"learning_rate": 1e-3},
         },
+        # Standing: the numbers that OpenAI baselines, CleanRL and Stable-Baselines3 have for MuJoCo.
+        "continuous": {
+            "model": {"init": "orthogonal", "log_std_init": -1.0, "normalize_observation": True},
+            "algorithm": {
+                "horizon": 256,
+                "value_cost": 0.25,
+                "normalize_reward": True,
+                "reward_clip": 10.0,
+                "epochs": 10,
+                "minibatches": 8,
+            },
+        },
+    },
+    optimizers={
+        "vector": {"adam": {"learning_rate": 1e-3, "epsilon": 1e-5, "clip_norm": 0.5}},
+        "continuous": {"adam": {"learning_rate": 1e-3, "epsilon": 1e-5, "clip_norm": 0.5}},
     },
 )

@@ -1,0 +1,77 @@
+"""Defaults that follow an environment's actions: it is asked where a key depends on them, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actorlearn.algorithms.settings import ALGORITHMS
+from launch.topology import load, spaces
+from launch.topology.load import Topology, TopologyError
+
+PENDULUM = "env: {id: Pendulum-v1}\nalgorithm: {name: ppo}\ntotal_steps: 100_000\n"
+CONTINUOUS = ALGORITHMS.spec("ppo").defaults["continuous"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "three-keys.yaml"
+    path.write_text(PENDULUM)
+    return path
+
+
+def has_the_numbers_of(topology: Topology, sections: Mapping[str, Mapping[str, Any]]) -> bool:
+    return all(
+        getattr(getattr(topology, name), key) == value for name, keys in sections.items() for key, value in keys.items()
+    )
+
+
+def test_an_environment_with_a_box_of_actions_has_the_numbers_of_continuous_control(file: Path) -> None:
+    assert has_the_numbers_of(load.load(file), CONTINUOUS)
+
+
+def test_one_with_choices_has_those_of_a_vector(file: Path) -> None:
+    made = load.load(file, ["env.id=CartPole-v1"])
+    assert made == load.parse(PENDULUM, ["env.id=CartPole-v1"])
+    assert not has_the_numbers_of(made, CONTINUOUS)
+
+
+def test_what_is_written_counts_and_only_what_is_left_out_is_filled_in(file: Path) -> None:
+    made = load.load(file, ["algorithm.reward_clip=null", "model.normalize_observation=false"])
+    assert made.algorithm.reward_clip is None
+    assert not made.model.normalize_observation
+    assert made.algorithm.horizon == CONTINUOUS["algorithm"]["horizon"]
+
+
+def test_a_text_is_parsed_without_making_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spaces, "ask", refuse_to_be_asked)
+    assert not has_the_numbers_of(load.parse(PENDULUM), CONTINUOUS)
+
+
+def test_a_whole_topology_asks_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = load.load(file)
+    file.write_text(load.dump(whole))
+    monkeypatch.setattr(spaces, "ask", refuse_to_be_asked)
+    assert load.load(file) == whole
+
+
+def test_games_of_ale_ask_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spaces, "ask", refuse_to_be_asked)
+    load.load(file, ["env.id=ALE/Pong-v5"])
+
+
+@pytest.mark.parametrize("env_id", ["NoSuchTask-v1", "no_such_package:Class"])
+def test_one_that_cannot_be_made_is_of_the_kind_that_its_id_says(env_id: str, file: Path) -> None:
+    assert load.load(file, [f"env.id={env_id}"]) == load.parse(PENDULUM, [f"env.id={env_id}"])
+
+
+def test_a_wrong_key_of_the_environment_is_reported_as_written(file: Path) -> None:
+    with pytest.raises(TopologyError, match="env has no key 'colour'|section env has no key 'colour'"):
+        load.load(file, ["env={id: Pendulum-v1, colour: red}"])
+
+
+def refuse_to_be_asked(env: Mapping[str, Any]) -> str:
+    raise AssertionError(f"asked of {env}")
