@@ -14,6 +14,10 @@ from typing import Any
 _OF_EXTRA = re.compile(r"""([\w.-]+).*\bextra *== *["']([\w.-]+)""")
 
 
+OURS = "actorlearn"
+"""Distribution that this file is part of."""
+
+
 def module(name: str, what: str) -> ModuleType:
     """Import a module; ``what`` begins the line of the ValueError that is raised where that fails."""
     try:
@@ -44,19 +48,26 @@ def attribute(name: str, what: str) -> Any:
 
 
 def to_install(module_name: str, missing: str) -> str:
-    """Return the command that installs the missing module, by an extra of its package where there is one."""
+    """Return the command that installs the missing module: by an extra of ours, else of its package, else by its name.
+
+    Ours are first because they pin versions that work.
+    """
     root = module_name.partition(".")[0]
-    package = next(iter(metadata.packages_distributions().get(root, ())), root)
+    for package in (OURS, next(iter(metadata.packages_distributions().get(root, ())), root)):
+        if extra := _extra(package, module_name, missing):
+            return f"`pip install '{package}[{extra}]'`"
+    return f"`pip install {missing.partition('.')[0]}`"
+
+
+def _extra(package: str, module_name: str, missing: str) -> str:
+    """Return the extra of an installed package that brings a module; empty where there is none."""
     try:
         needed = [_OF_EXTRA.match(line) for line in metadata.requires(package) or ()]
     except metadata.PackageNotFoundError:
-        needed = []
+        return ""
     extras = [found[2] for found in needed if found and _plain(found[1]) == _plain(missing)]
-    own = [
-        extra for extra in extras if _plain(extra) in _plain(module_name).split("-")
-    ]  # gymnasium.envs.mujoco: mujoco
-    extra = next(iter((*own, *extras)), "")
-    return f"`pip install '{package}[{extra}]'`" if extra else f"`pip install {missing.partition('.')[0]}`"
+    named = [extra for extra in extras if _plain(extra) in _plain(module_name).split("-")]  # gymnasium.envs.mujoco
+    return next(iter((*named, *extras)), "")
 
 
 def own_extra(package: str) -> str:

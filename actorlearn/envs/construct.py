@@ -127,9 +127,10 @@ def _one_line(what: str, module: str) -> Iterator[None]:
     try:
         yield
     except (ImportError, gymnasium.error.Error) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            install = imports.to_install(module, error.name)
-            raise ValueError(f"{what} needs {error.name!r}, which is not installed: {install}") from error
+        missing = error if isinstance(error, ModuleNotFoundError) else error.__cause__  # of DependencyNotInstalled
+        if isinstance(missing, ModuleNotFoundError) and missing.name:
+            install = imports.to_install(module, missing.name)
+            raise ValueError(f"{what} needs {missing.name!r}, which is not installed: {install}") from error
         raise ValueError(f"{what} cannot be made: {error}") from error  # its own message is written for users
     except Exception as error:
         raise ValueError(f"{what} cannot be made: {type(error).__name__}: {error}") from error

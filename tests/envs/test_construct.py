@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import gymnasium
@@ -155,10 +156,22 @@ def test_what_is_missing_is_told_from_what_is_wrong(installed: Path, env_id: str
 
 
 def test_gymnasiums_own_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert imports.to_install("gymnasium.envs.mujoco.half_cheetah_v5", "imageio") == "`pip install 'gymnasium[mujoco]'`"
+    assert imports.to_install("gymnasium.envs.phys2d.cartpole", "jax") == "`pip install 'gymnasium[jax]'`"
     assert imports.to_install("gymnasium.envs.toy_text.frozen_lake", "unheard.of") == "`pip install unheard`"
     monkeypatch.setitem(gymnasium.registry, "Own-v0", gymnasium.envs.registration.EnvSpec("Own-v0", "no_such_one:Env"))
     assert "needs 'no_such_one', which is not installed: `pip install no_such_one`" in refusal(named.env(id="Own-v0"))
+
+
+def test_our_own_extras_are_named_first_because_they_pin_versions_that_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = ["mujoco<4; extra == 'dm-control'", "mujoco<4; extra == 'mujoco'", "imageio>=2.31; extra == 'mujoco'"]
+    theirs = metadata.requires
+    monkeypatch.setattr(metadata, "requires", lambda name: ours if name == "actorlearn" else theirs(name))
+    monkeypatch.setitem(sys.modules, "mujoco", None)  # as if it were not installed
+    for module in [name for name in sys.modules if name.startswith("gymnasium.envs.mujoco")]:
+        monkeypatch.delitem(sys.modules, module)
+    assert "needs 'mujoco', which is not installed: `pip install 'actorlearn[mujoco]'`" in refusal(
+        GymnasiumSettings(id="HalfCheetah-v5")
+    )
 
 
 @pytest.mark.parametrize(
