@@ -92,7 +92,6 @@ class VACO(ActorCritic):
         total = self.total(valid, policy_loss, value_loss, entropy, progress)
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         metrics["total_variation"] = variation / 2
-        metrics["filtered_share"] = mean_over(valid, (~kept).float())
         metrics |= ratio_metrics(batch, log_ratio, ~kept)
         metrics |= fit(valid, columns["return"], value_tm1)
         return total, {name: metric.detach() for name, metric in metrics.items()}

@@ -81,6 +81,7 @@ SUITES: Mapping[str, Suite] = {
     "prediction": Suite("suites.prediction:prediction", sets_modes=True),
     "neighbours": Suite("peers.neighbours:neighbours", topology="atari/paac.yaml"),
     "gossip": Suite("papers.gossip:gossip", topology="catch.yaml", sets_modes=True),
+    "experience": Suite("papers.experience:experience", topology="catch.yaml", sets_modes=True),
     "memory": Suite("suites.memory:memory"),
     "replay": Suite("suites.replay:replay", topology=None),
     "gpu": Suite("suites.gpu:gpu"),

@@ -43,14 +43,14 @@ def moved(ratios: list[float], advantages: list[float]) -> tuple[list[bool], dic
 
 def test_all_is_learned_from_while_the_variation_is_within_the_limit() -> None:
     kept, metrics = moved([1.1, 0.9, 1.3, 1.0], [1.0, -1.0, 1.0, 1.0])  # mean of |ratio - 1|: 0.125
-    assert all(kept) and metrics["filtered_share"] == 0
+    assert all(kept) and metrics["clipped_share"] == 0
     assert metrics["total_variation"].item() == pytest.approx(0.125 / 2, abs=1e-6)
 
 
 def test_beyond_the_limit_only_what_leads_back_is_learned_from() -> None:
     kept, metrics = moved([1.5, 1.5, 0.5, 0.5, 1.0], [1.0, -1.0, 1.0, -1.0, 1.0])
     assert kept == [False, True, True, False, True]
-    assert metrics["filtered_share"].item() == pytest.approx(2 / 5)
+    assert metrics["clipped_share"].item() == pytest.approx(2 / 5)
 
 
 def test_preparing_aligns_the_advantages_with_the_policy_and_the_values_before_the_epochs() -> None:

@@ -40,9 +40,6 @@ SPEC = AlgorithmSpec(
     made_by="actorlearn.algorithms.vaco:VACO",
     by_ratio=True,
     parts_of_transitions=True,
-    metrics=(
-        Metric("total_variation", "", "half the mean of |ratio - 1| to the acting policy", learning=True),
-        Metric("filtered_share", "share", "transitions left out, as they would enlarge it", learning=True),
-    ),
+    metrics=(Metric("total_variation", "", "half the mean of |ratio - 1| to the acting policy", learning=True),),
     defaults=DEFAULTS,
 )

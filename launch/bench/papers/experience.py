@@ -1,0 +1,162 @@
+"""The suite ``experience``: learners that share weights, experience, both or neither (SAPO, arXiv 2509.08721).
+
+SAPO's learners learn from rollouts of others as much as from their own and mix no weights; ours are corrected for the
+policies that acted. Runs of a topology have the same steps, each learner its own share of them, and steps of others are
+no steps of a run: weights, experience and seed alone differ.
+
+Each run's result is a line of ``experience.jsonl`` in the folder of the report, if there is one: what stands there is
+not run again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from launch.bench.measure.interleaved import Spread, progress_bar
+from launch.bench.measure.report import Report
+from launch.bench.measure.request import Request
+from launch.bench.measure.running import Running
+from launch.bench.papers.dba3c_learning import ONLINE
+from launch.bench.suites.scaling import curve_of
+from launch.display.plot import SCORE
+from launch.reports.interquartile import Interval, interquartile
+from launch.runs.jsonl import Lines
+from launch.runtime.metadata import commit
+from launch.topology.load import load
+
+LEARNERS = 4
+BOTH, WEIGHTS, EXPERIENCE, NEITHER = "weights and experience", "weights", "experience", "neither"
+CASES = {BOTH: (True, True), WEIGHTS: (True, False), EXPERIENCE: (False, True), NEITHER: (False, False)}
+"""Name of a case -> whether weights are shared, whether experience is."""
+PARTS = (0.25, 0.5, 1.0)
+"""Parts of the steps after which scores are compared."""
+RESULTS = "experience.jsonl"
+_ROOT = Path(__file__).parents[3]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run."""
+
+    case: str
+    seed: int
+    scores: Sequence[float]
+    """Mean over learners of the last 100 training games, after each of PARTS of the steps."""
+    whole: float
+    """Mean of that over the run's reports."""
+    steps: int
+    foreign: float
+    """Steps of others learned from, for each own."""
+
+
+def experience(request: Request) -> Report:
+    """Four learners that share weights, experience, both or neither, at equal own steps; -o a folder to go on from."""
+    load(request.topology, overrides(request, BOTH, seed=1))
+    known = {(one.case, one.seed): one for one in read(request)}
+    seeds = range(1, request.repetitions + 1)
+    with progress_bar() as progress:
+        task = progress.add_task("", total=request.repetitions * len(CASES))
+        for seed in seeds:
+            for case in CASES:
+                progress.update(task, description=f"{case}, seed {seed}")
+                if (case, seed) not in known:
+                    known[case, seed] = result = run(request, case, seed)
+                    write(request, result)
+                progress.advance(task)
+    return report(request, {case: [known[case, seed] for seed in seeds] for case in CASES})
+
+
+def overrides(request: Request, case: str, seed: int) -> tuple[str, ...]:
+    """Return the keys of a run; those of the request come last but for what is compared.
+
+    A learner shows others all its environments: with a ring there are as many foreign rows as own ones.
+    """
+    own = ("algorithm.name=impala", "mode=gossip", f"learners.count={LEARNERS}", "simulators.count=1")
+    loaded = load(request.topology, (*own, *ONLINE, *request.overrides))
+    weights, shared = CASES[case]
+    what = (
+        *(() if weights else ("gossip.graph=none",)),
+        f"gossip.experience={shared * loaded.simulators.environments}",
+    )
+    return (*own, *ONLINE, *request.overrides, *what, f"seed={seed}")
+
+
+def run(request: Request, case: str, seed: int) -> Result:
+    """Run one case to the end of its steps, or of the request's seconds."""
+    with Running(request.topology, overrides(request, case, seed), total_steps=None) as running:
+        curve_of(running, f"{case}, seed {seed}", request.seconds)
+        rows = [row for row in Lines(running.run_dir / "metrics.jsonl").new() if row.get(SCORE) is not None]
+    steps = rows[-1]["env_steps"]
+    return Result(
+        case=case,
+        seed=seed,
+        scores=[_score_after(rows, part * steps) for part in PARTS],
+        whole=fmean(row[SCORE] for row in rows),
+        steps=steps,
+        foreign=sum(row.get("foreign_steps") or 0 for row in rows) / steps,
+    )
+
+
+def _score_after(rows: Sequence[Mapping[str, Any]], steps: float) -> float:
+    return float(next(row[SCORE] for row in rows if row["env_steps"] >= steps))
+
+
+def report(request: Request, ran: Mapping[str, Sequence[Result]]) -> Report:
+    """Return the table: interquartile means over seeds after each part of the steps, and over the whole curve."""
+    rows, bars, found = [], {}, {}
+    for case, results in ran.items():
+        after = [interquartile([[one.scores[part] for one in results]]) for part in range(len(PARTS))]
+        bars[case], found[case] = Spread(tuple(one.whole for one in results)), after
+        whole = interquartile([[one.whole for one in results]])
+        rows.append((case, *map(_shown, (*after, whole)), f"{fmean(one.foreign for one in results):.2f}"))
+    steps = [one.steps for results in ran.values() for one in results]
+    return Report(
+        suite="experience",
+        headings=("shared", *(f"after {part:.0%}" for part in PARTS), "whole curve", "foreign per own step"),
+        rows=rows,
+        bars=bars,
+        unit="score, whole curve",
+        notes=(
+            f"{LEARNERS} learners, {min(steps):,} to {max(steps):,} steps of their own together; mean over learners",
+            f"of the last 100 training games, interquartile mean of {request.repetitions} seeds with its 95 % interval",
+        ),
+        figures={
+            "topology": request.topology,
+            "overrides": list(request.overrides),
+            "interquartile": {case: [interval._asdict() for interval in after] for case, after in found.items()},
+        },
+    )
+
+
+def _shown(found: Interval) -> str:
+    return f"{found.estimate:,.2f} ({found.low:,.2f} to {found.high:,.2f})"
+
+
+# Results that are kept -----------------------------------------------------------------------------------------------
+
+
+def _asked(request: Request) -> dict[str, Any]:
+    """Return what results must agree in to be of one table."""
+    return {"topology": Path(request.topology).name, "overrides": list(request.overrides)}
+
+
+def read(request: Request) -> list[Result]:
+    """Return the results of an earlier call of the same topology and overrides."""
+    if request.output is None or not (path := request.output / RESULTS).is_file():
+        return []
+    asked, names = _asked(request), set(Result.__dataclass_fields__)
+    lines = [line for line in Lines(path).new() if all(line.get(key) == value for key, value in asked.items())]
+    return [Result(**{name: line[name] for name in names}) for line in lines if names <= line.keys()]
+
+
+def write(request: Request, result: Result) -> None:
+    """Keep a result in the folder of the report, if there is one."""
+    if request.output is not None:
+        line = json.dumps({**asdict(result), **_asked(request), **commit(_ROOT)})
+        with (request.output / RESULTS).open("a") as file:
+            file.write(f"{line}\n")
