@@ -38,20 +38,26 @@ class ActionSpace:
             )
         start = getattr(space, "start", 0)  # a Box and a MultiBinary have none
         self._start: Any = int(start) if np.ndim(start) == 0 else start
+        self._shifted = bool(np.any(start))
 
     def taken(self, action: npt.NDArray[Any], count: int) -> list[Any]:
         """Return ``count`` chosen actions [B, …] as environments take them; raises ActionError for others."""
+        together = self.taken_together(action, count)
+        return together.tolist() if isinstance(self.space, Discrete) else list(together)
+
+    def taken_together(self, action: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
+        """Return the same actions as one array [B, …], of the space's dtype; raises ActionError."""
         check_actions(action, count, self.actions)
-        space = self.space
+        space: Any = self.space
+        taken: npt.NDArray[Any] = action
         if isinstance(space, Box):
             if self._scales:
-                action = space.low + (action + 1.0) / 2.0 * (space.high - space.low)
-            return list(np.clip(action, space.low, space.high).astype(space.dtype, copy=False))
-        if isinstance(space, Discrete):
-            choices: list[int] = action.tolist()
-            return [choice + self._start for choice in choices] if self._start else choices
-        chosen = action.reshape(count, *(space.shape or ())).astype(space.dtype)
-        return list(chosen + self._start)
+                taken = space.low + (action + 1.0) / 2.0 * (space.high - space.low)
+            taken = np.clip(taken, space.low, space.high)
+        elif not isinstance(space, Discrete):
+            taken = action.reshape(count, *space.shape)
+        taken = taken.astype(space.dtype, copy=False)
+        return taken + self._start if self._shifted else taken
 
     def draw(self, count: int, random: np.random.Generator) -> npt.NDArray[Any]:
         """Draw ``count`` actions as policies choose them, uniformly."""

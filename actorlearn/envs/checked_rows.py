@@ -15,7 +15,7 @@ from actorlearn.envs.interface import MalformedStepError, Row
 from actorlearn.envs.observations import MisfitError, ObservationLayout
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
-Flags = Sequence[bool] | npt.NDArray[np.bool_]
+Flags = bool | Sequence[bool] | npt.NDArray[np.bool_]
 NUMBERS = (float, int, np.floating, np.integer)
 
 
@@ -33,6 +33,16 @@ class CheckedRows:
             self._layout.store(observation, self._observation, i)
         except MisfitError as misfit:
             self._refuse(i, *misfit.args)
+
+    def _gather_all(self, observations: Any, chosen: npt.NDArray[np.bool_] | None = None) -> None:
+        """Gather the chosen environments' (None: all) of B observations, batched as gymnasium's vectors do."""
+        into = self._observation if chosen is None else np.zeros_like(self._observation)
+        try:
+            self._layout.store_all(observations, into)
+        except MisfitError as misfit:
+            self._refuse(None, *misfit.args)
+        if chosen is not None:
+            self._observation[chosen] = into[chosen]
 
     def _number(self, i: int, reward: Any) -> float:
         if not isinstance(reward, NUMBERS):
@@ -62,7 +72,7 @@ class CheckedRows:
         row.life_lost.fill(False)
         row.first[...] = first
 
-    def _refuse(self, i: int, field: str, value: object, rule: str) -> NoReturn:
+    def _refuse(self, i: int | None, field: str, value: object, rule: str) -> NoReturn:
         raise MalformedStepError(self._id, i, field, value, rule)
 
 

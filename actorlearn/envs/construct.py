@@ -1,4 +1,6 @@
-"""Makes one gymnasium environment of env.id, env.kwargs and env.wrappers, or raises a one-line ValueError.
+"""Makes one gymnasium environment of env.id, env.kwargs and env.wrappers, or several by env.vector.
+
+Anything that prevents it becomes a ValueError of one line.
 
 Reads the settings and imports the code they name, which is trusted. ``envs/registered.py`` finds ids.
 """
@@ -16,9 +18,16 @@ from gymnasium.envs.registration import load_env_creator
 
 from actorlearn import imports
 from actorlearn.envs import registered
+from actorlearn.envs.gymnasium_vector import resets_by_mask
 from actorlearn.envs.specs import GymnasiumSettings, WrapperSettings
 
 Environment = gymnasium.Env[Any, Any]
+Vector = gymnasium.vector.VectorEnv[Any, Any, Any]
+Maker = Callable[..., Any]
+Arguments = Mapping[str, Any]
+
+OWN_CLASSES = {"gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv": "actorlearn.envs.cartpole:CartPole"}
+"""Vector classes of gymnasium that do not reset by mask -> classes derived from them, here, that do."""
 
 
 def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
@@ -31,6 +40,66 @@ def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
         env.close()
         raise
     return env, limit
+
+
+def construct_vector(settings: GymnasiumSettings, count: int) -> tuple[Vector, int] | None:
+    """Return the vector environment that ``env.vector`` means, and the time limit it does not count itself, 0 = none.
+
+    None where environments are stepped one after the other. Raises ValueError, one line, as `construct` does.
+    """
+    found = _vector_class(settings)
+    if found is None:
+        return None
+    maker, kwargs, what = found
+    registration = None if ":" in settings.id else registered.find(settings.id)
+    limits = [registration.max_episode_steps if registration else None, settings.time_limit_steps]
+    limit = min((limit for limit in limits if limit), default=0)
+    if limit and _takes(maker, "max_episode_steps"):
+        kwargs, limit = {"max_episode_steps": limit, **kwargs}, 0
+    made = called(maker, (), {"num_envs": count, **kwargs}, what)
+    if not isinstance(made, gymnasium.vector.VectorEnv):
+        raise ValueError(f"{what} makes {made!r:.200}; it must make a gymnasium.vector.VectorEnv")
+    return made, limit
+
+
+def _vector_class(settings: GymnasiumSettings) -> tuple[Maker, Arguments, str] | None:
+    """Return what makes the vector environment, its arguments besides ``num_envs``, and how errors call it."""
+    if settings.vector == "none":
+        return None
+    if settings.vector != "auto":
+        if settings.wrappers:
+            rule = "env.wrappers are of one environment each: leave them out, or write env.vector: none"
+            raise ValueError(f"env.vector: {settings.vector!r}, and {rule}")
+        what = f"env.vector: {settings.vector!r}"
+        return imports.attribute(settings.vector, what), settings.kwargs, what
+    what = f"env.id: {settings.id!r}"
+    module_name, colon, name = settings.id.partition(":")
+    if colon:
+        own = getattr(imports.module(module_name, what), name, None)
+        if isinstance(own, type) and issubclass(own, gymnasium.vector.VectorEnv):
+            return own, settings.kwargs, what
+    return _registered_class(settings, name if colon else settings.id, what)
+
+
+def _registered_class(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[Maker, Arguments, str] | None:
+    """Return the vector class with which an id is registered, if it keeps all that the one-by-one path does."""
+    found = registered.find(env_id)
+    if found is None or found.vector_entry_point is None or settings.wrappers or found.additional_wrappers:
+        return None
+    point = found.vector_entry_point
+    maker = imports.attribute(OWN_CLASSES.get(point, point), what) if isinstance(point, str) else point
+    kwargs = {**found.kwargs, **settings.kwargs}
+    if not resets_by_mask(maker) or not all(_takes(maker, name) for name in kwargs):
+        return None
+    return maker, kwargs, what
+
+
+def _takes(maker: Maker, name: str) -> bool:
+    """Whether a class or function has an argument of this name."""
+    try:
+        return name in inspect.signature(maker).parameters
+    except (TypeError, ValueError):  # not written in Python, no signature
+        return False
 
 
 def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
@@ -91,9 +160,6 @@ def _wrapped(env: Environment, name: str, kwargs: Mapping[str, Any], key: str) -
     if not isinstance(wrapped, gymnasium.Env):
         raise ValueError(f"{what} makes {wrapped!r}; it must make a gymnasium.Env of one")
     return wrapped
-
-
-Maker = Callable[..., Any]
 
 
 def called(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Any:

@@ -1,7 +1,7 @@
-"""Any gymnasium environment as a `VectorEnv`; ``envs/observations.py`` converts its observations.
+"""Any gymnasium environment as a `VectorEnv`, one stepped after the other, and the choice of a vector class instead.
 
-Reads: settings, one seed per environment, actions. Writes: rows. All values that an environment returns are checked
-here before a row is changed. Knows no frame stacks and no blocks.
+Reads: settings, one seed per environment, actions. Writes: rows. Knows no frame stacks and no blocks.
+``envs/gymnasium_vector.py`` steps environments together, ``envs/observations.py`` converts their observations.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import numpy.typing as npt
 from actorlearn.envs import states
 from actorlearn.envs.action_space import ActionSpace, actions_of
 from actorlearn.envs.checked_rows import CheckedRows
-from actorlearn.envs.construct import Environment, construct
-from actorlearn.envs.interface import EnvSpec, Row, empty_row, seed31
+from actorlearn.envs.construct import Environment, construct, construct_vector
+from actorlearn.envs.gymnasium_vector import GymnasiumVector
+from actorlearn.envs.interface import EnvSpec, RenderedEnv, Row, empty_row, seed31
 from actorlearn.envs.observations import ObservationLayout, layout_of, short
 from actorlearn.envs.pictures import picture_of
 from actorlearn.envs.specs import GymnasiumSettings
 
+Beat = Callable[[], object]
 BEAT_EVERY_S = 0.1
 """Least time between two signs of life within a step: most environments take microseconds."""
 
@@ -34,9 +36,7 @@ class Gymnasium(CheckedRows):
     is shorter. A step that both ends the game and reaches a limit has ended the game.
     """
 
-    def __init__(
-        self, settings: GymnasiumSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
-    ) -> None:
+    def __init__(self, settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda: None) -> None:
         """One environment per seed. ``beat`` is called between two of them that take longer than BEAT_EVERY_S."""
         self.count = len(seeds)
         self._beat, self._beat_s = beat, 0.0
@@ -129,6 +129,10 @@ class Gymnasium(CheckedRows):
             self._show_life()
             env.close()
 
+    def render(self) -> list[npt.NDArray[np.uint8]]:
+        """Return the environments' own pictures; raises ValueError, one line, where there are none."""
+        return [picture_of(self._id, env) for env in self._envs]
+
     def _constructed(self, settings: GymnasiumSettings) -> tuple[Environment, int | None]:
         self._show_life()
         return construct(settings)
@@ -150,40 +154,32 @@ class Gymnasium(CheckedRows):
         self._steps[i] = 0
 
 
-class RenderedGymnasium(Gymnasium):
-    """B environments that are shown too: made with render_mode rgb_array."""
-
-    def __init__(
-        self, settings: GymnasiumSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
-    ) -> None:
-        """One environment per seed."""
-        kwargs = {**settings.kwargs, "render_mode": "rgb_array"}
-        super().__init__(msgspec.structs.replace(settings, kwargs=kwargs), seeds, beat)
-
-    def render(self) -> list[npt.NDArray[np.uint8]]:
-        """Return the environments' own pictures; raises ValueError, one line, where there are none."""
-        return [picture_of(self._id, env) for env in self._envs]
-
-
-def make(settings: GymnasiumSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> Gymnasium:
-    """One environment per seed."""
-    return Gymnasium(settings, seeds, beat)
+def make(settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda: None) -> RenderedEnv:
+    """One environment per seed: stepped together where ``env.vector`` says so, else one after the other."""
+    made = construct_vector(settings, len(seeds))
+    if made is None:
+        return Gymnasium(settings, seeds, beat)
+    vector, limit = made
+    try:
+        return GymnasiumVector(
+            settings.id, vector, seeds, scale_actions=settings.scale_actions, time_limit_steps=limit, beat=beat
+        )
+    except BaseException:
+        vector.close()
+        raise
 
 
-def make_rendered(
-    settings: GymnasiumSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
-) -> RenderedGymnasium:
-    """One environment per seed, which is shown."""
-    return RenderedGymnasium(settings, seeds, beat)
+def make_rendered(settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda: None) -> RenderedEnv:
+    """One environment per seed, which is shown: made with render_mode rgb_array."""
+    kwargs = {**settings.kwargs, "render_mode": "rgb_array"}
+    return make(msgspec.structs.replace(settings, kwargs=kwargs), seeds, beat)
 
 
 def spec(settings: GymnasiumSettings) -> EnvSpec:
     """Shapes and counts; makes one environment and closes it."""
-    env, _ = construct(settings)
-    try:
-        return _spec(settings.id, env, *layout_of(settings.id, env.observation_space))
-    finally:
-        env.close()
+    env = make(settings, [0])
+    env.close()
+    return env.spec
 
 
 def _spec(env_id: str, env: Environment, observations: ObservationLayout, left_out: tuple[str, ...]) -> EnvSpec:

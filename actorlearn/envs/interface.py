@@ -47,6 +47,7 @@ class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
     agents: int = 1  # rows of one game, side by side: one for each of its agents
     fire: int | None = None  # the action that presses FIRE, in Atari games that have it
     inexact: str = ""  # why its state cannot be saved, so that a run cannot be resumed exactly; empty: it can
+    no_restart: str = ""  # why no game can be begun at will (`VectorEnv.restart`); empty: it can
 
 
 @dataclass(slots=True)
@@ -100,7 +101,8 @@ class VectorEnv(Protocol):
         """Start a new game in the chosen environments [B] and write their cells of its first row.
 
         The others are not changed, nor are their cells. Each environment keeps its stream of random numbers. Raises
-        ValueError where some of a game's agents are chosen and others are not.
+        ValueError where some of a game's agents are chosen and others are not, RuntimeError where ``spec.no_restart``
+        is set.
         """
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
@@ -140,14 +142,15 @@ class ActionError(ValueError):
 class MalformedStepError(ValueError):
     """An environment returned something that must not be written: names the environment, the field and the value."""
 
-    def __init__(self, env_id: str, environment: int, field: str, value: object, rule: str) -> None:
-        """`environment` is the index among the B environments; `rule` says what the field must be."""
+    def __init__(self, env_id: str, environment: int | None, field: str, value: object, rule: str) -> None:
+        """`environment` is the index among the B environments, None = all; `rule` says what the field must be."""
         self.environment = environment
         self.field = field
         shown = repr(value)
         if len(shown) > 200:
             shown = shown[:200] + "…"
-        super().__init__(f"environment {environment} of {env_id!r}: {field} is {shown}; {rule}")
+        which = "all environments" if environment is None else f"environment {environment}"
+        super().__init__(f"{which} of {env_id!r}: {field} is {shown}; {rule}")
 
 
 def check_actions(action: npt.NDArray[Any], count: int, actions: Actions) -> None:

@@ -70,6 +70,9 @@ class ObservationLayout(Protocol):
     def store(self, observation: Any, into: Array, i: int) -> None:
         """Write an observation to ``into[i]``; raises MisfitError."""
 
+    def store_all(self, observations: Any, into: Array) -> None:
+        """Write B observations to ``into`` [B, …], batched as gymnasium's vectors do; raises MisfitError."""
+
     def name(self, place: list[int]) -> str:
         """Name an element of the array as the observation has it."""
 
@@ -132,18 +135,24 @@ class Whole:
 
     def store(self, observation: Any, into: Array, i: int) -> None:
         """Write an observation to ``into[i]``; raises MisfitError."""
-        if self._keys:
-            observation = _found(observation, self._keys)
-        box = self._box
-        if type(observation) is not np.ndarray or observation.dtype != box.dtype or observation.shape != box.shape:
+        self._write(observation, into[i, ...], ())
+
+    def store_all(self, observations: Any, into: Array) -> None:
+        """Write B observations to ``into`` [B, …]; raises MisfitError."""
+        self._write(observations, into, into.shape[:1])
+
+    def _write(self, observation: Any, cells: Array, batch: tuple[int, ...]) -> None:
+        observation, box = _found(observation, self._keys), self._box
+        shape = (*batch, *box.shape)
+        if type(observation) is not np.ndarray or observation.dtype != box.dtype or observation.shape != shape:
             with np.errstate(over="ignore"):  # becomes infinite, and is refused as such
-                observation = _in_box(observation, box, _name(self._keys)).astype(box.dtype)
+                observation = _in_box(observation, box, _name(self._keys), batch).astype(box.dtype)
         if self._channels_last:
-            observation = observation.transpose(2, 0, 1)
+            observation = np.moveaxis(observation, -1, -3)
         if self._bools:
-            np.multiply(observation, np.uint8(255), out=into[i])
+            np.multiply(observation, np.uint8(255), out=cells)
         else:
-            into[i] = observation
+            cells[...] = observation
 
     def name(self, place: list[int]) -> str:
         """Name an element of the array as the observation has it."""
@@ -187,6 +196,11 @@ class Vector:
         for piece in self._pieces:
             piece.write(_found(observation, piece.keys), into[i, piece.cells])
 
+    def store_all(self, observations: Any, into: Array) -> None:
+        """Write B observations to ``into`` [B, …]; raises MisfitError."""
+        for piece in self._pieces:
+            piece.write(_found(observations, piece.keys), into[:, piece.cells], into.shape[:1])
+
     def name(self, place: list[int]) -> str:
         """Name an element of the vector as the observation has it."""
         piece = next(piece for piece in self._pieces if place[0] < piece.cells.stop)
@@ -207,9 +221,9 @@ class Piece:
         """Describe it for people."""
         return f"Box {self.space.dtype}{list(self.shape)}"
 
-    def write(self, value: Any, cells: Array) -> None:
-        """Write a value to its cells; raises MisfitError."""
-        cells[:] = _in_box(value, self.space, _name(self.keys)).ravel()
+    def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
+        """Write a value to its cells [*batch, width]; raises MisfitError."""
+        cells[:] = _in_box(value, self.space, _name(self.keys), batch).reshape(cells.shape)
         if self.space.dtype == np.uint8:
             cells /= 255.0
 
@@ -222,12 +236,12 @@ class Bits(Piece):
         """Describe it for people."""
         return f"zeros and ones {list(self.shape)}"
 
-    def write(self, value: Any, cells: Array) -> None:
-        """Write a value to its cells; raises MisfitError."""
-        bits = _integers(value, self.shape, _name(self.keys))
+    def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
+        """Write a value to its cells [*batch, width]; raises MisfitError."""
+        bits = _integers(value, (*batch, *self.shape), _name(self.keys))
         if not np.isin(bits, (0, 1)).all():
             raise MisfitError(_name(self.keys), value, "its space says zeros and ones")
-        cells[:] = bits.ravel()
+        cells[:] = bits.reshape(cells.shape)
 
 
 @dataclass(frozen=True)
@@ -243,13 +257,13 @@ class OneHot(Piece):
         """Describe it for people."""
         return f"one-hot of {', '.join(map(str, self.sizes))}"
 
-    def write(self, value: Any, cells: Array) -> None:
-        """Write a value to its cells; raises MisfitError."""
-        choice = _integers(value, self.shape, _name(self.keys)).ravel() - self.least
+    def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
+        """Write a value to its cells [*batch, width]; raises MisfitError."""
+        choice = _integers(value, (*batch, *self.shape), _name(self.keys)).reshape(*batch, -1) - self.least
         if (choice < 0).any() or (choice >= self.sizes).any():
             raise MisfitError(_name(self.keys), value, f"its space is {self.space}")
         cells[:] = 0.0
-        cells[np.cumsum(self.sizes) - self.sizes + choice] = 1.0
+        np.put_along_axis(cells, np.cumsum(self.sizes) - self.sizes + choice, 1.0, axis=-1)
 
 
 def _piece(space: Space[Any], keys: Keys, start: int) -> Piece:
@@ -280,9 +294,9 @@ def _found(observation: Any, keys: Keys) -> Any:
     return observation
 
 
-def _in_box(value: Any, box: Box, name: str) -> Array:
+def _in_box(value: Any, box: Box, name: str, batch: tuple[int, ...] = ()) -> Array:
     """A value as an array, if it is of the declared shape and a kind that can be cast to the declared dtype."""
-    array = _array(value, box.shape, name)
+    array = _array(value, (*batch, *box.shape), name)
     # Bytes would wrap around, so they must be bytes; other numbers are cast within their kind.
     casting: Any = "no" if box.dtype == np.uint8 else "same_kind"
     if array.dtype.kind not in "biuf" or not np.can_cast(array.dtype, box.dtype, casting):

@@ -36,6 +36,17 @@ Code = Annotated[
     ),
 ]
 
+VectorClass = Annotated[
+    str,
+    Meta(
+        pattern=r"^(auto|none|[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*)$",
+        extra={
+            "rule": "it must be auto, none or package.module:Class",
+            "way_out": "write for example gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv",
+        },
+    ),
+]
+
 
 class EnvSettings(Settings, frozen=True, kw_only=True, tag_field="kind"):
     """The section ``env`` of a topology: the keys of every kind of environment, and what follows from them."""
@@ -141,6 +152,13 @@ class GymnasiumSettings(EnvSettings, frozen=True, kw_only=True, tag="gymnasium")
         tuple[Code | WrapperSettings, ...],
         Meta(max_length=64, description="wrappers put around it, the first innermost; names or {name, kwargs}"),
     ] = ()
+    vector: Annotated[
+        VectorClass,
+        Meta(
+            description="class that steps all environments of a group together, called with num_envs and env.kwargs; "
+            "auto = the id's own if it resets by mask and takes the kwargs, none = one after the other"
+        ),
+    ] = "auto"
 
 
 class PettingZooSettings(EnvSettings, frozen=True, kw_only=True, tag="pettingzoo"):

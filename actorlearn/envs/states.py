@@ -22,9 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 Arrays = dict[str, npt.NDArray[Any]]
-Environment = gymnasium.Env[Any, Any]
+Environment = gymnasium.Env[Any, Any] | gymnasium.vector.VectorEnv[Any, Any, Any]
 
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    "actorlearn.envs.cartpole:CartPole": ("state", "steps", "prev_done", "generators"),
     "gymnasium.envs.classic_control.acrobot:AcrobotEnv": ("state",),
     "gymnasium.envs.classic_control.cartpole:CartPoleEnv": ("state", "steps_beyond_terminated"),
     "gymnasium.envs.classic_control.continuous_mountain_car:Continuous_MountainCarEnv": ("state",),

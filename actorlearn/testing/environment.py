@@ -28,6 +28,10 @@ class EnvironmentContract:
     """Random actions after which a game has ended in each of two environments."""
     exact: ClassVar[bool] = True
     """Whether it has ``state()`` and ``restore(state)``, so that a run with it resumes exactly."""
+    independent: ClassVar[bool] = True
+    """Whether an environment's seed alone makes its games, whatever its neighbours play."""
+    restarts: ClassVar[bool] = True
+    """Whether its games can be begun at will."""
 
     settings: ClassVar[EnvSettings]
     env: ClassVar[VectorEnv]
@@ -93,6 +97,8 @@ class EnvironmentContract:
 
     def test_its_seed_alone_makes_its_games(self) -> None:
         """Not what its neighbour in the same process plays."""
+        if not self.independent:
+            pytest.skip("its environments share a generator")
         actions = np.concatenate([random_actions(self.env.spec, self.agents, self.steps)] * 2, axis=1)
         rows = play(self.env, actions)
         alone = make(self.settings, SEEDS[1:])
@@ -125,6 +131,7 @@ class EnvironmentContract:
 
     def test_a_restart_begins_the_chosen_games_and_leaves_the_others_alone(self) -> None:
         """Whatever the chosen environment plays: a game's first row, its middle, its last."""
+        self._need_restarts()
         env, rows = self.env, self.rows
         played = play(env, self.actions[:0])
         ended, second = column(rows, "terminated") | column(rows, "truncated"), self.second
@@ -151,6 +158,7 @@ class EnvironmentContract:
 
     def test_restarts_are_repeated_by_the_same_seeds(self) -> None:
         """The random numbers of an environment go on over a restart."""
+        self._need_restarts()
 
         def once() -> list[Row]:
             played = play(self.env, self.actions[:10])
@@ -165,6 +173,17 @@ class EnvironmentContract:
             return [*played, *begun]
 
         assert_same(once(), once())
+
+    def test_it_says_whether_its_games_can_be_begun_at_will(self) -> None:
+        """``check`` refuses a topology that needs it where they cannot."""
+        assert (self.env.spec.no_restart == "") == self.restarts, self.env.spec.no_restart
+        if not self.restarts:
+            with pytest.raises(RuntimeError):
+                self.env.restart(self.second, poisoned_row(self.env.spec, self.env.count))
+
+    def _need_restarts(self) -> None:
+        if not self.restarts:
+            pytest.skip(self.env.spec.no_restart)
 
     def test_it_says_whether_its_state_can_be_taken(self) -> None:
         """By ``state()`` and ``restore(state)``; ``check`` tells why a run with it does not resume exactly."""
@@ -184,14 +203,14 @@ class EnvironmentContract:
             play(other, self.actions[:3])
             for moment in sorted(moments):
                 play(self.env, self.actions[:moment])
-                if moment == 7:
+                if moment == 7 and self.restarts:
                     self.env.restart(self.second, poisoned_row(self.env.spec, self.env.count))
                 state = through_a_file(self.env.state())
-                went_on = _played_on(self.env, on)
+                went_on = _played_on(self.env, on, self.restarts)
                 other.restore(state)
                 again = through_a_file(other.state())
                 assert state.keys() == again.keys() and all((state[name] == again[name]).all() for name in state)
-                assert_same(went_on, _played_on(other, on))
+                assert_same(went_on, _played_on(other, on, self.restarts))
         finally:
             other.close()
 
@@ -324,14 +343,14 @@ def through_a_file(state: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[
         return dict(arrays)
 
 
-def _played_on(env: VectorEnv, actions: npt.NDArray[Any]) -> list[Row]:
-    """Step without a reset, with restarts among the steps."""
+def _played_on(env: VectorEnv, actions: npt.NDArray[Any], restarts: bool) -> list[Row]:
+    """Step without a reset, perhaps with restarts among the steps."""
     both = np.ones(env.count, np.bool_)
     second = np.arange(env.count) >= env.count // 2
     rows = [poisoned_row(env.spec, env.count)]
     for t, action in enumerate(actions):
         rows.append(poisoned_row(env.spec, env.count))
         env.step(action, rows[-1])
-        if t % 11 == 5:
+        if restarts and t % 11 == 5:
             env.restart(second if t % 2 else both, rows[-1])
     return rows[1:]

@@ -94,8 +94,10 @@ class Plan:
 def plan(topology: Topology, description: Description) -> Plan:
     """Work out the run for this machine. Raises TopologyError when it has too many processes, or cannot be exact.
 
-    So it does where rows would be of parts of games, or where an agent's next game would wait for the other agents.
+    So it does where rows would be of parts of games, where an agent's next game would wait for the other agents, or
+    where games would be begun at will that cannot be.
     """
+    _refuse_restarts(topology, description)
     cores = Cores.here()
     chosen, choices = choose(topology, cpu_flags(), cores)
     _refuse_parts_of_games(chosen, description)
@@ -118,3 +120,15 @@ def _refuse_parts_of_games(topology: Topology, description: Description) -> None
             f"simulators.reset: wait; the {agents} agents of a game of {topology.env.id} end it at different times, "
             "and none begins another alone: write inside"
         )
+
+
+def _refuse_restarts(topology: Topology, description: Description) -> None:
+    """Refuse keys that begin games at will where the environment cannot."""
+    simulators = topology.simulators
+    asked = {
+        f"simulators.decorrelation_steps: {simulators.decorrelation_steps}": simulators.decorrelation_steps > 0,
+        f"simulators.reset: {simulators.reset}": simulators.reset == "wait",
+    }
+    if description.no_restart and (keys := [key for key, needed in asked.items() if needed]):
+        way_out = "leave that key out, or write env.vector: none"
+        raise TopologyError(f"{keys[0]} begins games at will, but {description.no_restart}; {way_out}")

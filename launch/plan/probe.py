@@ -45,6 +45,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """Parts of the environment's observations that networks do not see."""
     inexact: str = ""
     """Reason why the environment's state cannot be saved; empty where it can."""
+    no_restart: str = ""
+    """Reason why no game of the environment can be begun at will; empty where it can."""
 
     @property
     def unseen(self) -> str:

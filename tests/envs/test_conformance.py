@@ -1,11 +1,13 @@
-"""Every kind of environment keeps the contract that a stranger's inherits; a new one adds a class of two lines."""
+"""Every path to an environment keeps the contract that a stranger's inherits; a new one adds a class of two lines.
+
+Paths: one environment after the other, ale-py's vector of games, and gymnasium's vectors in all three autoreset modes.
+"""
 
 from __future__ import annotations
 
 import itertools
 from importlib.util import find_spec
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -15,90 +17,7 @@ needs_envpool = pytest.mark.skipif(
     find_spec("envpool") is None, reason="envpool is not installed: pip install 'actorlearn[envpool]'"
 )
 
-
-class Counter(gymnasium.Env):
-    """Adds up its actions -1, 0 and 1, of a Discrete that does not start at 0; ends at 3."""
-
-    def __init__(self) -> None:
-        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
-        self.action_space = gymnasium.spaces.Discrete(3, start=-1)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.sum = np.array([0.0, self.np_random.random()])
-        return self.sum, {}  # the same array each step: it must be copied
-
-    def step(self, action):
-        assert action in (-1, 0, 1)
-        self.sum[0] += action
-        return self.sum, np.float32(action), np.bool_(self.sum[0] == 3), False, {}
-
-    def state(self):
-        return {"sum": self.sum, "generator": self.np_random.bit_generator.state}
-
-    def restore(self, state):
-        self.sum = state["sum"]
-        self.np_random.bit_generator.state = state["generator"]
-
-
-class Walk(gymnasium.Env):
-    """Adds up two numbers within -1 … 0.5 and -0.5 … 1, which it trusts its caller to give; ends far from the start."""
-
-    def __init__(self) -> None:
-        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
-        self.action_space = gymnasium.spaces.Box(np.array([-1.0, -0.5]), np.array([0.5, 1.0]), (2,), np.float64)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.place = self.np_random.random(2).astype(np.float32)
-        return self.place, {}
-
-    def step(self, action):
-        assert action in self.action_space, action
-        self.place = (self.place + action).astype(np.float32)
-        return self.place, float(action.sum()), bool(np.abs(self.place).max() > 4), False, {}
-
-    def state(self):
-        return {"place": self.place, "generator": self.np_random.bit_generator.state}
-
-    def restore(self, state):
-        self.place = state["place"]
-        self.np_random.bit_generator.state = state["generator"]
-
-
-class Safe(gymnasium.Env):
-    """Opens when all its digits and its switch are as they were drawn; tells how many are, in words too."""
-
-    def __init__(self, digits: int = 2) -> None:
-        self.observation_space = gymnasium.spaces.Dict(
-            right=gymnasium.spaces.Discrete(digits + 2),
-            last=gymnasium.spaces.MultiDiscrete([3] * digits + [2], start=[1] * digits + [0]),
-            noise=gymnasium.spaces.Box(-1, 1, (2, 2), np.float64),
-            said=gymnasium.spaces.Text(40),
-        )
-        self.action_space = gymnasium.spaces.MultiDiscrete([3] * digits + [2], start=[1] * digits + [0])
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.secret = self.np_random.integers(self.action_space.nvec) + self.action_space.start
-        return self._seen(self.action_space.start), {}
-
-    def step(self, action):
-        assert self.action_space.contains(action), action
-        right = int((action == self.secret).sum())
-        return self._seen(action), float(right), right == len(action), False, {}
-
-    def _seen(self, action):
-        right = int((action == self.secret).sum())
-        noise = self.np_random.uniform(-1, 1, (2, 2))
-        return {"right": right, "last": action, "noise": noise, "said": f"{right} are right"}
-
-    def state(self):
-        return {"secret": self.secret, "generator": self.np_random.bit_generator.state}
-
-    def restore(self, state):
-        self.secret = state["secret"]
-        self.np_random.bit_generator.state = state["generator"]
+GAMES = "tests.envs.games"
 
 
 class Ours(EnvironmentContract):
@@ -130,8 +49,8 @@ class Ours(EnvironmentContract):
 
     def test_a_time_limit_counts_from_the_restart(self) -> None:
         limit = self.settings.time_limit_steps
-        if not 0 < limit <= 100:
-            pytest.skip("no game reaches the limit")
+        if not 0 < limit <= 100 or not self.restarts:
+            pytest.skip("no game reaches the limit, or none begins at will")
         played = limit // 2
         stay = np.zeros_like(self.actions[:played])
         row = play(self.env, stay)[-1]
@@ -204,6 +123,20 @@ class TestCartPole(Ours):
     steps = 300
 
 
+class TestCartPoleOneByOne(Ours):
+    section = {**TestCartPole.section, "vector": "none"}
+    steps = 300
+
+
+class TestCartPoleOfGymnasium(Ours):
+    section = {
+        **TestCartPole.section,
+        "vector": "gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv",
+    }
+    steps = 300
+    exact = independent = restarts = False
+
+
 class TestRegisteredLimit(Ours):
     section = {"id": "MountainCar-v0"}
     steps = 450
@@ -246,7 +179,7 @@ class TestOneHot(Ours):
 
 
 class TestBoxActions(Ours):
-    section = {"id": f"{__name__}:Walk", "time_limit_steps": 9}
+    section = {"id": f"{GAMES}:Walk", "time_limit_steps": 9}
     steps = 40
 
 
@@ -255,18 +188,18 @@ class TestStretchedActions(TestBoxActions):
 
 
 class TestStartAndFloat64(Ours):
-    section = {"id": f"{__name__}:Counter", "time_limit_steps": 5}
+    section = {"id": f"{GAMES}:Counter", "time_limit_steps": 5}
     steps = 40
 
 
 class TestDictAndSeveralChoices(Ours):
-    section = {"id": f"{__name__}:Safe", "time_limit_steps": 7}
+    section = {"id": f"{GAMES}:Safe", "time_limit_steps": 7}
     steps = 60
 
 
 class TestWrappers(Ours):
     section = {
-        "id": f"{__name__}:Safe",
+        "id": f"{GAMES}:Safe",
         "kwargs": {"digits": 1},
         "wrappers": [
             {"name": "gymnasium.wrappers:TimeLimit", "kwargs": {"max_episode_steps": 4}},
@@ -304,3 +237,52 @@ class TestAgents(Ours):
                 steps += 1
             lengths.append(steps)
         assert max(lengths) == 13, "of twelve steps, and that to the next game"
+
+
+def vector(name: str, mode: str, maker: str = "synchronous", limit: int = 9) -> dict[str, object]:
+    """Section of gymnasium's own vector of environments of ``games.py``, in an autoreset mode."""
+    return {
+        "id": f"{GAMES}:{name}",
+        "vector": f"{GAMES}:{maker}",
+        "kwargs": {"name": name, "mode": mode},
+        "time_limit_steps": limit,
+    }
+
+
+class TestNextStep(Ours):
+    section = vector("Walk", "NextStep")
+    steps = 40
+    exact = False
+
+
+class TestSameStep(TestNextStep):
+    section = vector("Walk", "SameStep")
+
+
+class TestDisabled(TestNextStep):
+    section = vector("Walk", "Disabled")
+
+
+class TestNextStepWithStart(TestNextStep):
+    section = vector("Counter", "NextStep", "limitless", limit=5)
+
+
+class TestSameStepWithStart(TestNextStep):
+    section = vector("Counter", "SameStep", "limitless", limit=5)
+
+
+class TestDisabledWithStart(TestNextStep):
+    section = vector("Counter", "Disabled", "limitless", limit=5)
+
+
+class TestNextStepOfDicts(TestNextStep):
+    section = vector("Safe", "NextStep", limit=7)
+    steps = 60
+
+
+class TestSameStepOfDicts(TestNextStepOfDicts):
+    section = vector("Safe", "SameStep", limit=7)
+
+
+class TestDisabledOfDicts(TestNextStepOfDicts):
+    section = vector("Safe", "Disabled", "limitless", limit=7)

@@ -1,0 +1,285 @@
+"""Any vector environment of gymnasium as a `VectorEnv`: whatever its autoreset mode, rows are those of the interface.
+
+Reads: a ``gymnasium.vector.VectorEnv``, seeds, actions. Writes: rows. All values are checked before a row is changed.
+
+What the vector does when a game ends follows from ``metadata["autoreset_mode"]``
+(https://farama.org/Vector-Autoreset-Mode). Rows always have the final observation, and the first one in the row after:
+
+=========  ======================================  ================================================================
+mode       the step that ends a game returns       the row after it
+=========  ======================================  ================================================================
+NEXT_STEP  its final observation                   the next step begins a game: as rows have it
+SAME_STEP  the next game's first one, and the      all games are stepped together, so the one that has begun takes a
+           final one in ``info["final_obs"]``      step that no policy chose: it is begun anew by `reset`
+DISABLED   its final observation                   begun by `reset` before the step, as it must be, and anew after it
+=========  ======================================  ================================================================
+
+The action from a last row is never seen by the vector: it gets the space's zero in its place. Begun anew are games by
+``reset(options={"reset_mask": [B] bool})``, which every vector of mode DISABLED has, and others that say so by
+``metadata["reset_mask"] = True``. One that has not begins no game at will (``spec.no_restart``), and of mode SAME_STEP
+the first observation in a row is that after one action zero, whose reward is not counted.
+
+Seeds: ``reset`` gets a list of them, one for each environment; where it refuses that, one seed made of all, and then
+games depend on their neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+
+from actorlearn.actions import cell
+from actorlearn.envs import states
+from actorlearn.envs.action_space import ActionSpace
+from actorlearn.envs.checked_rows import CheckedRows
+from actorlearn.envs.interface import EnvSpec, Row, empty_row, seed31
+from actorlearn.envs.observations import layout_of
+from actorlearn.envs.pictures import pictures_of
+
+Vector = VectorEnv[Any, Any, Any]
+Flags = npt.NDArray[np.bool_]
+FOREVER = 2**62
+FLAGS = ("ended", "cut")
+"""Names of the flags in a state."""
+
+
+class GymnasiumVector(CheckedRows):
+    """B environments that a vector environment of gymnasium steps together."""
+
+    def __init__(
+        self,
+        env_id: str,
+        vector: Vector,
+        seeds: Sequence[int],
+        *,
+        scale_actions: bool = False,
+        time_limit_steps: int = 0,
+        beat: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Take a vector of as many environments as seeds; raises ValueError, one line, for one that rows cannot have.
+
+        ``env_id`` is named in errors. ``time_limit_steps``: the limit that is counted here and not by the vector, 0 =
+        none. ``beat`` is called before each call of the vector.
+        """
+        self.count = len(seeds)
+        self._vector, self._beat, self._open = vector, beat, True
+        name = _name(vector)
+        self._mode = _autoreset_mode(vector, name)
+        if vector.num_envs != self.count:
+            raise ValueError(f"env.vector: {name} has {vector.num_envs} environments; it was asked for {self.count}")
+        observations, left_out = layout_of(env_id, vector.single_observation_space)
+        super().__init__(env_id, observations, self.count)
+        self._actions = ActionSpace(env_id, vector.single_action_space, scale_actions)
+        self._masks = resets_by_mask(vector)
+        no_restart = "" if self._masks else f'{name} has no metadata["reset_mask"]: it resets all its games together'
+        if time_limit_steps and no_restart:
+            rule = "it must take the argument max_episode_steps, or reset by mask (docs/plugins.md)"
+            raise ValueError(f"env.time_limit_steps: {time_limit_steps}, and {no_restart}; {rule}")
+        self.spec = EnvSpec(
+            observation_shape=tuple(int(size) for size in observations.shape),
+            observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
+            actions=self._actions.actions,
+            frames_per_step=1,
+            observation_from=observations.words,
+            left_out=left_out,
+            inexact=states.inexact(vector),
+            no_restart=no_restart,
+        )
+        self._seeds = [seed31(seed) for seed in seeds]
+        dtype, shape = cell(self.spec.actions)
+        self._zero = self._actions.taken_together(np.zeros((self.count, *shape), dtype), self.count)
+        self._limit = time_limit_steps or FOREVER
+        self._steps = np.zeros(self.count, np.int64)  # of the running game
+        self._ended = np.zeros(self.count, np.bool_)
+        self._cut = np.zeros(self.count, np.bool_)  # by the limit counted here: the vector would go on
+
+    def reset(self, row: Row) -> None:
+        """Start every environment from its seed; writes first rows."""
+        self._reset_from_seeds()
+        self._write(row, False, False, True)
+
+    def restart(self, chosen: Flags, row: Row) -> None:
+        """Start a new game in the chosen environments; writes their first rows."""
+        self._need_open()
+        if self.spec.no_restart:
+            raise RuntimeError(self.spec.no_restart)
+        if chosen.any():
+            self._begin(chosen)
+        begun = empty_row(self.spec, self.count)
+        self._write(begun, False, False, True)
+        row.take(begun, chosen)
+
+    def step(self, action: npt.NDArray[Any], row: Row) -> None:
+        """Take action [B, …]; writes the rows it leads to."""
+        self._need_open()
+        taken = np.array(self._actions.taken_together(action, self.count))  # its own: rows lie in shared memory
+        first = self._ended
+        games_begin = bool(first.any())
+        if games_begin:
+            taken[first] = self._zero[first]
+            if self._mode is AutoresetMode.DISABLED:
+                self._reset(first)
+        self._beat()
+        result = self._vector.step(taken)
+        if type(result) is not tuple or len(result) != 5:
+            rule = "it must return 5 values: see gymnasium.vector.VectorEnv.step"
+            self._refuse(None, "step()", result, rule)
+        observations, reward, terminated, truncated, info = result
+        self._gather_all(observations)
+        self._reward[:] = self._rewards(reward)
+        terminated, truncated = self._flags("terminated", terminated), self._flags("truncated", truncated)
+        self._steps += 1
+        if games_begin:
+            terminated, truncated = terminated & ~first, truncated & ~first
+        over = terminated | truncated
+        if self._mode is AutoresetMode.SAME_STEP and over.any():
+            self._observe_final(info, over)
+        if games_begin:
+            self._begin_after(first)
+        cut = (self._steps >= self._limit) & ~over
+        truncated = (truncated | cut) & ~terminated
+        self._write(row, terminated, truncated, first)
+        self._ended, self._cut = over | cut, cut
+
+    def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
+        """Draw one action for each environment."""
+        return self._actions.draw(self.count, random)
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Take the vector's state, and how far each environment is in its game."""
+        self._need_open()
+        if self.spec.inexact:
+            raise RuntimeError(self.spec.inexact)
+        own = {"steps": self._steps, "ended": self._ended, "cut": self._cut}
+        return {name: array.copy() for name, array in own.items()} | states.read([self._vector])
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Restore a state; the vector is reset first, as some allocate what they need in ``reset``."""
+        self._need_open()
+        try:
+            own: list[Any] = [state["steps"].astype(np.int64), *(state[name].astype(np.bool_) for name in FLAGS)]
+            if any(array.shape != (self.count,) for array in own):
+                raise ValueError(f"a state of {own[0].size} environments, for {self.count}")
+            self._reset_from_seeds()
+            states.put_back([self._vector], state)
+        except Exception as error:  # a vector may raise anything
+            raise ValueError(f"{self._id!r} cannot go on from this state: {type(error).__name__}: {error}") from error
+        self._steps, self._ended, self._cut = own
+
+    def close(self) -> None:
+        """Close the vector."""
+        if self._open:
+            self._open = False
+            self._beat()
+            self._vector.close()
+
+    def render(self) -> list[npt.NDArray[np.uint8]]:
+        """Return the vector's own pictures; raises ValueError, one line, where there are none."""
+        return pictures_of(self._id, self._vector)
+
+    def _need_open(self) -> None:
+        if not self._open:
+            raise RuntimeError("the environments are closed")
+
+    def _reset_from_seeds(self) -> None:
+        """Start all environments from their seeds, or from one seed made of all."""
+        self._need_open()
+        self._beat()
+        try:
+            result = self._vector.reset(seed=self._seeds)  # type: ignore[arg-type]  # gymnasium's own take lists
+        except Exception:  # a class may refuse a list by anything
+            result = self._vector.reset(seed=int(np.random.SeedSequence(self._seeds).generate_state(1)[0]) >> 1)
+        self._gather_all(self._first_observations(result))
+        self._reward.fill(0.0)
+        self._steps[:] = 0
+        self._ended, self._cut = np.zeros(self.count, np.bool_), np.zeros(self.count, np.bool_)
+
+    def _begin_after(self, first: Flags) -> None:
+        """Make the rows of these environments first ones, after a step that was none of theirs."""
+        self._reward[first] = 0.0
+        self._steps[first] = 0
+        anew = first & self._cut if self._mode is AutoresetMode.NEXT_STEP else first
+        if self._masks and anew.any():
+            self._begin(anew)
+
+    def _begin(self, chosen: Flags) -> None:
+        """Start a new game in the chosen environments, whatever they play."""
+        self._gather_all(self._reset(chosen), chosen)
+        self._reward[chosen] = 0.0
+        self._steps[chosen] = 0
+        self._ended, self._cut = self._ended & ~chosen, self._cut & ~chosen
+
+    def _reset(self, chosen: Flags) -> Any:
+        self._beat()
+        return self._first_observations(self._vector.reset(options={"reset_mask": chosen.copy()}))
+
+    def _first_observations(self, result: Any) -> Any:
+        if type(result) is not tuple or len(result) != 2:
+            rule = "it must return 2 values: see gymnasium.vector.VectorEnv.reset"
+            self._refuse(None, "reset()", result, rule)
+        return result[0]
+
+    def _observe_final(self, info: Any, over: Flags) -> None:
+        """Take the final observations of games that a vector of mode SAME_STEP has ended."""
+        try:
+            final = info["final_obs"]
+            parts = [(i, _part(final, i)) for i in np.flatnonzero(over).tolist()]
+        except Exception:  # a vector may return anything
+            rule = 'of mode SAME_STEP it must have "final_obs", with the final observation of each game that ended'
+            self._refuse(int(np.argmax(over)), "info", info, rule)
+        for i, observation in parts:
+            self._gather(i, observation)
+
+    def _rewards(self, reward: Any) -> npt.NDArray[Any]:
+        rewards = _array(reward)
+        if rewards.shape != (self.count,) or rewards.dtype.kind not in "biuf":
+            self._refuse(None, "reward", reward, f"it must be {self.count} numbers")
+        return rewards
+
+    def _flags(self, name: str, value: Any) -> Flags:
+        flags = _array(value)
+        if flags.shape != (self.count,) or flags.dtype.kind != "b":
+            self._refuse(None, name, value, f"it must be {self.count} of True or False")
+        return flags
+
+
+def resets_by_mask(vector: object) -> bool:
+    """Whether a vector, or a class of them, begins chosen games by ``reset(options={"reset_mask": …})``."""
+    metadata: Mapping[str, Any] = getattr(vector, "metadata", {})
+    mode = metadata.get("autoreset_mode")
+    own = isinstance(getattr(vector, "unwrapped", None), SyncVectorEnv | AsyncVectorEnv)
+    disabled = mode in (AutoresetMode.DISABLED, AutoresetMode.DISABLED.value)
+    return own or disabled or bool(metadata.get("reset_mask"))
+
+
+def _autoreset_mode(vector: Vector, name: str) -> AutoresetMode:
+    mode = vector.metadata.get("autoreset_mode")
+    try:
+        return AutoresetMode(mode)
+    except ValueError:
+        rule = "it must be one of gymnasium.vector.AutoresetMode: NEXT_STEP, SAME_STEP or DISABLED"
+        raise ValueError(f'env.vector: metadata["autoreset_mode"] of {name} is {mode!r}; {rule}') from None
+
+
+def _name(vector: Vector) -> str:
+    kind = type(vector.unwrapped)
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _part(batch: Any, i: int) -> Any:
+    """Return element i of a batch of observations, which gymnasium nests in dicts and tuples."""
+    if isinstance(batch, Mapping):
+        return {key: _part(part, i) for key, part in batch.items()}
+    return tuple(_part(part, i) for part in batch) if isinstance(batch, tuple) else batch[i]
+
+
+def _array(value: Any) -> npt.NDArray[Any]:
+    """Return a value as an array; one of objects where it is none."""
+    try:
+        return np.asarray(value)
+    except Exception:  # a vector may return anything
+        return np.array(None, object)
