@@ -34,16 +34,6 @@ class CheckedRows:
         except MisfitError as misfit:
             self._refuse(i, *misfit.args)
 
-    def _gather_all(self, observations: Any, chosen: npt.NDArray[np.bool_] | None = None) -> None:
-        """Gather the chosen environments' (None: all) of B observations, batched as gymnasium's vectors do."""
-        into = self._observation if chosen is None else np.zeros_like(self._observation)
-        try:
-            self._layout.store_all(observations, into)
-        except MisfitError as misfit:
-            self._refuse(None, *misfit.args)
-        if chosen is not None:
-            self._observation[chosen] = into[chosen]
-
     def _number(self, i: int, reward: Any) -> float:
         if not isinstance(reward, NUMBERS):
             self._refuse(i, "reward", reward, "it must be one number")

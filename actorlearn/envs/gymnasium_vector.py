@@ -37,7 +37,7 @@ from actorlearn.envs import states
 from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.interface import EnvSpec, Row, empty_row, seed31
-from actorlearn.envs.observations import layout_of
+from actorlearn.envs.observations import MisfitError, layout_of
 from actorlearn.envs.pictures import pictures_of
 
 Vector = VectorEnv[Any, Any, Any]
@@ -73,6 +73,7 @@ class GymnasiumVector(CheckedRows):
             raise ValueError(f"env.vector: {name} has {vector.num_envs} environments; it was asked for {self.count}")
         observations, left_out = layout_of(env_id, vector.single_observation_space)
         super().__init__(env_id, observations, self.count)
+        self._batches = observations
         self._actions = ActionSpace(env_id, vector.single_action_space, scale_actions)
         self._masks = resets_by_mask(vector)
         no_restart = "" if self._masks else f'{name} has no metadata["reset_mask"]: it resets all its games together'
@@ -222,6 +223,16 @@ class GymnasiumVector(CheckedRows):
             rule = "it must return 2 values: see gymnasium.vector.VectorEnv.reset"
             self._refuse(None, "reset()", result, rule)
         return result[0]
+
+    def _gather_all(self, observations: Any, chosen: Flags | None = None) -> None:
+        """Gather the chosen environments' (None: all) of B observations."""
+        into = self._observation if chosen is None else np.zeros_like(self._observation)
+        try:
+            self._batches.store_all(observations, into)
+        except MisfitError as misfit:
+            self._refuse(None, *misfit.args)
+        if chosen is not None:
+            self._observation[chosen] = into[chosen]
 
     def _observe_final(self, info: Any, over: Flags) -> None:
         """Take the final observations of games that a vector of mode SAME_STEP has ended."""

@@ -70,14 +70,18 @@ class ObservationLayout(Protocol):
     def store(self, observation: Any, into: Array, i: int) -> None:
         """Write an observation to ``into[i]``; raises MisfitError."""
 
-    def store_all(self, observations: Any, into: Array) -> None:
-        """Write B observations to ``into`` [B, …], batched as gymnasium's vectors do; raises MisfitError."""
-
     def name(self, place: list[int]) -> str:
         """Name an element of the array as the observation has it."""
 
 
-def layout(space: Space[Any]) -> tuple[ObservationLayout, tuple[str, ...]]:
+class BatchLayout(ObservationLayout, Protocol):
+    """The same, for observations that come one by one or batched."""
+
+    def store_all(self, observations: Any, into: Array) -> None:
+        """Write B observations to ``into`` [B, …], batched as gymnasium's vectors do; raises MisfitError."""
+
+
+def layout(space: Space[Any]) -> tuple[BatchLayout, tuple[str, ...]]:
     """Return the layout of a space's observations, and the parts that are left out; raises SpaceError."""
     held = list(_held(space, ()))
     left_out = tuple(f"{_path(keys)} ({type(part).__name__})" for keys, part in held if _is_text(part))
@@ -90,7 +94,7 @@ def layout(space: Space[Any]) -> tuple[ObservationLayout, tuple[str, ...]]:
     return Vector(kept, type(space).__name__), left_out
 
 
-def layout_of(env_id: str, space: Space[Any]) -> tuple[ObservationLayout, tuple[str, ...]]:
+def layout_of(env_id: str, space: Space[Any]) -> tuple[BatchLayout, tuple[str, ...]]:
     """Return `layout` of an environment's observations; raises ValueError, one line, also where they are empty."""
     try:
         found, left_out = layout(space)

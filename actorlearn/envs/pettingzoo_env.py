@@ -316,11 +316,12 @@ def _alike(
             f"env.id: {settings.id!r}: agent {agent!r} has {what} space {theirs}, and {agents[0]!r} {first}; one "
             "policy plays all agents, so theirs must be alike: wrap it in a class of your own (supersuit pads spaces)"
         )
+    rows: ObservationLayout = observations
     if settings.agent_index:
         if len(observations.shape) != 1:
             raise ValueError(f"env.agent_index: true, and {settings.id!r} has {short(observed)}: only vectors take it")
-        observations = Indexed(observations, len(agents))
-    return agents, observations, ActionSpace(settings.id, acted, settings.scale_actions), left_out
+        rows = Indexed(observations, len(agents))
+    return agents, rows, ActionSpace(settings.id, acted, settings.scale_actions), left_out
 
 
 def _nth_seed(seed: int, number: int) -> int:
