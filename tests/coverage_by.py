@@ -23,7 +23,6 @@ COVERED_BY = {
     # envs
     "actorlearn/envs/action_space.py": "tests/envs/test_gymnasium_env.py",
     "actorlearn/envs/checked_rows.py": "tests/envs/test_gymnasium_env.py",
-    "actorlearn/envs/envpool_env.py": "tests/envs/test_conformance.py",
     "actorlearn/envs/interface.py": "tests/envs/test_conformance.py",
     "actorlearn/envs/make.py": "tests/envs/test_conformance.py",
     "actorlearn/envs/pictures.py": "tests/envs/test_gymnasium_env.py",

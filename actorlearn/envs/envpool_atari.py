@@ -1,17 +1,18 @@
 """Atari games through EnvPool: an alternative to ale-py's vector environment (``envs/atari.py``), with the same keys.
 
 Ids are ale-py's behind a prefix: envpool:ALE/Pong-v5. Rows are ale-py's in shape and meaning. Both emulate by ALE, sum
-rewards over skipped frames, take the maximum of the last two frames in gray and resize by area. They differ in:
+rewards over skipped frames, take the maximum of the last two frames in gray, and resize by area, rounded: after as many
+no-ops all rows are the same, but for the last of a game. ``tests/envs/test_envpool_atari.py`` shows it frame by frame,
+and that random games are alike in what is seen, in length and in score. They differ in:
 
     |                       | ale-py 0.12.1                        | EnvPool 1.2.5                                  |
     |-----------------------|--------------------------------------|------------------------------------------------|
-    | area resize           | OpenCV's                             | OpenCV's                                       |
     | no-ops at the start   | 0 … noop_max                         | 1 … noop_max; so noop_max must be 1 or more    |
     | `fire_on_reset`       | FIRE is one of the no-ops            | the same, and the last of them                 |
     | frames before a       | black                                | copies of the first; made black here           |
     | game's first          |                                      |                                                |
-    | `time_limit_steps`    | counts the no-ops, in frames         | counts agent steps alone                       |
-    | last frame of a game  | may lag by a frame                   | may be one of the step before                  |
+    | newest frame of a     | may lag by a frame                   | may be that of the step before                 |
+    | game's last row       |                                      |                                                |
     | preset ba3c           | the last frame alone                 | always pooled, so it is refused                |
     | screens of more than  | whole                                | without the lines below the 210th              |
     | 210 lines             |                                      |                                                |

@@ -19,7 +19,9 @@ Facts of EnvPool 1.2.5 that this file works around, each with a test:
 
 from __future__ import annotations
 
+import ctypes
 import re
+import sys
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,20 +29,56 @@ from contextlib import contextmanager
 from importlib import metadata
 from typing import Any
 
-import envpool
 import numpy as np
 import numpy.typing as npt
-from envpool.registration import registry
+from gymnasium.spaces import Space
 
 from actorlearn.actions import cell, draw
+from actorlearn.envs.action_space import ActionSpace, actions_of
 from actorlearn.envs.history import History
 from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, check_actions, seed31
+from actorlearn.envs.observations import MisfitError, layout_of
+from actorlearn.envs.specs import EnvPoolSettings
 from actorlearn.nearest import nearest
+
+
+def _opengl() -> bool:
+    """Load the library that MuJoCo draws with; returns whether it is there, and will be found."""
+    try:
+        ctypes.CDLL("libGL.so.1", ctypes.RTLD_GLOBAL)
+    except OSError:
+        return False
+    return "envpool" not in sys.modules
+
+
+DRAWS = _opengl()
+"""Whether MuJoCo can draw: EnvPool finds only what was loaded before it."""
+
+import envpool  # noqa: E402
+from envpool.registration import registry  # noqa: E402
 
 ATARI = "envpool.atari"
 """EnvPool's module of Atari games."""
+MUJOCO = "envpool.mujoco."
+"""Beginning of its modules of environments of MuJoCo."""
 REPLAYED = ("envpool.atari", "envpool.classic_control", "envpool.mujoco.dmc", "envpool.mujoco.gym")
 """Modules whose games were found to lead to the same place when their actions are repeated."""
+POOLS = frozenset(
+    {
+        "base_path",
+        "batch_size",
+        "env_seed",
+        "gym_reset_return_info",
+        "max_episode_steps",
+        "max_num_players",
+        "num_envs",
+        "num_threads",
+        "seed",
+        "thread_affinity_offset",
+    }
+)
+"""Arguments of all EnvPool's environments, which follow from the topology or from what rows are."""
+
 Array = npt.NDArray[Any]
 Tree = Any
 """Observations of a pool: an array [B, …], or a dict of these, by name."""
@@ -56,6 +94,7 @@ class Pooled:
         self.spec, self.count = spec, len(seeds)
         self._id, self._options, self._beat = env_id, options, beat
         self._ids = np.arange(self.count, dtype=np.int32)
+        self._dtype = cell(spec.actions)[0]
         stored = ("uint8", ()) if isinstance(spec.actions, int) and spec.actions <= 256 else cell(spec.actions)
         self._history = History([seed31(seed) for seed in seeds], whole=False, action=stored)
         self._ended = np.zeros(self.count, np.bool_)
@@ -185,8 +224,8 @@ class Pooled:
             if move.action is None:
                 self._start(move.chosen)
                 continue
-            ids = self._ids[move.chosen]
-            found = self._pool.step(self._taken(move.action)[ids], ids)
+            ids, action = self._ids[move.chosen], move.action.astype(self._dtype)  # stretched from the same float32
+            found = self._pool.step(self._taken(action)[ids], ids)
             self._newest[ids] = self._converted(found[0], found[4])
             terminated, truncated = self._ends(found[2], found[3], found[4])
             self._ended[ids] = terminated | truncated
@@ -206,6 +245,97 @@ class Pooled:
     def _need_open(self) -> None:
         if self._closed:
             raise RuntimeError("the environments are closed")
+
+
+class EnvPool(Pooled):
+    """B environments of any EnvPool id that is not Atari's."""
+
+    def __init__(
+        self, settings: EnvPoolSettings, seeds: Sequence[int], beat: Callable[[], object], **options: Any
+    ) -> None:
+        """One environment per seed; ``options`` are further arguments of EnvPool."""
+        observation, action, arguments = _described(settings)
+        self._actions = ActionSpace(settings.id, action, settings.scale_actions)
+        self._layout = layout_of(settings.id, observation)[0]
+        super().__init__(settings.id, spec(settings), seeds, {**arguments, **options}, beat)
+
+    def random_actions(self, random: np.random.Generator) -> Array:
+        """Draw one action for each environment, from all of the action space."""
+        return self._actions.draw(self.count, random)
+
+    def _taken(self, action: Array) -> Array:
+        return self._actions.taken_together(action, len(action))
+
+    def _converted(self, observation: Tree, info: dict[str, Any]) -> Array:
+        values: Array = np.zeros((len(info["env_id"]), *self._layout.shape), self._layout.dtype)
+        try:
+            self._layout.store_all(observation, values)
+        except MisfitError as misfit:
+            raise MalformedStepError(self._id, None, *misfit.args) from None
+        with np.errstate(over="ignore"):  # becomes infinite, and is refused as such
+            return values.astype(self.spec.observation_dtype, copy=False)
+
+
+def make(settings: EnvPoolSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> EnvPool:
+    """One environment per seed."""
+    return EnvPool(settings, seeds, beat)
+
+
+def make_rendered(
+    settings: EnvPoolSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
+) -> EnvPool:
+    """One environment per seed, which is shown; raises ValueError, one line, for MuJoCo's where there is no OpenGL."""
+    if known(settings.id).startswith(MUJOCO) and not DRAWS:  # it would end the process
+        rule = "it needs libGL.so.1, loaded before envpool: apt-get install libgl1 libegl1"
+        raise ValueError(f"env.id: {settings.id!r} cannot be shown: {rule}")
+    return EnvPool(settings, seeds, beat, render_mode="rgb_array")
+
+
+def spec(settings: EnvPoolSettings) -> EnvSpec:
+    """Shapes and counts; makes no environment."""
+    observation, action, _ = _described(settings)
+    observations, left_out = layout_of(settings.id, observation)
+    module = known(settings.id)
+    return EnvSpec(
+        observation_shape=tuple(observations.shape),
+        observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
+        actions=actions_of(settings.id, action),
+        frames_per_step=1,
+        observation_from=observations.words,
+        left_out=left_out,
+        inexact="" if module in REPLAYED else f"whether games of {module} repeat themselves is not known",
+    )
+
+
+def _described(settings: EnvPoolSettings) -> tuple[Space[Any], Space[Any], dict[str, Any]]:
+    """Return the spaces of observations and actions, and EnvPool's arguments; raises ValueError, one line."""
+    known(settings.id)
+    name, what = settings.id.removeprefix("envpool:"), f"env.id: {settings.id!r}"
+    with _quiet():  # gymnasium warns of each space when it is made
+        try:
+            config = envpool.make_spec(name).config
+            _check_arguments(settings, config)
+            made = envpool.make_spec(name, **settings.kwargs)
+            spaces = made.observation_space, made.action_space
+        except (AssertionError, ImportError, RuntimeError, TypeError) as error:
+            raise ValueError(f"{what} cannot be made with kwargs {settings.kwargs}: {error}") from error
+        _ = made.observation_space, made.action_space  # gymnasium warns of each space when it is made
+    if config.max_num_players > 1:
+        raise ValueError(
+            f"{what} is played by {config.max_num_players} at once; only environments of one are supported"
+        )
+    limits = [limit for limit in (config.max_episode_steps, settings.time_limit_steps) if limit > 0]
+    limit = {"max_episode_steps": min(limits)} if limits else {}
+    return *spaces, {"task_id": name, **settings.kwargs, **limit}
+
+
+def _check_arguments(settings: EnvPoolSettings, config: Any) -> None:
+    """Refuse arguments that EnvPool does not take, or that follow from the topology."""
+    taken = sorted(set(config._fields) - POOLS)
+    for name in settings.kwargs:
+        if name not in taken:
+            rule = "it follows from the topology" if name in POOLS else "EnvPool does not take it"
+            raise ValueError(f"env.kwargs.{name}: {rule}; {settings.id!r} takes {', '.join(taken) or 'none'}")
 
 
 def known(env_id: str) -> str:

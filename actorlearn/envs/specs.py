@@ -171,6 +171,13 @@ class PettingZooSettings(EnvSettings, frozen=True, kw_only=True, tag="pettingzoo
     ] = False
 
 
+class EnvPoolSettings(EnvSettings, frozen=True, kw_only=True, tag="envpool"):
+    """Keys of EnvPool's other environments."""
+
+    scale_actions: ScaleActions = False
+    kwargs: Kwargs = msgspec.field(default_factory=dict)
+
+
 FINER: Mapping[str, str] = {"continuous": "vector"}
 """Kinds of numbers that an environment's actions and observations tell apart -> the kind that they are part of.
 
@@ -286,6 +293,17 @@ PETTINGZOO = EnvironmentSpec(
     example="pettingzoo:mpe2.simple_spread_v3",
     environments=48,  # rows, one per agent: whole games of 2, 3, 4, 6, 8 or 12
     needs=("pettingzoo",),
+    extra="pettingzoo",
+)
+ENVPOOL = replace(
+    GYMNASIUM,
+    name="envpool",
+    settings=EnvPoolSettings,
+    made_by="actorlearn.envs.envpool_env",
+    prefix="envpool:",
+    example="envpool:CartPole-v1",
+    needs=("envpool",),
+    extra="envpool",
 )
 
 

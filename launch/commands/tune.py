@@ -1,7 +1,9 @@
 """``actorlearn tune``: tries shapes of a topology on this machine and writes the fastest as a file of overrides.
 
 Learning stays the same: the number of environments, horizon and blocks are the topology's. Only their division among
-processes and threads is varied: first all ways for a moment, then the best of them for longer.
+processes and threads is varied: first all ways for a moment, then the best of them for longer. At last the best is
+tried with its simulators pinned to cores, and, if it plays Atari games and EnvPool is installed, with EnvPool's
+emulator.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import itertools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from actorlearn.files import write_atomically
@@ -19,7 +22,7 @@ from launch.bench.measure.running import rate_of
 from launch.commands.bench import end_in_order
 from launch.errors import FailedError, RunError
 from launch.machine.cores import begun_cores
-from launch.topology.load import Topology, load
+from launch.topology.load import Topology, TopologyError, load
 from launch.topology.overrides import expand
 
 FIRST_S = 4.0
@@ -57,6 +60,8 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
 
     fastest = heats(ways, measure)[0].keys
     ranked = heats([(*fastest, f"simulators.pin={pinned}") for pinned in ("false", "true")], measure, LAST_S)
+    if other := other_emulator(path, given):
+        ranked = heats([ranked[0].keys, (*ranked[0].keys, *other)], measure, LAST_S)
     best = ranked[0]
     if best.steps_per_s == 0:
         raise FailedError(f"tune: no way to run {path} worked; see above")
@@ -85,6 +90,19 @@ def candidates(topology: Topology, cores: int) -> list[Keys]:
     ways = itertools.product(counts, (1, 2), (0, 1), threads)
     possible = [way for way in ways if environments // way[0] % way[1] == 0 and not (way[2] == 0 and way[1] > 1)]
     return [_keys(environments, *way) for way in (written, *(way for way in possible if way != written))]
+
+
+def other_emulator(path: str, given: Sequence[str]) -> Keys:
+    """Return the keys by which EnvPool plays the topology's Atari games; none where it cannot, or is not installed."""
+    env = load(path, given).env
+    if env.kind != "atari" or find_spec("envpool") is None:
+        return ()
+    keys = (f"env.id=envpool:{env.id}",)
+    try:
+        load(path, (*given, *keys))
+    except TopologyError:  # a key that EnvPool refuses, such as preset ba3c
+        return ()
+    return keys
 
 
 def _keys(environments: int, count: int, groups: int, servers: int, threads: int) -> Keys:

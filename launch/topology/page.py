@@ -186,7 +186,7 @@ def _default(section: str, name: str, chosen: str) -> str:
     if where := FOLLOWS.get(f"{section}.{name}".strip(".")):
         return where
     found = []
-    for env_id in KINDS:
+    for env_id in (ENVIRONMENTS.spec(chosen).example,) if section == "env" and chosen else KINDS:
         raw: dict[str, Any] = {"env": {"id": env_id}, "algorithm": {}}
         raw.setdefault(section if section in CHOSEN else "algorithm", {})
         if chosen and section != "env":

@@ -118,6 +118,44 @@ class TestStickyAtariOfEnvPool(Ours):
     exact = False
 
 
+@needs_envpool
+class TestClassicControlOfEnvPool(Ours):
+    section = {"id": "envpool:CartPole-v1", "time_limit_steps": 20}
+    steps = 300
+
+
+@needs_envpool
+class TestRegisteredLimitOfEnvPool(Ours):
+    section = {"id": "envpool:MountainCar-v0"}
+    steps = 450
+    limit = 200
+
+
+@needs_envpool
+class TestStretchedActionsOfEnvPool(Ours):
+    section = {"id": "envpool:Pendulum-v1", "time_limit_steps": 30, "scale_actions": True}
+    steps = 90
+
+
+@needs_envpool
+class TestMuJoCoOfEnvPool(Ours):
+    section = {"id": "envpool:Hopper-v4", "time_limit_steps": 30, "kwargs": {"frame_skip": 2}}
+    steps = 150
+
+
+@needs_envpool
+class TestDMControlOfEnvPool(Ours):
+    section = {"id": "envpool:CartpoleBalance-v1", "time_limit_steps": 30}
+    steps = 90
+
+
+@needs_envpool
+class TestOneHotOfEnvPool(Ours):
+    section = {"id": "envpool:FrozenLake-v1", "time_limit_steps": 6}
+    steps = 60
+    exact = False
+
+
 class TestCartPole(Ours):
     section = {"id": "CartPole-v1", "time_limit_steps": 20}
     steps = 300

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import msgspec
 import numpy as np
 import pytest
 
-pytest.importorskip("envpool", reason="envpool is not installed: pip install 'actorlearn[envpool]'")
+if find_spec("envpool") is None:
+    pytest.skip("envpool is not installed: pip install 'actorlearn[envpool]'", allow_module_level=True)
 
 from actorlearn.envs import atari
 from actorlearn.envs.envpool_env import known
 from actorlearn.envs.interface import EnvSpec, empty_row
 from actorlearn.envs.make import make, make_rendered, spec
-from actorlearn.envs.specs import AtariSettings, EnvPoolAtariSettings
+from actorlearn.envs.specs import AtariSettings, EnvPoolAtariSettings, EnvSettings
 from actorlearn.testing.environment import column, play, random_actions
 from tests.envs.playing import opened
+from tests.envs.slow_game import SlowGame
 
 
 def ours(game: str, **keys: object) -> EnvPoolAtariSettings:
@@ -25,6 +29,75 @@ def test_it_is_described_as_ale_pys_games_are() -> None:
     theirs = AtariSettings(id="ALE/Breakout-v5", preset="stooke-abbeel", stack=2)
     assert spec(ours("Breakout", preset="stooke-abbeel", stack=2)) == spec(theirs)
     assert isinstance(spec(theirs), EnvSpec)
+
+
+@pytest.mark.parametrize(
+    ("game", "keys", "steps"),
+    [
+        ("Breakout", {"preset": "dqn"}, 260),  # to a natural end, and on
+        ("Pong", {"preset": "paac", "frame_skip": 3, "stack": 2, "time_limit_steps": 40}, 90),
+        ("MsPacman", {"preset": "stooke-abbeel", "stack": 1}, 60),
+        ("SpaceInvaders", {"frame_skip": 1}, 60),
+    ],
+)
+def test_rows_are_those_of_the_emulator_played_frame_by_frame(game: str, keys: dict[str, object], steps: int) -> None:
+    """With ``noop_max`` 1 each game begins with one no-op; only the newest frame of a game's last row may differ."""
+    with opened(ours(game, noop_max=1, **keys), [3]) as env:
+        actions = random_actions(env.spec, 1, steps)
+        rows = play(env, actions)
+    slow = SlowGame(msgspec.convert({"kind": "atari", "id": f"ALE/{game}-v5", **keys}, AtariSettings), 3, noops=1)
+    expected = [slow.reset(), *map(slow.step, actions[:, 0])]
+    for moment, (row, wanted) in enumerate(zip(rows, expected, strict=True)):
+        for name in ("reward", "terminated", "truncated", "life_lost", "first"):
+            assert getattr(row, name)[0] == wanted[name], f"row {moment}: {name}"
+        frames = -1 if row.terminated[0] or row.truncated[0] else None
+        difference = np.abs(row.observation[0] - wanted["observation"])[:frames]
+        assert difference.max(initial=0) <= 0.51, f"row {moment}"
+    assert game != "Breakout" or any(row.reward[0] for row in rows)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("game", ["Breakout", "Pong", "MsPacman"])
+def test_random_games_are_alike_in_length_score_and_what_is_seen(game: str) -> None:
+    """Games of both emulators with their own random no-ops, of one policy: two samples of one distribution."""
+    theirs = msgspec.convert({"kind": "atari", "id": f"ALE/{game}-v5", "time_limit_steps": 300}, AtariSettings)
+    samples = [Games(settings, games=48) for settings in (theirs, ours(game, time_limit_steps=300))]
+    for name in ("score", "length", "lost"):
+        a, b = (getattr(sample, name) for sample in samples)
+        assert differ(a, b) > 0.001, f"{name}: {a.mean():.2f} and {b.mean():.2f}"
+    for name, tolerance in (("mean", 2.0), ("deviation", 3.0)):  # of 255
+        a, b = (getattr(sample, name) for sample in samples)
+        assert np.abs(a - b).max() < tolerance, name
+
+
+class Games:
+    """Games of a random policy: score, length and lost lives of each, and each region's mean and deviation."""
+
+    def __init__(self, settings: EnvSettings, games: int) -> None:
+        with opened(settings, range(16)) as env:
+            row, random = empty_row(env.spec, 16), np.random.default_rng(7)
+            env.reset(row)
+            playing = np.zeros((3, 16))  # score, length, lost lives of the running games
+            over: list[np.ndarray] = []
+            regions = []
+            while len(over) < games:
+                env.step(env.random_actions(random), row)
+                playing += row.reward, ~row.first, row.life_lost
+                ended = row.terminated | row.truncated
+                over += [*playing.T[ended]]
+                playing[:, ended] = 0
+                regions.append(row.observation[:, -1].reshape(16, 7, 12, 7, 12).mean(axis=(2, 4)))
+        self.score, self.length, self.lost = np.array(over).T
+        seen = np.concatenate(regions)
+        self.mean, self.deviation = seen.mean(axis=0), seen.std(axis=0)
+
+
+def differ(a: np.ndarray, b: np.ndarray, shuffles: int = 2000) -> float:
+    """How often two samples drawn from one would have means as far apart as these: a permutation test."""
+    random, both = np.random.default_rng(1), np.concatenate([a, b])
+    found = abs(a.mean() - b.mean())
+    shuffled = (random.permutation(both) for _ in range(shuffles))
+    return float(np.mean([abs(each[: len(a)].mean() - each[len(a) :].mean()) >= found for each in shuffled]))
 
 
 def test_a_game_begins_with_frames_as_ale_pys_does() -> None:

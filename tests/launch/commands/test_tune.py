@@ -67,6 +67,37 @@ def test_what_was_found_is_said_where_it_cannot_be_written(
     assert load(str(tmp_path / "cart.yaml"), [f"@{tmp_path / 'new' / 'tuned.keys'}"]).simulators.count == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "installed", "keys"),
+    [
+        ("env: {id: ALE/Pong-v5}", True, ("env.id=envpool:ALE/Pong-v5",)),
+        ("env: {id: ALE/Pong-v5}", False, ()),
+        ("env: {id: ALE/Pong-v5, preset: ba3c}", True, ()),
+        ("env: {id: ALE/Pong-v5, noop_max: 0}", True, ()),
+        (TEXT, True, ()),
+    ],
+)
+def test_envpool_is_tried_where_it_plays_the_same_game(
+    text: str, installed: bool, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tune, "find_spec", lambda _name: object() if installed else None)
+    (tmp_path / "topology.yaml").write_text(text)
+    assert tune.other_emulator(str(tmp_path / "topology.yaml"), ()) == keys
+
+
+@pytest.mark.parametrize(("envpool", "chosen"), [(3.0, "envpool:ALE/Pong-v5"), (1.0, "ALE/Pong-v5")])
+def test_envpool_is_proposed_only_where_it_is_faster(
+    envpool: float, chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "pong.yaml")
+    (tmp_path / "pong.yaml").write_text("env: {id: ALE/Pong-v5}")
+    monkeypatch.setattr(tune, "rate", lambda _path, keys, _s: envpool if "envpool" in " ".join(keys) else 2.0)
+    monkeypatch.setattr(tune, "end_in_order", lambda: None)
+    monkeypatch.setattr(tune, "find_spec", lambda _name: object())
+    assert tune.tune(path, [], tmp_path / "tuned.keys") == 0
+    assert load(path, [f"@{tmp_path / 'tuned.keys'}"]).env.id == chosen
+
+
 def test_a_file_of_keys_is_read_as_overrides(tmp_path: Path) -> None:
     (tmp_path / "cart.yaml").write_text(TEXT)
     (tmp_path / "tuned.keys").write_text("# measured\n\nsimulators.count=3\nsimulators.envs=4\n")
