@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Any
 
 from actorlearn.envs import registered
@@ -16,6 +16,7 @@ from actorlearn.envs.specs import ENVIRONMENTS
 from launch.bench.measure.interleaved import Spread
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request
+from launch.bench.measure.running import rates
 from launch.errors import RunError
 from launch.reports import evaluations
 from launch.reports.compare import group_alike
@@ -36,7 +37,7 @@ class Learned:
     """Agent steps of the shortest."""
     minutes: Spread
     rate: Spread
-    """Agent steps a second over the whole run, its start included."""
+    """Agent steps a second, of each run the median over its reports."""
     scores: Spread
     """Mean raw score of each run: of its last evaluation, where it has one, else of its last 100 training games."""
     over: str
@@ -128,10 +129,16 @@ def _learned(runs: Sequence[Run]) -> Learned:
         seeds=[run.topology().get("seed") for run in runs],
         steps=min(int(summary["env_steps"]) for summary in summaries),
         minutes=Spread(tuple(summary["wall_time_s"] / 60 for summary in summaries)),
-        rate=Spread(tuple(summary["env_steps_per_s"] for summary in summaries)),
+        rate=Spread(tuple(_rate(run, summary) for run, summary in zip(runs, summaries, strict=True))),
         scores=Spread(tuple(score for score, _ in found)),
         over=", ".join(sorted({over for _, over in found})),
     )
+
+
+def _rate(run: Run, summary: Mapping[str, Any]) -> float:
+    """Return the median over reports; of a run too short for two of them its mean, the start included."""
+    found = rates([row for row in run.metrics().new() if row.get("env_steps") and row.get("time_s")])
+    return median(found) if found else float(summary["env_steps_per_s"])
 
 
 def _score(run: Run, summary: Mapping[str, Any]) -> tuple[float, str]:

@@ -29,6 +29,8 @@ def make_run(path: Path, env_id: str, seed: int, score: float | None, evaluated:
     path.mkdir(parents=True)
     topology = f"name: {env_id.lower()}\nseed: {seed}\nenv: {{id: {env_id}}}\nalgorithm: {{name: ppo}}\n"
     (path / "topology.yaml").write_text(topology)
+    reports = [{"env_steps": steps, "time_s": time_s} for steps, time_s in ((0, 0.5), (100, 60.0), (880, 120.0))]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(report) + "\n" for report in reports[: seed + 1]))
     rates: dict[str, Any] = {"env_steps": 1000 + seed, "wall_time_s": 120.0, "env_steps_per_s": 8.0 + seed}
     (path / "summary.json").write_text(json.dumps({"status": "finished", "episode_return_mean": score, **rates}))
     if evaluated is not None:
@@ -53,7 +55,7 @@ def test_seeds_of_a_topology_are_one_row_and_environments_are_in_order(tmp_path:
         "seeds": "1 2",
         "steps": "1,001",
         "minutes": "2.0",
-        "steps/s": "10",
+        "steps/s": "11",  # between 9, of the whole run that has but one report with steps, and 13, between reports
         "score": f"450.0 ± {np.std([400, 500], ddof=1):.1f}",
         "over": "last 100 training games",
     }
