@@ -194,10 +194,14 @@ class Pooled:
         return terminated, truncated
 
     def _made(self) -> Any:
-        """Make a pool, whose games begin from the history's seeds."""
+        """Make a pool, whose games begin from the history's seeds; raises ValueError, one line."""
         seeds = self._history.seeds().tolist()
         with _quiet():
-            pool = envpool.make_gymnasium(**self._options, num_envs=self.count, num_threads=1, seed=seeds)
+            try:
+                pool = envpool.make_gymnasium(**self._options, num_envs=self.count, num_threads=1, seed=seeds)
+            except Exception as error:  # C++ code of many families
+                said = f"{type(error).__name__}: {error}".splitlines()[0]
+                raise ValueError(f"env.id: {self._id!r} cannot be made: {said}") from error
             _ = pool.observation_space  # made once, at its first use
         return pool
 
@@ -257,7 +261,7 @@ class EnvPool(Pooled):
         observation, action, arguments = _described(settings)
         self._actions = ActionSpace(settings.id, action, settings.scale_actions)
         self._layout = layout_of(settings.id, observation)[0]
-        super().__init__(settings.id, spec(settings), seeds, {**arguments, **options}, beat)
+        super().__init__(settings.id, _spec(settings), seeds, {**arguments, **options}, beat)
 
     def random_actions(self, random: np.random.Generator) -> Array:
         """Draw one action for each environment, from all of the action space."""
@@ -292,7 +296,13 @@ def make_rendered(
 
 
 def spec(settings: EnvPoolSettings) -> EnvSpec:
-    """Shapes and counts; makes no environment."""
+    """Shapes and counts; makes one environment, as only that tells whether its arguments will do."""
+    env = EnvPool(settings, [0], lambda: None)
+    env.close()
+    return env.spec
+
+
+def _spec(settings: EnvPoolSettings) -> EnvSpec:
     observation, action, _ = _described(settings)
     observations, left_out = layout_of(settings.id, observation)
     module = known(settings.id)
@@ -311,22 +321,20 @@ def _described(settings: EnvPoolSettings) -> tuple[Space[Any], Space[Any], dict[
     """Return the spaces of observations and actions, and EnvPool's arguments; raises ValueError, one line."""
     known(settings.id)
     name, what = settings.id.removeprefix("envpool:"), f"env.id: {settings.id!r}"
-    with _quiet():  # gymnasium warns of each space when it is made
-        try:
-            config = envpool.make_spec(name).config
-            _check_arguments(settings, config)
-            made = envpool.make_spec(name, **settings.kwargs)
-            spaces = made.observation_space, made.action_space
-        except (AssertionError, ImportError, RuntimeError, TypeError) as error:
-            raise ValueError(f"{what} cannot be made with kwargs {settings.kwargs}: {error}") from error
-        _ = made.observation_space, made.action_space  # gymnasium warns of each space when it is made
+    config = envpool.make_spec(name).config
+    _check_arguments(settings, config)
     if config.max_num_players > 1:
-        raise ValueError(
-            f"{what} is played by {config.max_num_players} at once; only environments of one are supported"
-        )
+        raise ValueError(f"{what} is for {config.max_num_players} players at once; only those for one are supported")
+    with _quiet():
+        try:
+            made = envpool.make_spec(name, **settings.kwargs)
+            observation, action = made.observation_space, made.action_space
+        except Exception as error:  # C++ code of many families
+            said = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise ValueError(f"{what} cannot be made with kwargs {settings.kwargs}: {said}") from error
     limits = [limit for limit in (config.max_episode_steps, settings.time_limit_steps) if limit > 0]
     limit = {"max_episode_steps": min(limits)} if limits else {}
-    return *spaces, {"task_id": name, **settings.kwargs, **limit}
+    return observation, action, {"task_id": name, **settings.kwargs, **limit}
 
 
 def _check_arguments(settings: EnvPoolSettings, config: Any) -> None:
@@ -356,7 +364,7 @@ def _written(name: str) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Ignore gymnasium's warnings of the bounds of EnvPool's spaces."""
+    """Ignore gymnasium's warnings of the bounds of EnvPool's spaces, which come whenever one is made."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -58,6 +58,12 @@ except ValueError as error:
         ("envpool:Pong-v5", {}, "did you mean 'envpool:ALE/Pong-v5'"),
         ("envpool:Hopper-v4", {"num_threads": 8}, "env.kwargs.num_threads: it follows from the topology; "),
         ("envpool:Hopper-v4", {"gravity": 8}, "env.kwargs.gravity: EnvPool does not take it; .* takes .*frame_skip"),
+        (
+            "envpool:Hopper-v4",
+            {"xml_file": "nothing.xml"},
+            "'envpool:Hopper-v4' cannot be made: .*ParseXML",
+        ),
+        ("envpool:Hopper-v4", {"frame_stack": 0}, "with kwargs .*: ValueError: frame_stack must be greater than 0"),
         ("envpool:Hopper-v4", {"frame_skip": "two"}, "cannot be made with kwargs {'frame_skip': 'two'}"),
     ],
 )
