@@ -62,6 +62,7 @@ SUITES: Mapping[str, Suite] = {
     "peers-cheap": Suite("peers.works:peers_cheap", topology=None),
     "peers-dqn": Suite("peers.works:peers_dqn", topology=None),
     "peers-sac": Suite("peers.works:peers_sac", topology="pendulum-sac.yaml"),
+    "peers-control": Suite("peers.works:peers_control", topology="control/halfcheetah-ppo.yaml"),
     "sb3": Suite("peers.works:sb3", topology=None),
     "time-to-score": Suite("suites.time_to_score:time_to_score"),
     "learners": Suite("suites.learners:learners", topology=None),

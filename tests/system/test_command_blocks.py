@@ -23,7 +23,9 @@ BY_HAND = {
         "scp -p ~/keys/a.key ann@big1: && rm ~/keys/a.key        # likewise b to big2, c to big3, d to big4",
         "actorlearn node --join 10.0.0.1:5555 --key a.key",
     ],
-    "performance.md": ["PYTHON=.venv/bin/python sh launch/bench/peers/install.sh sb3 loops sample-factory cleanrl"],
+    "performance.md": [
+        "PYTHON=.venv/bin/python sh launch/bench/peers/install.sh sb3 loops sample-factory cleanrl cleanrl_control"
+    ],
     "tutorial.md": ["source .venv/bin/activate"],
 }
 """First lines of the blocks that no test runs, as they need a network, an hour, or another checkout."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -296,12 +297,15 @@ def test_a_module_that_ends_the_process_that_imports_it_is_refused(
 @pytest.mark.parametrize("config", sorted(CONFIGS.rglob("*.yaml")), ids=lambda path: path.stem)
 def test_what_is_shipped_fits(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     topology = load(config)
-    of_its_own = {"minigrid": ["minigrid"], "halfcheetah-sac": ["mujoco"]}.get(config.stem, [])
-    for package in (*ENVIRONMENTS.spec(topology.env.kind).needs, *of_its_own):
+    for package in ENVIRONMENTS.spec(topology.env.kind).needs:
         pytest.importorskip(package.replace("-", "_"))
     parts = {name: getattr(topology, name) for name in ("env", "model", "algorithm", "optimizer")}
-    describe.run(DescribeSettings(devices={}, **parts))
-    assert json.loads(capsys.readouterr().out)["weights"]
+    with suppress(SystemExit):
+        describe.run(DescribeSettings(devices={}, **parts))
+    answer = json.loads(capsys.readouterr().out)
+    if "install" in (error := answer.get("error", "")):
+        pytest.skip(error)
+    assert answer["weights"], error
 
 
 @pytest.mark.usefixtures("misfits")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from actorlearn.algorithms.specs.ppo import PPOSettings
 from actorlearn.models.specs import MLPSettings
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request, shipped
@@ -121,6 +122,43 @@ def peers_sac(request: Request) -> Report:
     note = f"{topology.env.id}, {topology.simulators.environments} environments, an optimizer step per environment step"
     work = Work(request.topology, {SAC_OURS: keys}, on_continuous_actions(topology, allowed_cores()), note)
     return compare("peers-sac", work, request)
+
+
+PPO_OURS = "ours: PPO"
+
+
+def on_ppo_of_numbers(topology: Topology, cores: int) -> dict[str, Peer]:
+    """Return the peers' cases on a topology of PPO with a Box of actions; raises RunError for one they cannot do."""
+    algorithm, model = topology.algorithm, topology.model
+    if not isinstance(algorithm, PPOSettings) or not isinstance(model, MLPSettings) or model.hidden_sizes != (64, 64):
+        raise RunError(
+            f"{topology.name}: peers-control compares PPO with two hidden layers of 64; measure a topology with "
+            "algorithm.name: ppo, model.name: mlp and hidden_sizes: [64, 64], such as control/halfcheetah-ppo.yaml"
+        )
+    shape = (topology.simulators.environments, algorithm.horizon, algorithm.minibatches, algorithm.epochs)
+    arguments = (topology.env.id, *map(str, shape), str(topology.optimizer.learning_rate))
+    programs = {
+        "Stable-Baselines3 PPO": ("sb3", "sb3_control.py"),
+        "CleanRL PPO": ("cleanrl_control", "cleanrl_control.py"),
+    }
+    return {
+        f"{program}, torch threads: {threads}": Peer(environment, script, (str(threads), *arguments), PPO_OURS)
+        for program, (environment, script) in programs.items()
+        for threads in range(1, min(cores, 2) + 1)
+    }
+
+
+def peers_control(request: Request) -> Report:
+    """Stable-Baselines3's and CleanRL's PPO beside ours on continuous actions: same network, batch and epochs."""
+    topology = load(request.topology, request.overrides)
+    theirs = on_ppo_of_numbers(topology, allowed_cores())
+    algorithm = topology.algorithm
+    assert isinstance(algorithm, PPOSettings)
+    note = (
+        f"{topology.env.id}, {topology.simulators.environments} environments x {algorithm.horizon} steps, "
+        f"{algorithm.epochs} epochs of {algorithm.minibatches} minibatches, two hidden layers of 64, fp32"
+    )
+    return compare("peers-control", Work(request.topology, {PPO_OURS: tuple(request.overrides)}, theirs, note), request)
 
 
 def peers_dqn(request: Request) -> Report:

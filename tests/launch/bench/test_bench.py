@@ -24,7 +24,15 @@ from launch.bench.measure.running import Reading, Running
 from launch.bench.papers.fast_dqn import COUNTS, PAPER_HOURS, PERIOD_STEPS
 from launch.bench.papers.fast_dqn import keys as keys_of
 from launch.bench.peers.compare import REQUIREMENTS
-from launch.bench.peers.works import CHEAP, OURS, SAC_OURS, on_cartpole, on_continuous_actions, on_pong
+from launch.bench.peers.works import (
+    CHEAP,
+    OURS,
+    SAC_OURS,
+    on_cartpole,
+    on_continuous_actions,
+    on_pong,
+    on_ppo_of_numbers,
+)
 from launch.bench.suites.nodes import cases as cases_of_nodes
 from launch.bench.suites.replay import cases, shape_of
 from launch.bench.suites.sampling import shapes
@@ -119,6 +127,23 @@ def test_sac_is_compared_on_the_topologys_environment_and_sizes_with_one_torch_t
         ((*work, "2", "32", "16"), SAC_OURS),
     ]
     assert len(on_continuous_actions(topology, cores=1)) == 1
+
+
+def test_ppo_of_continuous_actions_is_compared_in_the_topologys_shape() -> None:
+    topology = load(shipped("control/halfcheetah-ppo.yaml"), ["simulators.count=1", "simulators.envs=8"])
+    peers = on_ppo_of_numbers(topology, cores=2).values()
+    work = ("HalfCheetah-v5", "8", "256", "8", "10", "0.001")
+    assert [peer.arguments for peer in peers] == [("1", *work), ("2", *work)] * 2
+    scripts = Path(report.__file__).parents[1] / "peers" / "scripts"
+    for peer in peers:
+        assert (REQUIREMENTS / f"{peer.environment}.txt").is_file()
+        assert (scripts / peer.script).is_file()
+
+
+@pytest.mark.parametrize("keys", [["model.hidden_sizes=[32]"], ["algorithm.name=a2c"]])
+def test_a_topology_that_ppo_peers_cannot_do_is_refused_with_the_keys_that_they_need(keys: list[str]) -> None:
+    with pytest.raises(RunError, match=r"algorithm\.name: ppo, model\.name: mlp and hidden_sizes"):
+        on_ppo_of_numbers(load(shipped("control/halfcheetah-ppo.yaml"), keys), cores=2)
 
 
 def test_nodes_are_measured_in_the_cases_that_the_overrides_allow() -> None:
