@@ -16,14 +16,16 @@ from actorlearn.acting.batching import RowsAsked
 from actorlearn.acting.exploration import make as make_exploration
 from actorlearn.acting.exploration import mix
 from actorlearn.address import Shm
+from actorlearn.algorithms.interface import ReadsSomeHeads
 from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.memory.rollout import Rollouts
 from actorlearn.memory.shared import Segment
 from actorlearn.models.graph import Graph
+from actorlearn.models.heads import ask_only
 from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
-from actorlearn.models.noisy import draw
+from actorlearn.models.noisy import noisy_layers
 from actorlearn.models.unroll import Outputs, state_size
 from actorlearn.parameters.published import open_weights
 from actorlearn.worker.passes import ComputePool, Passes
@@ -59,6 +61,9 @@ class Policy:
             seed,
             extra_networks(self.algorithm, settings.actions),
         ).to(device)
+        if isinstance(self.algorithm, ReadsSomeHeads):
+            ask_only(self.network, self.algorithm.acting_heads(settings.actions))
+        self._noisy = noisy_layers(self.network)
         self.exploration = make_exploration(settings.algorithm, settings.actions)
         self.flat, _ = flatten(self.network)
         self.state_size = state_size(self.network)
@@ -106,7 +111,8 @@ class Policy:
         The random numbers depend on seed, stream and moment only, so checkpoints need not save them.
         """
         self._generator.manual_seed(mix(self._seed, moment))
-        draw(self.network, None if greedy else self._generator)
+        for layer in self._noisy:
+            layer.draw(None if greedy else self._generator)
         rows = [observation.to(self.device)[None]]
         if state is not None and first is not None:
             rows += [state.to(self.device), first.to(self.device)[None]]

@@ -35,6 +35,10 @@ class ActorCritic:
         self.parts = actions.sizes if isinstance(actions, MultiDiscrete) else ()
         return {**policies.heads(actions), "value": 1}
 
+    def acting_heads(self, actions: Actions) -> tuple[str, ...]:
+        """Name the outputs that `act` reads: a value only where it is recorded."""
+        return (*policies.heads(actions), *(["value"] if "value" in self.recorded else []))
+
     def policy(self, outputs: Mapping[str, Tensor]) -> policies.ActionDistribution:
         """Return the policy that these outputs describe."""
         return policies.policy(outputs, self.parts)

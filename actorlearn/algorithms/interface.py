@@ -20,7 +20,7 @@ for those whose `AlgorithmSpec` says so, has all rows up to the last that a retu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -105,6 +105,14 @@ class Algorithm(Protocol):
         Of a replay's minibatch one metric may be no scalar: "priority" [1, B], how much each item was wrong, which
         prioritised replay draws by once it has raised it to its exponent.
         """
+
+
+@runtime_checkable
+class ReadsSomeHeads(Protocol):
+    """An algorithm that acts by some of its network's outputs: those with a trunk of their own are then left out."""
+
+    def acting_heads(self, actions: Actions) -> Collection[str]:
+        """Name the outputs that `act` reads; it gets these at least, and perhaps others."""
 
 
 Networks = Mapping[str, "Callable[..., Mapping[str, Tensor]]"]

@@ -5,7 +5,7 @@ Reads what an encoder returns; the names and sizes of the outputs come from the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import sqrt
 
 import torch
@@ -40,6 +40,8 @@ class SharedTrunk(nn.Module):
         Bfloat16 has 8 bits: a value near 3 would be off by up to 0.008, the probability of an action by a percent.
         """
         features = self.encoder(observation).float()
+        if not torch.is_autocast_enabled(features.device.type):  # the context costs as much as a small layer
+            return {name: head(features) for name, head in self.heads.items()}
         with torch.autocast(features.device.type, enabled=False):
             return {name: head(features) for name, head in self.heads.items()}
 
@@ -59,11 +61,22 @@ class SeparateTrunks(nn.Module):
             {name: SharedTrunk(encoder, features, {name: heads[name]}) for name, encoder in encoders.items()}
         )
         self.free = nn.ModuleDict({name: Free(size) for name, size in heads.items() if name in FREE})
+        self.asked: frozenset[str] | None = None
 
     def forward(self, observation: Tensor) -> dict[str, Tensor]:
-        """Map [N, *shape] to float32 [N, size] for each head."""
-        outputs = {name: trunk(observation)[name] for name, trunk in self.trunks.items()}
+        """Map [N, *shape] to float32 [N, size] for each head, or each that `ask_only` has named."""
+        asked = self.asked
+        outputs = {
+            name: trunk(observation)[name] for name, trunk in self.trunks.items() if asked is None or name in asked
+        }
         return outputs | {name: free(observation) for name, free in self.free.items()}
+
+
+def ask_only(network: nn.Module, heads: Collection[str]) -> None:
+    """Compute only these outputs of networks that compute each by itself; other networks compute all as before."""
+    for module in network.modules():
+        if isinstance(module, SeparateTrunks):
+            module.asked = frozenset(heads)
 
 
 class Dueling(nn.Module):

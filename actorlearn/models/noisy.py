@@ -51,9 +51,13 @@ def draw(network: nn.Module, generator: torch.Generator | None) -> None:
     Called before every forward pass of acting and learning, each network with noise of its own (section 3.1); greedy
     evaluation wants none. A network without noisy layers draws nothing.
     """
-    for module in network.modules():
-        if isinstance(module, NoisyLinear):
-            module.draw(generator)
+    for module in noisy_layers(network):
+        module.draw(generator)
+
+
+def noisy_layers(network: nn.Module) -> list[NoisyLinear]:
+    """Return all noisy layers, in their order."""
+    return [module for module in network.modules() if isinstance(module, NoisyLinear)]
 
 
 def make_noisy(network: nn.Module, deviation: float) -> None:

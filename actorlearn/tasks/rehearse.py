@@ -20,7 +20,7 @@ from torch import Tensor
 
 import actorlearn
 from actorlearn.actions import Actions
-from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm
+from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm, ReadsSomeHeads
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, HardCopies, OffPolicySettings, Polyak
 from actorlearn.envs.interface import MalformedStepError, Row, VectorEnv, check_actions, empty_row
 from actorlearn.extra_networks import ExtraNetwork
@@ -196,6 +196,8 @@ class Rehearsal:
         """Return the action and columns [1, …] for outputs; refuse others than the algorithm must return."""
         generator = torch.Generator().manual_seed(0)
         with blaming(self._parts["algorithm"], "cannot act"):
+            if isinstance(self._algorithm, ReadsSomeHeads):
+                outputs = {name: outputs[name] for name in self._algorithm.acting_heads(self._actions)}
             for greedy in (True, False):
                 acted: Any = self._algorithm.act(outputs, generator, greedy)
                 if not isinstance(acted, Mapping) or not isinstance(acted.get("action"), Tensor):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from actorlearn.models.heads import ask_only
 from actorlearn.models.make import make
 from actorlearn.models.specs import EncoderSettings, ModelSettings
 from actorlearn.models.unroll import state_size
@@ -331,3 +332,19 @@ def test_a_deviation_begins_where_the_settings_say(recurrence):
     model = named.model("mlp", log_std_init=-1.5, recurrence=recurrence)
     module = make(model, (3,), "float32", {"log_std": 2, "mean": 2, "value": 1}, 0)
     assert [p.tolist() for path, p in module.named_parameters() if "log_std" in path] == [[-1.5, -1.5]]
+
+
+def test_a_trunk_that_is_not_asked_for_is_not_computed() -> None:
+    made = make(named.model("mlp"), (4,), "float32", {"logits": 2, "value": 1}, 0)
+    observation = torch.randn(3, 4)
+    whole = made(observation)
+    ask_only(made, ["logits"])
+    asked = made(observation)
+    assert [*whole] == ["logits", "value"] and [*asked] == ["logits"]
+    assert torch.equal(asked["logits"], whole["logits"])
+
+
+def test_a_shared_trunk_computes_all_heads_whatever_is_asked_for() -> None:
+    made = network("nips")
+    ask_only(made, ["logits"])
+    assert made(images(1)).keys() == HEADS.keys()

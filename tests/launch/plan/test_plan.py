@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 
 from actorlearn.memory.progress import ROWS
@@ -58,6 +59,16 @@ def test_more_processes_than_rows_are_refused_in_one_line() -> None:
     assert "\n" not in str(e.value)
     with pytest.raises(TopologyError, match="1026 processes"):
         planned("simulators.count=1024", "inference.count=1")
+
+
+@pytest.mark.parametrize("key", ["simulators.decorrelation_steps=5", "simulators.reset=wait"])
+def test_games_that_cannot_be_begun_at_will_are_not_asked_to(key: str) -> None:
+    description = msgspec.structs.replace(DESCRIPTION, no_restart="my:Class resets all its games together")
+    plan(parse("env: {id: CartPole-v1}"), description)
+    topology = parse("env: {id: CartPole-v1}", [key])
+    says = r"simulators.*: (5|wait) begins games at will, but my:Class resets .* together; leave that key out, or write"
+    with pytest.raises(TopologyError, match=says):
+        plan(topology, description)
 
 
 def test_simulators_come_and_go_for_ever_and_no_name_comes_back() -> None:
