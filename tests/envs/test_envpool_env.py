@@ -15,7 +15,7 @@ import pytest
 from actorlearn.envs.interface import MalformedStepError, empty_row
 from actorlearn.envs.make import make, make_rendered, spec
 from actorlearn.envs.specs import ENVIRONMENTS, EnvPoolSettings
-from actorlearn.testing.environment import play
+from actorlearn.testing.environment import assert_same, play, random_actions
 from tests.envs.playing import opened
 
 needs_envpool = pytest.mark.skipif(
@@ -103,6 +103,39 @@ def test_the_longer_of_two_limits_does_not_count() -> None:
         with opened(EnvPoolSettings(id="envpool:Pendulum-v1", time_limit_steps=limit), [3]) as env:
             rows = play(env, np.zeros((201, 1, 1), np.float32))
         assert [int(row.truncated[0]) for row in rows].index(1) == longest
+
+
+@needs_envpool
+def test_a_game_that_ends_in_the_step_of_the_limit_is_said_to_be_cut() -> None:
+    """EnvPool says no more there: only of Atari games the emulator is asked (test_envpool_atari.py)."""
+    actions = np.ones((30, 1), np.int64)
+    with opened(EnvPoolSettings(id="envpool:CartPole-v1"), [3]) as env:
+        length = [bool(row.terminated[0]) for row in play(env, actions)].index(True)
+    with opened(EnvPoolSettings(id="envpool:CartPole-v1", time_limit_steps=length), [3]) as env:
+        last = play(env, actions[:length])[-1]
+    assert (bool(last.terminated[0]), bool(last.truncated[0])) == (False, True)
+
+
+@needs_envpool
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("module", ["envpool.classic_control", "envpool.mujoco.dmc", "envpool.mujoco.gym"])
+def test_every_environment_that_is_said_to_repeat_itself_does(module: str) -> None:
+    from envpool.registration import registry
+
+    ids = [env_id for env_id, (found, *_) in registry.specs.items() if found == module]
+    assert ids
+    for env_id in ids:
+        settings = EnvPoolSettings(id=f"envpool:{env_id}", time_limit_steps=15)
+        with opened(settings, [3, 4]) as env, opened(settings, [5, 6]) as other:
+            actions = random_actions(env.spec, 2, 60)
+            play(env, actions[:40])
+            other.restore(env.state())
+            rows = [[empty_row(each.spec, 2) for _ in range(20)] for each in (env, other)]
+            for each, played in zip((env, other), rows, strict=True):
+                for action, row in zip(actions[40:], played, strict=True):
+                    each.step(action, row)
+            assert_same(*rows)
 
 
 @needs_envpool
