@@ -25,7 +25,6 @@ COVERED_BY = {
     "actorlearn/envs/checked_rows.py": "tests/envs/test_gymnasium_env.py",
     "actorlearn/envs/interface.py": "tests/envs/test_conformance.py",
     "actorlearn/envs/make.py": "tests/envs/test_conformance.py",
-    "actorlearn/envs/pictures.py": "tests/envs/test_gymnasium_env.py",
     "actorlearn/envs/registered.py": "tests/envs/test_construct.py",
     "actorlearn/envs/starts.py": "tests/envs/test_decorrelation.py",
     "actorlearn/envs/specs.py": "tests/test_registry.py",
