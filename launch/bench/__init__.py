@@ -84,6 +84,7 @@ SUITES: Mapping[str, Suite] = {
     "neighbours": Suite("peers.neighbours:neighbours", topology="atari/paac.yaml"),
     "gossip": Suite("papers.gossip:gossip", topology="catch.yaml", sets_modes=True),
     "experience": Suite("papers.experience:experience", topology="catch.yaml", sets_modes=True),
+    "asynchrony": Suite("papers.asynchrony:asynchrony", topology="catch.yaml"),
     "memory": Suite("suites.memory:memory"),
     "replay": Suite("suites.replay:replay", topology=None),
     "gpu": Suite("suites.gpu:gpu"),

@@ -43,6 +43,18 @@ def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start) -> N
     assert saved == [runs[0].summary()["env_steps"]] * 2
 
 
+def test_learners_in_sync_have_one_rate_also_where_it_follows_their_samples(launched: Start) -> None:
+    """Unequal rates would make unequal weights, which learners compare every 100 updates."""
+    keys = ["algorithm.name=ppo", "algorithm.horizon=8", "algorithm.minibatches=2", "simulators.weights=rollout"]
+    corrected = ["algorithm.proximal=recomputed", "algorithm.advantages=vtrace", "optimizer.sample_size_scaling=sqrt"]
+    runs = [launched("catch", *TWO, *keys, *corrected, "simulators.blocks=2", "total_steps=8000") for _ in range(2)]
+    one, again = (finished(run) for run in runs)
+    assert one["updates"] > 100 and one["weights_sha256"] == again["weights_sha256"]
+    assert min(row["effective_sample_size"] for row in runs[0].rows()) < 1.0
+    assert {row["policy_lag_1"] for row in runs[0].rows()[1:]} == {1.0}
+    assert "effective_sample_size_1" in runs[0].rows()[-1]
+
+
 @pytest.mark.parametrize("mode", ["sync", "async", pytest.param("gossip", marks=pytest.mark.smoke)])
 def test_each_learner_may_be_killed_and_the_run_be_stopped_and_resumed(launched: Start, mode: str) -> None:
     run = launched("catch", PACED, *TWO, f"mode={mode}", "total_steps=30_000", "checkpoint.every_steps=1000")
