@@ -45,14 +45,15 @@ def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start) -> N
 
 def test_learners_in_sync_have_one_rate_also_where_it_follows_their_samples(launched: Start) -> None:
     """Unequal rates would make unequal weights, which learners compare every 100 updates."""
-    keys = ["algorithm.name=ppo", "algorithm.horizon=8", "algorithm.minibatches=2", "simulators.weights=rollout"]
+    keys = ["algorithm.name=ppo", "algorithm.horizon=8", "algorithm.epochs=1", "algorithm.minibatches=2"]
     corrected = ["algorithm.proximal=recomputed", "algorithm.advantages=vtrace", "optimizer.sample_size_scaling=sqrt"]
-    runs = [launched("catch", *TWO, *keys, *corrected, "simulators.blocks=2", "total_steps=8000") for _ in range(2)]
-    one, again = (finished(run) for run in runs)
-    assert one["updates"] > 100 and one["weights_sha256"] == again["weights_sha256"]
-    assert min(row["effective_sample_size"] for row in runs[0].rows()) < 1.0
-    assert {row["policy_lag_1"] for row in runs[0].rows()[1:]} == {1.0}
-    assert "effective_sample_size_1" in runs[0].rows()[-1]
+    played = ["simulators.blocks=2", "simulators.weights=rollout", "total_steps=7000"]
+    run = launched("catch", *TWO, *keys, *corrected, *played)
+    assert finished(run)["updates"] > 100
+    rows = run.rows()
+    assert min(row["effective_sample_size"] for row in rows) < 1.0
+    assert rows[-1]["policy_lag_1"] == 1.0 and "effective_sample_size_1" in rows[-1]
+    assert not run.events("died"), run.screen()
 
 
 @pytest.mark.parametrize("mode", ["sync", "async", pytest.param("gossip", marks=pytest.mark.smoke)])

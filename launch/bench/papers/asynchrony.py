@@ -63,7 +63,7 @@ class Result:
 
     @property
     def case(self) -> tuple[str, int]:
-        """What it has in common with other seeds."""
+        """Correction and lag, which runs of other seeds have too."""
         return self.method, self.lag
 
 
@@ -79,7 +79,7 @@ def asynchrony(request: Request) -> Report:
             for case in wanted:
                 progress.update(task, description=f"{case[0]}, lag {case[1]}, seed {seed}")
                 if (*case, seed) not in known:
-                    known[*case, seed] = result = _run(request, *case, seed)
+                    known[*case, seed] = result = run_one(request, *case, seed)
                     _write(request, result)
                 progress.advance(task)
     seeds = range(1, request.repetitions + 1)
@@ -97,7 +97,8 @@ def overrides(request: Request, method: str, lag: int, seed: int) -> tuple[str, 
     return (*own, *request.overrides, *METHODS[method], f"simulators.blocks={lag + 1}", f"seed={seed}")
 
 
-def _run(request: Request, method: str, lag: int, seed: int) -> Result:
+def run_one(request: Request, method: str, lag: int, seed: int) -> Result:
+    """Run a topology to its end; raises FailedError where it has no score."""
     label = f"{method}, lag {lag}, seed {seed}"
     with Running(request.topology, overrides(request, method, lag, seed), total_steps=None) as run:
         curve_of(run, label, request.seconds)

@@ -26,7 +26,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
         numbers = {"policy_lag_mean": float(lag), "effective_sample_size": 0.9, "clipped_share": 0.1}
         return Result(method, lag, seed, score, score / 2, 50_000, numbers)
 
-    monkeypatch.setattr(asynchrony, "_run", made)
+    monkeypatch.setattr(asynchrony, "run_one", made)
     return seen
 
 
