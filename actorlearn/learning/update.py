@@ -26,6 +26,7 @@ from actorlearn.metrics.registry import OWN_RATE
 from actorlearn.models.normalize import Normalized, merge_into, moments_of
 from actorlearn.models.several import spans
 from actorlearn.optim.groups import make_groups
+from actorlearn.optim.outer import Outer
 from actorlearn.optim.schedules import linear, scale_rate
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters import checkpoint
@@ -93,6 +94,7 @@ class Learning:
         """Networks whose learning rate is reported by itself."""
         self.consumed = Consumed(max(settings.learners, settings.learner + 1))
         self.position, self.beat = position, beat
+        self.outer = Outer(settings.outer, self.parameters) if settings.outer.rule != "none" else None
         self.learner = Learner(
             optimizer,
             self.weights,
@@ -103,6 +105,7 @@ class Learning:
             spread=network.pool.spread,
             carried=minibatches.carried,
             networks=networks,
+            outer=self.outer,
         )
         self.exchange: Exchange = make_exchange(AloneExchangeSettings(), self.learner)
         """Exchange that turns gradients into new weights: this learner's alone until others are joined."""
@@ -263,7 +266,8 @@ class Learning:
         """Return all tensors that learning changes, by name, for a checkpoint."""
         weights = {f"weights.{name}": tensor for name, tensor in self.network.module.state_dict().items()}
         optimizer = {f"optimizer.{name}": tensor for name, tensor in self.exchange.state().items()}
-        own = {**weights, **optimizer, "consumed": self.consumed.table, **self.minibatches.tensors()}
+        outer = {f"outer.{name}": tensor for name, tensor in self.outer.state().items()} if self.outer else {}
+        own = {**weights, **optimizer, **outer, "consumed": self.consumed.table, **self.minibatches.tensors()}
         return own | (self.secondary.tensors() if self.secondary else {})
 
     def save(self, folder: Path) -> dict[str, Any]:
@@ -275,6 +279,10 @@ class Learning:
         """Restore the state of ``tensors`` and ``save``; ``goes_on``: simulators continue exactly, too."""
         self.network.module.load_state_dict(saved.section("weights"))
         self.exchange.restore(saved.section("optimizer"))
+        if self.outer and (outer := saved.section("outer")):
+            self.outer.restore(outer)
+        elif self.outer:  # the run had none
+            self.outer.begin(self.parameters)
         self.consumed.restore(saved.tensors["consumed"])
         self._newest = dict(saved.state.get("told", {}))
         self.minibatches.restore(saved, goes_on)

@@ -33,6 +33,7 @@ Rate = Annotated[float, Meta(gt=0, le=1_000)]
 FinalRate = Annotated[float, Meta(ge=0, le=1_000)]
 Epsilon = Annotated[float, Meta(gt=0, le=1_000)]
 ClipNorm = Annotated[float, Meta(ge=0, le=1_000_000)]
+OuterRule = Literal["none", "momentum", "nesterov"]
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,6 +93,14 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
             share = self.learning_rate_final / self.learning_rate
             own = {"learning_rate_final": share * own["learning_rate"], **own}
         return msgspec.structs.replace(self, groups={}, **own)
+
+
+class OuterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The outer optimizer of several learners (``optim/outer.py``); without a rule the mean of weights is taken."""
+
+    rule: OuterRule = "none"
+    learning_rate: Rate = 1.0
+    momentum: Beta = 0.0
 
 
 class RMSPropSettings(OptimizerSettings, frozen=True, kw_only=True, tag="rmsprop"):

@@ -4,6 +4,9 @@ Reads gradients; writes the flat weights and the optimizer's state, which are id
 & Abbeel (2018), section 4.2; as in their code gradients are summed and divided by the number of learners, and clipped
 after that.
 
+With `local_steps`, or an outer optimizer, each takes steps by itself, clipped by itself, and the mean is that of their
+weights (`optim/outer.py`); at the end of a batch all are equal again. Until then optimizer state is each learner's own.
+
 Each joint operation is completed by all living learners, or by none. So the survivors of a death have equal weights,
 and know which minibatches of each learner are in them (``parameters/consumed.py``). They continue where they were; a
 restarted learner takes their weights and continues from its position in these.
@@ -29,6 +32,8 @@ from torch import Tensor
 
 from actorlearn.failpoints import hit
 from actorlearn.memory.shared import Segment
+from actorlearn.optim.outer import Outer
+from actorlearn.optim.specs import OuterSettings
 from actorlearn.parameters.allgather import AllGather
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import Consumed
@@ -113,10 +118,19 @@ class Sync(Exchange):
         """Numbers of the learners by rank, as said on joining."""
         self._first: list[int] = []
         """Step of the batch at which each learner, by rank, makes its first."""
-        self._step = 0
+        self._step = self._steps = 0
+        """Steps of the batch that are done, and those that it has."""
         self._merging: list[int] = []
         """Ranks of the learners whose moments of the batch are not in the statistics yet."""
         self._batch_steps: list[int] = []
+        parameters = self.own.parameters
+        local = settings.local_steps > 1 or learner.outer is not None
+        self.outer = learner.outer or (Outer(OuterSettings(), parameters) if local else None)
+        """Makes new weights of the mean of the learners', after local steps; None where gradients are exchanged."""
+        self._local: list[list[int]] = []
+        """Ranks of the learners that took part in each local step since the exchange before."""
+        self._optimizer_then: dict[str, Tensor] = {}
+        """The optimizer's state at that exchange."""
         self._moved_bytes = (0, 0)
         """Bytes sent and received until the report before."""
 
@@ -139,11 +153,17 @@ class Sync(Exchange):
         arrivals = [_Arrival._make(numbers) for numbers in said[:, : len(arrival)].tolist()]
         best = max(range(len(said)), key=lambda rank: (arrivals[rank].updates, arrivals[rank].changes, -rank))
         own = [self.weights, consumed.table, *self.learner.carried.tensors]
+        if self.learner.outer is not None:
+            own.append(self.learner.outer.velocity)
         taken = [self._gather(tensor)[best].clone() for tensor in own]
         state = {name: self._gather(tensor)[best].clone() for name, tensor in self.state().items()}
         for tensor, theirs in zip(own, taken, strict=True):  # after all have arrived: all or none
             tensor.copy_(theirs)
-        self.own.restore(state)
+        if self.outer is None or arrivals[best][:3] != arrivals[self.settings.rank][:3]:
+            self.own.restore(state)  # after local steps each has a state of its own
+        if self.outer is not None:
+            self.outer.begin(self.own.parameters)
+            self._begin_local()
         hit("allreduce.adopted")
         self._numbers = [each.number for each in arrivals]
         for each in arrivals:
@@ -182,7 +202,7 @@ class Sync(Exchange):
             if not consumed.merged(number, batch.rollout):
                 self._merging.append(rank)
         most = max(batch.optimizer_steps for batch in batches)
-        self._first, self._step = [most - batch.optimizer_steps for batch in batches], 0
+        self._first, self._step, self._steps = [most - batch.optimizer_steps for batch in batches], 0, most
         self._batch_steps = [batch.env_steps for batch in batches]
 
     @property
@@ -206,7 +226,12 @@ class Sync(Exchange):
         hit("allreduce.merged")
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Average the gradients, clip, step. One learner's unusable gradient makes the mean unusable for all."""
+        """Average the gradients, clip, step. One learner's unusable gradient makes the mean unusable for all.
+
+        With an outer optimizer each takes the step by itself, and weights are averaged once there are `local_steps`.
+        """
+        if self.outer is not None:
+            return self._step_locally(gradients, learning_rates, usable, self.outer)
         if not usable:
             gradients.fill_(torch.nan)
         among = self.taking_part
@@ -219,9 +244,41 @@ class Sync(Exchange):
 
     def mean(self, number: float) -> float:
         """Return the mean over the learners whose gradients are averaged in the next step, summed by rank."""
+        if self.outer is not None:  # each takes the step by itself
+            return number
         said = self._gather(torch.tensor([number], dtype=torch.float32))
         among = self.taking_part
         return sum(float(said[rank]) for rank in among) / len(among)
+
+    def _step_locally(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool, outer: Outer) -> Stepped:
+        """Take a step by itself; exchange weights after `local_steps`, and after the last step of a batch."""
+        among = self.taking_part
+        stepped = Stepped(0.0, True)
+        if self.settings.rank in among:
+            stepped = self.own.apply(gradients, learning_rates, usable)
+        self._local.append(among)
+        self._step += 1
+        if len(self._local) == self.settings.local_steps or self._step == self._steps:
+            mean = self.own.parameters.clone()
+            self._average(mean, sorted({rank for ranks in self._local for rank in ranks}))
+            self.own.parameters.copy_(mean)
+            outer.step(self.own.parameters)
+            hit("allreduce.stepped")
+            for ranks in self._local:
+                self.own.consumed.step(self._numbers[rank] for rank in ranks)
+            self._begin_local()
+        return stepped
+
+    def _begin_local(self) -> None:
+        self._local = []
+        self._optimizer_then = {name: tensor.clone() for name, tensor in self.state().items()}
+
+    def break_off(self) -> None:
+        """Go back to the weights and the optimizer state of the last exchange."""
+        if self.outer is not None and self._local:
+            self.own.parameters.copy_(self.outer.anchor)
+            self.own.restore(self._optimizer_then)
+            self._local = []
 
     def ending(self, asked: bool) -> bool:
         """Whether any learner is to end; all learners meet about it every ``ask_after`` calls."""

@@ -52,7 +52,7 @@ class Gossip(Exchange):
     def __init__(self, settings: GossipExchangeSettings, learner: Learner) -> None:
         """Bind to the own segments."""
         self.settings, self.weights = settings, learner.weights
-        self.own = Alone(AloneExchangeSettings(), learner)
+        self.own, self.outer = Alone(AloneExchangeSettings(), learner), learner.outer
         self._alive, self._present_now, self._warn = learner.alive, learner.present, learner.warn
         self._learners: tuple[int, ...] = ()
         """The learners present at the last check."""
@@ -193,7 +193,10 @@ class Gossip(Exchange):
     # Exchanges ------------------------------------------------------------------------------------------------------
 
     def _exchange(self) -> None:
-        """Post the own weights; then mix if every in-peer has a new message, or wait for it after too long a time."""
+        """Post the own weights; then mix if every in-peer has a new message, or wait for it after too long a time.
+
+        The outer optimizer takes a step either way: a learner that has not mixed is the mean of itself alone.
+        """
         if self._log:
             rounded = self._averaged * _ROUNDING * float(torch.linalg.vector_norm(self.weights))
             self._log.stepped(self.mailbox.version(self.settings.rank) + 1, self._moved() + rounded)
@@ -209,6 +212,8 @@ class Gossip(Exchange):
         else:
             self._mixes += 1
             self._unmixed = 0 if self._mix(peers) or not peers else self._unmixed + 1
+        if self.outer is not None:
+            self.outer.step(self.own.parameters)
         self._staleness.append(self._unmixed)
 
     def _present(self) -> tuple[int, ...]:
@@ -285,6 +290,8 @@ class Gossip(Exchange):
         used = self._add(peers, total)
         if used:
             self.weights.copy_(total / len(used))
+            if self.outer is not None:
+                self.outer.begin(self.own.parameters)
         self._averaged = len(used)
         if self._log:
             self._log.adopted(used)

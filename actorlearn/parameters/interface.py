@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from actorlearn.optim.outer import Outer
     from actorlearn.optim.specs import OptimizerSettings
     from actorlearn.parameters.consumed import Consumed
     from actorlearn.wire.endpoints import Endpoints
@@ -88,6 +89,8 @@ class Learner:
     """Endpoints of the processes on all machines of the run; None where there is one machine."""
     carried: Carried = Carried()
     """Further state of its minibatches' source."""
+    outer: Outer | None = None
+    """Modes sync and gossip: makes new weights from the mean of the learners' weights; None = the mean itself."""
     networks: Mapping[str, slice] = field(default_factory=dict)
     """Range of the parameters of each network; empty where there is only one (``optim/groups.py``)."""
 
@@ -219,6 +222,13 @@ class Exchange(ABC):
         In mode sync all do so at the same step, and then have the same weights; raises PeerLost and Stopped.
         """
         return asked
+
+    def break_off(self) -> None:
+        """Take back steps of an unfinished batch that no other learner's weights have; called when it is broken off.
+
+        Only mode sync with local steps has such steps: the batch continues from the exchange before them.
+        """
+        return
 
     def pull(self) -> bool:
         """Take other learners' changes, between batches; True when the weights changed."""

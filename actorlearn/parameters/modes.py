@@ -221,7 +221,10 @@ class _Sync(ModeSpec):
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
         """Return settings without rank and learners, which ``among`` adds."""
         return SyncExchangeSettings(
-            rendezvous=folders.segment("learners"), gradients=folders.segment("gradients"), host=folders.host
+            rendezvous=folders.segment("learners"),
+            gradients=folders.segment("gradients"),
+            local_steps=asked.learners.local_steps,
+            host=folders.host,
         )
 
     def among(
@@ -360,7 +363,8 @@ class _Gossip(ModeSpec):
         """Return the graph, the addresses of messages, and those of data for comparing learners."""
         gossip = _gossip(asked)
         compared = gossip.gradient_every > 0 and not folders.host
-        logged = compared and gossip.transport == "shm"
+        bounded = asked.learners.outer == "none"  # what bounds learners' distances knows no momentum
+        logged = compared and gossip.transport == "shm" and bounded
         return GossipExchangeSettings(
             rank=learner,
             learners=asked.learners.count,
@@ -401,6 +405,8 @@ def _gossip(asked: LearnersAsked) -> GossipSettings:
     return asked.section
 
 
+_LOCAL_STEPS = frozenset({"local_steps", "outer", "outer_learning_rate", "outer_momentum"})
+"""Keys of learners that exchange weights after several steps by themselves."""
 _AS_IT_COMES = "learners take what others have learned when it happens to come"
 ALONE = _Alone(
     name="alone",
@@ -413,6 +419,7 @@ SYNC = _Sync(
     made_by="actorlearn.parameters.allreduce:Sync",
     settings=SyncExchangeSettings,
     does="mean gradients",
+    reads=_LOCAL_STEPS,
     in_step=True,
     across_nodes=True,
     outlived=True,
@@ -447,7 +454,7 @@ GOSSIP = _Gossip(
     settings=GossipExchangeSettings,
     does="mixed weights",
     section=GossipSettings,
-    reads=frozenset({"local_steps"}),
+    reads=_LOCAL_STEPS,
     own_weights=True,
     elastic=True,
     across_nodes=True,

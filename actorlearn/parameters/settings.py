@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from actorlearn.address import ByLearner, Ipc, Shm
+from actorlearn.optim.specs import Beta, OuterRule, OuterSettings, Rate
 from actorlearn.parameters.mixing import Graph, GraphSettings
 from actorlearn.parameters.store import CHUNKS
 from actorlearn.registry import Settings
@@ -41,9 +42,23 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Meta(
             ge=1,
             le=10_000,
-            description="optimizer steps between two of the store (async, with adam) or two exchanges (gossip)",
+            description="optimizer steps of a learner by itself between two exchanges: with the store (async, with "
+            "adam), or of weights (gossip; sync, there at the end of each batch too)",
         ),
     ] = 1
+    outer: Annotated[
+        OuterRule,
+        Meta(
+            description="sync, gossip: how weights follow from their mean after local_steps; none: they are the mean; "
+            "nesterov: DiLoCo's outer optimizer; momentum: NoLoCo's, made for gossip.graph: random-matching"
+        ),
+    ] = "none"
+    outer_learning_rate: Annotated[
+        Rate, Meta(description="share of the way to the mean that a step of the outer optimizer goes, without momentum")
+    ] = 0.7
+    outer_momentum: Annotated[Beta, Meta(description="momentum of the outer optimizer; DiLoCo has 0.9, NoLoCo 0.5")] = (
+        0.9
+    )
     quorum: Annotated[
         int,
         Meta(
@@ -61,6 +76,13 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             description="async: steps of each environment between two pulls of the store; 0 = no pulls",
         ),
     ] = 0
+
+    @property
+    def outer_optimizer(self) -> OuterSettings:
+        """The outer optimizer, with its numbers if it has a rule."""
+        if self.outer == "none":
+            return OuterSettings()
+        return OuterSettings(rule=self.outer, learning_rate=self.outer_learning_rate, momentum=self.outer_momentum)
 
 
 class ParameterServersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -195,6 +217,8 @@ class SyncExchangeSettings(ExchangeSettings, tag="sync", frozen=True, kw_only=Tr
     """Those that have met, by rank, where they are on several machines."""
     generation: int = 0
     """Number of their list."""
+    local_steps: Annotated[int, Meta(ge=1)] = 1
+    """Optimizer steps that each takes by itself between two exchanges of weights; 1 = gradients are exchanged."""
 
     @property
     def together(self) -> int:

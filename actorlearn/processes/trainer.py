@@ -84,11 +84,13 @@ class Trainer:
                 continue
             try:
                 draining = self._update(gathered) if gathered is not None else self._say_draining()
-            except PeerLost:  # steps taken so far stay; the rollout is continued with the remaining learners
+            except PeerLost:  # steps of all learners stay; the rollout is continued with the remaining ones
+                self.learning.exchange.break_off()
                 self.peers.part()
                 self._unlearned = gathered
             except Stopped:  # the rollout stays in flight: what was learned of it counts no steps
                 draining = self.peers.leaving
+                self.learning.exchange.break_off()
                 self.checkpoints.note_weights_changed()
                 break
         self._finish(draining)

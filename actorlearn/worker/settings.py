@@ -18,7 +18,7 @@ from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.files import write_atomically
 from actorlearn.memory.rollout import BlockShape
 from actorlearn.models.specs import MODELS
-from actorlearn.optim.specs import OPTIMIZERS
+from actorlearn.optim.specs import OPTIMIZERS, OuterSettings
 from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.modes import MODES
@@ -190,6 +190,8 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """The experience that it shares with other learners; None = it learns from its own rollouts alone."""
     rate_scaling: str = "none"
     """Scaling of the learning rate with the number of learners, and with larger minibatches: none, sqrt or linear."""
+    outer: OuterSettings = OuterSettings()
+    """The outer optimizer of several learners."""
     pull_rows: int = 0
     """Rows of a batch between two looks at the store while the batch is gathered; 0 = never."""
 

@@ -179,6 +179,7 @@ def _trainer(briefing: Briefing, base: dict[str, Any], incarnation: Incarnation)
         exchange=mode(topology).exchange(process.learner, process.incarnation, asked(topology), addresses.folders),
         experience=_experience(briefing),
         rate_scaling=topology.learners.rate_scaling,
+        outer=topology.learners.outer_optimizer,
         pull_rows=0 if mode(topology).unread("learners.pull_rows") else topology.learners.pull_rows,
         policy=policy(topology, briefing.description),
         optimizer=topology.optimizer,

@@ -194,11 +194,14 @@ def keys_of_the_mode(topology: Topology) -> Problems:
     for key in sorted(filter(mode(topology).unread, MODES.keys)):
         section, _, name = key.partition(".")
         if getattr(getattr(topology, section), name) != getattr(defaults[section], name):
-            reading = " or ".join(dict.fromkeys(other.asked_as for other in MODES.specs() if key in other.keys))
+            readers = dict.fromkeys(other.asked_as for other in MODES.specs() if key in other.keys)
+            reading = " or ".join(readers)
             learners = f"{topology.learners.count} learner{'s' if topology.learners.count > 1 else ''}"
             rule = f"{learners} in mode {topology.mode} have no use for it, and those in mode {reading} do"
             way_out = f"mode: {reading}"
-            if reading == topology.mode:
+            if mode(topology).alone and topology.mode in readers:
+                rule, way_out = "there is no other learner to exchange with", "learners.count: 2"
+            elif reading == topology.mode:
                 rule = f"{learners} in mode {reading} read it where there are parameter servers, and there is none"
                 way_out = "parameter_servers.count: 1"
             yield _problem(topology, key, rule, f"leave it out, or write {way_out}")

@@ -1,8 +1,10 @@
-"""Learners of mode sync of whom the last is killed at every line: `… killed_learners <count> <folder>`.
+"""Learners of mode sync of whom the last is killed at every line: `… killed_learners <count> <folder> [local]`.
 
 For each line of the exchange that the victim comes to, from joining through two steps, all learners are begun anew, in
 a folder of the caller's, whose test may be killed too: in /dev/shm nobody would remove what it leaves.
-Survivors print, as lines of JSON, how far each came and a fingerprint of its weights and optimizer.
+Survivors print, as lines of JSON, how far each came and a fingerprint of its weights and optimizer. With `local` a step
+is three of each learner by itself, in exchanges of two and of one, the outer optimizer stands for theirs, and lines
+are those after joining.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ import torch
 
 from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
+from actorlearn.optim.outer import Outer
+from actorlearn.optim.specs import OuterSettings
 from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.interface import Exchange, Learner, PeerLost, Stopped
 from actorlearn.parameters.modes import make
@@ -33,13 +37,14 @@ from actorlearn.parameters.settings import SyncExchangeSettings
 from tests import named
 
 SIZE, STEPS = 40, 2
+DILOCO = OuterSettings(rule="nesterov", learning_rate=0.7, momentum=0.9)
 OPTIMIZER = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5)
 TRACED = ("allreduce.py", "allgather.py", "rendezvous.py")
 
 
-def fingerprint(weights: torch.Tensor, exchange: Exchange) -> str:
+def fingerprint(weights: torch.Tensor, exchange: Exchange, outer: Outer | None) -> str:
     whole = hashlib.sha256(weights.numpy().tobytes())
-    for tensor in exchange.state().values():
+    for tensor in (outer or exchange).state().values():
         whole.update(tensor.numpy().tobytes())
     return whole.hexdigest()
 
@@ -58,7 +63,7 @@ def kill_at(line: int) -> Callable[..., Any]:
     return trace
 
 
-def learn(folder: Path, rank: int, learners: int, gone: mmap.mmap) -> list[str]:
+def learn(folder: Path, rank: int, learners: int, gone: mmap.mmap, local: bool) -> list[str]:
     """Join, and take the steps; fingerprints before, after joining and after each step, as far as this one came.
 
     Each begins with weights of its own, and the victim's are those that all take.
@@ -70,27 +75,36 @@ def learn(folder: Path, rank: int, learners: int, gone: mmap.mmap) -> list[str]:
         learners=learners,
         rendezvous=Shm(path=str(folder / "learners")),
         gradients=Shm(path=str(folder / "gradients")),
+        local_steps=2 if local else 1,
     )
-    exchange = make(settings, Learner(OPTIMIZER, weights, gradients, lambda: joined or not gone[0], number=rank))
+    outer, steps = (Outer(DILOCO, weights), 3) if local else (None, 1)
+    own = Learner(OPTIMIZER, weights, gradients, lambda: joined or not gone[0], number=rank, outer=outer)
+    exchange = make(settings, own)
     for tensor in exchange.state().values():
         tensor.add_(rank)
-    seen = [fingerprint(weights, exchange)]
+    seen = [fingerprint(weights, exchange, outer)]
     try:
+        killing = sys.gettrace()
+        sys.settrace(None if local else killing)  # joining is the same
         exchange.join(0, int(rank == victim))
         joined = True
-        seen.append(fingerprint(weights, exchange))
+        sys.settrace(killing)
+        seen.append(fingerprint(weights, exchange, outer))
         for step in range(STEPS):
-            exchange.agree(10, 1)
-            gradients.copy_(torch.sin(torch.arange(SIZE) * (1.0 + rank + learners * step)))
-            exchange.step(gradients, [0.01])
-            seen.append(fingerprint(weights, exchange))
+            exchange.agree(10, steps)
+            for part in range(steps):
+                gradients.copy_(torch.sin(torch.arange(SIZE) * (1.0 + rank + learners * step + part)))
+                exchange.step(gradients, [0.01])
+                if part or steps == 1:  # the first of two is nobody else's
+                    seen.append(fingerprint(weights, exchange, outer))
     except (PeerLost, Stopped):  # Stopped: it never came, so that the supervisor tells of it
-        seen[-1] = fingerprint(weights, exchange)  # as it was, if nothing was half done
+        exchange.break_off()
+        seen[-1] = fingerprint(weights, exchange, outer)  # as it was, if nothing was half done
     exchange.close()
     return seen
 
 
-def begin(folder: Path, rank: int, learners: int, gone: mmap.mmap, line: int) -> tuple[int, int]:
+def begin(folder: Path, rank: int, learners: int, gone: mmap.mmap, line: int, local: bool) -> tuple[int, int]:
     """Fork one learner; its process id, and where it says what it has seen."""
     read, write = os.pipe()
     if child := os.fork():
@@ -99,7 +113,7 @@ def begin(folder: Path, rank: int, learners: int, gone: mmap.mmap, line: int) ->
     try:
         if line and rank == learners - 1:
             sys.settrace(kill_at(line))
-        seen = learn(folder, rank, learners, gone)
+        seen = learn(folder, rank, learners, gone, local)
         sys.settrace(None)
         os.write(write, json.dumps(seen).encode())
     except BaseException:
@@ -107,13 +121,13 @@ def begin(folder: Path, rank: int, learners: int, gone: mmap.mmap, line: int) ->
     os._exit(0)
 
 
-def run(learners: int, line: int, folder: Path) -> list[list[str]]:
+def run(learners: int, line: int, folder: Path, local: bool) -> list[list[str]]:
     """Rows that each learner has seen; nothing of a victim that was killed."""
     gone = mmap.mmap(-1, 1)
     folder.mkdir()
     Segment.create(folder / "learners", rendezvous_fields(learners)).close()
     Segment.create(folder / "gradients", rows_fields(learners, SIZE)).close()
-    begun = [begin(folder, rank, learners, gone, line) for rank in range(learners)]
+    begun = [begin(folder, rank, learners, gone, line, local) for rank in range(learners)]
     seen = []
     for child, read in reversed(begun):  # the victim first
         with os.fdopen(read) as said:
@@ -124,10 +138,10 @@ def run(learners: int, line: int, folder: Path) -> list[list[str]]:
     return [json.loads(said) if said else [] for said in reversed(seen)]
 
 
-def main(learners: int, scratch: Path) -> None:
-    print(json.dumps(run(learners, 0, scratch / "0")))
+def main(learners: int, scratch: Path, local: bool) -> None:
+    print(json.dumps(run(learners, 0, scratch / "0", local)))
     for line in itertools.count(1):
-        seen = run(learners, line, scratch / str(line))
+        seen = run(learners, line, scratch / str(line), local)
         print(json.dumps(seen), flush=True)
         if seen[-1]:
             return
@@ -135,4 +149,4 @@ def main(learners: int, scratch: Path) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    main(int(sys.argv[1]), Path(sys.argv[2]), "local" in sys.argv)

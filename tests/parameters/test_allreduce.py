@@ -111,16 +111,21 @@ def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_wei
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("local", [[], ["local"]])
 @pytest.mark.parametrize("learners", [2, 3])
-def test_wherever_a_learner_is_killed_all_others_have_the_same_whole_step(learners: int, tmp_path: Path) -> None:
-    """Two sum whole gradients, three sum a part each."""
-    command = [sys.executable, "-m", "tests.parameters.killed_learners", str(learners), str(tmp_path)]
+def test_wherever_a_learner_is_killed_all_others_have_the_same_whole_step(
+    learners: int, local: list[str], tmp_path: Path
+) -> None:
+    """Two sum whole gradients, three sum a part each; after local steps the others go back to the last exchange."""
+    command = [sys.executable, "-m", "tests.parameters.killed_learners", str(learners), str(tmp_path), *local]
     runs = [json.loads(line) for line in subprocess.check_output(command).splitlines()]
     unkilled, killed = runs[0], runs[1:-1]
     assert [seen[1:] for seen in unkilled] == [unkilled[0][1:]] * learners == [seen[1:] for seen in runs[-1]]
     for line, (*survivors, victim) in enumerate(killed, 1):
         assert victim == [] and survivors == [seen[: len(survivors[0])] for seen in unkilled[:-1]], line
-    assert {len(first) for first, *_ in killed} == {1, 2, 3, 4}  # not joined, joined, one step, two
+    assert {len(first) for first, *_ in killed} == (
+        {2, 3, 4, 5, 6} if local else {1, 2, 3, 4}
+    )  # not joined, joined, steps
 
 
 @pytest.mark.nightly

@@ -33,7 +33,7 @@ GOSSIP = {
         (r"'nccl' - at `\$\.messages\.each\.by`", {**GOSSIP, "messages": {"by": "learner", "each": {"by": "nccl"}}}),
         (r">= 1 - at `\$\.gradient_every`", {**GOSSIP, "gradient_every": 0}),
         (r">= 1 - at `\$\.local_steps`", {**ASYNC, "local_steps": 0}),
-        (r"unknown field `local_steps`", {**SYNC, "local_steps": 1}),
+        (r"unknown field `max_staleness`", {**SYNC, "max_staleness": 1}),
         (r"unknown field `learners`", {"mode": "alone", "learners": 2}),
     ],
 )

@@ -54,6 +54,7 @@ ALONE = {
 SYNC = {
     "a2c": TWO,
     "ppo": [*TWO, "algorithm.name=ppo", "algorithm.horizon=16", "algorithm.minibatches=2"],
+    "diloco": [*TWO, "algorithm.name=ppo", "algorithm.horizon=16", "learners.local_steps=3", "learners.outer=nesterov"],
     "several simulators": [*TWO, "simulators.count=2", "simulators.envs=2"],
     "dqn": [*TWO, *DQN],
     "numbers": [*TWO, *SAC],

@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 TWO = ["learners.count=2", "simulators.count=1"]
 TRAINERS = ["trainer-0", "trainer-1"]
 MODES = ["sync", "async", "gossip"]
+DILOCO = ["algorithm.name=ppo", "algorithm.horizon=16", "learners.local_steps=3", "learners.outer=nesterov"]
+NOLOCO = ["mode=gossip", "gossip.graph=random-matching", "learners.local_steps=3", "learners.outer=momentum"]
 
 
 @pytest.mark.parametrize(("mode", "name"), [*itertools.product(MODES, LEARNS)])
@@ -34,8 +36,9 @@ def test_the_same_file_is_learned_in_all_modes(launched: Start, mode: str, name:
 
 
 @pytest.mark.smoke
-def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start) -> None:
-    runs = [launched("catch", *TWO, "total_steps=4000") for _ in range(2)]
+@pytest.mark.parametrize("outer", [[], DILOCO], ids=["gradients", "diloco"])
+def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start, outer: list[str]) -> None:
+    runs = [launched("catch", *TWO, *outer, "total_steps=4000") for _ in range(2)]
     hashes = [finished(run)["weights_sha256"] for run in runs]
     assert hashes[0] == hashes[1]
     assert 4000 <= runs[0].summary()["env_steps"] < 4000 + 2 * 4 * 16  # at most one update beyond
@@ -56,9 +59,17 @@ def test_learners_in_sync_have_one_rate_also_where_it_follows_their_samples(laun
     assert not run.events("died"), run.screen()
 
 
-@pytest.mark.parametrize("mode", ["sync", "async", pytest.param("gossip", marks=pytest.mark.smoke)])
-def test_each_learner_may_be_killed_and_the_run_be_stopped_and_resumed(launched: Start, mode: str) -> None:
-    run = launched("catch", PACED, *TWO, f"mode={mode}", "total_steps=30_000", "checkpoint.every_steps=1000")
+@pytest.mark.parametrize(
+    ("mode", "outer"),
+    [
+        *[("sync", []), ("sync", DILOCO), ("async", []), ("gossip", NOLOCO)],
+        pytest.param("gossip", [], marks=pytest.mark.smoke),
+    ],
+)
+def test_each_learner_may_be_killed_and_the_run_be_stopped_and_resumed(
+    launched: Start, mode: str, outer: list[str]
+) -> None:
+    run = launched("catch", PACED, *TWO, f"mode={mode}", *outer, "total_steps=30_000", "checkpoint.every_steps=1000")
     run.wait_for_steps(500)
     for victim in TRAINERS:
         os.kill(run.pids()[victim], signal.SIGKILL)

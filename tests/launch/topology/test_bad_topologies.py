@@ -608,11 +608,7 @@ def test_a_default_is_told_where_it_is_what_leaving_the_key_out_gives() -> None:
     ("changes", "key", "reading"),
     [
         (["learners.chunks=5"], "learners.chunks = 5: 1 learner in mode sync", "async"),
-        (
-            ["learners.count=2", "learners.local_steps=3"],
-            "learners.local_steps = 3: 2 learners in mode",
-            "async or gossip",
-        ),
+        (["mode=async", "learners.outer=nesterov"], "learners.outer = 'nesterov': 1 learner in mode", "sync or gossip"),
         (["mode=gossip", "learners.pull_rows=8"], "learners.pull_rows = 8: 1 learner in mode gossip", "async"),
         (["mode=async", "gossip.graph=complete"], "gossip.graph = 'complete': 1 learner in mode async", "gossip"),
     ],
@@ -623,6 +619,12 @@ def test_what_only_another_mode_reads_is_refused_where_it_says_something(
     line = refusal(OK, changes)
     assert key in line and f"leave it out, or write mode: {reading}" in line, line
     parse(OK, ["learners.chunks=3", "gossip.graph=ring"])  # what all say who say nothing
+
+
+def test_a_sole_learner_has_nobody_to_exchange_with() -> None:
+    line = refusal(OK, ["learners.local_steps=3"])
+    assert "learners.local_steps = 3: there is no other learner" in line and "learners.count: 2" in line
+    parse(OK, ["learners.local_steps=3", "learners.outer=nesterov", "learners.count=2"])
 
 
 def test_local_steps_of_a_store_are_adams() -> None:
