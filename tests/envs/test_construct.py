@@ -133,6 +133,25 @@ def test_a_package_that_is_often_meant_is_known_without_being_there() -> None:
 
 
 @pytest.mark.parametrize(
+    ("env_id", "package", "written"),
+    [
+        ("MinAtar/Breakout-v1", "minatar", "minatar:MinAtar/Breakout-v1"),
+        ("NetHackScore-v0", "nle", "nle:NetHackScore-v0"),
+        ("VizdoomBasic-v1", "vizdoom", "vizdoom.gymnasium_wrapper:VizdoomBasic-v1"),
+    ],
+)
+def test_a_package_that_we_pin_is_installed_by_our_extra(
+    monkeypatch: pytest.MonkeyPatch, env_id: str, package: str, written: str
+) -> None:
+    if registered.importlib.util.find_spec(package):
+        pytest.skip("it is there")
+    monkeypatch.setattr(registered.imports.metadata, "requires", lambda name: [f"{package}==1.0; extra == '{package}'"])
+    way_out = f"`pip install 'actorlearn[{package}]'`"
+    assert f"such ids come with {package}: {way_out}, and write '{written}'" in refusal(named.env(id=env_id))
+    assert f"no package {package!r} is installed: if that is its name, {way_out}" in refusal(named.env(id=written))
+
+
+@pytest.mark.parametrize(
     ("env_id", "says"),
     [
         ("nowhere.at_all:Game", "no package 'nowhere' is installed: if that is its name, `pip install nowhere`; if it"),
