@@ -1,0 +1,48 @@
+"""Continuous control and Box2D, as their extras install them: the shipped topologies' environments play whole rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from actorlearn.envs.interface import empty_row
+from actorlearn.envs.make import make
+from launch.topology.load import load
+from tests.sizes import ROOT
+
+CONTROL = sorted((ROOT / "configs" / "control").glob("*.yaml"))
+BROUGHT_BY = {
+    "HalfCheetah-v5": ("mujoco", "mujoco"),
+    "Hopper-v5": ("mujoco", "mujoco"),
+    "LunarLander-v3": ("Box2D", "box2d"),
+    "shimmy:dm_control/cheetah-run-v0": ("dm_control", "dm-control"),
+}
+"""Id -> module without which it cannot be made, and the extra that brings it."""
+
+
+@pytest.mark.parametrize("path", CONTROL, ids=lambda path: path.stem)
+def test_a_shipped_environment_steps_with_finite_rows_and_ends_by_its_rules(path: Path) -> None:
+    settings = load(path).env
+    module, extra = BROUGHT_BY[settings.id]
+    pytest.importorskip(module, reason=f"{module} is not installed: pip install 'actorlearn[{extra}]'")
+    env = make(settings, [1, 2])
+    random, row = np.random.default_rng(3), empty_row(env.spec, 2)
+    env.reset(row)
+    assert row.first.all()
+    rewards = []
+    for _ in range(150):
+        env.step(env.random_actions(random), row)
+        assert np.isfinite(row.observation).all()
+        rewards.append(row.reward.copy())
+    assert np.any(rewards)
+    env.close()
+
+
+@pytest.mark.parametrize("path", CONTROL, ids=lambda path: path.stem)
+def test_numbers_as_actions_have_the_defaults_of_continuous_control(path: Path) -> None:
+    topology = load(path)
+    module, extra = BROUGHT_BY[topology.env.id]
+    pytest.importorskip(module, reason=f"{module} is not installed: pip install 'actorlearn[{extra}]'")
+    assert topology.model.normalize_observation == (topology.env.id != "LunarLander-v3")
