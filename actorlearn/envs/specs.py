@@ -230,8 +230,6 @@ class EnvironmentSpec(Spec):
     """Most threads of a trainer by default: a network of small observations is too small to be shared out."""
     needs: tuple[str, ...] = ()
     """Distributions that its module imports."""
-    extra: str = ""
-    """The extra of this distribution that installs them; empty where it requires them, or they are another's."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Section of a topology -> key -> default, and keys that stand in no section, where these are not ``DEFAULTS``."""
 
@@ -276,7 +274,6 @@ ENVPOOL_ATARI = replace(
     prefix="envpool:ALE/",
     example="envpool:ALE/Pong-v5",
     needs=("envpool",),
-    extra="envpool",
 )
 GYMNASIUM = EnvironmentSpec(
     name="gymnasium",
@@ -293,7 +290,6 @@ PETTINGZOO = EnvironmentSpec(
     example="pettingzoo:mpe2.simple_spread_v3",
     environments=48,  # rows, one per agent: whole games of 2, 3, 4, 6, 8 or 12
     needs=("pettingzoo",),
-    extra="pettingzoo",
 )
 ENVPOOL = replace(
     GYMNASIUM,
@@ -303,7 +299,6 @@ ENVPOOL = replace(
     prefix="envpool:",
     example="envpool:CartPole-v1",
     needs=("envpool",),
-    extra="envpool",
 )
 
 

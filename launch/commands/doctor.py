@@ -28,6 +28,7 @@ from rich.text import Text
 
 from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.envs.specs import ENVIRONMENTS
+from actorlearn.imports import own_extra
 from actorlearn.memory.progress import ROWS as MOST_PROCESSES
 from actorlearn.memory.shared import SHM_ROOT
 from actorlearn.metrics.energy import Energy
@@ -290,6 +291,7 @@ def _needed() -> Iterator[Finding]:
         try:
             yield Finding(name, metadata.version(name))
         except metadata.PackageNotFoundError:
-            install = f"'actorlearn[{spec.extra}]'" if spec.extra else name
-            way_out = f"{spec.prefix}… environments need it: pip install {install}"
-            yield Finding(name, "not installed", OK if spec.extra else WARN, way_out)
+            install = own_extra(name)
+            optional = "[" in install  # an extra's
+            way_out = f"{spec.prefix}… environments need it: {install.strip('`')}"
+            yield Finding(name, "not installed", OK if optional else WARN, way_out)
