@@ -19,7 +19,7 @@ from actorlearn.metric import Metric
 from actorlearn.registry import Registry, Settings, Spec, settings_of, tag_settings
 
 Defaults = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""Kind of environment (atari, vector) -> section of a topology -> key -> value."""
+"""Kind of environment (atari, vector, or one of ``FINER``, envs/specs.py) -> section of a topology -> key -> value."""
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 
