@@ -147,6 +147,7 @@ _BETWEEN_LEARNERS = (
     _each("foreign_lag_mean", "updates", "mean age of the weights that acted there, when their learner showed them"),
     _since_report("foreign_messages_refused", "messages", "rollouts of others with numbers that are not finite"),
     _share("mixed_share", "share", "exchanges at which weights were mixed", per_learner=True),
+    _share("message_age", "share", "age of messages when mixed, in times between two exchanges; 1 or older = 1"),
     _farthest("consensus_distance", "", "l2 norm from a learner's weights to the mean of all"),
     Metric("gradient_cosine", "", "cosine of the angle between gradients", merge=Merge.FIRST, by_pair=True),
 )

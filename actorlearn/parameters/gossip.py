@@ -6,6 +6,9 @@ waited for, used at most once, and mixed with weight 1 / (1 + in-degree) once ev
 ``max_staleness`` exchanges without mixing a learner does wait. Each learner keeps its own optimizer state. A message
 with weights that are not finite, or larger than MOST, is left out of the mean.
 
+With ``age_corrected``, which is no paper's, a message is carried forward, before it is mixed, by what this learner has
+moved since it was posted (``mixing.progress_since``).
+
 A learner that is killed loses its weights, but its peers have mixed some of them. So before it posts weights it records
 the rollout that they contain, and its next incarnation skips that rollout: each is at most once in any weights.
 """
@@ -30,7 +33,7 @@ from actorlearn.parameters.consensus import cosines, measure
 from actorlearn.parameters.exchange_log import ExchangeLog
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Position, Stepped
 from actorlearn.parameters.mailbox import Mailbox, SharedMailbox, open_mailbox, tcp_ways
-from actorlearn.parameters.mixing import in_peers, neighbours
+from actorlearn.parameters.mixing import in_peers, neighbours, progress_since
 from actorlearn.parameters.settings import AloneExchangeSettings, GossipExchangeSettings
 from actorlearn.parameters.shared_counts import SharedCounts
 from actorlearn.parameters.socket_mailbox import SocketMailbox
@@ -65,6 +68,12 @@ class Gossip(Exchange):
         self._message = np.empty(self.weights.numel(), np.float32)
         self._before = torch.empty_like(self.weights if self._log else self.weights[:0])
         """The weights when a change of them was logged last."""
+        self._began = learner.weights[: self.own.parameters.numel() if settings.age_corrected else 0].clone()
+        """The parameters after the exchange before, where messages are carried forward by the own change since then."""
+        self._began_ns = self._posted_ns = time.monotonic_ns()
+        """When that was, and when the own newest message was posted."""
+        self._ages: list[float] = []
+        """Ages of messages at mixing since the last report, as shares of the time between two exchanges."""
         self._averaged = 0
         """Number of learners in the last mean since then; 0 = weights were not mixed."""
         self._used: dict[int, int] = {}
@@ -105,6 +114,7 @@ class Gossip(Exchange):
             self.counts.begin(env_steps, updates)
         if self._log:
             self._before.copy_(self.weights)
+        self._begin_steps()
         return Joined(*self.counts.total, self._resumed_position())
 
     def _resumed_position(self) -> Position | None:
@@ -154,8 +164,8 @@ class Gossip(Exchange):
         `consensus_distance` is the l2 norm from the own newest message to the mean of all; `gradient_cosine`
         is of each pair.
         """
-        stale, waited_s = self._staleness, self._waited_s
-        self._staleness, self._waited_s = [], 0.0
+        stale, waited_s, ages = self._staleness, self._waited_s, self._ages
+        self._staleness, self._waited_s, self._ages = [], 0.0, []
         found: dict[str, Any] = {"exchanges": len(stale), "learner_wait_s": waited_s, **self._apart()}
         refused = sum(self._refused.values())
         found["messages_refused"], self._reported_refused = refused - self._reported_refused, refused
@@ -165,6 +175,8 @@ class Gossip(Exchange):
             self._moved_bytes = moved
         if stale:
             mean = sum(stale) / len(stale)
+            if ages:
+                found["message_age"] = sum(ages) / len(ages)
             found |= {"staleness_mean": mean, "staleness_max": max(stale), "mixed_share": stale.count(0) / len(stale)}
         return found
 
@@ -202,6 +214,7 @@ class Gossip(Exchange):
             self._log.stepped(self.mailbox.version(self.settings.rank) + 1, self._moved() + rounded)
         self.counts.claim(self._rollout)
         self.mailbox.post(self.weights.detach().cpu().numpy())
+        self._posted_ns = time.monotonic_ns()
         hit("gossip.posted")
         peers = self._ready()
         limit = self.settings.max_staleness
@@ -215,6 +228,13 @@ class Gossip(Exchange):
         if self.outer is not None:
             self.outer.step(self.own.parameters)
         self._staleness.append(self._unmixed)
+        self._begin_steps()
+
+    def _begin_steps(self) -> None:
+        """Note the parameters from which the next local steps begin."""
+        self._began_ns = time.monotonic_ns()
+        if self.settings.age_corrected:
+            self._began.copy_(self.own.parameters)
 
     def _present(self) -> tuple[int, ...]:
         """Return the present learners, always including this one; warns when the set that it mixes with changes."""
@@ -249,7 +269,12 @@ class Gossip(Exchange):
 
     def _mix(self, peers: tuple[int, ...]) -> bool:
         """Replace the own weights by their mean with these peers' messages; False when none could be used."""
+        moved = self.own.parameters - self._began if self.settings.age_corrected else None
         used = self._add(peers, self.weights)
+        shares = [progress_since(self.mailbox.posted_ns(peer), self._began_ns, self._posted_ns) for peer in used]
+        self._ages += shares
+        if moved is not None:
+            self.own.parameters.add_(moved, alpha=sum(shares))
         self.weights /= 1 + len(used)
         if self._log and used:
             self._log.mixed(used, self._moved())

@@ -6,6 +6,7 @@ neither graph nor weights. ``parameters/socket_mailbox.py`` is the same through 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from typing import Protocol
 
@@ -35,6 +36,9 @@ class Mailbox(Protocol):
 
     def take(self, peer: int, out: NDArray[np.float32]) -> int:
         """Copy a peer's newest message into ``out`` [size]; returns its version, or -1 (``out`` unchanged) for none."""
+
+    def posted_ns(self, peer: int) -> int | None:
+        """Return when a peer's message that was taken last was posted, by this machine's clock; None where unknown."""
 
     def close(self) -> None:
         """Close the mailbox; posted messages stay where they are."""
@@ -85,10 +89,11 @@ class SharedMailbox:
         """Open nothing yet. Also used for gradients that learners compare, in other segments."""
         self._messages, self._learner = messages, learner
         self._segments: dict[int, Segment] = {}
+        self._posted_ns: dict[int, int] = {}
 
     def post(self, weights: NDArray[np.float32]) -> int:
         """Write the next version of the own message."""
-        return self._of(self._learner).publish(weights, 0)
+        return self._of(self._learner).publish(weights, time.monotonic_ns())  # in the place of environment steps
 
     def version(self, peer: int) -> int:
         """Read the version word of a learner's segment, which may be the own."""
@@ -100,7 +105,14 @@ class SharedMailbox:
     def take(self, peer: int, out: NDArray[np.float32]) -> int:
         """Copy a peer's newest message."""
         found = self._of(peer).fetch(out) if self.version(peer) >= 0 else None
-        return found[0] if found else -1
+        if found is None:
+            return -1
+        version, self._posted_ns[peer] = found
+        return version
+
+    def posted_ns(self, peer: int) -> int | None:
+        """Return the time that the message was published with."""
+        return self._posted_ns.get(peer)
 
     def close(self) -> None:
         """Unmap the segments."""

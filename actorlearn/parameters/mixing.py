@@ -109,6 +109,18 @@ def mixing_matrix(graph: GraphSettings, learners: Sequence[int], exchange: int) 
     return matrix
 
 
+def progress_since(posted_ns: int | None, began_ns: int, now_ns: int) -> float:
+    """Return the share of the own change between two times that came after a message was posted, 0 to 1.
+
+    A message that others posted while this learner took its step lacks what they have learned since, and its mean with
+    the own weights takes back a part of the own step: where all go at speed 1 and messages are d updates old, they come
+    to go at 1 / (1 + d / 2). So messages are carried forward by what this learner itself has moved since then.
+    """
+    if posted_ns is None or now_ns <= began_ns:
+        return 0.0
+    return min(max((now_ns - posted_ns) / (now_ns - began_ns), 0.0), 1.0)
+
+
 def measure_mixing(graph: GraphSettings, count: int) -> Mixing:
     """Return the properties of the graph of so many learners."""
     period = {"random-matching": DRAWS, "exponential-varying": max((count - 1).bit_length(), 1)}.get(graph.name, 1)

@@ -363,7 +363,7 @@ class _Gossip(ModeSpec):
         """Return the graph, the addresses of messages, and those of data for comparing learners."""
         gossip = _gossip(asked)
         compared = gossip.gradient_every > 0 and not folders.host
-        bounded = asked.learners.outer == "none"  # what bounds learners' distances knows no momentum
+        bounded = asked.learners.outer == "none" and not gossip.age_corrected  # the bound is for means of messages
         logged = compared and gossip.transport == "shm" and bounded
         return GossipExchangeSettings(
             rank=learner,
@@ -375,6 +375,7 @@ class _Gossip(ModeSpec):
             graph=gossip.mixing(asked.seed),
             local_steps=asked.learners.local_steps,
             max_staleness=gossip.max_staleness,
+            age_corrected=gossip.age_corrected,
             incarnation=incarnation,
             gradients=ByLearner(folders.segment("gradients")) if compared else None,
             gradient_every=max(gossip.gradient_every, 1),

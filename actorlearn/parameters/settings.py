@@ -132,6 +132,13 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+    age_corrected: Annotated[
+        bool,
+        Meta(
+            description="carry a message forward by what this learner itself has moved since it was posted, so that "
+            "old messages take nothing back (shm); false: as in GALA"
+        ),
+    ] = False
     transport: Annotated[
         Literal["shm", "zmq"], Meta(description="how weights travel: shared memory, or ZeroMQ from learner to learner")
     ] = "shm"
@@ -270,6 +277,8 @@ class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_onl
     """Optimizer steps between two exchanges, whatever batches they are of."""
     max_staleness: Annotated[int, Meta(ge=0)] | None = None
     """Exchanges without mixing, after which in-peers are waited for; None = never."""
+    age_corrected: bool = False
+    """Whether messages are carried forward by the own change since they were posted."""
     incarnation: int = 0
     """Incarnation of this learner's trainer; larger than those before it."""
     gradients: ByLearner[Shm] | None = None

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.memory.shared import Segment
+from actorlearn.optim.outer import Outer
+from actorlearn.optim.specs import OuterSettings
 from actorlearn.parameters.gossip import Gossip
 from actorlearn.parameters.interface import Learner, Position, Present
 from actorlearn.parameters.mixing import GraphSettings
@@ -37,6 +39,7 @@ def never() -> bool:
 
 def segments(folder: Path, learners: int) -> Path:
     """Everything a run makes for learners with these numbers and below."""
+    folder.mkdir(parents=True, exist_ok=True)
     Segment.create(folder / "counts", counts_fields(64)).close()
     for learner in range(learners):
         Segment.create(folder / f"messages-{learner}", weights_fields(SIZE)).close()
@@ -54,7 +57,7 @@ def learner(
     **more: object,
 ) -> Gossip:
     """One of the learners whose segments lie in this folder."""
-    shared = not more.pop("by_sockets", False)
+    shared, outer = not more.pop("by_sockets", False), more.pop("outer", None)
     settings = GossipExchangeSettings(
         rank=rank,
         counts=Shm(path=f"{folder}/counts"),
@@ -65,8 +68,10 @@ def learner(
         **{"learners": len(members), **more},  # type: ignore[arg-type]
     )
     counts = SharedCounts(Segment.open(folder / "counts"), rank)
+    weights = start()
     own = Learner(
-        *(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: Present(members), warn),
+        *(PAAC, weights, torch.zeros(PARAMETERS), alive, lambda: Present(members), warn),
+        outer=Outer(outer, weights[:PARAMETERS]) if isinstance(outer, OuterSettings) else None,
         position=lambda: Position(counts.rollouts_learned),  # its trainer commits what it has settled
     )
     made = make(settings, own)

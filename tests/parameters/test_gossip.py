@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 from actorlearn.failpoints import Killed, armed
 from actorlearn.memory.shared import Segment
+from actorlearn.optim.outer import Outer
+from actorlearn.optim.specs import OuterSettings
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.exchange_log import ExchangeRecord
 from actorlearn.parameters.interface import Joined, Learner, Position
@@ -226,6 +228,31 @@ def test_a_learner_that_is_told_to_end_ends_its_step_without_mixing(tmp_path: Pa
     exchange.close()
 
 
+@pytest.mark.parametrize("rule", ["momentum", "nesterov"])
+def test_an_outer_optimizer_follows_the_mean_and_begins_anew_where_weights_are_adopted(
+    tmp_path: Path, rule: str
+) -> None:
+    outer = OuterSettings(rule=rule, learning_rate=0.7, momentum=0.5)  # type: ignore[arg-type]
+    folder = segments(tmp_path, 2)
+    first, second = (learner(folder, rank, range(2), outer=outer) for rank in range(2))
+    for exchange in (first, second):
+        exchange.join(0, 0)
+    local, expected = learner(segments(tmp_path / "alone", 1), 0, [0]), start()
+    local.join(0, 0)
+    slow = Outer(outer, expected[:PARAMETERS])
+    learn(first)
+    learn(local)
+    slow.step(expected[:PARAMETERS].copy_(local.weights[:PARAMETERS]))  # nobody had posted yet
+    torch.testing.assert_close(first.weights[:PARAMETERS], expected[:PARAMETERS])
+    learn(second)
+    learn(first)  # now with the second's
+    again = learner(folder, 0, range(2), outer=outer)
+    again.join(0, 0)
+    assert again.outer is not None and torch.equal(again.outer.anchor, again.weights[:PARAMETERS])
+    for exchange in (first, second, local, again):
+        exchange.close()
+
+
 # What is not mixed ----------------------------------------------------------------------------------------------------
 
 
@@ -239,6 +266,34 @@ def test_exchanges_come_every_so_many_steps_of_one_batch_or_of_several(tmp_path:
         posted.append(exchange.mailbox.version(0))
     assert posted == [-1, -1, 0, 0, 0, 1, 1]
     exchange.close()
+
+
+def travelled(folder: Path, monkeypatch: pytest.MonkeyPatch, **keys: object) -> float:
+    """How far two learners come that post half a step apart and see the same gradients, beside one that is alone."""
+    clock = [0]
+    monkeypatch.setattr(time, "monotonic_ns", lambda: clock[0])
+    alone = learner(segments(folder / "alone", 1), 0, [0])
+    together = segments(folder / "both", 2)
+    both = [learner(together, rank, range(2), **keys) for rank in range(2)]
+    for exchange in (alone, *both):
+        exchange.join(0, 0)
+    for _ in range(60):
+        learn(alone)
+        for exchange in both:
+            clock[0] += 500
+            learn(exchange)
+    far = [float((exchange.weights - start())[:PARAMETERS].norm()) for exchange in (alone, *both)]
+    for exchange in (alone, *both):
+        exchange.close()
+    return (far[1] + far[2]) / 2 / far[0]
+
+
+def test_messages_that_are_half_a_step_old_take_a_fifth_of_the_way_back_unless_carried_forward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At d = 1/2 it is 1 / (1 + d / 2)."""
+    assert travelled(tmp_path / "gala", monkeypatch) == pytest.approx(0.8, abs=0.03)
+    assert travelled(tmp_path / "corrected", monkeypatch, age_corrected=True) == pytest.approx(1.0, abs=0.03)
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
