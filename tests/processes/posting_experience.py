@@ -24,7 +24,12 @@ from tests.blocks import block_shape
 
 T, ENVS, GROUPS = 5, 16, 2
 SHAPE = block_shape(
-    groups=GROUPS, horizon=T, envs_per_group=ENVS, observation_shape=(64,), columns={"log_prob": ("float32", ())}
+    groups=GROUPS,
+    horizon=T,
+    envs_per_group=ENVS,
+    observation_shape=(64,),
+    columns={"log_prob": ("float32", ())},
+    state_size=3,
 )
 
 

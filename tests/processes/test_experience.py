@@ -54,8 +54,7 @@ def test_a_learner_takes_what_its_in_peers_have_posted_and_waits_for_none(tmp_pa
 def test_a_message_has_room_for_some_environments_others_each_time(tmp_path: Path) -> None:
     one, other = (experience(tmp_path, learner, 2, environments=4) for learner in (1, 0))
     played, seen = parts(tmp_path / "blocks"), set()
-    for part in played:
-        part.blocks.block("first", part.group, 0)[:] = False
+    fill(played, 0)
     assert other.take() == []
     for rollout in range(20):
         for part in played:
@@ -93,10 +92,11 @@ def test_others_rows_are_gathered_beside_the_own_as_their_learner_gathers_them(t
         played[0].blocks.block("first", 0, 0)[2, 1] = True
     one.post(0, theirs, version=5)
     scale = RewardScale(0.9)
-    gatherer = Gatherer(rollouts, "cpu", ["log_prob"], rewards=scale)
+    columns = ["log_prob", "state"]
+    gatherer = Gatherer(rollouts, "cpu", columns, rewards=scale)
     own, whole = (
         gatherer.gather(0, mine, version=3),
-        Gatherer(rollouts, "cpu", ["log_prob"]).gather(0, theirs, version=3),
+        Gatherer(rollouts, "cpu", columns).gather(0, theirs, version=3),
     )
     both = gatherer.gather_beside(own, other.take())
     assert own.returns is not None and own.steps == STEPS - 1, "steps of others are not counted"
@@ -105,7 +105,7 @@ def test_others_rows_are_gathered_beside_the_own_as_their_learner_gathers_them(t
         found = both.environments(part)
         for name in ("observation", "action", "terminated", "truncated", "life_lost", "first", "valid"):
             assert torch.equal(getattr(found, name), getattr(expected, name)), name
-        assert torch.equal(found.columns["log_prob"], expected.columns["log_prob"])
+        assert all(torch.equal(found.columns[name], expected.columns[name]) for name in columns)
     assert torch.equal(both.reward[:, GROUPS * ENVS :], whole.batch.reward / own.returns.deviation)
 
 
@@ -151,7 +151,7 @@ def test_no_rollout_is_torn_while_learners_post_are_killed_and_come_back(tmp_pat
                 for rows in reader.take():
                     taken += 1
                     number = int(rows["reward"][0, 0])
-                    for name in ("reward", "observation", "action", "log_prob"):
+                    for name in ("reward", "observation", "action", "log_prob", "state"):
                         assert (rows[name] == number).all(), name
             assert taken >= 20
             second.send_signal(signal.SIGCONT)
