@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from actorlearn.algorithms.settings import OnPolicySettings
 from actorlearn.metrics.energy import Energy
 from actorlearn.parameters.mixing import GraphSettings, neighbours
 from actorlearn.parameters.modes import GOSSIP, MODES
@@ -39,15 +40,29 @@ GRADIENT_EVERY = 6
 """Updates between two gradients that are compared, where the topology does not say: 480 steps of 16 environments."""
 NO_MIXING = "no mixing"
 """Mode gossip on a graph without edges."""
+WAITING, CORRECTED, DILOCO, NOLOCO = "waiting", "age-corrected", "DiLoCo", "NoLoCo"
+"""Gossip that waits for every message, gossip that is no paper's, and outer optimizers (``optim/outer.py``)."""
+LOCAL_STEPS = 32
+"""Optimizer steps between two exchanges with an outer optimizer; in sync those of a batch, where it has fewer."""
 WAYS = {
     "sync": ("sqrt", ("mode=sync",)),
     "async": ("none", ("mode=async",)),  # A3C: each learner's batch is as large as one's
     "gossip": ("sqrt", ("mode=gossip",)),
     NO_MIXING: ("sqrt", ("mode=gossip", "gossip.graph=none")),
+    WAITING: ("sqrt", ("mode=gossip", "gossip.max_staleness=0")),
+    CORRECTED: ("sqrt", ("mode=gossip", "gossip.age_corrected=true")),
+    DILOCO: ("none", ("mode=sync", f"learners.local_steps={LOCAL_STEPS}", "learners.outer=nesterov")),
+    NOLOCO: (
+        "none",  # local steps are of one learner's batches
+        (
+            *("mode=gossip", "gossip.graph=random-matching", "gossip.max_staleness=0"),
+            *(f"learners.local_steps={LOCAL_STEPS}", "learners.outer=momentum", "learners.outer_momentum=0.5"),
+        ),
+    ),
 }
 """Mode -> how the rate grows with them, unless the request says otherwise, and the keys."""
 Case = tuple[str, int]
-"""Mode, or NO_MIXING, and number of learners."""
+"""Mode, or another name of ``WAYS``, and number of learners."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +80,8 @@ class Ran:
 def gossip(request: Request) -> Report:
     """GALA's figures on a topology: convergent runs, score by mode, consensus, gradients; --seconds is each run's."""
     counts = COUNTS[:2] if request.quick else COUNTS
-    cases = [(mode, count) for count in counts for mode in modes(count, counts[-1])]
     loaded = load(request.topology, [given for given in request.overrides if _key(given) not in MODES.keys])
+    cases = [(mode, count) for count in counts for mode in modes(count, counts[-1], _steps_of_a_batch(loaded))]
     for case in cases:  # what is wrong with one of them is said before anything is measured
         load(request.topology, overrides(request, loaded, case, 1))
     ran: dict[Case, list[Ran]] = {case: [] for case in cases}
@@ -91,11 +106,20 @@ def gossip(request: Request) -> Report:
     )
 
 
-def modes(count: int, most: int) -> tuple[str, ...]:
-    """Modes compared with so many learners: one alone, A2C with GALA; with the most A3C and no mixing too."""
+def modes(count: int, most: int, steps: int) -> tuple[str, ...]:
+    """Return the modes compared with so many learners: one alone, A2C with GALA; with the most all.
+
+    DiLoCo's learners exchange at the end of a batch, so they are compared only where it has several ``steps``.
+    """
     if count == 1:
         return ("sync",)
-    return ("sync", "async", "gossip", NO_MIXING) if count == most else ("sync", "gossip")
+    return tuple(way for way in WAYS if way != DILOCO or steps > 1) if count == most else ("sync", "gossip")
+
+
+def _steps_of_a_batch(topology: Topology) -> int:
+    """Return the optimizer steps of a batch; 1 where it follows from a replay ratio."""
+    algorithm = topology.algorithm
+    return algorithm.epochs * algorithm.minibatches if isinstance(algorithm, OnPolicySettings) else 1
 
 
 def figures(ran: dict[Case, list[Ran]], environments: int) -> Figures:

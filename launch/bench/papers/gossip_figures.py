@@ -12,7 +12,8 @@ from launch.display.plot import COLOURS, INK, Curve, draw_line, dress, save
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MODE_COLOURS = {"sync": COLOURS[0], "gossip": COLOURS[1], "async": COLOURS[2], "no mixing": COLOURS[3]}
+ORDER = ("sync", "gossip", "async", "no mixing", "waiting", "age-corrected", "DiLoCo", "NoLoCo")
+MODE_COLOURS = dict(zip(ORDER, (*COLOURS, "#999999"), strict=True))
 NOT_SAID = "no run reported it"
 
 

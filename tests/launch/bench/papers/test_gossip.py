@@ -12,7 +12,20 @@ import pytest
 from launch.bench.measure import report
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request, shipped
-from launch.bench.papers.gossip import NO_MIXING, Case, Ran, figures, gossip, modes, overrides, since_first
+from launch.bench.papers.gossip import (
+    CORRECTED,
+    DILOCO,
+    NO_MIXING,
+    NOLOCO,
+    WAITING,
+    Case,
+    Ran,
+    figures,
+    gossip,
+    modes,
+    overrides,
+    since_first,
+)
 from launch.bench.papers.gossip_figures import NOT_SAID, draw
 from launch.commands import bench
 from launch.display.plot import Curve
@@ -42,6 +55,7 @@ RUNS: dict[Case, list[Ran]] = {
     ("gossip", 4): [ran([-1.0, 0.9], ROWS, frozenset({"0-1"}), CONSENSUS), ran([-1.0, 0.7])],
     (NO_MIXING, 4): [ran([-1.0, -0.6]), ran([-1.0, 0.0])],
 }
+"""Other ways are like these."""
 
 
 def test_runs_are_convergent_from_half_of_the_way_that_one_learner_goes() -> None:
@@ -116,13 +130,14 @@ def test_an_override_of_some_modes_reaches_the_runs_in_these() -> None:
     request = Request(shipped("catch.yaml"), ("learners.local_steps=2", "seed=3"), 1, 5.0)
     loaded = load(request.topology, ["seed=3"])
     steps = {case: load(request.topology, overrides(request, loaded, case, 7)).learners.local_steps for case in RUNS}
-    assert steps == {case: 1 if case[0] == "sync" else 2 for case in RUNS}
+    assert steps == {case: 1 if case == ("sync", 1) else 2 for case in RUNS}
     assert load(request.topology, overrides(request, loaded, ("sync", 4), 7)).seed == 7
 
 
 def test_one_learner_is_the_measure_and_all_modes_are_compared_with_most() -> None:
-    all_ = ("sync", "async", "gossip", NO_MIXING)
-    assert (modes(1, 4), modes(2, 4), modes(4, 4)) == (("sync",), ("sync", "gossip"), all_)
+    all_ = ("sync", "async", "gossip", NO_MIXING, WAITING, CORRECTED, DILOCO, NOLOCO)
+    assert (modes(1, 4, 8), modes(2, 4, 8), modes(4, 4, 8)) == (("sync",), ("sync", "gossip"), all_)
+    assert set(all_) - set(modes(4, 4, 1)) == {DILOCO}
 
 
 @pytest.mark.system
@@ -131,7 +146,7 @@ def test_a_quick_measurement_on_a_small_environment(tmp_path: Path) -> None:
     found = gossip(Request(shipped("catch.yaml"), ("simulators.count=1", "total_steps=10_000_000"), 1, 5.0))
     assert [line[0] for line in found.rows] == [
         "one learner",
-        *(f"{mode}, 2 learners" for mode in ("sync", "async", "gossip", NO_MIXING)),
+        *(f"{mode}, 2 learners" for mode in ("sync", "async", "gossip", NO_MIXING, WAITING, CORRECTED, NOLOCO)),
     ]
     assert [note.partition(": ")[0] for note in found.notes[:2]] == ["convergent", "energy"]
     assert "runs were ended before their 10,000,000 steps" in found.notes[-1]
