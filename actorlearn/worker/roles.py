@@ -26,6 +26,7 @@ from actorlearn.worker.settings import (
     EvaluateSettings,
     EvaluatorSettings,
     InferenceSettings,
+    LaggedSettings,
     MeasureSettings,
     ParameterServerSettings,
     ProcessSettings,
@@ -196,6 +197,7 @@ TASKS = {
     for task in (
         TaskSpec(name="describe", made_by="actorlearn.tasks.describe:run", settings=DescribeSettings),
         TaskSpec(name="evaluate", made_by="actorlearn.tasks.evaluate:run", settings=EvaluateSettings),
+        TaskSpec(name="lagged", made_by="actorlearn.tasks.lagged:run", settings=LaggedSettings),
         TaskSpec(name="measure", made_by="actorlearn.tasks.measure:run", settings=MeasureSettings),
         TaskSpec(name="spaces", made_by="actorlearn.tasks.spaces:run", settings=SpacesSettings),
     )

@@ -309,6 +309,21 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     seconds: float
 
 
+class LaggedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A learner whose experience is so many updates old."""
+
+    simulator: SimulatorSettings
+    """All environments of the learner are this simulator's."""
+    trainer: TrainerSettings
+    lag: int
+
+
+class LaggedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Learners of old experience, one after the other; answered by ``tasks/lagged.py``."""
+
+    runs: list[LaggedRun]
+
+
 def snapshot_of(name: str) -> str:
     """Return the file name of a simulator's snapshot."""
     return f"{name}.npz"

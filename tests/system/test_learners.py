@@ -10,6 +10,7 @@ from statistics import mean
 
 import pytest
 
+from launch.bench.measure.lagged import learn, loaded
 from launch.bench.papers.gossip_bound import logs_of, points
 from tests.system.conftest import PACED, Command, Start
 from tests.system.launched import finished, learned
@@ -57,6 +58,16 @@ def test_learners_in_sync_have_one_rate_also_where_it_follows_their_samples(laun
     assert min(row["effective_sample_size"] for row in rows) < 1.0
     assert rows[-1]["policy_lag_1"] == 1.0 and "effective_sample_size_1" in rows[-1]
     assert not run.events("died"), run.screen()
+
+
+def test_a_lag_held_in_one_process_is_that_of_a_run_with_rollouts_open_ahead(launched: Start) -> None:
+    """Bit for bit: what the suite ``asynchrony`` learns is what runs learn."""
+    keys = ["algorithm.name=ppo", "algorithm.proximal=interpolated", "simulators.envs=8", "total_steps=1500"]
+    ahead = ["simulators.count=1", "inference.count=0", "simulators.weights=rollout", "simulators.blocks=3"]
+    run = finished(launched("catch", *keys, *ahead))
+    (held,) = learn([loaded("configs/catch.yaml", keys)], [2])
+    assert held["weights_sha256"] == run["weights_sha256"]
+    assert (held["env_steps"], held["score"]) == (run["env_steps"], run["episode_return_mean"])
 
 
 @pytest.mark.parametrize(

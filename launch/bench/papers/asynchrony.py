@@ -1,9 +1,9 @@
 """The suite ``asynchrony``: what PPO loses by experience of older weights, and what each correction wins back.
 
-Rollouts are open ahead (`simulators.blocks`), so that simulators which are faster than the learner act by weights that
-are blocks - 1 updates old when they are learned from; Hilton et al. (2021, figure 1) hold the age of data as constant
-within one program. Every run of a topology has the same steps; lag, correction and seed alone differ. In mode async or
-gossip, by overrides, learners add what they change meanwhile.
+The lag is held at a number, as Hilton et al. (2021, figure 1) hold the age of data: each rollout is played by the
+weights of so many updates ago. All of it happens in one process (``measure/lagged.py``), with the weights, bit for bit,
+of a run whose simulators are always ahead (`simulators.blocks`: lag + 1, `simulators.weights: rollout`). Runs of a
+topology have the same steps; lag, correction and seed alone differ.
 
 Each run's result is a line of ``asynchrony.jsonl`` in the folder of the report, if there is one: what stands there is
 not run again.
@@ -19,16 +19,12 @@ from statistics import fmean
 from typing import Any
 
 from launch.bench.measure.interleaved import Spread, progress_bar
+from launch.bench.measure.lagged import learn, loaded
 from launch.bench.measure.report import Report, percent
 from launch.bench.measure.request import Request
-from launch.bench.measure.running import Running
-from launch.bench.papers.dba3c_learning import ONLINE
-from launch.bench.suites.scaling import curve_of
-from launch.display.plot import SCORE
 from launch.reports.interquartile import Interval, interquartile
 from launch.runs.jsonl import Lines
 from launch.runtime.metadata import commit
-from launch.topology.load import load
 
 LAGS = (0, 1, 4, 16)
 PLAIN = "PPO"
@@ -51,15 +47,15 @@ class Result:
 
     method: str
     lag: int
-    """Rollouts that were open beside the one that is learned from."""
+    """Updates by which its rollouts were older than the weights that learned from them."""
     seed: int
     score: float
     """Mean of the last 100 training games."""
     whole: float
-    """Mean of that over the run's reports."""
+    """Mean of that over the learning curve."""
     steps: int
     numbers: Mapping[str, float]
-    """Means of NUMBERS over the run's reports."""
+    """Means of NUMBERS over the run's updates."""
 
     @property
     def case(self) -> tuple[str, int]:
@@ -68,22 +64,19 @@ class Result:
 
 
 def asynchrony(request: Request) -> Report:
-    """PPO at policy lags of 0 to 16 by each correction; --seconds is a run's most, -o a folder to go on from."""
-    wanted = [(method, lag) for lag in (LAGS[::2] if request.quick else LAGS) for method in _methods(lag)]
-    for case in wanted:
-        load(request.topology, overrides(request, *case, seed=1))
-    known = {(*one.case, one.seed): one for one in _read(request)}
-    with progress_bar() as progress:
-        task = progress.add_task("", total=request.repetitions * len(wanted))
-        for seed in range(1, request.repetitions + 1):
-            for case in wanted:
-                progress.update(task, description=f"{case[0]}, lag {case[1]}, seed {seed}")
-                if (*case, seed) not in known:
-                    known[*case, seed] = result = run_one(request, *case, seed)
-                    _write(request, result)
-                progress.advance(task)
+    """PPO at policy lags of 0 to 16 by each correction, after equal steps; -o names a folder to go on from."""
+    cases = [(method, lag) for lag in (LAGS[::2] if request.quick else LAGS) for method in _methods(lag)]
     seeds = range(1, request.repetitions + 1)
-    return report(request, {case: [known[*case, seed] for seed in seeds] for case in wanted})
+    known = {(*one.case, one.seed): one for one in _read(request)}
+    missing = [(*case, seed) for seed in seeds for case in cases if (*case, seed) not in known]
+    topologies = [loaded(request.topology, overrides(request, method, seed)) for method, _, seed in missing]
+    with progress_bar() as progress:
+        task = progress.add_task("learning", total=len(missing))
+        for asked, answer in zip(missing, learn(topologies, [lag for _, lag, _ in missing]), strict=True):
+            known[asked] = result = _result(*asked, answer)
+            _write(request, result)
+            progress.advance(task)
+    return report(request, {case: [known[*case, seed] for seed in seeds] for case in cases})
 
 
 def _methods(lag: int) -> Iterable[str]:
@@ -91,26 +84,20 @@ def _methods(lag: int) -> Iterable[str]:
     return METHODS if lag else (PLAIN,)
 
 
-def overrides(request: Request, method: str, lag: int, seed: int) -> tuple[str, ...]:
+def overrides(request: Request, method: str, seed: int) -> tuple[str, ...]:
     """Return the keys of a run; those of the request come last but for what is compared."""
-    own = ("algorithm.name=ppo", *ONLINE)
-    return (*own, *request.overrides, *METHODS[method], f"simulators.blocks={lag + 1}", f"seed={seed}")
+    return ("algorithm.name=ppo", *request.overrides, *METHODS[method], f"seed={seed}")
 
 
-def run_one(request: Request, method: str, lag: int, seed: int) -> Result:
-    """Run a topology to its end; raises FailedError where it has no score."""
-    label = f"{method}, lag {lag}, seed {seed}"
-    with Running(request.topology, overrides(request, method, lag, seed), total_steps=None) as run:
-        curve_of(run, label, request.seconds)
-        rows = [row for row in Lines(run.run_dir / "metrics.jsonl").new() if row.get(SCORE) is not None]
+def _result(method: str, lag: int, seed: int, answer: Mapping[str, Any]) -> Result:
     return Result(
         method=method,
         lag=lag,
         seed=seed,
-        score=rows[-1][SCORE],
-        whole=fmean(row[SCORE] for row in rows),
-        steps=rows[-1]["env_steps"],
-        numbers={name: fmean(row[name] for row in rows if row.get(name) is not None) for name in NUMBERS},
+        score=answer["score"],
+        whole=fmean(score for _, score in answer["curve"]),
+        steps=answer["env_steps"],
+        numbers={name: answer["metrics"][name] for name in NUMBERS},
     )
 
 
@@ -143,8 +130,8 @@ def report(request: Request, ran: Mapping[tuple[str, int], Sequence[Result]]) ->
         unit="score",
         notes=(
             f"scores: mean of the last 100 training games after {min(steps):,} to {max(steps):,} steps, interquartile "
-            f"mean of {request.repetitions} seeds with its 95 % bootstrap interval; whole curve: mean over all reports",
-            "policy lag, effective sample and clipped: means over reports",
+            f"mean of {request.repetitions} seeds with its 95 % bootstrap interval; whole curve: its mean",
+            "policy lag, effective sample and clipped: means over updates, at the last optimizer step of each",
         ),
         figures={
             "topology": request.topology,

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from launch.bench import SUITES
+from launch.bench.measure.lagged import loaded
 from launch.bench.measure.request import Request, shipped
 from launch.bench.papers import asynchrony
-from launch.bench.papers.asynchrony import LAGS, METHODS, PLAIN, RESULTS, Result, overrides
-from launch.topology.load import load
+from launch.bench.papers.asynchrony import LAGS, METHODS, PLAIN, RESULTS, overrides
+from launch.topology.load import Topology
 
 CATCH = shipped("catch.yaml")
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
-    """Method, lag and seed of what is run, in place of running it: lag costs 0.02 a update, and decoupled half."""
+    """Proximal policy, lag and seed of what is run, in place of running it: lag costs 0.02, and decoupled half."""
     seen: list[tuple[str, int, int]] = []
 
-    def made(_: Request, method: str, lag: int, seed: int) -> Result:
-        seen.append((method, lag, seed))
-        score = 0.9 - 0.02 * lag * (0.5 if method == "decoupled" else 1.0) + 0.001 * seed
-        numbers = {"policy_lag_mean": float(lag), "effective_sample_size": 0.9, "clipped_share": 0.1}
-        return Result(method, lag, seed, score, score / 2, 50_000, numbers)
+    def learn(topologies: Sequence[Topology], lags: Sequence[int]) -> Iterator[dict[str, Any]]:
+        for one, lag in zip(topologies, lags, strict=True):
+            way = str((one.algorithm.proximal, one.algorithm.advantages, one.optimizer.sample_size_scaling))
+            seen.append((way, lag, one.seed))
+            score = 0.9 - 0.02 * lag * (0.5 if "recomputed" in way else 1.0) + 0.001 * one.seed
+            metrics = {"policy_lag_mean": float(lag), "effective_sample_size": 0.9, "clipped_share": 0.1}
+            yield {"score": score, "curve": [[1000, 0.0], [2000, score]], "env_steps": 50_000, "metrics": metrics}
 
-    monkeypatch.setattr(asynchrony, "run_one", made)
+    monkeypatch.setattr(asynchrony, "learn", learn)
     return seen
 
 
-def test_runs_differ_in_lag_correction_and_seed_alone() -> None:
+def test_runs_differ_in_correction_and_seed_alone() -> None:
     request = Request(CATCH, ("total_steps=1000",), 1, 1.0)
     for method in METHODS:
-        loaded = load(CATCH, overrides(request, method, 4, 7))
-        assert (loaded.simulators.blocks, loaded.seed, loaded.total_steps) == (5, 7, 1000)
-        assert loaded.algorithm.name == "ppo" and loaded.algorithm.max_policy_lag is None
-        own = (loaded.algorithm.proximal, loaded.algorithm.advantages, loaded.optimizer.sample_size_scaling)
+        found = loaded(CATCH, overrides(request, method, 7))
+        assert (found.algorithm.name, found.seed, found.total_steps) == ("ppo", 7, 1000)
+        own = (found.algorithm.proximal, found.algorithm.advantages, found.optimizer.sample_size_scaling)
         plain = ("behaviour", "recorded", "none")
         assert sum(one != other for one, other in zip(own, plain, strict=True)) == (method != PLAIN)
 

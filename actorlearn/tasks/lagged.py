@@ -1,0 +1,113 @@
+"""Learns in one process from experience that is a given number of updates old, and says how well.
+
+Plays and learns in turn by the parts of a run: rollout n is played by the weights after update n - lag, the first ones
+by the initial weights, and learned from by those after update n. A run with ``simulators.blocks: lag + 1`` whose
+simulators are always ahead does the same. Here timing has no part in it: the same settings give the same scores on a
+busy machine. Reads its settings; prints a line of JSON for each run. Knows feed-forward networks that learn from
+rollouts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from statistics import fmean
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from actorlearn.acting.policy import Policy
+from actorlearn.algorithms.interface import Batch
+from actorlearn.envs.interface import Row, empty_row
+from actorlearn.envs.make import make as make_env
+from actorlearn.learning.make import make as make_learning
+from actorlearn.learning.staleness import lags
+from actorlearn.metrics.episodes import Episodes
+from actorlearn.worker.settings import LaggedRun, LaggedSettings
+
+POINTS = 20
+"""Points of a learning curve."""
+
+
+def run(settings: LaggedSettings) -> None:
+    """Learn in each way, one after the other, and print what became of it."""
+    for one in settings.runs:
+        print(json.dumps(Lagged(one).learn()), flush=True)
+
+
+class Lagged:
+    """An environment, a policy and a learner that is a number of updates ahead of it."""
+
+    def __init__(self, settings: LaggedRun) -> None:
+        """Make all three; raises ValueError for what this cannot do."""
+        self._settings, self._lag = settings, settings.lag
+        simulator, trainer = settings.simulator, settings.trainer
+        self._learning = make_learning(trainer)
+        if trainer.replay is not None or self._learning.network.state_size:
+            raise ValueError("algorithm.name, model.recurrence: only networks without memory that learn from rollouts")
+        self._policy = Policy(simulator.policy, "cpu", simulator.seed, stream=0)
+        self._env = make_env(simulator.env, simulator.env_seeds)
+        self._row = empty_row(self._env.spec, self._env.count)
+        self._versions = deque([self._learning.weights.clone()], maxlen=settings.lag + 1)
+        """Weights after the newest updates, the oldest first."""
+        self._moment = 0
+
+    def learn(self) -> dict[str, object]:
+        """Learn until the steps are done; returns score, curve and the means of what updates reported."""
+        episodes, curve, told, total = Episodes(), list[tuple[int, float]](), list[Mapping[str, float]](), 0
+        self._env.reset(self._row)
+        updates, steps = 0, self._settings.trainer.total_steps
+        while total < steps:
+            batch = self._play(min(self._lag, updates))
+            rewards, over = batch.reward.numpy(), (batch.terminated | batch.truncated).numpy()
+            none = np.zeros_like(rewards[:1])
+            episodes.add("", np.concatenate([none, rewards]), np.concatenate([none > 0, over]), batch.first.numpy())
+            metrics = self._learning.learn(batch, total, updates)
+            told.append(metrics | {"policy_lag_mean": float(lags(batch).mean())})
+            self._versions.append(self._learning.weights.clone())
+            total, updates = total + int(batch.valid.sum()), updates + 1
+            score = episodes.mean()
+            if score is not None and total * POINTS // steps > len(curve):
+                curve.append((total, score))
+        self._env.close()
+        names = [name for name in told[-1] if all(name in row for row in told)]
+        return {
+            "score": episodes.mean(),
+            "curve": curve,
+            "env_steps": total,
+            "updates": updates,
+            "weights_sha256": self._learning.sha256(),
+            "metrics": {name: fmean(row[name] for row in told) for name in names},
+        }
+
+    def _play(self, lag: int) -> Batch:
+        """Play a rollout by the weights of so many updates ago."""
+        self._policy.flat.copy_(self._versions[-1 - lag])
+        rows, acted = [_copied(self._row)], list[dict[str, Tensor]]()
+        for _ in range(self._learning.algorithm_settings.horizon):
+            chosen = self._policy.choose(rows[-1]["observation"], self._moment)
+            self._moment += 1
+            acted.append({name: cells.clone() for name, cells in chosen.items()})
+            self._env.step(chosen["action"].numpy(), self._row)
+            rows.append(_copied(self._row))
+        row = {name: torch.stack([cells[name] for cells in rows]) for name in rows[0]}
+        columns = {name: torch.stack([cells[name] for cells in acted]) for name in acted[0]}
+        return Batch(
+            observation=row["observation"],
+            action=columns.pop("action"),
+            reward=row["reward"][1:],
+            terminated=row["terminated"][1:],
+            truncated=row["truncated"][1:],
+            life_lost=row["life_lost"][1:],
+            first=row["first"],
+            valid=~row["first"][1:],
+            policy_lag=torch.full(row["reward"][1:].shape, lag, dtype=torch.int64),
+            columns=columns,
+        )
+
+
+def _copied(row: Row) -> dict[str, Tensor]:
+    """Return the columns of a row, which the environment does not write to."""
+    return {name: torch.from_numpy(getattr(row, name).copy()) for name in Row.__slots__}

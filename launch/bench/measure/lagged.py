@@ -1,0 +1,86 @@
+"""Runs whose experience is a given number of updates old, learned one after the other in a single process.
+
+``tasks/lagged.py`` does it, with the settings that the processes of a run of the same topology would have.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from actorlearn.algorithms.settings import OnPolicySettings
+from actorlearn.wire.identity import ProcessId
+from actorlearn.worker import settings as all_settings
+from actorlearn.worker.settings import LaggedRun, LaggedSettings, SimulatorSettings, TrainerSettings
+from launch.errors import FailedError, RunError
+from launch.plan.addresses import Addresses
+from launch.plan.placement import place
+from launch.plan.plan import plan
+from launch.plan.probe import Description, describe
+from launch.plan.resumption import Resumption
+from launch.plan.roles import Briefing, Incarnation, settings_for, trainer_of
+from launch.spawning.guardian import PARENT
+from launch.spawning.local import environment
+from launch.topology.load import Topology, load
+
+ALONE = ("mode=sync", "learners.count=1", "simulators.count=1", "simulators.groups=1", "inference.count=0")
+"""Keys of topologies that are played and learned in one process."""
+
+
+def learn(topologies: Sequence[Topology], lags: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Yield the answer for each topology, at the lag beside it, as soon as it is there; raises FailedError.
+
+    The topologies differ in numbers alone: environment and network are described once.
+    """
+    if not topologies:
+        return
+    description = describe(topologies[0])
+    runs = [settings_of(one, description, lag) for one, lag in zip(topologies, lags, strict=True)]
+    with tempfile.TemporaryDirectory(prefix="actorlearn-bench-") as folder:
+        path = Path(folder) / "lagged.json"
+        all_settings.write(LaggedSettings(runs=runs), path)
+        command = [sys.executable, "-m", "actorlearn.processes", "lagged", str(path)]
+        env = {**environment(1), PARENT: str(os.getpid())}  # it ends with us
+        with (
+            (Path(folder) / "stderr").open("w+") as said,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True, env=env) as child,
+        ):
+            answers = 0
+            try:
+                for line in child.stdout or ():
+                    with suppress(ValueError):  # an environment may print
+                        answer = json.loads(line)
+                        answers += 1
+                        yield answer
+                if child.wait() or answers < len(runs):
+                    said.seek(0)
+                    why = said.read().strip().splitlines() or [f"exit status {child.returncode}"]
+                    raise FailedError(f"lag {lags[min(answers, len(runs) - 1)]}: {why[-1]}")
+            finally:
+                child.kill()
+
+
+def loaded(path: str, overrides: Sequence[str]) -> Topology:
+    """Load a topology with one learner whose environments are all in one process; raises RunError for others."""
+    topology = load(path, (*ALONE, *overrides))
+    if not isinstance(topology.algorithm, OnPolicySettings):
+        raise RunError(f"algorithm.name: {topology.algorithm.name!r} learns from a replay; name one that does not")
+    return topology
+
+
+def settings_of(topology: Topology, description: Description, lag: int) -> LaggedRun:
+    """Return the settings that simulator and trainer of a run would have."""
+    nowhere, made = Path(), plan(topology, description)
+    at, new = Addresses.of_run("bench", nowhere, nowhere), Resumption(began_s=0.0)
+    briefing = Briefing(made.topology, made.description, made.exact, at, place(made.topology, []), new)
+    simulator = settings_for(briefing, Incarnation(ProcessId("simulator")), 0)
+    trainer = settings_for(briefing, Incarnation(trainer_of(made.topology, 0)), 0)
+    assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
+    return LaggedRun(simulator=simulator, trainer=trainer, lag=lag)
