@@ -22,6 +22,11 @@ Graph = Literal["none", "ring", "k-peer", "exponential", "exponential-varying", 
 GRAPHS = (*get_args(Graph), "lists")
 DRAWS = 256
 """Exchanges of random matching that `facts` looks at."""
+FREE_AGE = 0.5
+"""Age of messages that nobody waits for, in exchanges: learners post at any moment of one another's steps.
+
+0.44 was measured with four learners on two cores, in a ring (docs/results/gossip.md).
+"""
 _NOTHING = 1e-12
 """Share of differences below which an exchange has made learners agree exactly, but for rounding."""
 
@@ -109,13 +114,17 @@ def mixing_matrix(graph: GraphSettings, learners: Sequence[int], exchange: int) 
     return matrix
 
 
-def progress_since(posted_ns: int | None, began_ns: int, now_ns: int) -> float:
-    """Return the share of the own change between two times that came after a message was posted, 0 to 1.
+def speed(others: float, age: float) -> float:
+    """Return how far learners go that all move in one direction, as a share of what each would go by itself.
 
-    A message that others posted while this learner took its step lacks what they have learned since, and its mean with
-    the own weights takes back a part of the own step: where all go at speed 1 and messages are d updates old, they come
-    to go at 1 / (1 + d / 2). So messages are carried forward by what this learner itself has moved since then.
+    ``others``: their share of a mean, 1/2 in a ring. A message that was posted ``age`` exchanges ago lacks what its
+    sender has moved since, so its mean with newer weights takes a part of the way back: v = 1 - others * age * v.
     """
+    return 1.0 / (1.0 + others * age)
+
+
+def progress_since(posted_ns: int | None, began_ns: int, now_ns: int) -> float:
+    """Return the share of the own change between two times that came after a message was posted, 0 to 1."""
     if posted_ns is None or now_ns <= began_ns:
         return 0.0
     return min(max((now_ns - posted_ns) / (now_ns - began_ns), 0.0), 1.0)

@@ -328,10 +328,13 @@ class _Gossip(ModeSpec):
     """Mode gossip: a learner mixes its weights with those of its in-peers."""
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
-        """Refuse lists of in-peers that are none, or fewer than the learners, and experience across nodes."""
+        """Refuse lists of in-peers that are none, or fewer than the learners, and what only shared memory carries."""
         gossip = _gossip(asked)
         yield from self._wrong_lists("gossip.graph", gossip.graph, asked.learners.count)
         yield from self._wrong_lists("gossip.experience_graph", gossip.experience_graph, asked.learners.count)
+        if gossip.age_corrected and (gossip.transport != "shm" or asked.across):
+            rule = "when a message was posted is known in shared memory alone"
+            yield Refusal("gossip.age_corrected", rule, "write false, or gossip.transport: shm and nodes.count: 1")
         if gossip.experience and asked.across:
             rule = "experience is shared through memory of one machine, and learners may be on several (nodes)"
             yield Refusal("gossip.experience", rule, "write 0, or nodes.count: 1")

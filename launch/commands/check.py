@@ -17,7 +17,8 @@ from actorlearn.actions import describe_actions
 from actorlearn.memory.owned import name_of
 from actorlearn.memory.shared import SHM_ROOT, free_bytes
 from actorlearn.optim.schedules import for_batches, scale_rate
-from actorlearn.parameters.mixing import Mixing, measure_mixing
+from actorlearn.parameters.mixing import FREE_AGE, Mixing, measure_mixing, speed
+from actorlearn.parameters.modes import GOSSIP
 from actorlearn.worker.roles import ROLES
 from launch.machine.folders import runtime_root
 from launch.machine.gpus import count_gpus
@@ -28,7 +29,8 @@ from launch.plan.nodes import Machine, need_of, place_learners
 from launch.plan.plan import Plan, plan
 from launch.plan.probe import Description, describe
 from launch.plan.role_plans import plan_of
-from launch.topology.load import TopologyError, load, tree
+from launch.topology.load import Topology, TopologyError, load, tree
+from launch.topology.modes import mode, section_of
 
 
 def check(topology: str, overrides: list[str], json: bool) -> int:
@@ -46,7 +48,10 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         console.print()
     console.print(_environment(made.description), highlight=False, soft_wrap=True)
     if made.graph:
-        console.print(_mixing(measure_mixing(made.graph, loaded.learners.count)), highlight=False, soft_wrap=True)
+        mixing = measure_mixing(made.graph, loaded.learners.count)
+        console.print(_mixing(mixing), highlight=False, soft_wrap=True)
+        if said := _taken_back(made.topology, mixing):
+            console.print(f"[yellow]but[/] {said}", highlight=False, soft_wrap=True)
     if made.topology.nodes.several:
         console.print(_nodes(made), highlight=False, soft_wrap=True)
     for choice in made.choices:
@@ -173,6 +178,19 @@ def _mixing(found: Mixing) -> str:
         f"with all in step the mean is {'kept' if found.doubly_stochastic else 'not kept'}",
     ]
     return f"[bold]mixing[/] {', '.join(said)}"
+
+
+def _taken_back(topology: Topology, found: Mixing) -> str:
+    """Return a warning about messages that are averaged though they are old; empty where none are."""
+    others, own = found.in_degree[1] / (1 + found.in_degree[1]), section_of(topology, GOSSIP)
+    if mode(topology) != GOSSIP or not others or own.age_corrected or own.max_staleness is not None:
+        return ""
+    lost = 1 - speed(others, FREE_AGE)
+    return (
+        f"messages that nobody waits for are about {FREE_AGE:g} exchanges old when they are averaged, which takes back "
+        f"{lost:.0%} of each step: gossip.age_corrected: true carries them forward, gossip.max_staleness: 0 waits for "
+        "new ones, and gossip.graph: none tells what mixing is worth"
+    )
 
 
 def _table(*headings: str, right: tuple[str, ...] = ()) -> Table:

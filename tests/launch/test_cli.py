@@ -415,6 +415,9 @@ def test_check_says_what_the_graph_of_learners_promises(topology: Path, monkeypa
     text = ask("check", topology, *changes, "gossip.graph=exponential-varying").stdout
     assert "each learner mixes 1 other(s), whose graph repeats after 2 exchanges, all are connected within 2" in text
     assert "leaves 0.000 of differences (spectral radius), with all in step the mean is kept" in text
+    assert "which takes back 20% of each step: gossip.age_corrected: true carries them forward" in text
+    for better in ("gossip.age_corrected=true", "gossip.max_staleness=0", "gossip.graph=none"):
+        assert "takes back" not in ask("check", topology, *changes, better).stdout
     text = ask("check", topology, *changes, "gossip.graph=[[1],[0],[3],[2,0]]").stdout
     assert "mixes 1 to 2 other(s), always the same, not all are ever connected" in text and "not kept" in text
 

@@ -19,6 +19,8 @@ from actorlearn.parameters.mixing import (
     measure_mixing,
     mixing_matrix,
     neighbours,
+    progress_since,
+    speed,
 )
 
 NAMED = [name for name in GRAPHS if name != "lists"]
@@ -178,3 +180,23 @@ def test_neighbours_are_those_of_all_exchanges(name: str, members: tuple[int, ..
     for learner in members:
         ever = {peer for exchange in range(200) for peer in in_peers(graph, members, learner, exchange)}
         assert set(neighbours(graph, members, learner)) == ever
+
+
+@pytest.mark.parametrize(("graph", "others"), [("ring", 1 / 2), ("complete", 3 / 4), ("none", 0.0)])
+@pytest.mark.parametrize("age", [0, 1, 2, 8])
+def test_old_messages_slow_learners_that_all_go_the_same_way(graph: str, others: float, age: int) -> None:
+    """Each goes 1 a round and mixes what all were ``age`` rounds before."""
+    matrix = mixing_matrix(GraphSettings(name=graph), range(4), 0)
+    own = np.diag(np.diag(matrix))
+    seen = [np.zeros(4)]
+    for _ in range(1000):
+        now = seen[-1] + 1
+        before = seen[max(len(seen) - 1 - age, 0)] + 1
+        seen.append(own @ now + (matrix - own) @ before)
+    assert (seen[-1] - seen[500]).mean() / 500 == pytest.approx(speed(others, age), rel=1e-3)
+
+
+def test_what_came_after_a_message_is_a_share_of_the_way_since_the_exchange_before() -> None:
+    shares = [progress_since(posted, 100, 200) for posted in (None, 50, 100, 150, 200, 250)]
+    assert shares == [0.0, 1.0, 1.0, 0.5, 0.0, 0.0]
+    assert progress_since(5, 7, 7) == 0.0

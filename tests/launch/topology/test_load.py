@@ -177,6 +177,8 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
         tree[section][name] = getattr(defaults[section], name)
     if tree["mode"] != "gossip":
         del tree["gossip"]
+    else:
+        tree["gossip"]["age_corrected"] &= tree["gossip"]["transport"] == "shm" and tree["nodes"]["count"] == 1
     return tree
 
 
