@@ -57,7 +57,7 @@ SUITES: Mapping[str, Suite] = {
     "sampling": Suite("suites.sampling:sampling"),
     "training": Suite("suites.training:training"),
     "handover": Suite("suites.handover:handover", topology=None),
-    "emulators": Suite("suites.emulators:emulators", topology=None),
+    "emulators": Suite("suites.emulators:emulators"),
     "peers": Suite("peers.works:peers", topology=None),
     "peers-cheap": Suite("peers.works:peers_cheap", topology=None),
     "peers-dqn": Suite("peers.works:peers_dqn", topology=None),

@@ -1,7 +1,5 @@
-"""The suite ``emulators``: the same environments by EnvPool and by the path that needs no extra, in turn and again.
+"""The suite ``emulators``: a topology's environment by EnvPool and by the path that needs no extra, in turn and again.
 
-Atari is ``configs/pong.yaml``, by ale-py and by EnvPool; CartPole is ``configs/cartpole.yaml``, by gymnasium and by
-EnvPool.
 Simulation alone is as many processes as the topology has simulators, with random actions; training is the whole run.
 """
 
@@ -14,35 +12,31 @@ from importlib.util import find_spec
 from launch.bench.measure.interleaved import interleave
 from launch.bench.measure.parts import Parts
 from launch.bench.measure.report import Report, rate
-from launch.bench.measure.request import Request, shipped
+from launch.bench.measure.request import Request
 from launch.bench.measure.running import rate_of
 from launch.errors import FailedError
+from launch.topology.load import load
 
-PATHS = {
-    "pong.yaml": ("ALE/Pong-v5", "envpool:ALE/Pong-v5"),
-    "cartpole.yaml": ("CartPole-v1", "envpool:CartPole-v1"),
-}
-"""Shipped topology -> ids of one environment by two paths."""
 WARMUP_S = 5.0
 
 
 def emulators(request: Request) -> Report:
-    """Simulation alone and training on EnvPool's environments, beside ale-py's and gymnasium's."""
+    """Simulation alone and training on an environment, by ale-py or gymnasium and by EnvPool."""
     if find_spec("envpool") is None:
         raise FailedError("bench emulators: envpool is not installed: pip install 'actorlearn[envpool]'")
+    env_id = load(request.topology, request.overrides).env.id.removeprefix("envpool:")
+    paths = (env_id, f"envpool:{env_id}")
     cases = {}
     with ExitStack() as stack:
-        for name, ids in PATHS.items():
-            for env_id in ids:
-                path, keys = shipped(name), (f"env.id={env_id}", *request.overrides)
-                parts = stack.enter_context(Parts(path, keys))
-                cases[f"{env_id}, simulation alone"] = partial(parts.simulate, request.seconds)
-                cases[f"{env_id}, training"] = partial(rate_of, path, keys, request.seconds, WARMUP_S)
+        for path in paths:
+            keys = (*request.overrides, f"env.id={path}")
+            parts = stack.enter_context(Parts(request.topology, keys))
+            cases[f"{path}, simulation alone"] = partial(parts.simulate, request.seconds)
+            cases[f"{path}, training"] = partial(rate_of, request.topology, keys, request.seconds, WARMUP_S)
         spread = interleave(cases, request.repetitions)
     rows = []
-    for ids in PATHS.values():
-        for what in ("simulation alone", "training"):
-            plain, pooled = (spread[f"{env_id}, {what}"] for env_id in ids)
-            rows.append((ids[0], what, rate(plain), rate(pooled), f"{pooled.median / plain.median:.2f}"))
+    for what in ("simulation alone", "training"):
+        plain, pooled = (spread[f"{path}, {what}"] for path in paths)
+        rows.append((env_id, what, rate(plain), rate(pooled), f"{pooled.median / plain.median:.2f}"))
     headings = ("environment", "what", "steps/s", "steps/s, EnvPool", "ratio")
     return Report("emulators", headings, rows, spread, "steps/s")
