@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import sqrt
+from math import ceil, sqrt
 from statistics import NormalDist
 
 from launch.simulate.scenario import Scenario
@@ -112,8 +112,10 @@ def _exchange_s(s: Scenario) -> float:
     """Return the time of an update's exchanges on idle links; in lock-step through a hub all messages meet there."""
     if s.exchanging in ("alone", "gossip", "store") or (s.learners == 1 and not _central(s)):
         return 0.0
+    steps = s.work.optimizer_steps
+    meetings = steps if s.local_steps == 1 else ceil(steps / s.local_steps)
     if s.exchanging == "lock-step":
-        return s.work.optimizer_steps * (s.costs.hop_s + s.costs.add_s * s.learners) + s.costs.hop_s
+        return meetings * (s.costs.hop_s + s.costs.add_s * s.learners) + s.costs.hop_s
     away = s.machines > 1 or s.servers_apart
     once_s = 2 * ((s.latency_s if away else 0.0) + s.costs.hop_s)
     if s.exchanging == "hub":
@@ -121,7 +123,7 @@ def _exchange_s(s: Scenario) -> float:
         wire_s = others * s.vector_bytes / s.link_bytes_per_s if away else 0.0
         end_s = s.costs.message_s + s.vector_bytes * s.costs.byte_s
         ways_s = 2 * (end_s + max(wire_s, s.learners * end_s)) + s.costs.add_s
-        return s.work.optimizer_steps * (once_s + ways_s) + once_s
+        return meetings * (once_s + ways_s) + once_s
     part = s.header_bytes + s.weight_bytes * s.weights / s.parameter_servers
     together = s.learners if s.exchanging == "quorum" else 1
     link_s = max(together * part, s.vector_bytes) / s.link_bytes_per_s if away else 0.0

@@ -33,7 +33,7 @@ class Peer:
     base: int = 0
     """Version of the shared weights by which it computes."""
     exchanges: int = 0
-    """Exchanges so far, or mixes in gossip."""
+    """Exchanges so far, or mixes in gossip; in lock-step all optimizer steps."""
     staleness: list[int] = field(default_factory=list)
     dropped: int = 0
     """Gradients that came too late to be used."""
@@ -56,6 +56,13 @@ class _Place:
     env: simpy.Environment
     scenario: Scenario
     network: Network
+
+    def meets(self, peer: Peer) -> bool:
+        """Count a step of a learner in lock-step; whether it ends its ``local_steps``, or its batch."""
+        batch = max(1, round(self.scenario.work.optimizer_steps))
+        step = peer.exchanges % batch + 1
+        peer.exchanges += 1
+        return step % self.scenario.local_steps == 0 or step == batch
 
     def optimize(self, peer: Peer) -> simpy.Event:
         """Change all weights by the own optimizer."""
@@ -115,9 +122,10 @@ class LockStep(_Place):
         yield self.env.timeout(self.scenario.costs.hop_s)
 
     def step(self, peer: Peer) -> Steps:
-        """Show the gradient, wait for all, add them, and take the step that all take."""
-        yield from self.agree(peer)
-        yield peer.port.machine.cores.work(self.scenario.costs.add_s * self.scenario.learners)
+        """Show the gradient, wait for all, add them, and take the step; or by itself, and then weights are averaged."""
+        if self.meets(peer):
+            yield from self.agree(peer)
+            yield peer.port.machine.cores.work(self.scenario.costs.add_s * self.scenario.learners)
         yield self.optimize(peer)
 
 
@@ -137,9 +145,10 @@ class Hub(_Place):
         yield from self._meet(peer, own, own + (learners - 1) * _NUMBERS_BYTES, 0.0)
 
     def step(self, peer: Peer) -> Steps:
-        """Meet with the gradient; the hub adds, and answers with the sum."""
+        """Meet with the gradient, or after local steps with the weights; the hub adds, and answers with the sum."""
         size = self.scenario.vector_bytes
-        yield from self._meet(peer, size, size, self.scenario.costs.add_s)
+        if self.meets(peer):
+            yield from self._meet(peer, size, size, self.scenario.costs.add_s)
         yield self.optimize(peer)
 
     def _meet(self, peer: Peer, said: float, answer: float, add_s: float) -> Steps:

@@ -111,7 +111,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of a message besides these."""
     graph: GraphSettings = GraphSettings()
     local_steps: int = 1
-    """Optimizer steps between two exchanges, in gossip and async."""
+    """Optimizer steps between two exchanges; in lock-step those at the end of a batch come too."""
     max_staleness: int | None = None
     """Exchanges without mixing after which a learner that gossips waits; None = never."""
     link_bytes_per_s: float = 125e6

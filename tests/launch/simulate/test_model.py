@@ -200,6 +200,16 @@ def test_without_queues_the_closed_form_is_the_simulation(exchanging: Any, learn
     assert estimate(case).env_steps_per_s == pytest.approx(simulate(case).env_steps_per_s, rel=0.02)
 
 
+@pytest.mark.parametrize("exchanging", ["lock-step", "hub"])
+def test_after_local_steps_learners_meet_less_often_and_at_the_end_of_each_batch(exchanging: Any) -> None:
+    work = Work(horizon=5, simulators=2, envs=4, optimizer_steps=5)
+    costs = msgspec.structs.replace(COSTS, hop_s=1e-3, add_s=1e-3)
+    case = on_machines(exchanging, 4, work=work, costs=costs, weights=10_000)
+    often, seldom = (msgspec.structs.replace(case, local_steps=steps) for steps in (1, 2))
+    assert estimate(seldom).env_steps_per_s == pytest.approx(simulate(seldom).env_steps_per_s, rel=0.02)
+    assert update_of(simulate(often)) > update_of(simulate(seldom))
+
+
 def test_the_closed_form_knows_shared_cores_and_the_expected_slowest() -> None:
     crowded = scenario(cores=1.0, learners=4, nodes=4, exchanging="store")
     assert estimate(crowded).env_steps_per_s == pytest.approx(simulate(crowded).env_steps_per_s, rel=0.02)
