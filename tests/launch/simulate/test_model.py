@@ -203,7 +203,7 @@ def test_without_queues_the_closed_form_is_the_simulation(exchanging: Any, learn
 @pytest.mark.parametrize("exchanging", ["lock-step", "hub"])
 def test_after_local_steps_learners_meet_less_often_and_at_the_end_of_each_batch(exchanging: Any) -> None:
     work = Work(horizon=5, simulators=2, envs=4, optimizer_steps=5)
-    costs = msgspec.structs.replace(COSTS, hop_s=1e-3, add_s=1e-3)
+    costs = msgspec.structs.replace(COSTS, hop_s=1e-3)
     case = on_machines(exchanging, 4, work=work, costs=costs, weights=10_000)
     often, seldom = (msgspec.structs.replace(case, local_steps=steps) for steps in (1, 2))
     assert estimate(seldom).env_steps_per_s == pytest.approx(simulate(seldom).env_steps_per_s, rel=0.02)
