@@ -106,6 +106,13 @@ def test_the_picture_says_what_a_person_wants_to_know() -> None:
         assert part in text
 
 
+def test_the_picture_says_how_old_experience_is_and_how_much_of_it_counts() -> None:
+    old = {"policy_lag_max": 5, "policy_lag_0": 0.0, "policy_lag_1": 0.25, "policy_lag_4_to_7": 0.75}
+    worth = {"effective_sample_size_4_to_7": 0.631, "clipped_share_4_to_7": 0.2}
+    assert " lag: 1 update 25%; 4 to 7 updates 75%, 63% effective, 20% clipped" in drawn(seen(ROW | old | worth), 120)
+    assert " lag: " not in drawn(seen(ROW | {"policy_lag_max": 0, "policy_lag_0": 1.0}), 120)
+
+
 def test_the_picture_says_what_was_left_to_the_machine_and_why_where_there_is_room() -> None:
     view = seen()
     for key, value in (("simulators.count", 2), ("trainer.precision", "bf16")):
