@@ -135,6 +135,7 @@ def uninterrupted(launched: Start, keys: list[str]) -> str:
     [
         pytest.param("alone", "a2c", marks=pytest.mark.smoke),
         ("sync", "a2c"),
+        pytest.param("sync", "diloco", marks=pytest.mark.nightly),
         ("replay", "dqn"),
         ("replay", "sequences"),
     ],
