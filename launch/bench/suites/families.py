@@ -83,9 +83,9 @@ def families(request: Request) -> Report:
 
 
 def written_score(scores: Sequence[float]) -> str:
-    """Return a mean and its sample deviation with three digits: 17.3 ± 2.1."""
+    """Return a mean and its sample deviation with the mean's first three digits or more: 17.3 ± 2.1."""
     mean = fmean(scores)
-    digits = 2 if abs(mean) < 10 else 1 if abs(mean) < 1_000 else 0
+    digits = next((3 - place for place in (0, 1, 2) if abs(mean) < 10**place), 0)
     deviation = f" ± {stdev(scores):,.{digits}f}" if len(scores) > 1 else ""
     return f"{mean:,.{digits}f}{deviation}"
 

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from launch.bench.suites.families import package_of
+from launch.bench.suites.families import package_of, written_score
 from launch.commands import bench
 from launch.runs import find
 from tests.launch.asking import ask, refused
@@ -56,7 +56,7 @@ def test_seeds_of_a_topology_are_one_row_and_environments_are_in_order(tmp_path:
         "steps": "1,001",
         "minutes": "2.0",
         "steps/s": "11",  # between 9, of the whole run that has but one report with steps, and 13, between reports
-        "score": f"450.0 ± {np.std([400, 500], ddof=1):.1f}",
+        "score": f"450 ± {np.std([400, 500], ddof=1):.0f}",
         "over": "last 100 training games",
     }
 
@@ -84,3 +84,8 @@ def test_a_package_is_found_by_the_kind_the_module_or_the_registered_id() -> Non
     assert package_of("CartPole-v1") == f"gymnasium {gymnasium.__version__}"
     assert package_of("no_such_package:Game-v0") == "no_such_package"
     assert package_of("NoSuchGame-v0") == "not installed"
+
+
+def test_scores_have_three_digits() -> None:
+    each = [written_score(scores) for scores in ((0.9554,), (-1.5, -2.5), (17.0, 18.0), (123.4,), (4_567.8,))]
+    assert each == ["0.955", "-2.00 ± 0.71", "17.5 ± 0.7", "123", "4,568"]
