@@ -104,10 +104,12 @@ class Policy:
         first: Tensor | None = None,
         *,
         epsilon: Tensor | None = None,
+        with_value: bool = False,
     ) -> dict[str, Tensor]:
         """Return actions and columns [N, …] for observations [N, …]; ``epsilon`` [N], None = that of evaluations.
 
         A recurrent network needs the state [N, S] before them and `first` [N]; its new state is returned as "state".
+        ``with_value``: the column "value" [N] too, where the network has a head of this name with one number.
         The random numbers depend on seed, stream and moment only, so checkpoints need not save them.
         """
         self._generator.manual_seed(mix(self._seed, moment))
@@ -121,6 +123,8 @@ class Policy:
         chosen = self.algorithm.act(one, self._generator, greedy)
         if self.exploration and not greedy:
             chosen["action"] = self.exploration.explore(chosen["action"], self._generator, epsilon)
+        if with_value and "value" in one and one["value"].shape[-1] == 1:
+            chosen["value"] = one["value"].squeeze(-1)
         return chosen if after is None else {**chosen, "state": after}
 
     def _outputs(self, *rows: Tensor) -> tuple[Outputs, Tensor | None]:

@@ -27,8 +27,9 @@ class Catch(gymnasium.Env[Image, np.int64]):
     that never moves catches three of ten.
     """
 
-    def __init__(self) -> None:
-        """Take no arguments, as environments named by their class must."""
+    def __init__(self, render_mode: str | None = None) -> None:
+        """Need no arguments, as environments named by their class must; ``render_mode`` rgb_array shows the image."""
+        self.render_mode = render_mode
         self.observation_space = gymnasium.spaces.Box(0, 255, (1, SIZE, SIZE), np.uint8)
         self.action_space = gymnasium.spaces.Discrete(3)
         self._line = 0
@@ -51,6 +52,10 @@ class Catch(gymnasium.Env[Image, np.int64]):
         caught = abs(self._paddle - self._column) <= REACH
         reward = (1.0 if caught else -1.0) if down else 0.0
         return self._image(), reward, down, False, {}
+
+    def render(self) -> Image:  # type: ignore[override]  # one of the modes that gymnasium allows
+        """Return the image in white on black: [10, 10, 3]."""
+        return self._image()[0, :, :, None].repeat(3, axis=2)
 
     def state(self) -> dict[str, Any]:
         """Return the places of ball and paddle, and the generator's state."""

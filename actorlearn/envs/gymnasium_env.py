@@ -21,7 +21,7 @@ from actorlearn.envs.construct import Environment, construct, construct_vector
 from actorlearn.envs.gymnasium_vector import GymnasiumVector
 from actorlearn.envs.interface import EnvSpec, RenderedEnv, Row, empty_row, seed31
 from actorlearn.envs.observations import ObservationLayout, layout_of, short
-from actorlearn.envs.pictures import picture_of
+from actorlearn.envs.pictures import draw_without_screen, picture_of
 from actorlearn.envs.specs import GymnasiumSettings
 
 Beat = Callable[[], object]
@@ -171,6 +171,7 @@ def make(settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda:
 
 def make_rendered(settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda: None) -> RenderedEnv:
     """One environment per seed, which is shown: made with render_mode rgb_array."""
+    draw_without_screen()
     kwargs = {**settings.kwargs, "render_mode": "rgb_array"}
     return make(msgspec.structs.replace(settings, kwargs=kwargs), seeds, beat)
 

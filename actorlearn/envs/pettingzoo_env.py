@@ -27,7 +27,7 @@ from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.construct import called
 from actorlearn.envs.interface import EnvSpec, Row, empty_row, seed31
 from actorlearn.envs.observations import ObservationLayout, layout_of, short
-from actorlearn.envs.pictures import picture_of
+from actorlearn.envs.pictures import draw_without_screen, picture_of
 from actorlearn.envs.registered import did_you_mean
 from actorlearn.envs.specs import PettingZooSettings
 
@@ -222,6 +222,7 @@ class RenderedPettingZoo(PettingZoo):
         self, settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
     ) -> None:
         """One game per seed."""
+        draw_without_screen()
         kwargs = {**settings.kwargs, "render_mode": "rgb_array"}
         super().__init__(msgspec.structs.replace(settings, kwargs=kwargs), seeds, beat)
 

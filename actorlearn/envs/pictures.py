@@ -1,11 +1,27 @@
-"""Pictures of environments made with ``render_mode`` rgb_array, checked."""
+"""Pictures of environments made with ``render_mode`` rgb_array, checked; and what drawing them needs."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")
+"""Variables that say where MuJoCo is to draw; without any of them it looks for a screen and fails."""
+NEEDED = {
+    "minatar.": "seaborn draws it: pip install 'actorlearn[minatar]'",
+    "gymnasium.envs.mujoco.": "it draws with OpenGL: without a screen by EGL (libegl1), or by OSMesa (libosmesa6) "
+    "where MUJOCO_GL=osmesa is set",
+}
+"""Beginnings of modules of environments, and what draws them."""
+
+
+def draw_without_screen() -> None:
+    """Let MuJoCo draw by EGL where there is no screen; called before it is imported, which is when it chooses."""
+    if not any(name in os.environ for name in SCREENS):
+        os.environ["MUJOCO_GL"] = "egl"
 
 
 def picture_of(env_id: str, env: Any) -> npt.NDArray[np.uint8]:
@@ -23,7 +39,9 @@ def _rendered(env_id: str, env: Any) -> Any:
         return env.render()
     except Exception as error:  # an environment may raise anything
         said = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ValueError(f"env.id: {env_id!r} cannot be shown: {said}") from error
+        module = type(getattr(env, "unwrapped", env)).__module__
+        needed = "".join(f"; {what}" for beginning, what in NEEDED.items() if module.startswith(beginning))
+        raise ValueError(f"env.id: {env_id!r} cannot be shown: {said}{needed}") from error
 
 
 def _checked(env_id: str, picture: Any) -> npt.NDArray[np.uint8]:
@@ -32,4 +50,7 @@ def _checked(env_id: str, picture: Any) -> npt.NDArray[np.uint8]:
             return picture
         if picture.dtype.kind == "f" and np.all((picture >= 0.0) & (picture <= 1.0)):  # MinAtar's
             return np.round(255.0 * picture).astype(np.uint8)
-    raise ValueError(f"env.id: {env_id!r} cannot be shown: its render() does not return uint8[lines, columns, 3]")
+    raise ValueError(
+        f"env.id: {env_id!r} cannot be shown: its render() does not return uint8[lines, columns, 3]; a wrapper whose "
+        "render() does shows it (env.wrappers)"
+    )

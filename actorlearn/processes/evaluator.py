@@ -49,8 +49,61 @@ class Spectator(Protocol):
     def see(self, picture: npt.NDArray[np.uint8], environment: int) -> None:
         """Take the next picture [lines, columns, 3] of the game that an environment plays."""
 
+    def note(self, environment: int, step: Mapping[str, Any]) -> None:
+        """Take what was done between two pictures and what came of it, by name: plain numbers, or one per agent."""
+
     def end(self, environment: int, score: float) -> None:
         """Note that this game has ended: its last picture has been seen."""
+
+    def fail(self, why: str) -> None:
+        """Note that the games cannot be shown any longer; called last."""
+
+
+class Audience:
+    """The spectator of games, or nobody: one that fails is not asked again, and the games go on without."""
+
+    def __init__(self, games: Any, count: int, spectator: Spectator | None) -> None:
+        """Show these ``count`` games, a `RenderedEnv` if there is a spectator."""
+        self._games, self._count, self._spectator = games, count, spectator
+
+    def show(self, left: npt.NDArray[np.int64]) -> None:
+        """Show the games that count."""
+
+        def see(spectator: Spectator) -> None:
+            for i, picture in enumerate(self._games.render()):
+                if left[i]:
+                    spectator.see(picture, i)
+
+        self._tell(see)
+
+    def note(self, goes_on: npt.NDArray[np.bool_], step: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Tell what was done in the games that go on [G], by name: [B, …], B a multiple of G."""
+        by_game = {name: column.reshape(self._count, -1, *column.shape[1:]) for name, column in step.items()}
+
+        def tell(spectator: Spectator) -> None:
+            for i in np.flatnonzero(goes_on).tolist():
+                spectator.note(i, {name: _plain(column[i]) for name, column in by_game.items()})
+
+        self._tell(tell)
+
+    def end(self, environment: int, score: float) -> None:
+        """Tell that a game has ended."""
+        self._tell(lambda spectator: spectator.end(environment, score))
+
+    def _tell(self, deed: Callable[[Spectator], None]) -> None:
+        if self._spectator is None:
+            return
+        try:
+            deed(self._spectator)
+        except Exception as error:  # an environment, a library or a disk may raise anything: scores are worth more
+            spectator, self._spectator = self._spectator, None
+            spectator.fail(str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}")
+
+
+def _plain(of_agents: npt.NDArray[Any]) -> Any:
+    """Return the values [A, …] of a game's agents as lists of numbers, or as one number where there is one agent."""
+    values: list[Any] = of_agents.tolist()
+    return values if len(values) > 1 else values[0]
 
 
 def play(
@@ -80,10 +133,12 @@ def play(
     repeats, fire = Repeats(games.count), games.spec.fire
     returns = np.zeros(count)
     games.reset(row)
-    _show(games, left, spectator)
+    audience = Audience(games, count, spectator)
+    audience.show(left)
+    watched = {"with_value": True} if spectator is not None else {}
     moment = 0
     while left.any():
-        chosen = policy.choose(torch.from_numpy(row.observation), moment, greedy, state, first)
+        chosen = policy.choose(torch.from_numpy(row.observation), moment, greedy, state, first, **watched)
         state = chosen.get("state")
         action = chosen["action"].cpu().numpy()
         if fire_after and fire is not None:
@@ -92,15 +147,15 @@ def play(
         moment += 1
         begun = row.first.reshape(count, -1).all(axis=1)  # the game before is over: none of its agents went on
         for i in np.flatnonzero(begun & (left > 0)).tolist():
-            if spectator is not None:
-                spectator.end(i, float(returns[i]))
+            audience.end(i, float(returns[i]))
             yield float(returns[i])
             left[i] -= 1
         if not left.any():
             break
         returns[begun] = 0.0
         returns += row.reward.reshape(count, -1).mean(axis=1)
-        _show(games, left, spectator)
+        audience.note(~begun & (left > 0), {"action": action, "reward": row.reward, **_traced(chosen)})
+        audience.show(left)
         yield None
     games.close()
 
@@ -138,12 +193,9 @@ def check_recording(env: EnvSettings, recording: Recording | None) -> None:
         games.close()
 
 
-def _show(games: Any, left: npt.NDArray[np.int64], spectator: Spectator | None) -> None:
-    """Show the spectator, if there is one, the games that count."""
-    if spectator is not None:
-        for i, picture in enumerate(games.render()):
-            if left[i]:
-                spectator.see(picture, i)
+def _traced(chosen: Mapping[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
+    """Return what the policy said of itself beside its actions: probabilities, values."""
+    return {name: column.cpu().numpy() for name, column in chosen.items() if name not in ("action", "state")}
 
 
 class PublishedWeights:
@@ -259,6 +311,8 @@ def run(settings: EvaluatorSettings) -> None:
             scores = _evaluate(settings, worker, policy, wanted, version, filmed)
             if filmed and scores is not None:
                 filmed.keep()
+            if filmed and filmed.failure:
+                worker.control.warned(f"evaluator.record: no game is recorded: {filmed.failure}")
         if scores is None:
             break
         returns = scores.pop(AVERAGE)
