@@ -53,11 +53,13 @@ class Policy:
         ``threads`` share a pass.
         """
         self.algorithm = make_algorithm(settings.algorithm)
+        self._heads = self.algorithm.heads(settings.actions)
+        self._tells_values = False
         self.network = make_model(
             settings.model,
             settings.observation_shape,
             settings.observation_dtype,
-            self.algorithm.heads(settings.actions),
+            self._heads,
             seed,
             extra_networks(self.algorithm, settings.actions),
         ).to(device)
@@ -94,6 +96,11 @@ class Policy:
         if self._arrived is not self.flat:
             self.flat.copy_(self._arrived)
 
+    def tell_values(self) -> None:
+        """Choose with the column "value" [N] too from now on, if the network has a head of this name."""
+        ask_only(self.network, self._heads)
+        self._tells_values = True
+
     @torch.inference_mode()
     def choose(
         self,
@@ -104,12 +111,10 @@ class Policy:
         first: Tensor | None = None,
         *,
         epsilon: Tensor | None = None,
-        with_value: bool = False,
     ) -> dict[str, Tensor]:
         """Return actions and columns [N, …] for observations [N, …]; ``epsilon`` [N], None = that of evaluations.
 
         A recurrent network needs the state [N, S] before them and `first` [N]; its new state is returned as "state".
-        ``with_value``: the column "value" [N] too, where the network has a head of this name with one number.
         The random numbers depend on seed, stream and moment only, so checkpoints need not save them.
         """
         self._generator.manual_seed(mix(self._seed, moment))
@@ -123,7 +128,7 @@ class Policy:
         chosen = self.algorithm.act(one, self._generator, greedy)
         if self.exploration and not greedy:
             chosen["action"] = self.exploration.explore(chosen["action"], self._generator, epsilon)
-        if with_value and "value" in one and one["value"].shape[-1] == 1:
+        if self._tells_values and "value" in one:
             chosen["value"] = one["value"].squeeze(-1)
         return chosen if after is None else {**chosen, "state": after}
 

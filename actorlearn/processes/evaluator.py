@@ -135,10 +135,9 @@ def play(
     games.reset(row)
     audience = Audience(games, count, spectator)
     audience.show(left)
-    watched = {"with_value": True} if spectator is not None else {}
     moment = 0
     while left.any():
-        chosen = policy.choose(torch.from_numpy(row.observation), moment, greedy, state, first, **watched)
+        chosen = policy.choose(torch.from_numpy(row.observation), moment, greedy, state, first)
         state = chosen.get("state")
         action = chosen["action"].cpu().numpy()
         if fire_after and fire is not None:
@@ -289,6 +288,8 @@ def run(settings: EvaluatorSettings) -> None:
     except ValueError as error:
         worker.control.warned(f"evaluator.record: no game is recorded: {error}")
         recording = None
+    if recording:
+        policy.tell_values()
     while worker.alive():
         if worker.control.ordered:
             published.follow(worker.control.order.learners)

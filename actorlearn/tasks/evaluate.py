@@ -40,6 +40,8 @@ def run(settings: EvaluateSettings) -> None:
     except ValueError as error:
         warnings.append(f"no game is recorded: {error}")
         recording = None
+    if recording:
+        policy.tell_values()
     for name, flat in wanted.items():
         policy.flat.copy_(flat)
         with films(recording if name == AVERAGE else None, int(latest.state["env_steps"])) as filmed:
