@@ -53,7 +53,7 @@ class Catch(gymnasium.Env[Image, np.int64]):
         reward = (1.0 if caught else -1.0) if down else 0.0
         return self._image(), reward, down, False, {}
 
-    def render(self) -> Image:  # type: ignore[override]  # one of the modes that gymnasium allows
+    def render(self) -> Image:
         """Return the image in white on black: [10, 10, 3]."""
         return self._image()[0, :, :, None].repeat(3, axis=2)
 

@@ -76,5 +76,6 @@ def test_a_kind_of_environments_is_one_module_and_one_entry(launched: Start, com
     assert finished(run)["episode_return_mean"] == 2.0
     assert (run.run_dir / "steps.txt").read_text().split() == [str(row["env_steps"]) for row in run.rows()]
     assert not (run.run_dir / "tensorboard").exists()
-    scored = command("eval", run.run_dir, "--episodes", 3, "--json")
+    scored = command("eval", run.run_dir, "--episodes", 3, "--json", "--record")
     assert json.loads(scored.stdout)["mean"] == 2.0, scored.stderr
+    assert "no game is recorded: env.id: 'corridors/Walk' cannot be shown" in scored.stderr
