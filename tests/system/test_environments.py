@@ -6,6 +6,7 @@ Also a kind of environments that a package brings by an entry point, with keys o
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,18 @@ def test_a_kind_of_environments_is_one_module_and_one_entry(launched: Start, com
     scored = command("eval", run.run_dir, "--episodes", 3, "--json", "--record")
     assert json.loads(scored.stdout)["mean"] == 2.0, scored.stderr
     assert "no game is recorded: env.id: 'corridors/Walk' cannot be shown" in scored.stderr
+
+
+@pytest.mark.skipif(find_spec("pettingzoo") is None, reason="pip install 'actorlearn[pettingzoo]'")
+def test_agents_that_come_and_go_are_learned_from_recorded_and_scored(launched: Start, command: Command) -> None:
+    crowd = ["env.id=pettingzoo:tests.envs.parallel:Crowd", "env.agent_index=true", "env.time_limit_steps=12"]
+    refused = command("check", CONFIGS / "catch.yaml", *crowd)
+    assert refused.returncode == 2 and "write 3 or 6" in refused.stderr
+    run = launched("catch", *crowd, "simulators.envs=6", "total_steps=20_000")
+    last = finished(run)
+    assert last["env_steps"] >= 20_000
+    assert 2.0 < last["episode_length_mean"] < 12.0
+    assert run.leftovers() == []
+    scored = command("eval", run.run_dir, "--episodes", 5, "--json")
+    assert scored.returncode == 0, scored.stderr
+    assert json.loads(scored.stdout)["episodes"] == 5

@@ -320,3 +320,18 @@ def test_a_learner_that_does_not_has_none() -> None:
     assert not [segment for segment in planned().segments if segment.name.startswith("replay")]
     settings = told(planned(), "trainer")
     assert isinstance(settings, TrainerSettings) and settings.replay is None
+
+
+def test_games_of_several_agents_are_whole_in_every_group_and_have_a_seed_each() -> None:
+    def of_three(*overrides: str) -> Plan:
+        topology = parse("env: {id: CartPole-v1}", ["simulators.count=2", *overrides])
+        return plan(topology, msgspec.structs.replace(DESCRIPTION, agents=3))
+
+    assert len(env_seeds(of_three("simulators.envs=12", "simulators.groups=2"), "simulator-1")) == 4
+    with pytest.raises(TopologyError, match=r"simulators.envs: 8; .* each of its 3 agents, .* write 6 or 9$"):
+        of_three("simulators.envs=8")
+    with pytest.raises(TopologyError, match=r"2 group\(s\) have whole games: write 6$"):
+        of_three("simulators.envs=2", "simulators.groups=2")
+    with pytest.raises(TopologyError, match=r"simulators.reset: wait; the 3 agents .* write inside$"):
+        of_three("simulators.envs=6", "simulators.reset=wait")
+    assert planned("simulators.reset=wait").topology.simulators.reset == "wait"
