@@ -39,6 +39,8 @@ ENVIRONMENTS = 8
 """Most games played side by side."""
 AVERAGE = "average"
 """Name, in results, of the player with the mean of all learners' weights."""
+NONE = "no game is recorded"
+"""Beginning of warnings that say why."""
 SECONDARY = "secondary"
 """Name, in results, of the player with the weights of a secondary learner, which does not act."""
 
@@ -192,6 +194,17 @@ def check_recording(env: EnvSettings, recording: Recording | None) -> None:
         games.close()
 
 
+def prepare_recording(policy: Policy, env: EnvSettings, recording: Recording | None) -> tuple[Recording | None, str]:
+    """Return how games are recorded, and let the policy tell values; or None, and why none can be, if that is so."""
+    try:
+        check_recording(env, recording)
+    except ValueError as error:
+        return None, f"{NONE}: {error}"
+    if recording is not None:
+        policy.tell_values()
+    return recording, ""
+
+
 def _traced(chosen: Mapping[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
     """Return what the policy said of itself beside its actions: probabilities, values."""
     return {name: column.cpu().numpy() for name, column in chosen.items() if name not in ("action", "state")}
@@ -281,15 +294,10 @@ def run(settings: EvaluatorSettings) -> None:
     secondary = open_weights(settings.secondary) if settings.secondary else None
     waiter = Waiter(None, worker.control.dealer)
     schedule = EvaluationSchedule(settings.every_steps)
-    recording = settings.recording
+    recording, why_none = prepare_recording(policy, settings.env, settings.recording)
     worker.hello()
-    try:
-        check_recording(settings.env, recording)
-    except ValueError as error:
-        worker.control.warned(f"evaluator.record: no game is recorded: {error}")
-        recording = None
-    if recording:
-        policy.tell_values()
+    if why_none:
+        worker.control.warned(f"evaluator.record: {why_none}")
     while worker.alive():
         if worker.control.ordered:
             published.follow(worker.control.order.learners)
@@ -313,7 +321,7 @@ def run(settings: EvaluatorSettings) -> None:
             if filmed and scores is not None:
                 filmed.keep()
             if filmed and filmed.failure:
-                worker.control.warned(f"evaluator.record: no game is recorded: {filmed.failure}")
+                worker.control.warned(f"evaluator.record: {NONE}: {filmed.failure}")
         if scores is None:
             break
         returns = scores.pop(AVERAGE)

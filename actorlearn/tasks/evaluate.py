@@ -14,7 +14,7 @@ import torch
 from actorlearn.acting.policy import Policy
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
 from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, directories, newest
-from actorlearn.processes.evaluator import AVERAGE, SECONDARY, check_recording, films, play, players, summary
+from actorlearn.processes.evaluator import AVERAGE, NONE, SECONDARY, films, play, players, prepare_recording, summary
 from actorlearn.wire.identity import trainer_id
 from actorlearn.worker.settings import EvaluateSettings
 
@@ -34,14 +34,8 @@ def run(settings: EvaluateSettings) -> None:
         wanted[SECONDARY] = policy.flat.clone()
     latest = max(saved.values(), key=lambda own: int(own.state["env_steps"]))
     recorded: dict[str, dict[str, Any]] = {}
-    recording = settings.recording
-    try:
-        check_recording(settings.env, recording)
-    except ValueError as error:
-        warnings.append(f"no game is recorded: {error}")
-        recording = None
-    if recording:
-        policy.tell_values()
+    recording, why_none = prepare_recording(policy, settings.env, settings.recording)
+    warnings += [why_none] if why_none else []
     for name, flat in wanted.items():
         policy.flat.copy_(flat)
         with films(recording if name == AVERAGE else None, int(latest.state["env_steps"])) as filmed:
@@ -58,7 +52,7 @@ def run(settings: EvaluateSettings) -> None:
             if filmed:
                 recorded = {"recorded": {word: film._asdict() for word, film in filmed.keep().items()}}
             if filmed and filmed.failure:
-                warnings.append(f"no game is recorded: {filmed.failure}")
+                warnings.append(f"{NONE}: {filmed.failure}")
     about = {"env_steps": latest.state["env_steps"], "policy_version": latest.state["policy_version"]}
     average = results.pop(AVERAGE)
     others = {SECONDARY: results.pop(SECONDARY)} if SECONDARY in results else {}
