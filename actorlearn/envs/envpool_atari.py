@@ -2,8 +2,8 @@
 
 Ids are ale-py's behind a prefix: envpool:ALE/Pong-v5. Rows are ale-py's in shape and meaning. Both emulate by ALE, sum
 rewards over skipped frames, take the maximum of the last two frames in gray, and resize by area, rounded: after as many
-no-ops all rows are the same, but for the last of a game. ``tests/envs/test_envpool_atari.py`` shows it frame by frame,
-and that random games are alike in what is seen, in length and in score. They differ in:
+no-ops all rows are the same bit by bit, but for the last of a game. ``tests/envs/test_envpool_atari.py`` shows it, and
+that random games are alike in length, in score and in what is seen. They differ in:
 
     |                       | ale-py 0.12.1                        | EnvPool 1.2.5                                  |
     |-----------------------|--------------------------------------|------------------------------------------------|
