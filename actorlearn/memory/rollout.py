@@ -24,7 +24,8 @@ wait              void, and so are all to row T: first, reward 0,  the first of 
                   no flag, any observation                         the game goes on
 ================  ===============================================  ===================================================
 
-A void row reads like a longer reset: the action that leads to a row with ``first`` is always ignored. Row 0 of a
+The rows of an agent that is not in its game are void too, in games of several agents (``envs/interface.py``). A void
+row reads like a longer reset: the action that leads to a row with ``first`` is always ignored. Row 0 of a
 simulator's first rollout is the first of a game, or the state after ``simulators.decorrelation_steps``.
 
 Turns are words, never messages. Time is cut in *rollouts* of T rows, numbered over the whole run; rollout r lies in
