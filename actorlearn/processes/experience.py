@@ -3,8 +3,9 @@
 Reads: in-peers' messages (``memory/shared_rollout.py``), each at most once and never waited for.
 Writes: the own message, a copy of rows of the rollout that is learned from next.
 The rows' log-probabilities by the policies that acted travel with them, so an algorithm that compares probabilities
-corrects for a neighbour's policy as it does for an older one of its own: IMPALA by V-trace. Learners that share
-experience and not weights are those of SAPO (arXiv 2509.08721), there with language models.
+corrects for a neighbour's policy as it does for an older one of its own: IMPALA and VACO by V-trace, PPO by its ratio,
+and by V-trace with ``algorithm.advantages: vtrace`` (otherwise its advantages are of values that the neighbour gave).
+Learners that share experience and not weights are those of SAPO (arXiv 2509.08721), there with language models.
 
 Rows of others are steps of others: this learner's counts, its scores and its policy lag leave them out.
 """

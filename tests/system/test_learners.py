@@ -167,7 +167,8 @@ def test_experience_is_shared_without_weights_and_a_killed_learner_takes_and_giv
     back_s = run.wait_for_event("restarted", "trainer-1", incarnation=1)["time_s"]
     run.wait_for(lambda: both_take(back_s + 0.5), "the same after a death")
     run.full_speed()
-    summary = finished(run)
+    assert run.end() == 0, run.screen()
+    summary = run.summary()
     played = summary["steps_used"] + summary["dropped_rolled_back"]
     assert played >= 30_000 and summary["steps_dropped"] == summary["dropped_rolled_back"]
     assert run.leftovers() == []
