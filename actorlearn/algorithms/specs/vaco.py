@@ -42,4 +42,5 @@ SPEC = AlgorithmSpec(
     parts_of_transitions=True,
     metrics=(Metric("total_variation", "", "half the mean of |ratio - 1| to the acting policy", learning=True),),
     defaults=DEFAULTS,
+    optimizers=PPO.optimizers,
 )

@@ -50,8 +50,6 @@ class Result:
     whole: float
     """Mean of that over the run's reports."""
     steps: int
-    foreign: float
-    """Steps of others learned from, for each own."""
 
 
 def experience(request: Request) -> Report:
@@ -98,7 +96,6 @@ def run(request: Request, case: str, seed: int) -> Result:
         scores=[_score_after(rows, part * steps) for part in PARTS],
         whole=fmean(row[SCORE] for row in rows),
         steps=steps,
-        foreign=sum(row.get("foreign_steps") or 0 for row in rows) / steps,
     )
 
 
@@ -113,11 +110,11 @@ def report(request: Request, ran: Mapping[str, Sequence[Result]]) -> Report:
         after = [interquartile([[one.scores[part] for one in results]]) for part in range(len(PARTS))]
         bars[case], found[case] = Spread(tuple(one.whole for one in results)), after
         whole = interquartile([[one.whole for one in results]])
-        rows.append((case, *map(_shown, (*after, whole)), f"{fmean(one.foreign for one in results):.2f}"))
+        rows.append((case, *map(_shown, (*after, whole))))
     steps = [one.steps for results in ran.values() for one in results]
     return Report(
         suite="experience",
-        headings=("shared", *(f"after {part:.0%}" for part in PARTS), "whole curve", "foreign per own step"),
+        headings=("shared", *(f"after {part:.0%}" for part in PARTS), "whole curve"),
         rows=rows,
         bars=bars,
         unit="score, whole curve",
