@@ -34,6 +34,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "interpolated": ("algorithm.proximal=interpolated",),
     "V-trace": ("algorithm.advantages=vtrace",),
     "scaled": ("optimizer.sample_size_scaling=sqrt",),
+    "VACO": ("algorithm.name=vaco",),
 }
 """Correction -> its keys."""
 NUMBERS = ("policy_lag_mean", "effective_sample_size", "clipped_share")
