@@ -18,6 +18,13 @@ from launch.topology.load import Topology
 CATCH = shipped("catch.yaml")
 
 
+def way_of(topology: Topology) -> tuple[str, ...]:
+    """Algorithm, proximal policy, advantages and the learning rate's scale: what corrections differ in."""
+    found, ppo = topology.algorithm, topology.algorithm.name == "ppo"
+    ways = (found.proximal, found.advantages) if ppo else ("behaviour", "recorded")
+    return (found.name, *ways, topology.optimizer.sample_size_scaling)
+
+
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
     """Proximal policy, lag and seed of what is run, in place of running it: lag costs 0.02, and decoupled half."""
@@ -25,7 +32,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
 
     def learn(topologies: Sequence[Topology], lags: Sequence[int]) -> Iterator[dict[str, Any]]:
         for one, lag in zip(topologies, lags, strict=True):
-            way = str((one.algorithm.proximal, one.algorithm.advantages, one.optimizer.sample_size_scaling))
+            way = str(way_of(one))
             seen.append((way, lag, one.seed))
             score = 0.9 - 0.02 * lag * (0.5 if "recomputed" in way else 1.0) + 0.001 * one.seed
             metrics = {"policy_lag_mean": float(lag), "effective_sample_size": 0.9, "clipped_share": 0.1}
@@ -39,10 +46,9 @@ def test_runs_differ_in_correction_and_seed_alone() -> None:
     request = Request(CATCH, ("total_steps=1000",), 1, 1.0)
     for method in METHODS:
         found = loaded(CATCH, overrides(request, method, 7))
-        assert (found.algorithm.name, found.seed, found.total_steps) == ("ppo", 7, 1000)
-        own = (found.algorithm.proximal, found.algorithm.advantages, found.optimizer.sample_size_scaling)
-        plain = ("behaviour", "recorded", "none")
-        assert sum(one != other for one, other in zip(own, plain, strict=True)) == (method != PLAIN)
+        assert (found.seed, found.total_steps) == (7, 1000)
+        plain = ("ppo", "behaviour", "recorded", "none")
+        assert sum(one != other for one, other in zip(way_of(found), plain, strict=True)) == (method != PLAIN)
 
 
 def test_every_correction_is_compared_at_every_lag_with_lock_step(run: list[tuple[str, int, int]]) -> None:
