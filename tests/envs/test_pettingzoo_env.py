@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,13 @@ from actorlearn.envs.decorrelation import decorrelate
 from actorlearn.envs.interface import MalformedStepError
 from actorlearn.envs.make import make, make_rendered, spec
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.testing.environment import column, play, poisoned_row, random_actions
+from actorlearn.replay.nstep import NStep
+from actorlearn.replay.rows import ReplayShape
+from actorlearn.testing.environment import FLAGS, column, play, poisoned_row, random_actions
 from tests import named
 from tests.envs.playing import opened
+from tests.replay.buffers import make as make_replay
+from tests.replay.games import everything
 
 pytest.importorskip("pettingzoo", reason="pip install 'actorlearn[pettingzoo]'")
 
@@ -242,3 +247,46 @@ def test_registered_environments_play() -> None:
         rows = play(env, random_actions(env.spec, 6, 12))
         assert env.spec.agents == 3 and env.spec.observation_shape == (18,)
     assert column(rows, "truncated")[5].all() and column(rows, "first")[[0, 6]].all()
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 5])
+def test_a_replay_keeps_what_agents_did_and_no_row_of_absent_ones(tmp_path: Path, horizon: int) -> None:
+    rollouts, agents = 60 // horizon, 3
+    with opened(named.env(id="pettingzoo:tests.envs.parallel:Crowd"), [8]) as env:
+        actions = random_actions(env.spec, agents, rollouts * horizon)
+        rows = play(env, actions)
+    margin = horizon + 1
+    shape = ReplayShape(
+        rings=agents,
+        size=margin + 200,
+        margin=margin,
+        stack=1,
+        observation_shape=(4,),
+        observation_dtype="float32",
+        actions=3,
+    )
+    returns = NStep(steps=1, discount=0.9, reward_clip=None, life_loss_terminal=False, bootstrap_on_truncation=True)
+    replay = make_replay(tmp_path, shape, returns)
+    columns = {name: column(rows, name) for name in ("observation", "reward", *FLAGS)}
+    columns["action"] = np.concatenate([actions, actions[:1]])
+    for rollout in range(rollouts):
+        block = slice(rollout * horizon, (rollout + 1) * horizon + 1)
+        assert replay.add("simulator-0", rollout, {name: rows[block] for name, rows in columns.items()})
+        replay.flush()
+    sample = everything(replay)
+    found = {
+        (*sample.observation[0, i], int(sample.action[0, i]), *sample.observation[-1, i]) for i in range(len(replay))
+    }
+    seen, first = columns["observation"], columns["first"]
+    wanted = {
+        (*seen[t, agent], int(actions[t, agent]), *seen[t + 1, agent])
+        for t in range(rollouts * horizon)
+        for agent in range(agents)
+        if not first[t + 1, agent]
+    }
+    newest = {
+        (*seen[t, a], int(actions[t, a]), *seen[t + 1, a])
+        for t in range(len(rows) - 1 - horizon - 2, len(rows) - 1)
+        for a in range(3)
+    }
+    assert found <= wanted and wanted - found <= newest and len(found) > 60
