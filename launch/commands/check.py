@@ -107,6 +107,7 @@ def as_json(made: Plan, addresses: Addresses) -> dict[str, Any]:
             "left_out": list(made.description.left_out),
         },
         "actions": msgspec.to_builtins(made.description.actions),
+        "agents": made.description.agents,
         "weights": made.description.weights,
         "optimizer": optimizer(made),
         "nodes": placement(made) if topology.nodes.several else {},
@@ -140,6 +141,7 @@ def _environment(found: Description) -> str:
     said = [
         f"observation {found.observation_dtype}{list(found.observation_shape)}{of}",
         describe_actions(found.actions),
+        *([f"{found.agents} agents a game, a row each"] if found.agents > 1 else []),
     ]
     return f"[bold]environment[/] {escape('; '.join([*said, *filter(None, [found.unseen])]))}"
 

@@ -87,6 +87,8 @@ def test_agents_that_come_and_go_are_learned_from_recorded_and_scored(launched: 
     crowd = ["env.id=pettingzoo:tests.envs.parallel:Crowd", "env.agent_index=true", "env.time_limit_steps=12"]
     refused = command("check", CONFIGS / "catch.yaml", *crowd)
     assert refused.returncode == 2 and "write 3 or 6" in refused.stderr
+    planned = command("check", CONFIGS / "catch.yaml", *crowd, "simulators.envs=6")
+    assert "float32[7]" in planned.stdout and "3 agents a game, a row each" in " ".join(planned.stdout.split())
     run = launched("catch", *crowd, "simulators.envs=6", "total_steps=20_000")
     last = finished(run)
     assert last["env_steps"] >= 20_000
