@@ -71,6 +71,7 @@ def on_cartpole() -> dict[str, Peer]:
     return {
         "Stable-Baselines3 A2C, 64 environments": Peer("sb3", "sb3_a2c.py", ("64", "16", "cartpole"), ours),
         "one loop, gymnasium SyncVectorEnv": Peer("loops", "loop_cartpole.py", ("64", "16", "sync"), ours),
+        "one loop, gymnasium CartPoleVectorEnv": Peer("loops", "loop_cartpole.py", ("64", "16", "own"), ours),
         "one loop, gymnasium AsyncVectorEnv": Peer("loops", "loop_cartpole.py", ("64", "16", "async"), ours),
     }
 

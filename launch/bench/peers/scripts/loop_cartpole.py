@@ -1,6 +1,7 @@
 """A2C on CartPole as one plain loop over gymnasium's own vector environments. Usage: SECONDS ENVS HORIZON VECTOR.
 
-VECTOR is sync or async, gymnasium's two. Two hidden layers of 64 for policy and value each. Prints one JSON line.
+VECTOR is sync or async, gymnasium's two for any environment, or own, its class of many CartPoles. Two hidden layers of
+64 for policy and value each. Prints one JSON line.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class Loop:
         """Build environments, networks and optimizer."""
         torch.set_num_threads(1)
         torch.manual_seed(0)
-        kind = {"sync": gymnasium.vector.SyncVectorEnv, "async": gymnasium.vector.AsyncVectorEnv}[vector]
-        self.env = kind([lambda: gymnasium.make("CartPole-v1")] * envs)
+        mode = "vector_entry_point" if vector == "own" else vector
+        self.env = gymnasium.make_vec("CartPole-v1", envs, vectorization_mode=mode)
         self.envs, self.horizon = envs, horizon
         self.policy, self.value = perceptron(2), perceptron(1)
         parameters = [*self.policy.parameters(), *self.value.parameters()]
