@@ -60,14 +60,16 @@ def on_pong(cores: int) -> dict[str, Peer]:
     }
 
 
+CARTPOLES = ("simulators.count=2", "simulators.envs=32", "algorithm.horizon=16")
 CHEAP: Mapping[str, tuple[str, ...]] = {
-    "ours: A2C, 2 x 32 CartPole": ("simulators.count=2", "simulators.envs=32", "algorithm.horizon=16"),
+    "ours: A2C, 2 x 32 CartPole": CARTPOLES,
+    "ours: the same, stepped one after the other": (*CARTPOLES, "env.vector=none"),
 }
 
 
 def on_cartpole() -> dict[str, Peer]:
     """Return the peers' cases on CartPole, whose steps cost next to nothing."""
-    (ours,) = CHEAP
+    ours, _ = CHEAP
     return {
         "Stable-Baselines3 A2C, 64 environments": Peer("sb3", "sb3_a2c.py", ("64", "16", "cartpole"), ours),
         "one loop, gymnasium SyncVectorEnv": Peer("loops", "loop_cartpole.py", ("64", "16", "sync"), ours),
