@@ -2,8 +2,8 @@
 
 gymnasium's draws the beginnings of all games from one generator and resets all games together. Here each environment
 has its generator and draws as `CartPoleEnv` does, so that its games are the same numbers, bit by bit, whichever class
-plays them (``tests/envs/test_cartpole.py``), and games can be begun one by one. A step writes no array that it does not
-need: 3 times as fast as the parent's.
+plays them (``tests/envs/test_cartpole.py``), and games can be begun one by one. A step is the parent's equations in the
+parent's order, without its checks of the action.
 """
 
 from __future__ import annotations
