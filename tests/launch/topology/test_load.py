@@ -178,7 +178,8 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
     if tree["mode"] != "gossip":
         del tree["gossip"]
     else:
-        tree["gossip"]["age_corrected"] &= tree["gossip"]["transport"] == "shm" and tree["nodes"]["count"] == 1
+        across = tree["nodes"]["count"] > 1 or tree["nodes"]["listen"] is not None
+        tree["gossip"]["age_corrected"] &= tree["gossip"]["transport"] == "shm" and not across
     return tree
 
 
