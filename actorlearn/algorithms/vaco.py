@@ -21,7 +21,7 @@ from torch import Tensor
 from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import played_actions
-from actorlearn.algorithms.ppo import normalize
+from actorlearn.algorithms.ppo import LARGEST_LOG, normalize
 from actorlearn.algorithms.ratios import ratio_metrics
 from actorlearn.algorithms.returns import mean_over, outcomes, vtrace
 from actorlearn.algorithms.specs.vaco import VACOSettings
@@ -83,8 +83,9 @@ class VACO(ActorCritic):
         kept = (advantage * ahead <= 0) | (variation <= self.settings.variation_limit)
 
         # The gradient at the policy before the epochs is V-trace's; its ratio to that policy carries it through them.
-        # The filter stands inside: a ratio that is left out may be infinite, and 0 times its gradient no number.
-        ratio = (log_prob_tm1 - columns["log_prob_before"]).where(valid & kept, 0.0).exp()
+        # It stays finite, for an infinite one times an advantage of 0 is no number.
+        moved = (log_prob_tm1 - columns["log_prob_before"]).where(valid, 0.0)
+        ratio = moved.clamp(max=LARGEST_LOG).exp()
         policy_loss = -mean_over(valid, (ratio * advantage).where(kept, 0.0))
         entropy = mean_over(valid, policy_tm1.entropy())
         value_loss = mean_over(valid, (columns["return"] - value_tm1).square())

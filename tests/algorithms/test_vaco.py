@@ -53,6 +53,13 @@ def test_beyond_the_limit_only_what_leads_back_is_learned_from() -> None:
     assert metrics["clipped_share"].item() == pytest.approx(2 / 5)
 
 
+def test_a_ratio_that_overflows_leaves_a_finite_loss_and_gradient() -> None:
+    batch, outputs = of_ratios([1.0, 1.0], [0.0, -1.0])
+    batch.columns["log_prob_before"].fill_(-200.0)
+    loss, _ = VACO(SETTINGS).loss(outputs, batch, 0.0)
+    assert torch.isfinite(loss) and torch.isfinite(torch.autograd.grad(loss, outputs["logits"])[0]).all()
+
+
 def test_preparing_aligns_the_advantages_with_the_policy_and_the_values_before_the_epochs() -> None:
     batch = batch_of(*EPISODES)
     outputs = {name: output.detach() for name, output in random_outputs(batch).items()}
