@@ -263,7 +263,7 @@ class Sync(Exchange):
             self._average(mean, sorted({rank for ranks in self._local for rank in ranks}))
             self.own.parameters.copy_(mean)
             outer.step(self.own.parameters)
-            hit("allreduce.stepped")
+            hit("allreduce.averaged")
             for ranks in self._local:
                 self.own.consumed.step(self._numbers[rank] for rank in ranks)
             self._begin_local()

@@ -52,11 +52,11 @@ class NoFirst(Kind):
 
 
 class OtherSpec(Kind):
-    """Is not what its description says."""
+    """Is not what its description says, which is that of one environment."""
 
     @property
     def spec(self) -> Any:
-        return msgspec.structs.replace(self._spec, frames_per_step=4)
+        return msgspec.structs.replace(self._spec, frames_per_step=self.count)
 
     @spec.setter
     def spec(self, value: Any) -> None:
@@ -92,6 +92,18 @@ class RestartsAll(Kind):
 
     def restart(self, chosen: Any, row: Row) -> None:
         super().restart(np.ones_like(chosen), row)
+
+
+class NeverRestarts(Kind):
+    """Says that no game begins at will, and begins those that are chosen."""
+
+    @property
+    def spec(self) -> Any:
+        return msgspec.structs.replace(self._spec, no_restart="it begins them all together")
+
+    @spec.setter
+    def spec(self, value: Any) -> None:
+        self._spec = value
 
 
 class RestartsByChance(Kind):
@@ -146,6 +158,7 @@ MUTANTS: list[tuple[str, type, tuple[Any, ...]]] = [
     ("test_the_action_after_a_game_is_ignored", HearsTheIgnored, ()),
     ("test_a_written_row_is_left_alone", KeepsTheRow, ()),
     ("test_a_restart_begins_the_chosen_games_and_leaves_the_others_alone", RestartsAll, ()),
+    ("test_it_says_whether_its_games_can_be_begun_at_will", NeverRestarts, ()),
     ("test_restarts_are_repeated_by_the_same_seeds", RestartsByChance, ()),
     ("test_it_says_whether_its_state_can_be_taken", Stateless, ()),
     ("test_whoever_has_its_state_goes_on_as_it_does", Forgetful, ()),

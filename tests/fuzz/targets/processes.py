@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
-from actorlearn.envs.interface import VectorEnv
+from actorlearn.envs.interface import VectorEnv, empty_row
 from actorlearn.envs.make import make as make_envs
 from actorlearn.processes import snapshots
 from actorlearn.worker import settings as process_settings
@@ -84,7 +84,9 @@ def _snapshots() -> st.SearchStrategy[bytes]:
 
 @cache
 def _cartpole() -> VectorEnv:
-    return make_envs(named.env(id="CartPole-v1"), [1, 2])
+    env = make_envs(named.env(id="CartPole-v1"), [1, 2])
+    env.reset(empty_row(env.spec, env.count))
+    return env
 
 
 @cache

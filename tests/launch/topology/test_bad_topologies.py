@@ -176,7 +176,12 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "arguments of an Atari game": (
         "env:\n  id: ALE/Pong-v5\n  kwargs: {mode: 1}\n",
-        ["t:3", "env.kwargs = {'mode': 1}", "env of ALE/Pong-v5 has no key 'kwargs'", "only gymnasium has it"],
+        [
+            "t:3",
+            "env.kwargs = {'mode': 1}",
+            "env of ALE/Pong-v5 has no key 'kwargs'",
+            "only envpool, gymnasium and pettingzoo have it",
+        ],
     ),
     # --- values out of range
     "unknown way with lag": (

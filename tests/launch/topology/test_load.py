@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.metrics.specs import WRITERS
 from actorlearn.parameters import published
 from actorlearn.parameters.modes import MODES
@@ -93,11 +94,18 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
     count, groups = draw(st.integers(1, 1024)), draw(st.integers(1, 16))
     device = st.sampled_from(["cpu", "cuda", "cuda:0", "cuda:17"])
     names = st.from_regex(r"[A-Za-z0-9._-]{1,64}", fullmatch=True).filter(lambda name: name not in {".", ".."})
-    ids = {"atari": st.just("ALE/Pong-v5"), "gymnasium": st.sampled_from(["CartPole-v1", "yes", "0777", "1e5"]) | code}
-    graphs = key_at(("gossip", "graph")).kind.types[0].values
+    ids = {
+        "atari": st.just("ALE/Pong-v5"),
+        "envpool": st.just("envpool:CartPole-v1"),
+        "envpool-atari": st.just("envpool:ALE/Pong-v5"),
+        "gymnasium": st.sampled_from(["CartPole-v1", "yes", "0777", "1e5"]) | code,
+        "pettingzoo": st.just("pettingzoo:mpe2.simple_spread_v3"),
+    }
+    names_of_graphs = key_at(("gossip", "graph")).kind.types[0].values
+    graphs = st.sampled_from(names_of_graphs) | st.just([[n] for n in (*range(1, 64), 0)])
     special: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "algorithm": {"batch_steps": st.none()},
-        "gossip": {"graph": st.sampled_from(graphs) | st.just([[n] for n in (*range(1, 64), 0)])},
+        "gossip": {"graph": graphs, "experience_graph": graphs},
         "simulators": {
             "count": st.just(count),
             "envs": st.integers(1, 4096 // groups).map(lambda n: n * groups),
@@ -157,6 +165,10 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
         tree["model"]["noisy"] = 0.0
         algorithm["minibatches"] = min(algorithm["minibatches"], tree["simulators"]["count"])
         del tree["replay"]
+    by_ratio = ALGORITHMS.spec(algorithm["name"]).by_ratio
+    tree["optimizer"]["sample_size_scaling"] = "sqrt" if by_ratio else "none"
+    if tree["env"]["id"].startswith("envpool:ALE/"):
+        tree["evaluator"]["noop_max"] = max(tree["evaluator"]["noop_max"], 1)
     if ALGORITHMS.spec(algorithm["name"]).unit_actions and "scale_actions" in tree["env"]:
         tree["env"]["scale_actions"] = True
     if "value_max" in algorithm:
@@ -180,6 +192,8 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
     else:
         across = tree["nodes"]["count"] > 1 or tree["nodes"]["listen"] is not None
         tree["gossip"]["age_corrected"] &= tree["gossip"]["transport"] == "shm" and not across
+        most = tree["simulators"]["count"] * tree["simulators"]["envs"] if by_ratio and not across else 0
+        tree["gossip"]["experience"] = min(tree["gossip"]["experience"], most)
     return tree
 
 
@@ -437,7 +451,7 @@ def test_the_schema_asks_for_little_and_knows_ranges_and_grouped_digits() -> Non
     schema = page.json_schema()
     assert schema["required"] == ["env"]
     required = {name: part["required"] for name, part in schema["$defs"].items() if part.get("required")}
-    assert required == {"env-atari": ["id"], "env-gymnasium": ["id"], "WrapperSettings": ["name"]}
+    assert required == {**{f"env-{kind}": ["id"] for kind in ENVIRONMENTS.names()}, "WrapperSettings": ["name"]}
     assert all(part["additionalProperties"] is False for part in (schema, *schema["$defs"].values()))
     steps = schema["properties"]["total_steps"]
     assert steps["minimum"] == 1
