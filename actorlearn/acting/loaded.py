@@ -51,6 +51,7 @@ class LoadedPolicy:
         self.env_steps = int(checkpoint.state["env_steps"])
         """Steps that it has learned from, in all environments together."""
         self._policy = Policy(settings, "cpu", seed, stream=0)
+        self._policy.compute_all_heads()  # its network is handed out
         self._policy.network.load_state_dict(checkpoint.section("weights"))
         self._state = torch.zeros(0, self._policy.state_size)
         self._moment = 0

@@ -53,13 +53,12 @@ class Policy:
         ``threads`` share a pass.
         """
         self.algorithm = make_algorithm(settings.algorithm)
-        self._heads = self.algorithm.heads(settings.actions)
         self._tells_values = False
         self.network = make_model(
             settings.model,
             settings.observation_shape,
             settings.observation_dtype,
-            self._heads,
+            self.algorithm.heads(settings.actions),
             seed,
             extra_networks(self.algorithm, settings.actions),
         ).to(device)
@@ -98,8 +97,12 @@ class Policy:
 
     def tell_values(self) -> None:
         """Choose with the column "value" [N] too from now on, if the network has a head of this name."""
-        ask_only(self.network, self._heads)
+        self.compute_all_heads()
         self._tells_values = True
+
+    def compute_all_heads(self) -> None:
+        """Have the network return all of its outputs from now on, also those that acting does not read."""
+        ask_only(self.network, None)
 
     @torch.inference_mode()
     def choose(

@@ -72,11 +72,11 @@ class SeparateTrunks(nn.Module):
         return outputs | {name: free(observation) for name, free in self.free.items()}
 
 
-def ask_only(network: nn.Module, heads: Collection[str]) -> None:
-    """Compute only these outputs of networks that compute each by itself; other networks compute all as before."""
+def ask_only(network: nn.Module, heads: Collection[str] | None) -> None:
+    """Compute only these outputs, None = all, of networks that compute each by itself; others compute all as before."""
     for module in network.modules():
         if isinstance(module, SeparateTrunks):
-            module.asked = frozenset(heads)
+            module.asked = None if heads is None else frozenset(heads)
 
 
 class Dueling(nn.Module):

@@ -72,7 +72,7 @@ def steady(count: int, reward: float, first: bool) -> Batch:
         life_lost=no,
         first=torch.tensor([[first] * count, [False] * count, [False] * count]),
         valid=~no,
-        policy_version=torch.zeros(shape, dtype=torch.int64),
+        policy_lag=torch.zeros(shape, dtype=torch.int64),
     )
 
 

@@ -126,7 +126,10 @@ def test_an_evaluation_remembers_its_games_and_forgets_between_them() -> None:
         return choose(observation, moment, greedy, state, first)
 
     policy.choose = watched  # type: ignore[method-assign, assignment]
-    games = [score for score in play(policy, ENV, 3, greedy=False, seed=1) if score is not None]
-    assert games == [4.0] * 3
-    assert [any(first) for first, _ in seen] == [True] + [False] * 3
-    assert not seen[0][1].any() and seen[1][1].all(), "the state goes on from the first row"
+    rows = [True] + [False] * 4  # all five of a game: that it was the last is said by the row after it
+    for seed in (1, 2):
+        seen.clear()
+        games = [score for score in play(policy, ENV, 3, greedy=False, seed=seed) if score is not None]
+        assert games == [4.0] * 3
+        assert [first for first, _ in seen] == [[begins] * 3 for begins in rows]
+        assert not seen[0][1].any() and seen[1][1].all(), "the state goes on from the first row"

@@ -283,7 +283,9 @@ class Protocol(RuleBasedStateMachine):
         for b in range(batch.action.shape[1]):
             self._check(batch.environments(torch.tensor([b])))
         assert self.episodes.finished == self.whole_games
-        lag = self.version - batch.policy_version.numpy()
+        versions = [blocks.block("policy_version", group, gathered.rollout)[:-1] for _, blocks, group in parts]
+        lag = self.version - np.stack(versions, axis=1).repeat(ENVS, axis=1)
+        np.testing.assert_array_equal(batch.policy_lag.numpy(), lag)
         assert (lag >= 0).all() and (lag < self.at_once).all(), "older than the open rollouts allow"
         self.steps_used += gathered.steps
         self.account.steps.used += gathered.steps
