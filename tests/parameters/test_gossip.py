@@ -130,7 +130,8 @@ class InStep:
 
     def __init__(self, mailbox, barrier: threading.Barrier) -> None:
         self._mailbox, self._barrier = mailbox, barrier
-        self.version, self.take, self.close = mailbox.version, mailbox.take, mailbox.close
+        self.version, self.take, self.posted_ns = mailbox.version, mailbox.take, mailbox.posted_ns
+        self.close = mailbox.close
 
     def post(self, weights) -> int:
         self._barrier.wait()
