@@ -23,6 +23,11 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    @property
+    def written(self) -> str:
+        """The estimate, and its interval in brackets."""
+        return f"{self.estimate:,.2f} ({self.low:,.2f} to {self.high:,.2f})"
+
 
 def interquartile_mean(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the mean of the middle half along the last axis: the lowest and highest quarters, rounded down, left out.

@@ -83,7 +83,7 @@ def test_a_kind_of_environments_is_one_module_and_one_entry(launched: Start, com
 
 
 @pytest.mark.skipif(find_spec("pettingzoo") is None, reason="pip install 'actorlearn[pettingzoo]'")
-def test_agents_that_come_and_go_are_learned_from_recorded_and_scored(launched: Start, command: Command) -> None:
+def test_agents_that_come_and_go_are_learned_from_and_scored(launched: Start, command: Command) -> None:
     crowd = ["env.id=pettingzoo:tests.envs.parallel:Crowd", "env.agent_index=true", "env.time_limit_steps=12"]
     refused = command("check", CONFIGS / "catch.yaml", *crowd)
     assert refused.returncode == 2 and "write 3 or 6" in refused.stderr

@@ -11,20 +11,17 @@ not run again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from launch.bench.measure.interleaved import Spread, progress_bar
+from launch.bench.measure.kept import keep_result, read_results
 from launch.bench.measure.lagged import learn, loaded
 from launch.bench.measure.report import Report, percent
 from launch.bench.measure.request import Request
-from launch.reports.interquartile import Interval, interquartile
-from launch.runs.jsonl import Lines
-from launch.runtime.metadata import commit
+from launch.reports.interquartile import interquartile
 
 LAGS = (0, 1, 4, 16)
 PLAIN = "PPO"
@@ -38,8 +35,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
 }
 """Correction -> its keys."""
 NUMBERS = ("policy_lag_mean", "effective_sample_size", "clipped_share")
-RESULTS = "asynchrony.jsonl"
-_ROOT = Path(__file__).parents[3]
+SUITE = "asynchrony"
 
 
 @dataclass(frozen=True)
@@ -68,14 +64,14 @@ def asynchrony(request: Request) -> Report:
     """PPO at policy lags of 0 to 16 by each correction, after equal steps; -o names a folder to go on from."""
     cases = [(method, lag) for lag in (LAGS[::2] if request.quick else LAGS) for method in _methods(lag)]
     seeds = range(1, request.repetitions + 1)
-    known = {(*one.case, one.seed): one for one in _read(request)}
+    known = {(*one.case, one.seed): one for one in read_results(request, SUITE, Result)}
     missing = [(*case, seed) for seed in seeds for case in cases if (*case, seed) not in known]
     topologies = [loaded(request.topology, overrides(request, method, seed)) for method, _, seed in missing]
     with progress_bar() as progress:
         task = progress.add_task("learning", total=len(missing))
         for asked, answer in zip(missing, learn(topologies, [lag for _, lag, _ in missing]), strict=True):
             known[asked] = result = _result(*asked, answer)
-            _write(request, result)
+            keep_result(request, SUITE, result)
             progress.advance(task)
     return report(request, {case: [known[*case, seed] for seed in seeds] for case in cases})
 
@@ -114,8 +110,8 @@ def report(request: Request, ran: Mapping[tuple[str, int], Sequence[Result]]) ->
         rows.append(
             (
                 name,
-                _interval(found[name]),
-                _interval(interquartile([wholes])),
+                found[name].written,
+                interquartile([wholes]).written,
                 f"{found[name].estimate - lock_step:+,.2f}",
                 f"{age:.1f}",
                 percent(effective),
@@ -124,7 +120,7 @@ def report(request: Request, ran: Mapping[tuple[str, int], Sequence[Result]]) ->
         )
     steps = [one.steps for results in ran.values() for one in results]
     return Report(
-        suite="asynchrony",
+        suite=SUITE,
         headings=("", "score", "whole curve", "to lock-step", "policy lag", "effective sample", "clipped"),
         rows=rows,
         bars=bars,
@@ -140,31 +136,3 @@ def report(request: Request, ran: Mapping[tuple[str, int], Sequence[Result]]) ->
             "interquartile": {name: interval._asdict() for name, interval in found.items()},
         },
     )
-
-
-def _interval(found: Interval) -> str:
-    return f"{found.estimate:,.2f} ({found.low:,.2f} to {found.high:,.2f})"
-
-
-# Results that are kept -----------------------------------------------------------------------------------------------
-
-
-def _asked(request: Request) -> dict[str, Any]:
-    """Return what results must agree in to be of one table."""
-    return {"topology": Path(request.topology).name, "overrides": list(request.overrides)}
-
-
-def _read(request: Request) -> list[Result]:
-    """Return the results of an earlier call of the same topology and overrides."""
-    if request.output is None or not (path := request.output / RESULTS).is_file():
-        return []
-    asked, names = _asked(request), set(Result.__dataclass_fields__)
-    lines = [line for line in Lines(path).new() if all(line.get(key) == value for key, value in asked.items())]
-    return [Result(**{name: line[name] for name in names}) for line in lines if names <= line.keys()]
-
-
-def _write(request: Request, result: Result) -> None:
-    if request.output is not None:
-        line = json.dumps({**asdict(result), **_asked(request), **commit(_ROOT)})
-        with (request.output / RESULTS).open("a") as file:
-            file.write(f"{line}\n")

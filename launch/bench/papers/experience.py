@@ -10,23 +10,21 @@ not run again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from launch.bench.measure.interleaved import Spread, progress_bar
+from launch.bench.measure.kept import keep_result, read_results
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request
 from launch.bench.measure.running import Running
 from launch.bench.papers.dba3c_learning import ONLINE
 from launch.bench.suites.scaling import curve_of
 from launch.display.plot import SCORE
-from launch.reports.interquartile import Interval, interquartile
+from launch.reports.interquartile import interquartile
 from launch.runs.jsonl import Lines
-from launch.runtime.metadata import commit
 from launch.topology.load import load
 
 LEARNERS = 4
@@ -35,8 +33,7 @@ CASES = {BOTH: (True, True), WEIGHTS: (True, False), EXPERIENCE: (False, True), 
 """Name of a case -> whether weights are shared, whether experience is."""
 PARTS = (0.25, 0.5, 1.0)
 """Parts of the steps after which scores are compared."""
-RESULTS = "experience.jsonl"
-_ROOT = Path(__file__).parents[3]
+SUITE = "experience"
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class Result:
 def experience(request: Request) -> Report:
     """Four learners that share weights, experience, both or neither, at equal own steps; -o a folder to go on from."""
     load(request.topology, overrides(request, BOTH, seed=1))
-    known = {(one.case, one.seed): one for one in read(request)}
+    known = {(one.case, one.seed): one for one in read_results(request, SUITE, Result)}
     seeds = range(1, request.repetitions + 1)
     with progress_bar() as progress:
         task = progress.add_task("", total=request.repetitions * len(CASES))
@@ -64,7 +61,7 @@ def experience(request: Request) -> Report:
                 progress.update(task, description=f"{case}, seed {seed}")
                 if (case, seed) not in known:
                     known[case, seed] = result = run(request, case, seed)
-                    write(request, result)
+                    keep_result(request, SUITE, result)
                 progress.advance(task)
     return report(request, {case: [known[case, seed] for seed in seeds] for case in CASES})
 
@@ -110,10 +107,10 @@ def report(request: Request, ran: Mapping[str, Sequence[Result]]) -> Report:
         after = [interquartile([[one.scores[part] for one in results]]) for part in range(len(PARTS))]
         bars[case], found[case] = Spread(tuple(one.whole for one in results)), after
         whole = interquartile([[one.whole for one in results]])
-        rows.append((case, *map(_shown, (*after, whole))))
+        rows.append((case, *(each.written for each in (*after, whole))))
     steps = [one.steps for results in ran.values() for one in results]
     return Report(
-        suite="experience",
+        suite=SUITE,
         headings=("shared", *(f"after {part:.0%}" for part in PARTS), "whole curve"),
         rows=rows,
         bars=bars,
@@ -128,32 +125,3 @@ def report(request: Request, ran: Mapping[str, Sequence[Result]]) -> Report:
             "interquartile": {case: [interval._asdict() for interval in after] for case, after in found.items()},
         },
     )
-
-
-def _shown(found: Interval) -> str:
-    return f"{found.estimate:,.2f} ({found.low:,.2f} to {found.high:,.2f})"
-
-
-# Results that are kept -----------------------------------------------------------------------------------------------
-
-
-def _asked(request: Request) -> dict[str, Any]:
-    """Return what results must agree in to be of one table."""
-    return {"topology": Path(request.topology).name, "overrides": list(request.overrides)}
-
-
-def read(request: Request) -> list[Result]:
-    """Return the results of an earlier call of the same topology and overrides."""
-    if request.output is None or not (path := request.output / RESULTS).is_file():
-        return []
-    asked, names = _asked(request), set(Result.__dataclass_fields__)
-    lines = [line for line in Lines(path).new() if all(line.get(key) == value for key, value in asked.items())]
-    return [Result(**{name: line[name] for name in names}) for line in lines if names <= line.keys()]
-
-
-def write(request: Request, result: Result) -> None:
-    """Keep a result in the folder of the report, if there is one."""
-    if request.output is not None:
-        line = json.dumps({**asdict(result), **_asked(request), **commit(_ROOT)})
-        with (request.output / RESULTS).open("a") as file:
-            file.write(f"{line}\n")

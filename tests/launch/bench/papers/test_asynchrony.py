@@ -12,7 +12,7 @@ from launch.bench import SUITES
 from launch.bench.measure.lagged import loaded
 from launch.bench.measure.request import Request, shipped
 from launch.bench.papers import asynchrony
-from launch.bench.papers.asynchrony import LAGS, METHODS, PLAIN, RESULTS, overrides
+from launch.bench.papers.asynchrony import LAGS, METHODS, PLAIN, overrides
 from launch.topology.load import Topology
 
 CATCH = shipped("catch.yaml")
@@ -68,7 +68,7 @@ def test_results_of_the_same_topology_are_read_and_not_made_again(
 
     ask(1)
     first = len(run)
-    assert len((tmp_path / RESULTS).read_text().splitlines()) == first
+    assert len((tmp_path / "asynchrony.jsonl").read_text().splitlines()) == first
     ask(1)
     assert len(run) == first  # all were there
     rows = ask(2)

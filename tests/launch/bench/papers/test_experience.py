@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from launch.bench.measure.kept import keep_result, read_results
 from launch.bench.measure.request import Request, shipped
 from launch.bench.papers.experience import (
     BOTH,
     CASES,
     EXPERIENCE,
     NEITHER,
+    SUITE,
     WEIGHTS,
     Result,
     overrides,
-    read,
     report,
-    write,
 )
 from launch.topology.load import load
 
@@ -51,6 +51,6 @@ def test_the_table_has_scores_after_parts_of_the_steps() -> None:
 
 def test_a_result_that_is_kept_is_read_for_the_same_topology_and_keys(tmp_path: Path) -> None:
     kept = replace(REQUEST, output=tmp_path)
-    write(kept, result(BOTH, 1, 0.5))
-    assert read(kept) == [result(BOTH, 1, 0.5)]
-    assert read(replace(kept, overrides=())) == read(REQUEST) == []
+    keep_result(kept, SUITE, result(BOTH, 1, 0.5))
+    assert read_results(kept, SUITE, Result) == [result(BOTH, 1, 0.5)]
+    assert read_results(replace(kept, overrides=()), SUITE, Result) == read_results(REQUEST, SUITE, Result) == []
