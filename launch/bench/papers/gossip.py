@@ -4,7 +4,11 @@ The same file under sync, async and gossip: only mode, number of learners and se
 with the root of the number of learners, as in the paper; A3C's does not, as in Stooke and Abbeel (2018, section 5.3),
 whose variant and numbers the paper has. Learners that never mix are a case too: the difference is the value of mixing.
 Every run ends with its topology's steps, or when its seconds are over. A run is convergent when it ends above half of
-what one learner reaches: half of the way from its first score, because not every game's scores begin at 0.
+what one learner reaches: half of the way from its first score, because not every game's scores begin at 0. Scores are
+compared after equal steps and after equal minutes, those of the run that was over first.
+
+Each run's result is a line of ``gossip.jsonl`` in the folder of the report, if there is one: what stands there is not
+run again.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from actorlearn.metrics.energy import Energy
 from actorlearn.parameters.mixing import GraphSettings, neighbours
 from actorlearn.parameters.modes import GOSSIP, MODES
 from launch.bench.measure.interleaved import Spread, progress_bar
+from launch.bench.measure.kept import keep_result, read_results
 from launch.bench.measure.report import Report, rate
 from launch.bench.measure.request import Request
 from launch.bench.measure.running import Running
@@ -42,6 +47,9 @@ NO_MIXING = "no mixing"
 """Mode gossip on a graph without edges."""
 WAITING, CORRECTED, DILOCO, NOLOCO = "waiting", "age-corrected", "DiLoCo", "NoLoCo"
 """Gossip that waits for every message, gossip that is no paper's, and outer optimizers (``optim/outer.py``)."""
+SUITE = "gossip"
+READ = ("gradient_cosine", "frames_per_kj")
+"""Columns of reports that the table and the picture are made of."""
 LOCAL_STEPS = 32
 """Optimizer steps between two exchanges with an outer optimizer; in sync those of a batch, where it has fewer."""
 WAYS = {
@@ -71,10 +79,28 @@ class Ran:
 
     curve: Curve
     rows: Sequence[dict[str, Any]]
+    """READ of each report that has any."""
     mixed: frozenset[str]
     """Pairs of learners, as in the rows' ``gradient_cosine``, of which one mixes the other's weights."""
     consensus: Sequence[tuple[float, float, float]] = ()
     """Minutes, a learner's distance from the mean, and its bound."""
+
+    def after(self, minutes: float) -> float:
+        """Return the last score of the first so many minutes; raises ValueError where there is none yet."""
+        scores = [score for _, minute, score in self.curve.stretches[-1] if minute <= minutes]
+        if not scores:
+            raise ValueError(f"{self.curve.label}: no score in the first {minutes:.1f} minutes")
+        return scores[-1]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run of a case."""
+
+    mode: str
+    learners: int
+    seed: int
+    ran: Ran
 
 
 def gossip(request: Request) -> Report:
@@ -84,20 +110,27 @@ def gossip(request: Request) -> Report:
     cases = [(mode, count) for count in counts for mode in modes(count, counts[-1], _steps_of_a_batch(loaded))]
     for case in cases:  # what is wrong with one of them is said before anything is measured
         load(request.topology, overrides(request, loaded, case, 1))
-    ran: dict[Case, list[Ran]] = {case: [] for case in cases}
+    seeds = range(1, request.repetitions + 1)
+    known = {(one.mode, one.learners, one.seed): one.ran for one in read_results(request, SUITE, Result)}
+    missing = [(*case, seed) for seed in seeds for case in cases if (*case, seed) not in known]
     with progress_bar() as progress:
-        task = progress.add_task("", total=request.repetitions * len(cases))
-        for seed in range(1, request.repetitions + 1):
-            for case in cases:
-                progress.update(task, description=f"{_named(*case)}, seed {seed}")
-                ran[case].append(_run(request, loaded, case, seed))
-                progress.advance(task)
+        task = progress.add_task("", total=len(missing))
+        for mode, count, seed in missing:
+            progress.update(task, description=f"{_named(mode, count)}, seed {seed}")
+            known[mode, count, seed] = one = _run(request, loaded, (mode, count), seed)
+            keep_result(request, SUITE, Result(mode, count, seed, one))
+            progress.advance(task)
+    ran: dict[Case, list[Ran]] = {case: [known[*case, seed] for seed in seeds] for case in cases}
+    minutes = min(one.curve.stretches[-1][-1][1] for all_ in ran.values() for one in all_)
     found = figures(ran, loaded.simulators.count * loaded.simulators.envs)
     rates = {_named(*case): Spread(tuple(one.curve.steps_per_s or 0.0 for one in all_)) for case, all_ in ran.items()}
     return Report(
-        suite="gossip",
-        headings=("", "environments", "steps/s", "frames/kJ", "score at the end", "convergent"),
-        rows=[_row(case, all_, rates[_named(*case)], found) for case, all_ in ran.items()],
+        suite=SUITE,
+        headings=(
+            *("", "environments", "steps/s", "frames/kJ"),
+            *("score at the end", f"after {minutes:.1f} minutes", "convergent"),
+        ),
+        rows=[_row(case, all_, rates[_named(*case)], found, minutes) for case, all_ in ran.items()],
         bars=rates,
         unit="steps/s",
         notes=(*_notes(found), *_cut(ran, loaded.total_steps)),
@@ -177,7 +210,9 @@ def _run(request: Request, loaded: Topology, case: Case, seed: int) -> Ran:
         rows = list(Lines(run.run_dir / "metrics.jsonl").new())
         settings = read_object(run.run_dir / "settings" / "trainer-0.0.json")
         consensus = _consensus(run.run_dir)
-    return Ran(*since_first(curve, rows), _mixed(settings.get("exchange", {}).get("graph"), case[1]), consensus)
+    curve, rows = since_first(curve, rows)
+    read = [kept for row in rows if (kept := {name: row[name] for name in READ if row.get(name) is not None})]
+    return Ran(curve, read, _mixed(settings.get("exchange", {}).get("graph"), case[1]), consensus)
 
 
 def since_first(curve: Curve, rows: Sequence[dict[str, Any]]) -> tuple[Curve, list[dict[str, Any]]]:
@@ -199,17 +234,21 @@ def _named(mode: str, count: int) -> str:
     return "one learner" if count == 1 else f"{mode}, {count} learners"
 
 
-def _row(case: Case, all_: Sequence[Ran], speed: Spread, found: Figures) -> tuple[str, ...]:
-    scores = Spread(tuple(one.curve.final for one in all_))
-    kilojoules = [row["frames_per_kj"] for one in all_ for row in one.rows if row.get("frames_per_kj") is not None]
+def _row(case: Case, all_: Sequence[Ran], speed: Spread, found: Figures, minutes: float) -> tuple[str, ...]:
+    kilojoules = [row["frames_per_kj"] for one in all_ for row in one.rows if "frames_per_kj" in row]
     return (
         _named(*case),
         str(found.environments * case[1]),
         rate(speed),
         f"{fmean(kilojoules):,.0f}" if kilojoules else "-",
-        f"{scores.median:.2f} ({scores.low:.2f} to {scores.high:.2f})",
+        _written(Spread(tuple(one.curve.final for one in all_))),
+        _written(Spread(tuple(one.after(minutes) for one in all_))),
         f"{found.convergent[case] * len(all_):.0f} of {len(all_)}",
     )
+
+
+def _written(scores: Spread) -> str:
+    return f"{scores.median:.2f} ({scores.low:.2f} to {scores.high:.2f})"
 
 
 def _cut(ran: dict[Case, list[Ran]], total_steps: int) -> tuple[str, ...]:

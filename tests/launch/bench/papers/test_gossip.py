@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from launch.bench.measure import report
+from launch.bench.measure.kept import keep_result
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request, shipped
 from launch.bench.papers.gossip import (
@@ -17,9 +18,11 @@ from launch.bench.papers.gossip import (
     DILOCO,
     NO_MIXING,
     NOLOCO,
+    SUITE,
     WAITING,
     Case,
     Ran,
+    Result,
     figures,
     gossip,
     modes,
@@ -29,7 +32,7 @@ from launch.bench.papers.gossip import (
 from launch.bench.papers.gossip_figures import NOT_SAID, draw
 from launch.commands import bench
 from launch.display.plot import Curve
-from launch.topology.load import TopologyError, load
+from launch.topology.load import Topology, TopologyError, load
 
 Consensus = list[tuple[float, float, float]]
 
@@ -112,6 +115,30 @@ def test_time_begins_with_the_first_report() -> None:
     curve, shifted = since_first(Curve("", "", None, None, [[(5.0, 1.0, 2.0)], [(7.0, 1.5, 3.0)]]), rows)
     assert curve.stretches == [[(5.0, 0.0, 2.0)], [(7.0, 0.5, 3.0)]]
     assert shifted == [{"time_s": 0.0, "env_steps": 5}, {"time_s": 30.0, "env_steps": 7}]
+
+
+def test_results_that_stand_in_the_folder_are_not_run_again_and_are_compared_after_equal_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = Request(shipped("catch.yaml"), (), 1, 1.0, output=tmp_path)
+    slow = Curve("", "Catch", 1.0, 500.0, [[(500.0, 1.0, -1.0), (1_000.0, 2.0, 0.5)]])
+    cases = [(mode, count) for count in (1, 2) for mode in modes(count, 2, 1)]
+    *others, last = cases
+    for mode, count in others:
+        keep_result(request, SUITE, Result(mode, count, 1, ran([-1.0, 0.8], ROWS)))
+    asked: list[tuple[Case, int]] = []
+
+    def run(request: Request, loaded: Topology, case: Case, seed: int) -> Ran:
+        asked.append((case, seed))
+        return Ran(slow, [], frozenset())
+
+    monkeypatch.setattr("launch.bench.papers.gossip._run", run)
+    for _ in range(2):
+        report = gossip(request)
+    assert asked == [(last, 1)], "what was missing is run, once"
+    assert report.headings[5] == "after 1.0 minutes"
+    ends = {row[0]: (row[4].split()[0], row[5].split()[0]) for row in report.rows}
+    assert ends["one learner"] == ("0.80", "0.80") and ends["NoLoCo, 2 learners"] == ("0.50", "-1.00")
 
 
 def test_without_a_topology_it_measures_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
