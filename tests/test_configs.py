@@ -51,6 +51,13 @@ def test_head_of_a_paper_says_how_to_compute_as_precisely_as_the_paper_did(path:
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_no_topology_asks_every_processor_for_bfloat16(path: Path) -> None:
+    """One without its products emulates them: Pong then learned at a ninth of the rate of fp32."""
+    loaded = load.load(path)
+    assert "bf16" not in (loaded.trainer.precision, loaded.inference.precision)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 def test_long_numbers_are_grouped_and_names_are_the_files(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     values = re.sub(r"#.*", "", text)

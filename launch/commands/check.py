@@ -23,7 +23,6 @@ from actorlearn.worker.roles import ROLES
 from launch.machine.folders import runtime_root
 from launch.machine.gpus import count_gpus
 from launch.plan.addresses import Addresses
-from launch.plan.auto import crowding
 from launch.plan.memory_order import disorder
 from launch.plan.nodes import Machine, need_of, place_learners
 from launch.plan.plan import Plan, plan
@@ -69,8 +68,8 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         highlight=False,
         soft_wrap=True,
     )
-    if crowd := crowding(loaded, made.cores.usable):
-        console.print(f"[yellow]but[/] {crowd}", highlight=False)
+    for misfit in made.misfits:
+        console.print(f"[yellow]but[/] {misfit}", highlight=False)
     if found := disorder():
         said = "this topology accepts it" if loaded.supervision.any_memory_order else "the run would be refused"
         console.print(f"[yellow]but[/] {found}: {said}", highlight=False, soft_wrap=True)

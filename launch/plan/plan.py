@@ -16,7 +16,7 @@ from actorlearn.worker.roles import ROLES
 from launch.machine.cores import Cores
 from launch.plan import exactness
 from launch.plan.addresses import Addresses
-from launch.plan.auto import Choice, choose, cpu_flags
+from launch.plan.auto import Choice, choose, cpu_flags, misfits
 from launch.plan.probe import Description
 from launch.plan.processes import PlannedProcess, PlannedSegment, first_processes
 from launch.plan.segments import block_shape, learner_segments, run_segments, server_segments
@@ -64,6 +64,11 @@ class Plan:
     def bytes_total(self) -> int:
         """Bytes of shared memory that the run needs at its start."""
         return sum(segment.bytes for segment in self.segments)
+
+    @property
+    def misfits(self) -> list[str]:
+        """What the topology asks of this machine that it has not, each with the way out."""
+        return misfits(self.topology, cpu_flags(), self.cores.usable)
 
     @property
     def expected_shape(self) -> dict[str, str]:

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.metrics.energy import Energy
-from launch.plan.auto import crowding
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan
 from launch.plan.resumption import Resumption
@@ -148,7 +147,7 @@ def beforehand(plan: Plan, before: Resumption, attached: Sequence[str]) -> Itera
             cause = f"{how} earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
             yield ev.Note("resumed", cause=cause)
     for warning in (
-        crowding(plan.topology, plan.cores.usable),
+        *plan.misfits,
         plan.description.unseen,
         disorder(),
         *before.damaged,

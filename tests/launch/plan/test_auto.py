@@ -8,7 +8,7 @@ import pytest
 
 from launch.machine.cgroups import Quota
 from launch.machine.cores import Cores
-from launch.plan.auto import AUTO, choose, cpu_flags, crowding, unlike_here
+from launch.plan.auto import AUTO, choose, cpu_flags, crowding, misfits, unlike_here
 from launch.plan.nodes import Machine
 from launch.topology.load import dump, parse, tree
 
@@ -137,3 +137,14 @@ def test_learners_with_more_threads_than_cores_are_told_what_to_write() -> None:
     )
     on_gpus = parse(PONG, ["learners.count=2", "trainer.threads=2", "trainer.device=cuda"])
     assert crowding(on_gpus, cores=2) == "", "no product is computed by threads"
+
+
+def test_bfloat16_that_a_processor_emulates_is_warned_of_with_the_way_out() -> None:
+    asked = parse(PONG, ["trainer.precision=bf16", "inference.precision=bf16"])
+    [warning] = misfits(asked, frozenset({"avx2"}), 2)
+    assert warning.startswith("trainer.precision and inference.precision: bf16 is emulated on this processor")
+    assert warning.endswith("write auto, or leave it out")
+    assert misfits(asked, XEON, 2) == []
+    assert misfits(choose(parse(PONG), frozenset({"avx2"}), TWO)[0], frozenset({"avx2"}), 2) == [], "auto never does"
+    on_gpus = parse(PONG, ["trainer.precision=bf16", "trainer.device=cuda", "inference.count=0"])
+    assert misfits(choose(on_gpus, XEON, TWO)[0], XEON, 2) == []
