@@ -67,7 +67,7 @@ class Plan:
 
     @property
     def misfits(self) -> list[str]:
-        """What the topology asks of this machine that it has not, each with the way out."""
+        """Warnings of what the topology asks of this machine that it has not, each with the way out."""
         return misfits(self.topology, cpu_flags(), self.cores.usable)
 
     @property

@@ -117,7 +117,7 @@ def gossip(request: Request) -> Report:
         task = progress.add_task("", total=len(missing))
         for mode, count, seed in missing:
             progress.update(task, description=f"{_named(mode, count)}, seed {seed}")
-            known[mode, count, seed] = one = _run(request, loaded, (mode, count), seed)
+            known[mode, count, seed] = one = run_case(request, loaded, (mode, count), seed)
             keep_result(request, SUITE, Result(mode, count, seed, one))
             progress.advance(task)
     ran: dict[Case, list[Ran]] = {case: [known[*case, seed] for seed in seeds] for case in cases}
@@ -204,7 +204,8 @@ def _key(override: str) -> str:
     return override.partition("=")[0]
 
 
-def _run(request: Request, loaded: Topology, case: Case, seed: int) -> Ran:
+def run_case(request: Request, loaded: Topology, case: Case, seed: int) -> Ran:
+    """Run a case with a seed, to its last step or until its seconds are over."""
     with Running(request.topology, overrides(request, loaded, case, seed), total_steps=None) as run:
         curve = curve_of(run, f"{_named(*case)}, seed {seed}", request.seconds)
         rows = list(Lines(run.run_dir / "metrics.jsonl").new())

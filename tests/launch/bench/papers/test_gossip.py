@@ -132,7 +132,7 @@ def test_results_that_stand_in_the_folder_are_not_run_again_and_are_compared_aft
         asked.append((case, seed))
         return Ran(slow, [], frozenset())
 
-    monkeypatch.setattr("launch.bench.papers.gossip._run", run)
+    monkeypatch.setattr("launch.bench.papers.gossip.run_case", run)
     for _ in range(2):
         report = gossip(request)
     assert asked == [(last, 1)], "what was missing is run, once"
