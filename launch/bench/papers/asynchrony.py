@@ -21,7 +21,7 @@ from launch.bench.measure.kept import keep_result, read_results
 from launch.bench.measure.lagged import learn, loaded
 from launch.bench.measure.report import Report, percent
 from launch.bench.measure.request import Request
-from launch.reports.interquartile import interquartile
+from launch.reports.statistics import interquartile_mean, interval
 
 LAGS = (0, 1, 4, 16)
 PLAIN = "PPO"
@@ -101,17 +101,17 @@ def _result(method: str, lag: int, seed: int, answer: Mapping[str, Any]) -> Resu
 def report(request: Request, ran: Mapping[tuple[str, int], Sequence[Result]]) -> Report:
     """Return the table: interquartile means over seeds, and how they compare with lock-step."""
     rows, bars, found = [], {}, {}
-    lock_step = interquartile([[one.score for one in ran[PLAIN, 0]]]).estimate
+    lock_step = interval(interquartile_mean, [[one.score for one in ran[PLAIN, 0]]]).estimate
     for (method, lag), results in ran.items():
         name = f"lag {lag}, {method}"
         scores, wholes = [one.score for one in results], [one.whole for one in results]
-        bars[name], found[name] = Spread(tuple(scores)), interquartile([scores])
+        bars[name], found[name] = Spread(tuple(scores)), interval(interquartile_mean, [scores])
         age, effective, clipped = (fmean(one.numbers[number] for one in results) for number in NUMBERS)
         rows.append(
             (
                 name,
                 found[name].written,
-                interquartile([wholes]).written,
+                interval(interquartile_mean, [wholes]).written,
                 f"{found[name].estimate - lock_step:+,.2f}",
                 f"{age:.1f}",
                 percent(effective),
@@ -133,6 +133,6 @@ def report(request: Request, ran: Mapping[tuple[str, int], Sequence[Result]]) ->
         figures={
             "topology": request.topology,
             "overrides": list(request.overrides),
-            "interquartile": {name: interval._asdict() for name, interval in found.items()},
+            "interquartile": {name: its._asdict() for name, its in found.items()},
         },
     )

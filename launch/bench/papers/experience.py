@@ -23,7 +23,7 @@ from launch.bench.measure.running import Running
 from launch.bench.papers.dba3c_learning import ONLINE
 from launch.bench.suites.scaling import curve_of
 from launch.display.plot import SCORE
-from launch.reports.interquartile import interquartile
+from launch.reports.statistics import interquartile_mean, interval
 from launch.runs.jsonl import Lines
 from launch.topology.load import load
 
@@ -104,9 +104,9 @@ def report(request: Request, ran: Mapping[str, Sequence[Result]]) -> Report:
     """Return the table: interquartile means over seeds after each part of the steps, and over the whole curve."""
     rows, bars, found = [], {}, {}
     for case, results in ran.items():
-        after = [interquartile([[one.scores[part] for one in results]]) for part in range(len(PARTS))]
+        after = [interval(interquartile_mean, [[one.scores[part] for one in results]]) for part in range(len(PARTS))]
         bars[case], found[case] = Spread(tuple(one.whole for one in results)), after
-        whole = interquartile([[one.whole for one in results]])
+        whole = interval(interquartile_mean, [[one.whole for one in results]])
         rows.append((case, *(each.written for each in (*after, whole))))
     steps = [one.steps for results in ran.values() for one in results]
     return Report(
@@ -122,6 +122,6 @@ def report(request: Request, ran: Mapping[str, Sequence[Result]]) -> Report:
         figures={
             "topology": request.topology,
             "overrides": list(request.overrides),
-            "interquartile": {case: [interval._asdict() for interval in after] for case, after in found.items()},
+            "interquartile": {case: [its._asdict() for its in after] for case, after in found.items()},
         },
     )
