@@ -262,13 +262,17 @@ def plot(
     columns: Annotated[
         list[str] | None, typer.Option("--y", help="A column of metrics.jsonl, may be given again; else the score.")
     ] = None,
+    apart: Annotated[
+        bool, typer.Option("--apart", help="A line for each run, also for seeds of one topology.")
+    ] = False,
 ) -> int:
-    """Draw learning curves: score, or other columns, against steps and against time, one line a run and column."""
-    from launch.display.plot import SCORE, plot
+    """Draw learning curves against steps and against time; seeds of one topology as a band around their middle."""
+    from launch.display.plot import plot
+    from launch.runs.curves import SCORE
     from launch.runs.find import find
 
     with _drawing(output):
-        plot([find(run) for run in runs], output, columns or [SCORE])
+        plot([find(run) for run in runs], output, columns or [SCORE], apart)
     typer.echo(f"wrote {output}")
     return 0
 
@@ -284,7 +288,7 @@ def compare(
 ) -> int:
     """Set runs of several seeds side by side: those that differ in the seed alone are one group."""
     from launch.commands.compare import compare
-    from launch.display.plot import SCORE
+    from launch.runs.curves import SCORE
 
     with _drawing(output):
         return compare(runs, column or SCORE, output, json)

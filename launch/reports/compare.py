@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from launch.reports.statistics import Band, Numbers, band, interquartile_mean
+
 Points = Sequence[tuple[float, float]]
 """A learning curve: environment steps, which grow, and a number."""
-Numbers = npt.NDArray[np.float64]
 
 _NO_DIFFERENCE = ("name", "seed")
 """Keys in which runs of one group differ."""
@@ -47,7 +48,7 @@ def group_alike(topologies: Sequence[Mapping[str, Any]]) -> list[list[int]]:
 def find_differences(topologies: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return of each topology the keys that all have and in which they differ, choices by name first."""
     read = [_keys(topology) for topology in topologies]
-    shared = [key for key in read[0] if all(key in other for other in read)]
+    shared = [key for key in (read[0] if read else ()) if all(key in other for other in read)]
     differing = [key for key in shared if any(keys[key] != read[0][key] for keys in read)]
     differing.sort(key=lambda key: not key.endswith((".name", ".id")))
     return [{key: keys[key] for key in differing} for keys in read]
@@ -78,6 +79,15 @@ def resample(curves: Sequence[Points], count: int = 200) -> tuple[Numbers, Numbe
         )
     steps = np.linspace(begin, end, count) if begin < end else np.array([end])
     return steps, np.array([np.interp(steps, at, numbers) for at, numbers in (np.array(own).T for own in curves)])
+
+
+def interquartile_band(curves: Sequence[Points]) -> tuple[Numbers, Band]:
+    """Return steps that all curves cover, and there the interquartile mean of the curves with its intervals.
+
+    Raises ValueError where no step is covered by all.
+    """
+    steps, numbers = resample(curves)
+    return steps, band(interquartile_mean, [numbers.T])
 
 
 def permutation_p(first: Numbers, second: Numbers) -> float:

@@ -55,8 +55,8 @@ class Band(NamedTuple):
 def interquartile_mean(tasks: Tasks) -> Numbers:
     """Return the mean of the middle half of all runs of all tasks; the lowest and highest quarters are left out.
 
-    Quarters are rounded down, as rliable does: of three runs or fewer it is the mean. It is less moved by one run than a
-    mean, and made of more runs than a median.
+    Quarters are rounded down, as rliable does: of three runs or fewer it is the mean. It is less moved by one run than
+    a mean, and made of more runs than a median.
     """
     scores = np.sort(np.concatenate(tasks, axis=-1), axis=-1)
     cut = scores.shape[-1] // 4

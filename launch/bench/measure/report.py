@@ -15,8 +15,9 @@ from rich.table import Table
 from actorlearn.files import write_atomically
 from actorlearn.metrics.energy import Energy
 from launch.bench.measure.interleaved import Spread
-from launch.display.plot import COLOURS, INK, Curve, draw_curves, save
+from launch.display.plot import COLOURS, INK, draw_curves, save
 from launch.machine.cores import Cores
+from launch.runs.curves import Curve
 from launch.runtime.metadata import commit, machine, versions
 
 WIDE = 200

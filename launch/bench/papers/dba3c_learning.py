@@ -18,8 +18,8 @@ from launch.bench.measure.request import Request
 from launch.bench.measure.running import START_LIMIT_S, Running
 from launch.bench.papers.gossip import since_first
 from launch.bench.suites.scaling import curve_of
-from launch.display.plot import SCORE, Curve
 from launch.errors import FailedError, RunError
+from launch.runs.curves import SCORE, Curve
 from launch.runs.jsonl import Lines
 from launch.topology.load import Topology, load
 

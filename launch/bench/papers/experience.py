@@ -22,8 +22,8 @@ from launch.bench.measure.request import Request
 from launch.bench.measure.running import Running
 from launch.bench.papers.dba3c_learning import ONLINE
 from launch.bench.suites.scaling import curve_of
-from launch.display.plot import SCORE
 from launch.reports.statistics import interquartile_mean, interval
+from launch.runs.curves import SCORE
 from launch.runs.jsonl import Lines
 from launch.topology.load import load
 

@@ -34,7 +34,7 @@ from launch.bench.measure.running import Running
 from launch.bench.papers.gossip_bound import logs_of, points
 from launch.bench.papers.gossip_figures import Figures, draw
 from launch.bench.suites.scaling import curve_of
-from launch.display.plot import Curve
+from launch.runs.curves import Curve
 from launch.runs.jsonl import Lines, read_object
 from launch.topology.load import Topology, load
 from launch.topology.modes import section_of

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launch.display.plot import COLOURS, INK, Curve, draw_line, dress, save
+from launch.display.plot import COLOURS, INK, draw_line, dress, save
+from launch.runs.curves import Curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

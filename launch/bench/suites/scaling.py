@@ -15,9 +15,9 @@ from launch.bench.measure.interleaved import Spread, progress_bar
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request, shipped
 from launch.bench.measure.running import Running
-from launch.display.plot import SCORE, Curve, read_curve
 from launch.errors import FailedError
 from launch.machine.cores import begun_cores
+from launch.runs.curves import SCORE, Curve, read_curve
 from launch.runs.find import Run
 
 BASE_ENVIRONMENTS = 16

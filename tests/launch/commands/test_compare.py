@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from launch.runs import find
@@ -38,9 +39,10 @@ def test_groups_are_printed_the_better_one_first_with_a_picture(tmp_path: Path) 
     assert lines[0] == "episode_return_mean at 101 steps, the most that all runs have"
     assert lines[2].split()[:4] == ["algorithm.name=ppo", "1", "2", "3"]
     assert lines[3].split()[:4] == ["algorithm.name=a2c", "1", "2", "3"]
-    assert lines[3].split()[-1] == "0.10"
+    assert lines[2].split()[4:8] == ["8.899", "7.913", "to", "9.785"]  # at 101 steps of 101 to 103
+    assert lines[3].split()[-2:] == ["0.00", "0.10"]
     assert "cannot be less than 0.1" in result.output
-    assert "algorithm.name=a2c: 3 runs" in (tmp_path / "seeds.svg").read_text()
+    assert "algorithm.name=a2c, 3 runs: last IQM 5.932 (" in (tmp_path / "seeds.svg").read_text()
 
 
 def test_programs_get_every_number() -> None:
@@ -51,6 +53,9 @@ def test_programs_get_every_number() -> None:
     assert best["runs"] == ["a2c-1", "a2c-2", "a2c-3"]
     assert best["last"][0] == -5.0
     assert other["p"] == pytest.approx(0.1)
+    assert other["better_than_first"] == {"estimate": 0.0, "low": 0.0, "high": 0.0}
+    assert best["interquartile_mean"]["estimate"] == pytest.approx(best["mean"])
+    assert best["deviation"] == pytest.approx(np.std(best["last"], ddof=1))
 
 
 def test_one_group_and_one_run_need_no_test() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from launch.display.plot import plot, read_curve
+from launch.display.plot import plot
+from launch.runs.curves import read_curve
 from launch.runs.find import Run
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -67,14 +69,65 @@ def test_a_line_still_being_written_is_left_out(tmp_path: Path) -> None:
     assert read_curve(run).stretches == [[(100.0, 1.0, 1.0)]]
 
 
+def make_seeds(folder: Path, ends: list[float], algorithm: str = "a2c", name: str = "pong") -> list[Run]:
+    """Runs of one topology that differ in the seed alone."""
+    runs = []
+    for seed, end in enumerate(ends, start=1):
+        run = make_run(folder / f"{algorithm}-{seed}", [(60.0, 100, 0.0), (60.0 * seed + 60, 200 + seed, end)])
+        keys = f"seed: {seed}\nenv: {{id: ALE/Pong-v5}}\nalgorithm: {{name: {algorithm}}}\n"
+        (run.path / "topology.yaml").write_text(f"name: {name}\n{keys}")
+        runs.append(run)
+    return runs
+
+
+def test_seeds_of_a_topology_are_one_line_in_a_band(tmp_path: Path) -> None:
+    runs = make_seeds(tmp_path, [1.0, 2.0, 3.0, 4.0, 50.0])
+    plot(runs, tmp_path / "band.svg")
+    picture = (tmp_path / "band.svg").read_text()
+    assert "pong, 5 runs: last IQM " in picture
+    estimate, low, high = map(float, re.findall(r"last IQM ([\d.]+) \(([\d.]+) to ([\d.]+)\)", picture)[0])
+    assert estimate == pytest.approx(3.0, abs=0.1)  # at 201 steps, where the first one ends; not moved by the last
+    assert low < estimate < high
+    plot(runs, tmp_path / "apart.svg", apart=True)
+    apart = (tmp_path / "apart.svg").read_text()
+    assert all(f"pong (a2c-{seed}): last score" in apart for seed in range(1, 6)) and "IQM" not in apart
+
+
+def test_groups_of_one_name_are_told_apart_by_keys(tmp_path: Path) -> None:
+    runs = [*make_seeds(tmp_path, [1.0, 2.0]), *make_seeds(tmp_path, [3.0, 4.0, 5.0], "ppo")]
+    plot(runs, tmp_path / "two.svg")
+    picture = (tmp_path / "two.svg").read_text()
+    assert "algorithm.name=a2c, 2 runs" in picture and "algorithm.name=ppo, 3 runs" in picture
+
+
+def test_seeds_that_have_no_step_in_common_are_drawn_without_a_band(tmp_path: Path) -> None:
+    runs = make_seeds(tmp_path, [1.0, 2.0])
+    late = [{"time_s": 9.0 + s, "env_steps": s, "episode_return_mean": 1.0} for s in (900, 1000)]
+    (runs[1].path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in late))
+    plot(runs, tmp_path / "x.svg")
+    assert "pong, 2 runs, 1,000 steps/s" in (tmp_path / "x.svg").read_text()
+
+
+def test_curves_without_a_clock_are_drawn_against_steps_alone(tmp_path: Path) -> None:
+    runs = make_seeds(tmp_path, [1.0, 2.0])
+    for run in runs:
+        rows = [{"env_steps": s, "episode_return_mean": 1.0} for s in (100, 200)]
+        (run.path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plot(runs, tmp_path / "band.png")
+    plot(runs[:1], tmp_path / "line.png")
+    assert read_curve(runs[0]).newest == [(100.0, 1.0), (200.0, 1.0)] and not read_curve(runs[0]).over_time
+
+
 def test_runs_of_one_name_are_told_apart_by_folder(tmp_path: Path) -> None:
     runs = [
         make_run(tmp_path / folder, [(60.0, 100, 1.0), (90.0, 200, 2.0)], "pong") for folder in ("monday", "tuesday")
     ]
-    plot(runs, tmp_path / "both.svg")
+    plot(runs, tmp_path / "both.svg", apart=True)
     picture = (tmp_path / "both.svg").read_text()
-    assert picture.count("<path") > 10
+    assert "pong (monday): last" in picture and "pong (tuesday): last" in picture
     plot([*runs, make_run(tmp_path / "third", [(60.0, 100, 1.0)], "mlp", frames=100)], tmp_path / "three.png")
+    with pytest.raises(ValueError, match="monday is given twice"):
+        plot([runs[0], runs[0]], tmp_path / "x.png")
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from launch.bench.measure.request import Request, shipped
 from launch.bench.papers import dba3c_games, dba3c_learning, dba3c_nodes
 from launch.bench.papers.dba3c_learning import Ran
 from launch.commands import bench
-from launch.display.plot import Curve
 from launch.errors import FailedError, RunError
+from launch.runs.curves import Curve
 from launch.topology.load import Topology, load
 
 CATCH = shipped("bench/dba3c-catch.yaml")

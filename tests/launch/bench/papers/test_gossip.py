@@ -31,7 +31,7 @@ from launch.bench.papers.gossip import (
 )
 from launch.bench.papers.gossip_figures import NOT_SAID, draw
 from launch.commands import bench
-from launch.display.plot import Curve
+from launch.runs.curves import Curve
 from launch.topology.load import Topology, TopologyError, load
 
 Consensus = list[tuple[float, float, float]]
