@@ -98,6 +98,7 @@ COVERED_BY = {
     "launch/bench/papers/dba3c_games.py": "tests/launch/bench/papers/test_dba3c_learning.py",
     "launch/bench/papers/dba3c_nodes.py": "tests/launch/bench/papers/test_dba3c_learning.py",
     "launch/bench/papers/fast_dqn.py": "tests/launch/bench/test_bench.py",
+    "launch/bench/papers/games_figure.py": "tests/launch/bench/papers/test_games.py",
     "launch/bench/papers/gossip_figures.py": "tests/launch/bench/papers/test_gossip.py",
     "launch/bench/peers/works.py": "tests/launch/bench/test_bench.py",
     "launch/simulate/estimate.py": "tests/launch/simulate/test_model.py",

@@ -5,7 +5,8 @@ Reads resolved topologies and learning curves, points of (environment steps, num
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 from math import comb
 from typing import Any
@@ -13,26 +14,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from launch.reports.format import printable
 from launch.reports.statistics import Band, Numbers, band, interquartile_mean
 
 Points = Sequence[tuple[float, float]]
 """A learning curve: environment steps, which grow, and a number."""
 
-_NO_DIFFERENCE = ("name", "seed")
+NO_DIFFERENCE = frozenset({"name", "seed"})
 """Keys in which runs of one group differ."""
+_SAID = 3
+"""Most differing keys in the name of a group."""
 _SAME_END = 1.1
 """Factor between the ends of runs that are taken for the same."""
 _DIVISIONS = 50_000
 """Most divisions of two groups that are all looked at; of more, so many are drawn."""
 
 
-def group_alike(topologies: Sequence[Mapping[str, Any]]) -> list[list[int]]:
-    """Return the indices of topologies that differ in name and seed alone, a list for each group.
+def group_alike(topologies: Sequence[Mapping[str, Any]], differing: Collection[str] = NO_DIFFERENCE) -> list[list[int]]:
+    """Return the indices of topologies that differ in these keys alone, a list for each group.
 
     A key that one of two does not have is one that its version of actorlearn did not know, and makes no difference:
     those of other choices, such as of an algorithm, have another value at the key of the choice.
     """
-    read = [_keys(topology) for topology in topologies]
+    read = [_keys(topology, differing) for topology in topologies]
     groups: list[list[int]] = []
     for index, keys in enumerate(read):
         for group in groups:
@@ -45,24 +49,38 @@ def group_alike(topologies: Sequence[Mapping[str, Any]]) -> list[list[int]]:
     return groups
 
 
-def find_differences(topologies: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return of each topology the keys that all have and in which they differ, choices by name first."""
-    read = [_keys(topology) for topology in topologies]
+def find_differences(
+    topologies: Sequence[Mapping[str, Any]], but: Collection[str] = NO_DIFFERENCE
+) -> list[dict[str, Any]]:
+    """Return of each topology the keys that all have and in which they differ, but for some, choices by name first."""
+    read = [_keys(topology, but) for topology in topologies]
     shared = [key for key in (read[0] if read else ()) if all(key in other for other in read)]
     differing = [key for key in shared if any(keys[key] != read[0][key] for keys in read)]
     differing.sort(key=lambda key: not key.endswith((".name", ".id")))
     return [{key: keys[key] for key in differing} for keys in read]
 
 
-def _keys(topology: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values by key, section.key in sections, without name and seed."""
+def said(keys: Mapping[str, Any]) -> str:
+    """Return the first few differing keys, as the command line takes them; ``all runs`` where there are none."""
+    written = [printable(f"{key}={_as_value(value)}") for key, value in keys.items()]
+    more = [f"and {len(written) - _SAID} more"] if len(written) > _SAID else []
+    return " ".join([*written[:_SAID], *more]) or "all runs"
+
+
+def _as_value(value: Any) -> str:
+    """Return a value as the command line takes it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _keys(topology: Mapping[str, Any], but: Collection[str]) -> dict[str, Any]:
+    """Return the values by key, section.key in sections, without some."""
     found: dict[str, Any] = {}
     for key, value in topology.items():
         if isinstance(value, Mapping) and key != "roles":  # roles are any names, and no section
             found |= {f"{key}.{own}": its for own, its in value.items()}
-        elif key not in _NO_DIFFERENCE:
+        else:
             found[key] = value
-    return found
+    return {key: value for key, value in found.items() if key not in but}
 
 
 def resample(curves: Sequence[Points], count: int = 200) -> tuple[Numbers, Numbers]:

@@ -5,7 +5,6 @@ Reads the reports and the topology of each run, finished or still running, impor
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +13,11 @@ from typing import Any
 from actorlearn.metrics.writer import METRICS_FILE
 from launch.errors import RunError
 from launch.reports.checks import is_number
-from launch.reports.compare import find_differences, group_alike
-from launch.reports.format import printable
+from launch.reports.compare import find_differences, group_alike, said
 from launch.runs.find import Run
 from launch.runs.view import identify
 
 SCORE = "episode_return_mean"
-_SHOWN = 3
-"""Most differing keys in the name of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +67,7 @@ class Group:
     @property
     def name(self) -> str:
         """Its differing keys, as they are written on the command line."""
-        said = [printable(f"{key}={_written(value)}") for key, value in self.keys.items()]
-        more = [f"and {len(said) - _SHOWN} more"] if len(said) > _SHOWN else []
-        return " ".join([*said[:_SHOWN], *more]) or "all runs"
+        return said(self.keys)
 
     @property
     def apart(self) -> list[Group]:
@@ -168,8 +162,3 @@ def _steps_per_s(rows: list[dict[str, Any]]) -> float | None:
     """The median over reports, which a slow start or a pause does not move."""
     speeds = sorted(speed for row in rows if (speed := _value(row, "env_steps_per_s")) is not None)
     return speeds[len(speeds) // 2] if speeds else None
-
-
-def _written(value: Any) -> str:
-    """Return a value as the command line takes it."""
-    return value if isinstance(value, str) else json.dumps(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +68,50 @@ def test_runs_are_told_by_best_and_last_evaluation_and_each_game_counts_once(tmp
     assert first["percent"] == pytest.approx({"best": 100.0, "last": 80.0, "dqn": 132.0, "fast_dqn": 131.3}, abs=0.05)
     assert second["over"] == "2 games, 1 evaluation"
     assert (freeway["best"], freeway["last"], freeway["over"]) == (14.8, 14.8, "last 100 training games")
-    over = told["over_games"]
-    assert (over["mean"]["best"], over["mean"]["last"]) == pytest.approx(((75 + 50) / 2, (65 + 50) / 2))
-    assert over["median"]["dqn"] == pytest.approx((132.0 + 102.4) / 2, abs=0.05)
-    assert told["rows"][-1]["best"] == "62.5 %"
+    [over] = told["over_games"]
+    assert (over["variant"], over["games"], over["runs"]) == ("all runs", 2, 3)
+    means = [over["mean"][column]["estimate"] for column in ("best", "last")]
+    assert means == pytest.approx([(75 + 50) / 2, (65 + 50) / 2])
+    assert over["median"]["dqn"]["estimate"] == pytest.approx((132.0 + 102.4) / 2, abs=0.05)
+    by_name = {row["game"]: row for row in told["rows"]}
+    assert by_name["mean of 2 games"]["best"] == "62.5 % (50.0 to 75.0)"
+    assert by_name["mean of 2 games"]["DQN"] == "117.2 %"
     assert "9.3 (100.0 %)" in ask("bench", "games", *folders).stdout
+
+
+def make_seeds(folder: Path, algorithm: str, scores: Mapping[str, Sequence[float]]) -> list[Path]:
+    """A run for each score and game, of settings that differ in the algorithm, the seed and the game alone."""
+    folders = []
+    for game, of_game in scores.items():
+        for seed, score in enumerate(of_game, start=1):
+            path = make_run(folder / f"{algorithm}-{game}-{seed}", f"ALE/{game}-v5", [score])
+            keys = f"env: {{id: ALE/{game}-v5}}\nseed: {seed}\nalgorithm: {{name: {algorithm}}}\n"
+            (path / "topology.yaml").write_text(keys)
+            folders.append(path)
+    return folders
+
+
+def test_variants_are_compared_over_games_and_seeds(tmp_path: Path) -> None:
+    """In percent of a human's: Pong's human is at 9.3, random at -20.7, Freeway's at 29.6 and 0."""
+    ppo = make_seeds(tmp_path, "ppo", {"Pong": [9.3, 9.3], "Freeway": [29.6, 14.8]})  # 100 100, 100 50
+    dqn = make_seeds(tmp_path, "a2c", {"Pong": [-5.7, 9.3]})  # 50 100
+    told = json.loads(ask("bench", "games", *ppo, *dqn, "--json").stdout)
+    first, second = told["over_games"]
+    assert (first["variant"], first["games"], first["runs"]) == ("algorithm.name=ppo", 2, 4)
+    assert (second["variant"], second["games"], second["runs"]) == ("algorithm.name=a2c", 1, 2)
+    assert first["IQM"]["best"] == pytest.approx({"estimate": 100.0, "low": 75.0, "high": 100.0})
+    assert first["optimality gap"]["best"] == pytest.approx({"estimate": 12.5, "low": 0.0, "high": 25.0})
+    assert (
+        "with algorithm.name=a2c with a probability of 0.75 (0.50 to 1.00), in the mean of 1 game" in told["notes"][-1]
+    )
+    better = [row for row in told["rows"] if row["game"] == "better, of 2 games"]
+    assert better[0]["run"] == "algorithm.name=ppo" and better[0]["DQN"] == "0.00 (0.00 to 0.00)"
+
+
+def test_the_picture_has_each_run_and_the_profile_of_each_variant(tmp_path: Path) -> None:
+    folders = make_seeds(tmp_path, "ppo", {"Pong": [9.3, -5.7], "Freeway": [29.6]})
+    assert ask("bench", "games", *folders, "-o", tmp_path / "out").exit_code == 0
+    assert (tmp_path / "out" / "games.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_without_names_all_runs_with_a_score_in_such_a_game_are_told(tmp_path: Path) -> None:
