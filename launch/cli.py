@@ -294,6 +294,28 @@ def compare(
         return compare(runs, column or SCORE, output, json)
 
 
+@app.command("import", rich_help_panel=_RESULTS)
+def import_curves(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="LOG...", help="Event files, monitor.csv, progress.csv, CSV; or folders.")
+    ],
+    into: Annotated[Path, typer.Option("--into", help="Folder for the run folders.")] = Path("runs"),
+    env: Annotated[str | None, typer.Option("--env", help="The environment; else what the log says.")] = None,
+    algorithm: Annotated[str | None, typer.Option("--algorithm", help="Who learned; else what the log says.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="The seed, of one run; else what the log says.")] = None,
+    score: Annotated[str | None, typer.Option("--score", help="Tag or column of the score; else one known.")] = None,
+    frames_per_step: Annotated[
+        int | None, typer.Option("--frames-per-step", min=1, help="Frames of the game in a step, for Atari 4.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Make run folders of learning curves of CleanRL, Stable-Baselines3 and others, to plot and compare beside ours."""
+    from launch.commands.import_curves import Said, import_curves
+
+    with _drawing(into):
+        return import_curves(sources, into, Said(env, algorithm, seed, score, frames_per_step), json)
+
+
 @app.command(rich_help_panel=_MACHINE)
 def bench(  # noqa: PLR0913 - one parameter for each word of the command
     suite: Annotated[str | None, typer.Argument(help="What to measure; else the suites are listed.")] = None,

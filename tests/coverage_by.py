@@ -109,6 +109,7 @@ COVERED_BY = {
     "launch/simulate/scenario.py": "tests/launch/simulate/test_model.py",
     "launch/simulate/sweep.py": "tests/launch/commands/test_simulate.py",
     "launch/display/screen.py": "tests/launch/display/test_console.py",
+    "launch/foreign/": "tests/launch/commands/test_import_curves.py",
     "launch/engines/local.py": "tests/system/test_engines.py",
     "launch/commands/manifest.py": "tests/launch/plan/test_manifest.py",
     "launch/engines/ssh.py": "tests/system/test_engines.py",

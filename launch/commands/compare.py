@@ -90,7 +90,7 @@ def _show(column: str, steps: Numbers, groups: Sequence[Compared]) -> None:
         said = (as_number(middle.estimate), f"{as_number(middle.low)} to {as_number(middle.high)}")
         numbers = map(as_number, (its.last.mean(), its.numbers.mean()))
         against = (DASH, DASH) if its is first else (f"{its.better_than(first).estimate:.2f}", _as_p(_p(first, its)))
-        seeds = " ".join(str(seed) for seed in its.group.seeds)
+        seeds = " ".join(DASH if seed is None else str(seed) for seed in its.group.seeds)
         table.add_row(its.group.name, seeds, *said, *numbers, *against)
     Console(width=None if os.isatty(1) else WIDE, highlight=False, markup=False).print(table)
     print(

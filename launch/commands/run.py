@@ -41,6 +41,8 @@ def resume(word: str, overrides: Sequence[str], engine: str | None = None, keys:
         raise RunError(
             f"{run.name} is alive; `actorlearn top {run.name}` shows it, `actorlearn stop {run.name}` ends it"
         )
+    if find.IMPORTED in run.meta:
+        raise RunError(f"{run.name} is another program's run, imported for its curve: there is nothing to resume")
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to resume from; start it again with `actorlearn run`")
     return _run(load(run.path / "topology.yaml", overrides), run.path, find_engine(engine), keys, resume=True)

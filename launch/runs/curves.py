@@ -88,7 +88,9 @@ def group_runs(runs: Sequence[Run], column: str = SCORE) -> list[Group]:
     read = [number for number, topology in enumerate(topologies) if topology]
     alike = [[read[index] for index in indices] for indices in group_alike([topologies[number] for number in read])]
     differing = find_differences([topologies[indices[0]] for indices in alike])
-    alone = [([number], {}) for number, topology in enumerate(topologies) if not topology]
+    alone: list[tuple[list[int], dict[str, Any]]] = [
+        ([number], {}) for number, topology in enumerate(topologies) if not topology
+    ]
     return [
         Group(
             [runs[number] for number in indices],

@@ -29,6 +29,8 @@ RUNS = Path("runs")
 """Folder of runs when no --run-dir is given, relative to the working directory."""
 
 SUMMARY_FILE = "summary.json"
+IMPORTED = "imported"
+"""Status of a run of another program, of which there is a learning curve alone, and its entry in meta.json."""
 
 
 @dataclass(frozen=True, slots=True)

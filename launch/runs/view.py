@@ -42,7 +42,7 @@ class RunView:
     total_steps: int | None = None
     folder: Path | None = None
     status: str = "starting"
-    """starting, running, or how it has ended: finished, stopped, failed, died."""
+    """starting, running, or how it has ended: finished, stopped, failed, died; imported, of another program."""
     elapsed_s: float | None = None
     """Time of the newest report, plus its age while the run is alive; of an ended one its wall time."""
     meta: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,109 @@
+"""``actorlearn import``: learning curves of other programs as run folders, for ``plot``, ``compare`` and reports.
+
+Such a folder has the files that these read, and no more: ``metrics.jsonl``, a ``topology.yaml`` with environment,
+algorithm, seed and hyperparameters, a ``summary.json`` with status ``imported``, and a ``meta.json`` that says whence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json as json_format
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from actorlearn import __version__
+from actorlearn.files import write_atomically
+from actorlearn.metrics.writer import METRICS_FILE
+from launch.errors import RunError
+from launch.foreign.find import find_logs
+from launch.foreign.log import SINGLE_GAMES, Log, make_rows
+from launch.reports.format import as_number, as_whole, printable
+from launch.runs.curves import SCORE
+from launch.runs.find import IMPORTED, SUMMARY_FILE
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the command line says of the logs, in place of what they say themselves."""
+
+    env_id: str | None = None
+    algorithm: str | None = None
+    seed: int | None = None
+    score: str | None = None
+    """Name of the column or tag that is the score."""
+    frames_per_step: int | None = None
+
+
+def import_curves(sources: Sequence[Path], folder: Path, said: Said, json: bool) -> int:
+    """Make a run folder of each log in the sources; returns the exit status.
+
+    Raises RunError, before anything is written, for what cannot be read, has no score, or would be written over.
+    """
+    logs = [_complete(log, said) for source in sources for log in find_logs(source, said.score)]
+    if said.seed is not None and len(logs) > 1:
+        raise RunError(f"--seed {said.seed} is one run's, and {len(logs)} runs were found: import them one by one")
+    made = {folder / _name(log): (log, make_rows(log, said.score, said.frames_per_step)) for log in logs}
+    if len(made) < len(logs):
+        again = next(log for log in logs if [_name(its) for its in logs].count(_name(log)) > 1)
+        raise RunError(f"two logs would both be {folder / _name(again)}: import them into two folders, by --into")
+    if there := next((path for path in made if path.exists()), None):
+        raise RunError(f"{there} is there already: remove it, or import into another folder, by --into")
+    for path, (log, rows) in made.items():
+        _write(path, log, rows, log.score_name(said.score) or "")
+    found = [{"run": its.name, "folder": str(its), **_topology(log), **rows[-1]} for its, (log, rows) in made.items()]
+    if json:
+        print(json_format.dumps({"runs": found}))
+        return 0
+    for one in found:
+        about = f"{one['algorithm']['name']}, {one['env']['id']}" + (f", seed {one['seed']}" if "seed" in one else "")
+        print(printable(f"{one['folder']}: {about}, {as_whole(one['env_steps'])} steps, score {as_number(one[SCORE])}"))
+    return 0
+
+
+def _complete(log: Log, said: Said) -> Log:
+    """Return the log with what the command line says of it; raises RunError where nothing says what it is of."""
+    log = replace(
+        log,
+        env_id=said.env_id or log.env_id,
+        algorithm=said.algorithm or log.algorithm,
+        seed=log.seed if said.seed is None else said.seed,
+    )
+    for option, value in (("--env", log.env_id), ("--algorithm", log.algorithm)):
+        if value is None:
+            raise RunError(f"{log.source} does not say its {option.removeprefix('--')}: name it by {option}")
+    return log
+
+
+def _name(log: Log) -> str:
+    """Return the folder's name: that of the logs', or of a file without its ending."""
+    own = log.name or (log.source.absolute().name if log.source.is_dir() else log.source.stem)
+    return re.sub(r"[^\w.-]+", "-", own).strip("-.") or "imported"
+
+
+def _topology(log: Log) -> dict[str, Any]:
+    """Return the keys by which runs are named and grouped."""
+    seed = {} if log.seed is None else {"seed": log.seed}
+    settings = {"hyperparameters": dict(log.settings)} if log.settings else {}
+    return {"name": log.algorithm, **seed, "env": {"id": log.env_id}, "algorithm": {"name": log.algorithm}, **settings}
+
+
+def _write(path: Path, log: Log, rows: Sequence[dict[str, Any]], score: str) -> None:
+    last = rows[-1]
+    lines = "".join(f"{json_format.dumps(row)}\n" for row in rows).encode()
+    summary = {"status": IMPORTED, "wall_time_s": last["time_s"], **{key: last[key] for key in ("env_steps", SCORE)}}
+    whence = {"source": str(log.source.absolute()), "score": score, "single_games": score in SINGLE_GAMES}
+    meta = {
+        "name": log.algorithm,
+        "version": __version__,
+        IMPORTED: {**whence, "metrics_sha256": hashlib.sha256(lines).hexdigest()},
+    }
+    path.mkdir(parents=True)
+    write_atomically(path / METRICS_FILE, lines)
+    write_atomically(path / SUMMARY_FILE, f"{json_format.dumps(summary, indent=2)}\n".encode())
+    write_atomically(path / "meta.json", f"{json_format.dumps(meta, indent=2)}\n".encode())
+    write_atomically(path / "topology.yaml", yaml.safe_dump(_topology(log), sort_keys=False).encode())

@@ -1,0 +1,1 @@
+"""Learning curves that other programs have logged, as rows like ours."""

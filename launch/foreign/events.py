@@ -1,0 +1,65 @@
+"""TensorBoard's event files, as CleanRL and Stable-Baselines3 write them, read as a log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from launch.foreign.log import Log, Point
+
+CLEANRL_NAME = re.compile(r"(?P<env>.+)__(?P<algorithm>.+)__(?P<seed>\d+)__\d+")
+"""Name of a run of CleanRL: environment, script, seed, and when it began."""
+SB3_NAME = re.compile(r"(?P<algorithm>[A-Z][A-Za-z0-9]*)_\d+")
+"""Folder of a run of Stable-Baselines3 in its ``tensorboard_log``: the algorithm, and a number that is no seed."""
+_SETTINGS = "hyperparameters/text_summary"
+_LINE = re.compile(r"^\|(?P<key>[^|]+)\|(?P<value>.*)\|$", re.MULTILINE)
+_ONE_RUN = ("exp_name", "env_id", "seed", "track", "wandb_project_name", "wandb_entity", "capture_video", "save_model")
+"""Hyperparameters of CleanRL by which seeds of one setting may differ."""
+
+
+def read_events(files: Iterable[Path]) -> Log:
+    """Return the log of a run's event files; of a file that is cut short, what is whole. Raises OSError."""
+    # Imported here: it takes most of a second.
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+    from tensorboard.util import tensor_util
+
+    points: dict[str, list[Point]] = {}
+    settings: dict[str, str] = {}
+    began_s: float | None = None
+    found = sorted(files)
+    for file in found:
+        for event in EventFileLoader(str(file)).Load():
+            began_s = event.wall_time if began_s is None else began_s
+            for value in event.summary.value:
+                number = tensor_util.make_ndarray(value.tensor)
+                if number.dtype.kind in "fiu" and number.size == 1:
+                    points.setdefault(value.tag, []).append((event.step, event.wall_time - began_s, number.item()))
+                elif value.tag == _SETTINGS and number.size == 1:
+                    settings |= _settings(number.item())
+    folder = found[0].parent
+    if "charts/episodic_return" in points or settings:
+        return _of_cleanrl(folder, points, settings)
+    named = SB3_NAME.fullmatch(folder.name)
+    return Log(folder, points, algorithm=f"sb3 {named['algorithm'].lower()}" if named else None)
+
+
+def _settings(text: bytes) -> dict[str, str]:
+    """Return hyperparameters from CleanRL's table in Markdown."""
+    lines = _LINE.finditer(text.decode(errors="replace"))
+    return {line["key"]: line["value"] for line in lines if line["key"] not in ("param", "-")}
+
+
+def _of_cleanrl(folder: Path, points: dict[str, list[Point]], settings: dict[str, str]) -> Log:
+    named = CLEANRL_NAME.fullmatch(folder.name)
+    parts = named.groupdict() if named else {}
+    seed = settings.get("seed", parts.get("seed", ""))
+    script = settings.get("exp_name", parts.get("algorithm"))
+    return Log(
+        folder,
+        points,
+        env_id=settings.get("env_id", parts.get("env")),
+        algorithm=f"cleanrl {script}" if script else None,
+        seed=int(seed) if seed.isdecimal() else None,
+        settings={key: value for key, value in settings.items() if key not in _ONE_RUN},
+    )

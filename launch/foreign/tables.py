@@ -1,0 +1,98 @@
+"""Tables that are read as logs: Monitor's files and ``progress.csv`` of Stable-Baselines3, histories of several runs.
+
+A history has a row for each point and columns that say whose it is, as openrlbenchmark and W&B hand them out: steps
+(``global_step``), seconds (``_runtime``), numbers (``charts/episodic_return``), and ``env_id``, ``exp_name``, ``seed``.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from launch.errors import RunError
+from launch.foreign.log import Log, Point
+
+STEPS = ("global_step", "time/total_timesteps", "total_timesteps", "env_steps", "timesteps", "Step", "step", "_step")
+TIMES = ("time/time_elapsed", "_runtime", "time_elapsed", "relative_time", "time_s")
+ENVIRONMENTS = ("env_id", "env")
+ALGORITHMS = ("exp_name", "algorithm", "algo")
+SEEDS = ("seed",)
+RUNS = ("run", "run_id", "run_name", "name", "id")
+"""Columns of which the first that is there counts."""
+
+
+def read_table(path: Path) -> list[Log]:
+    """Return the logs of the runs in a table; raises RunError where it has no column of steps, OSError."""
+    runs: dict[tuple[str, ...], dict[str, list[Point]]] = {}
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file)
+        columns = reader.fieldnames or []
+        steps_in = _first(STEPS, columns)
+        if steps_in is None:
+            there = ", ".join(columns) or "none"
+            raise RunError(f"{path}: no column of steps, which is one of {', '.join(STEPS)}; it has {there}")
+        time_in = _first(TIMES, columns)
+        whose_in = [_first(names, columns) for names in (ENVIRONMENTS, ALGORITHMS, SEEDS, RUNS)]
+        read = [name for name in columns if name not in (steps_in, time_in, *whose_in)]
+        for number, row in enumerate(reader, start=2):
+            steps = _number(row[steps_in])
+            if steps is None:
+                raise RunError(f"{path}, row {number}: {steps_in} is {row[steps_in]!r}; it must be a number of steps")
+            points = runs.setdefault(tuple(row[name] or "" if name else "" for name in whose_in), {})
+            time_s = _number(row[time_in]) if time_in else None
+            for name in read:
+                if (value := _number(row[name])) is not None:
+                    points.setdefault(name, []).append((steps, time_s, value))
+    return [_log(path, whose, points, alone=len(runs) == 1) for whose, points in runs.items()]
+
+
+def read_monitors(paths: Iterable[Path]) -> Log:
+    """Return the log of a run's Monitor files, one for each environment; raises RunError for what is none, OSError.
+
+    A game counts when it ends, after the steps of all games that have ended before: games that go on are left out, as
+    Stable-Baselines3's own plots do.
+    """
+    found = sorted(paths)
+    games: list[tuple[float, float, float]] = []  # when it ended, its score, its steps
+    starts: list[float] = []
+    env_id = None
+    for path in found:
+        with path.open(encoding="utf-8", newline="") as file:
+            try:
+                head = json.loads(file.readline().removeprefix("#"))
+                began_s, env_id = float(head["t_start"]), head.get("env_id") or env_id
+                rows = [(began_s + float(row["t"]), float(row["r"]), float(row["l"])) for row in csv.DictReader(file)]
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise RunError(f"{path}: no file of Monitor: {error!r}; its first line is JSON, then r,l,t") from None
+        starts.append(began_s)
+        games += rows
+    points: list[Point] = []
+    steps = 0.0
+    for ended_s, score, length in sorted(games):
+        steps += length
+        points.append((steps, ended_s - min(starts), score))
+    return Log(found[0].parent, {"episodic_return": points}, env_id=env_id)
+
+
+def _first(names: Sequence[str], columns: Sequence[str]) -> str | None:
+    return next((name for name in names if name in columns), None)
+
+
+def _number(cell: str | None) -> float | None:
+    """Return a cell's number; None of an empty cell or text."""
+    try:
+        return float(cell) if cell else None
+    except ValueError:
+        return None
+
+
+def _log(path: Path, whose: tuple[str, ...], points: dict[str, list[Point]], alone: bool) -> Log:
+    env_id, algorithm, seed, run = whose
+    name = "" if alone else "-".join(_said(algorithm, env_id, seed, run))
+    return Log(path, points, env_id or None, algorithm or None, int(seed) if seed.isdecimal() else None, name=name)
+
+
+def _said(*parts: str) -> Iterator[str]:
+    yield from (part for part in parts if part)

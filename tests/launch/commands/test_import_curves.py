@@ -1,0 +1,157 @@
+"""``actorlearn import``: real logs of CleanRL and Stable-Baselines3 become run folders that are read like ours."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from launch.runs import find
+from launch.runs.curves import SCORE, read_curve
+from tests.launch.asking import ask, refused
+from tests.launch.foreign.sb3_logs import CLEANRL, PPO_1, PPO_2
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(find, "living_runs", list)
+    return tmp_path
+
+
+def imported(*arguments: str | Path) -> list[dict[str, Any]]:
+    """What is told of the runs that an import has made."""
+    result = ask("import", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)["runs"]
+    return found
+
+
+def test_a_run_of_cleanrl_says_itself_what_it_is() -> None:
+    [run] = imported(CLEANRL)
+    assert run["folder"] == f"runs/{CLEANRL.name}"
+    assert (run["env"], run["algorithm"], run["seed"]) == ({"id": "CartPole-v1"}, {"name": "cleanrl ppo"}, 1)
+    assert run["hyperparameters"]["learning_rate"] == "0.00025"
+    assert (run["env_steps"], run["episodes"]) == (2786, 106)
+    assert run["losses/value_loss"] > 0 and run["env_steps_per_s"] > 0
+
+
+def test_scores_of_single_games_become_the_mean_of_the_last_hundred() -> None:
+    """Of one run, Stable-Baselines3 logs the mean and its Monitor the games: both tell the same score."""
+    [logged] = imported(PPO_1)
+    [games] = imported(PPO_1 / "0.monitor.csv", *AS_PPO)
+    assert logged[SCORE] == pytest.approx(games[SCORE], abs=1e-3)
+    assert 0 <= logged["env_steps"] - games["env_steps"] < 500  # the game that was going on at the end
+    means = [number for _, number in read_curve(find.find("0.monitor")).newest]
+    with (PPO_1 / "0.monitor.csv").open() as file:
+        file.readline()
+        scores = [float(row["r"]) for row in csv.DictReader(file)]
+    assert means == pytest.approx([fmean(scores[: n + 1][-100:]) for n in range(len(scores))])
+
+
+def test_all_logs_of_a_run_tell_one_curve() -> None:
+    """TensorBoard's file has its numbers in single precision, and seconds from its own beginning."""
+    [events] = imported(PPO_2 / "events.out.tfevents.0", "--into", "events", *AS_PPO)
+    [progress] = imported(PPO_2 / "progress.csv", "--into", "progress", *AS_PPO)
+    one, other = (read_curve(find.read(Path(run["folder"]))) for run in (events, progress))  # type: ignore[arg-type]
+    assert [steps for steps, _ in one.newest] == [steps for steps, _ in other.newest]
+    assert [score for _, score in one.newest] == pytest.approx([score for _, score in other.newest], rel=1e-6)
+    assert one.over_time[-1][0] == pytest.approx(other.over_time[-1][0], abs=0.5)
+    assert (one.label, one.game) == ("sb3 ppo", "CartPole-v1")
+
+
+def test_monitors_of_several_environments_count_the_steps_of_all() -> None:
+    [run] = imported(PPO_2)
+    shutil.copytree(PPO_2, "games", ignore=shutil.ignore_patterns("events*", "progress.csv"))
+    [games] = imported("games", "--algorithm", "sb3 ppo")
+    assert games[SCORE] == pytest.approx(run[SCORE], abs=1e-3)
+    assert 0 <= run["env_steps"] - games["env_steps"] < 2 * 500
+    assert games["env"] == {"id": "CartPole-v1"}
+
+
+def test_imported_runs_are_plotted_and_compared_beside_ours(tmp_path: Path) -> None:
+    imported(CLEANRL.parent)
+    for seed in (1, 2):
+        ours = tmp_path / "runs" / f"ours-{seed}"
+        ours.mkdir()
+        keys = f"name: ours\nseed: {seed}\nenv: {{id: CartPole-v1}}\nalgorithm: {{name: ppo}}\n"
+        (ours / "topology.yaml").write_text(keys)
+        rows = [{"time_s": steps / 100, "env_steps": steps, SCORE: steps / 40 + seed} for steps in (100, 2_500)]
+        (ours / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    names = ["PPO_1", "PPO_2", CLEANRL.name, "ours-1", "ours-2"]
+    told = json.loads(ask("compare", *names, "--json", "-o", "all.svg").stdout)
+    by_algorithm = {group["keys"]["algorithm.name"]: group for group in told["groups"]}
+    assert {name: len(its["runs"]) for name, its in by_algorithm.items()} == {"ppo": 2, "sb3 ppo": 2, "cleanrl ppo": 1}
+    assert by_algorithm["cleanrl ppo"]["seeds"] == [1] and by_algorithm["sb3 ppo"]["seeds"] == [None, None]
+    assert "algorithm.name=sb3 ppo, 2 runs: last IQM" in Path("all.svg").read_text()
+    assert ask("plot", *names, "-o", "all.png").exit_code == 0
+    assert "imported" in ask("ps", "--all").stdout
+    assert ask("top", "PPO_1").exit_code == 0
+
+
+def test_a_history_of_several_runs_is_split_by_who_ran(tmp_path: Path) -> None:
+    """As openrlbenchmark has them: rows of all runs, those without a game in them too."""
+    rows = ["global_step,_runtime,charts/episodic_return,charts/SPS,env_id,exp_name,seed"]
+    for seed in (1, 2):
+        rows += [f"{n * 10},{n}.5,{n * seed},100,Breakout-v4,ppo_atari,{seed}" for n in range(1, 5)]
+        rows += [f"50,9.0,,200,Breakout-v4,ppo_atari,{seed}"]
+    Path("history.csv").write_text("\n".join(rows) + "\n")
+    first, second = imported("history.csv", "--env", "ALE/Breakout-v5", "--frames-per-step", "4")
+    assert [run["run"] for run in (first, second)] == [f"ppo_atari-Breakout-v4-{seed}" for seed in (1, 2)]
+    assert (second["seed"], second["env_steps"], second["time_s"], second[SCORE]) == (2, 40, 4.5, 5.0)
+    assert (second["frames"], second["env"]) == (160, {"id": "ALE/Breakout-v5"})
+
+
+def test_a_column_is_named_and_a_clock_may_be_missing() -> None:
+    Path("mine.csv").write_text("step,reward\n1,0.5\n2,nan\n3,0.75\n")
+    [run] = imported("mine.csv", "--score", "reward", "--env", "Mine-v0", "--algorithm", "mine", "--seed", "7")
+    assert (run["seed"], run["env_steps"], run["time_s"], run[SCORE]) == (7, 3, None, 0.75)
+    assert ask("plot", "mine", "-o", "mine.png").exit_code == 0
+
+
+def test_long_logs_are_thinned_out_and_keep_their_ends() -> None:
+    rows = "\n".join(f"{step},{step / 10},{step}" for step in range(12_000))
+    Path("long.csv").write_text(f"step,time_s,ep_rew_mean\n{rows}\n")
+    imported("long.csv", "--env", "Mine-v0", "--algorithm", "mine")
+    curve = read_curve(find.find("long")).newest
+    assert (len(curve), curve[0], curve[-1]) == (5_000, (0.0, 0.0), (11_999.0, 11_999.0))
+
+
+def test_an_event_file_that_is_cut_short_is_read_as_far_as_it_is_whole() -> None:
+    shutil.copytree(CLEANRL, CLEANRL.name)
+    file = Path(CLEANRL.name, "events.out.tfevents.0")
+    file.write_bytes(file.read_bytes()[:9_000])
+    [run] = imported(CLEANRL.name)
+    assert 0 < run["env_steps"] < 2786
+
+
+def test_what_cannot_be_imported_is_refused_before_anything_is_written() -> None:
+    assert "nowhere: no such file or folder" in refused("import", "nowhere")
+    assert "does not say its env: name it by --env" in refused("import", PPO_1 / "progress.csv")
+    assert "does not say its algorithm" in refused("import", PPO_1 / "0.monitor.csv")
+    Path("empty").mkdir()
+    assert "empty: no logs below it" in refused("import", "empty")
+    Path("x.txt").write_text("x")
+    assert "x.txt is no log that is known" in refused("import", "x.txt")
+    Path("x.csv").write_text("a,b\n1,2\n")
+    assert "no column of steps, which is one of global_step" in refused("import", "x.csv")
+    Path("x.csv").write_text("step,ep_rew_mean\n1,2\nx,3\n")
+    assert "row 3: step is 'x'; it must be a number of steps" in refused("import", "x.csv")
+    Path("x.monitor.csv").write_text("r,l,t\n1,2,3\n")
+    assert "no file of Monitor" in refused("import", "x.monitor.csv")
+    Path("x.csv").write_text("step,other\n1,2\n")
+    assert "no score: none of charts/episodic_return" in refused("import", "x.csv", *AS_PPO)
+    assert "no 'ohter' in it; there are other" in refused("import", "x.csv", *AS_PPO, "--score", "ohter")
+    assert "is one run's, and 3 runs were found" in refused("import", CLEANRL.parent, "--seed", "1")
+    assert not Path("runs").exists()
+    imported(PPO_1)
+    assert "runs/PPO_1 is there already: remove it" in refused("import", PPO_1)
+    assert "another program's run, imported for its curve" in refused("resume", "PPO_1")
+
+
+AS_PPO = ("--env", "CartPole-v1", "--algorithm", "sb3 ppo")
