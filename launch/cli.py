@@ -148,6 +148,23 @@ def top(
 
 
 @app.command(rich_help_panel=_CARE)
+def desk(
+    runs: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of runs, else runs/; living runs are shown wherever.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port on this machine alone; 0: any free one.")] = 8300,
+    changes: Annotated[
+        bool, typer.Option("--allow-changes", help="Have buttons that attach, detach, save and stop.")
+    ] = False,
+) -> int:
+    """Show runs in a browser, living and ended, until Ctrl-C: prints an address that opens it."""
+    from launch.commands.desk import desk
+    from launch.runs.find import RUNS
+
+    return desk(runs or RUNS, port, changes)
+
+
+@app.command(rich_help_panel=_CARE)
 def logs(
     run: RunWord,
     process: Annotated[str | None, typer.Argument(help="One process, e.g. trainer or simulator-0; else all.")] = None,
@@ -314,6 +331,18 @@ def import_curves(
 
     with _drawing(into):
         return import_curves(sources, into, Said(env, algorithm, seed, score, frames_per_step), json)
+@app.command(rich_help_panel=_RESULTS)
+def report(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders, names, or beginnings of names.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write: one page of HTML.")],
+    column: Annotated[str, typer.Option("--y", help="A column of metrics.jsonl; else the score.")] = "",
+) -> int:
+    """Write runs as one static page: curves, topology, machine, commit, commands. It opens without a network."""
+    from launch.commands.desk import report
+    from launch.runs.curves import SCORE
+
+    with _drawing(output):
+        return report(runs, column or SCORE, output)
 
 
 @app.command(rich_help_panel=_MACHINE)

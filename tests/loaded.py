@@ -20,7 +20,7 @@ def modules_after(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-EXTRAS = ("simpy",)
+EXTRAS = ("simpy", "starlette", "uvicorn")
 """Packages of extras, which need not be installed."""
 
 

@@ -151,9 +151,19 @@ _BETWEEN_LEARNERS = (
     _farthest("consensus_distance", "", "l2 norm from a learner's weights to the mean of all"),
     Metric("gradient_cosine", "", "cosine of the angle between gradients", merge=Merge.FIRST, by_pair=True),
 )
-_TIME = tuple(
-    _share(f"share_{section}", "share", f"time of all processes spent to {section}", merge=Merge.FIRST)
-    for section in SECTIONS
+SIMULATION_LIMIT_SHARE = "simulation_limit_share"
+_TIME = (
+    *(
+        _share(f"share_{section}", "share", f"time of all processes spent to {section}", merge=Merge.FIRST)
+        for section in SECTIONS
+    ),
+    _share(
+        SIMULATION_LIMIT_SHARE,
+        "share",
+        "time of simulators spent to simulate: the rate over that of simulators which do nothing else",
+        label="of simulation limit",
+        merge=Merge.FIRST,
+    ),
 )
 
 GROUPS: dict[str, tuple[Metric, ...]] = {

@@ -86,6 +86,7 @@ SUITES: Mapping[str, Suite] = {
     "experience": Suite("papers.experience:experience", topology="catch.yaml", sets_modes=True),
     "asynchrony": Suite("papers.asynchrony:asynchrony", topology="catch.yaml"),
     "memory": Suite("suites.memory:memory"),
+    "desk": Suite("suites.desk:desk", topology=None),
     "replay": Suite("suites.replay:replay", topology=None),
     "gpu": Suite("suites.gpu:gpu"),
     "families": Suite("suites.families:families", topology=None, reads_runs=True),

@@ -28,6 +28,7 @@ from launch.plan.nodes import Machine, need_of, place_learners
 from launch.plan.plan import Plan, plan
 from launch.plan.probe import Description, describe
 from launch.plan.role_plans import plan_of
+from launch.reports.format import as_bytes
 from launch.topology.load import Topology, TopologyError, load, tree
 from launch.topology.modes import mode, section_of
 
@@ -64,7 +65,7 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         f"[bold]ok[/] {loaded.name}: {len(made.processes)} processes on {made.cores}, "
         f"{loaded.learners.count * environments} environments, "
         f"{loaded.algorithm.horizon * environments:,} steps a batch, "
-        f"{size(made.bytes_total)} of shared memory ({size(free_bytes())} free in {SHM_ROOT})",
+        f"{as_bytes(made.bytes_total)} of shared memory ({as_bytes(free_bytes())} free in {SHM_ROOT})",
         highlight=False,
         soft_wrap=True,
     )
@@ -157,7 +158,7 @@ def placement(made: Plan) -> dict[str, list[int]]:
 def _nodes(made: Plan) -> str:
     """Return the line about nodes and the learners on them."""
     need = need_of(made.topology, made.description)
-    each = f"a learner takes {need.cores:g} cores and {size(need.shm_bytes)} of shared memory"
+    each = f"a learner takes {need.cores:g} cores and {as_bytes(need.shm_bytes)} of shared memory"
     try:
         nodes = [f"{name}: {', '.join(map(str, found)) or 'none'}" for name, found in placement(made).items()]
     except TopologyError as error:
@@ -235,13 +236,3 @@ def _value(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:_}"  # as it may be written in a topology
     return value if isinstance(value, str) else json_format.dumps(value)
-
-
-def size(count: int) -> str:
-    """Bytes for people: 12.3 MiB."""
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} GiB"

@@ -39,12 +39,12 @@ from actorlearn.parameters.modes import MODES
 from actorlearn.registry import PlugIns
 from actorlearn.wire import MINIMUM_LIBZMQ
 from actorlearn.worker.roles import ROLES
-from launch.commands.check import size
 from launch.engines.specs import ENGINES
 from launch.machine.cgroups import autogroups
 from launch.machine.cores import Cores
 from launch.machine.folders import longest_root
 from launch.plan.memory_order import disorder
+from launch.reports.format import as_bytes
 from launch.spawning.answers import NoAnswerError, ask
 
 OK, WARN, STOP = "ok", "warn", "stop"
@@ -191,7 +191,7 @@ def _autogroup() -> Finding:
 
 def _memory() -> Finding:
     memory = psutil.virtual_memory()
-    found = f"{size(memory.available)} of {size(memory.total)} available"
+    found = f"{as_bytes(memory.available)} of {as_bytes(memory.total)} available"
     if memory.available < 2 * 1024**3:
         return Finding("memory", found, WARN, "torch takes 200 to 400 MiB in each inference server and trainer")
     return Finding("memory", found)
@@ -202,7 +202,7 @@ def _shared_memory() -> Finding:
         return Finding(str(SHM_ROOT), "cannot be written", STOP, f"mount a tmpfs at {SHM_ROOT} with mode 1777")
     status = os.statvfs(SHM_ROOT)
     free, total = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
-    found = f"{size(free)} of {size(total)} free"
+    found = f"{as_bytes(free)} of {as_bytes(total)} free"
     way_out = f"free some or mount {SHM_ROOT} larger (docker: --shm-size=1g); `actorlearn check` says what a run needs"
     if free < 1024**2:
         return Finding(str(SHM_ROOT), found, STOP, way_out)

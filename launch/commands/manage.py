@@ -21,12 +21,9 @@ from launch.errors import FailedError
 from launch.machine.folders import sweep_all
 from launch.reports.format import as_whole, metric_value
 from launch.runs import find
-from launch.runs.client import ask
+from launch.runs.client import CHANGE_S, ask
 from launch.runs.find import Run
 from launch.runs.view import RunView, glance
-
-_CHANGE_S = 75.0
-"""Seconds for an answer: the supervisor gives attach, detach and save up after 60 s."""
 
 NOW_S = 5.0
 """Seconds for a supervisor to stop at once, without saving; one that takes longer is stuck."""
@@ -134,20 +131,20 @@ def _wait(run: Run, timeout_s: float) -> bool:
 def attach(word: str, simulators: int, learners: int, overrides: list[str], json: bool) -> int:
     """Add simulators, or learners; returns the exit status."""
     run = find.find_living(word)
-    reply = ask(run, "attach", simulators=simulators, learners=learners, overrides=overrides, timeout_s=_CHANGE_S)
+    reply = ask(run, "attach", simulators=simulators, learners=learners, overrides=overrides, timeout_s=CHANGE_S)
     return _answer(run, reply, json)
 
 
 def detach(word: str, names: list[str], json: bool) -> int:
     """Drain simulators, or learners; returns the exit status."""
     run = find.find_living(word)
-    return _answer(run, ask(run, "detach", names=names, timeout_s=_CHANGE_S), json)
+    return _answer(run, ask(run, "detach", names=names, timeout_s=CHANGE_S), json)
 
 
 def save(word: str, json: bool) -> int:
     """Have a checkpoint written; returns the exit status."""
     run = find.find_living(word)
-    return _answer(run, ask(run, "save", timeout_s=_CHANGE_S), json)
+    return _answer(run, ask(run, "save", timeout_s=CHANGE_S), json)
 
 
 def _answer(run: Run, reply: Any, json: bool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TypeGuard
 
 from actorlearn.metric import Kind
@@ -47,10 +48,12 @@ def keep_usable(found: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: value
         for key, value in found.items()
-        if (value is None or is_number(value) if _is_numeric(key) else _is_shallow(value, DEEPEST))
+        # Most values of a long file are numbers, which are usable under any name.
+        if value is None or is_number(value) or (not _is_numeric(key) and _is_shallow(value, DEEPEST))
     }
 
 
+@lru_cache(4096)  # plug-ins' names are looked for in all specs, and a long run has hundreds of thousands of values
 def _is_numeric(name: str) -> bool:
     return name in _NUMBERS or (is_registered(name) and not metric(name).by_pair)
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from launch.reports.format import printable
 from launch.reports.statistics import Band, Numbers, band, interquartile_mean
 
-Points = Sequence[tuple[float, float]]
-"""A learning curve: environment steps, which grow, and a number."""
+Points = Sequence[tuple[float, float]] | Numbers
+"""A learning curve: environment steps, which grow, and a number; pairs, or [points, 2]."""
 
 NO_DIFFERENCE = frozenset({"name", "seed"})
 """Keys in which runs of one group differ."""

@@ -47,6 +47,15 @@ def as_percent(value: float | None) -> str:
     return DASH if value is None else f"{100 * value:.0f}%"
 
 
+def as_bytes(count: float) -> str:
+    """12.3 MiB: an amount of data."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
 _FORMS = {Form.WHOLE: as_whole, Form.NUMBER: as_number, Form.PERCENT: as_percent, Form.DURATION: as_duration}
 
 

@@ -17,6 +17,8 @@ from launch.runs.find import Run
 
 TIMEOUT_S = 5.0
 """Seconds to wait: the supervisor's loop turns several times a second; one silent for this long is stuck or stopped."""
+CHANGE_S = 75.0
+"""Seconds to wait for the answer to attach, detach and save, which the supervisor gives up after 60 s."""
 
 
 def ask(

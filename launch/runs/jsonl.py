@@ -6,15 +6,20 @@ Lines that are no objects, and values that cannot be computed with or shown, are
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Generic, TypeVar
 
 import msgspec
 
-from launch.reports.checks import keep_usable
+from launch.reports.checks import is_number, keep_usable
 
+Value = TypeVar("Value")
+
+_SHORT_BYTES = 512
+"""A file with fewer bytes for each line that is asked for is read whole; a row of one learner has 2 KiB."""
 _LAST_BYTES = 64 * 1024
 """Bytes at a file's end in which its last line is looked for; a row of many learners has 20 KiB."""
 
@@ -27,16 +32,16 @@ def read_object(path: Path) -> dict[str, Any]:
         return {}
 
 
-class Lines:
-    """A file of JSON lines that another process appends to; each line is given once."""
+class Decoded(Generic[Value]):
+    """A file of lines that another process appends to, each decoded and given once."""
 
-    def __init__(self, path: Path) -> None:
-        """Start at the beginning; the file may not exist yet."""
-        self._path = path
+    def __init__(self, path: Path, decode: Callable[[bytes], Value | None]) -> None:
+        """Start at the beginning; the file may not exist yet. Lines of which ``decode`` makes None are left out."""
+        self._path, self._decode = path, decode
         self._offset = 0  # after the last whole line: a line cut short by a crash is removed before the next is written
 
-    def new(self) -> Iterator[dict[str, Any]]:
-        """Complete lines written since the last call; lines that are no JSON object are skipped."""
+    def new(self) -> Iterator[Value]:
+        """Yield complete lines written since the last call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -45,11 +50,32 @@ class Lines:
             return
         whole = read[: read.rfind(b"\n") + 1]
         self._offset += len(whole)
-        for line in whole.splitlines():
-            if (row := _object(line)) is not None:
-                yield row
+        yield from self._decoded(whole.splitlines())
 
-    def last(self) -> dict[str, Any] | None:
+    def sample(self, most: int) -> Iterator[Value]:
+        """Yield some of the lines that are there, evenly spread over the file's bytes, and pass over the others.
+
+        Of a short file all; else the first, the last, and fewer than ``most`` between them, at a cost that does not
+        grow with the file. ``new`` goes on behind them.
+        """
+        try:
+            file = self._path.open("rb")
+        except OSError:
+            return
+        with file:
+            size = file.seek(0, os.SEEK_END)
+            if size <= max(most * _SHORT_BYTES, _LAST_BYTES):
+                lines = None
+            else:
+                behind = file.seek(size - _LAST_BYTES)
+                newest, newline, _cut = file.read(_LAST_BYTES).rpartition(b"\n")
+                self._offset = end = behind + len(newest) + len(newline)
+                lines, read_to = _spread(file, end, most)
+                if read_to < end:
+                    lines.append(newest.rpartition(b"\n")[2])
+        yield from self.new() if lines is None else self._decoded(lines)
+
+    def last(self) -> Value | None:
         """Return the last line, found from the file's end without reading the others; None when there is none."""
         try:
             with self._path.open("rb") as file:
@@ -57,7 +83,51 @@ class Lines:
                 lines = file.read().split(b"\n")[:-1]
         except OSError:
             return None
-        return next((row for line in reversed(lines) if (row := _object(line)) is not None), None)
+        return next(self._decoded(reversed(lines)), None)
+
+    def _decoded(self, lines: Iterable[bytes]) -> Iterator[Value]:
+        return (value for line in lines if (value := self._decode(line)) is not None)
+
+
+def _spread(file: BinaryIO, end: int, most: int) -> tuple[list[bytes], int]:
+    """Return so many lines before ``end``, evenly spread, and where the last of them ends."""
+    lines: list[bytes] = []
+    read_to = file.seek(0)
+    for place in (end * number // most for number in range(most)):
+        if place > read_to:
+            file.seek(place - 1)
+            file.readline()  # the rest of a line that began before
+            read_to = file.tell()
+        if read_to < end:
+            lines.append(file.readline())
+            read_to += len(lines[-1])
+    return lines, read_to
+
+
+class Lines(Decoded[dict[str, Any]]):
+    """A file of JSON objects, one a line, that another process appends to; each is given once."""
+
+    def __init__(self, path: Path) -> None:
+        """Start at the beginning; the file may not exist yet."""
+        super().__init__(path, _object)
+
+
+def numbers_of(names: Sequence[str]) -> Callable[[bytes], tuple[float, ...] | None]:
+    """Return a function from a line to its numbers of these names, NaN where one is missing; no more is decoded."""
+    own = list(dict.fromkeys(names))
+    fields = [f"field_{number}" for number in range(len(own))]
+    row = msgspec.defstruct("Row", [(field, Any, None) for field in fields], rename=dict(zip(fields, own, strict=True)))
+    decoder, places = msgspec.json.Decoder(row), [fields[own.index(name)] for name in names]
+
+    def numbers(line: bytes) -> tuple[float, ...] | None:
+        try:
+            found = decoder.decode(line)
+        except (ValueError, RecursionError):
+            return None
+        values = (getattr(found, place) for place in places)
+        return tuple(value if is_number(value) and not isinstance(value, bool) else math.nan for value in values)
+
+    return numbers
 
 
 def _object(text: bytes) -> dict[str, Any] | None:

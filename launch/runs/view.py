@@ -8,8 +8,9 @@ parts are absent from a view and never an error: a damaged file hides its own co
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,13 @@ ANSWER_S = 2.0
 """Longest wait for a supervisor, in seconds; a busy one answers the next time."""
 _RATE_MEMORY = 0.8
 """Weight of earlier reports in the smoothed rate; reports are a few seconds apart."""
+
+Hearer = Callable[[Mapping[str, Any]], object]
+"""Function that is called with an event."""
+
+
+def pass_over(_: Mapping[str, Any]) -> None:
+    """Do nothing with an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,20 +152,27 @@ class RunView:
 class RunReader:
     """Reader of a run from outside; each look reads only the new part of its growing files."""
 
-    def __init__(self, run: Run) -> None:
-        """Read the topology, which never changes."""
+    def __init__(self, run: Run, noted: Hearer = pass_over, most_reports: int | None = None) -> None:
+        """Read the topology, which never changes; ``noted`` is called with each event.
+
+        ``most_reports``: of a long run that was there before, about so many reports are read, spread over all: its
+        view then knows no better score than these had.
+        """
         self.run = run
+        self._noted = noted
         self._metrics, self._events = run.metrics(), run.events()
+        self._earlier = self._metrics.sample(most_reports) if most_reports else iter(())
         self._view = identify(run)
 
-    def look(self) -> RunView:
-        """Read new rows and events, and request the processes from a living supervisor."""
+    def look(self, processes: bool = True) -> RunView:
+        """Read new rows and events; with ``processes`` request those of a living run from its supervisor."""
         view = self._view
-        for row in self._metrics.new():
+        for row in chain(self._earlier, self._metrics.new()):
             view = view.with_row(row)
         for event in self._events.new():
+            self._noted(event)
             view = view.with_event(event)
-        self._view = _as_it_stands(self.run, view)
+        self._view = _as_it_stands(self.run, view, processes)
         return self._view
 
 
@@ -182,11 +197,11 @@ def identify(run: Run) -> RunView:
     )
 
 
-def _as_it_stands(run: Run, view: RunView) -> RunView:
+def _as_it_stands(run: Run, view: RunView, ask_processes: bool = True) -> RunView:
     """Return the view with all that is not in rows and events; processes as before where the supervisor is busy."""
     alive = run.alive
     summary = {} if alive else run.summary()
-    processes = _processes(run) if alive else ()
+    processes = (_processes(run) if ask_processes else None) if alive else ()
     return replace(
         view,
         status=run.status,

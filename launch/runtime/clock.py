@@ -6,10 +6,12 @@ Reads the monotonic clock and the progress segment. ``launch/supervision/hangs.p
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.metrics.registry import SIMULATION_LIMIT_SHARE
 from actorlearn.metrics.timings import SECTIONS
 
 GAP_S = 1.0
@@ -47,11 +49,18 @@ class TimeShares:
         self._before_ns = now_ns
         return spent[:, : len(SECTIONS)].astype(np.float64)
 
-    def together(self, rows: list[int]) -> dict[str, float]:
-        """Metrics ``share_…`` of these rows together: each section's share, 0 to 1; empty when nothing was counted."""
-        spent = self._spent_ns()[rows].sum(axis=0)
-        total = spent.sum()
-        return {f"share_{name}": float(part / total) for name, part in zip(SECTIONS, spent, strict=True) if total > 0}
+    def together(self, rows: Sequence[int], simulators: Sequence[int] = ()) -> dict[str, float]:
+        """Metrics ``share_…`` of these rows together, and how close ``simulators``, some of them, are to their limit.
+
+        Each is 0 to 1. A metric is left out where nothing was counted for it.
+        """
+        each = self._spent_ns()
+        spent, theirs = each[list(rows)].sum(axis=0), each[list(simulators)].sum(axis=0)
+        total, of_simulators = spent.sum(), theirs.sum()
+        shares = {f"share_{name}": part / total for name, part in zip(SECTIONS, spent, strict=True) if total > 0}
+        if of_simulators > 0:
+            shares[SIMULATION_LIMIT_SHARE] = theirs[SECTIONS.index("simulate")] / of_simulators
+        return {name: float(share) for name, share in shares.items()}
 
     def busy(self) -> list[float | None]:
         """Share of each row's time that was not waiting, 0 to 1; None where nothing was counted."""

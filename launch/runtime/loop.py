@@ -167,7 +167,9 @@ class Runner:
             **dict.fromkeys((ev.Kill, ev.ShowStack, ev.Send, ev.Answer), node.do),
             ev.Enlarge: self.roster.enlarge,
             ev.Note: self.reporter.note,
-            ev.MetricsRow: lambda action: self.reporter.row(action, self._now_s, self.roster.rows),
+            ev.MetricsRow: lambda action: self.reporter.row(
+                action, self._now_s, self.roster.rows, self.roster.simulator_rows
+            ),
             ev.Done: self._end,
         }
         """Type of action -> function that carries it out and returns the resulting event, if any."""

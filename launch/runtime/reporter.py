@@ -78,10 +78,10 @@ class Reporter:
         if line := self._complaints.count_one(said):
             self.note(ev.Note("warned", cause=line))
 
-    def row(self, action: ev.MetricsRow, now_s: float, rows: list[int]) -> None:
+    def row(self, action: ev.MetricsRow, now_s: float, rows: list[int], simulators: list[int]) -> None:
         """Take a process's metrics; write and show a row when the learner that gives the next one has reported.
 
-        ``rows`` are those of all processes in ``section_ns``.
+        ``rows`` are those of all processes in ``section_ns``, ``simulators`` those of simulators.
         """
         if not action.learner:
             self._measured[action.name] = action.values
@@ -89,7 +89,7 @@ class Reporter:
         merged = self._learners.add(action.name, action.values, now_s)
         if merged is None:
             return
-        energy, shares = self._energy.row(merged.get("frames")), self._row_shares.together(rows)
+        energy, shares = self._energy.row(merged.get("frames")), self._row_shares.together(rows, simulators)
         measured = merge([self._measured[name] for name in sorted(self._measured)])
         self.last_row = {**merged, **energy, **shares, **self._evaluation, **measured}
         self._journal.row(self.last_row)

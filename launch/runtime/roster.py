@@ -42,6 +42,11 @@ class Roster:
         """Rows of all processes in the progress segment."""
         return [process.index for process in self.table.listed]
 
+    @property
+    def simulator_rows(self) -> list[int]:
+        """Those of them whose processes make rows of experience."""
+        return [process.index for process in self.table.listed if ROLES.spec(process.id.role).makes_rows]
+
     def spawn(self, action: ev.Spawn) -> ev.Event | None:
         """Start the next incarnation of a process."""
         process = self.table.find(action.name)

@@ -135,6 +135,7 @@ class Children:
             {
                 "name": child.name,
                 "role": child.first.role,
+                "learner": child.first.learner,
                 "state": str(child.state),
                 "incarnation": child.incarnation,
                 "pid": child.pid,
@@ -164,7 +165,8 @@ class Children:
             self._do(ev.Kill(event.name, event.incarnation, signal.SIGKILL))  # given up meanwhile
             return
         child.pid, child.member, child.postponed, child.node = event.pid, event.member, 0, event.node
-        self.note("spawned", child, pid=event.pid, **({"node": event.node} if event.node else {}))
+        about: dict[str, Any] = {"role": child.first.role, "learner": child.first.learner, "pid": event.pid}
+        self.note("spawned", child, **about, **({"node": event.node} if event.node else {}))
         if child.state is State.DRAINING:
             self.kill(child, signal.SIGTERM)
 

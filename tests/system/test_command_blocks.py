@@ -18,6 +18,7 @@ from tests.system.blocks import blocks, environment, follow, is_known, pages, ru
 PAGES = list(pages(ROOT, ROOT / "docs"))
 BY_HAND = {
     "README.md": ["make run     # makes .venv, trains Pong from configs/pong-fast.yaml and shows it learn"],
+    "desk.md": ["pip install 'actorlearn[desk]'"],
     "nodes.md": [
         "actorlearn keys new --node a --node b --node c --node d ~/keys",
         "scp -p ~/keys/a.key ann@big1: && rm ~/keys/a.key        # likewise b to big2, c to big3, d to big4",

@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 
+from actorlearn.metrics.registry import SIMULATION_LIMIT_SHARE
 from actorlearn.metrics.timings import SECTIONS
 from launch.runtime.clock import GAP_S, AwakeClock, TimeShares
 
@@ -27,6 +28,18 @@ def test_shares_are_of_the_time_since_the_last_look() -> None:
     section_ns[0, SECTIONS.index("wait")] += 50
     assert shares.together([0]) == {f"share_{name}": float(name == "wait") for name in SECTIONS}
     assert shares.together([0]) == {}
+
+
+def test_simulators_that_do_nothing_else_are_at_the_limit() -> None:
+    section_ns = np.zeros((4, 8), np.int64)
+    shares = TimeShares(section_ns)
+    section_ns[1:3, SECTIONS.index("simulate")] = (100, 50)
+    section_ns[1:3, SECTIONS.index("wait")] = (0, 50)
+    section_ns[0, SECTIONS.index("learn")] = 1000
+    counted = shares.together([0, 1, 2], [1, 2])
+    assert counted[SIMULATION_LIMIT_SHARE] == 0.75 and counted["share_learn"] == pytest.approx(1000 / 1200)
+    section_ns[0, SECTIONS.index("learn")] += 10
+    assert SIMULATION_LIMIT_SHARE not in shares.together([0, 1, 2], [1, 2]), "nothing was counted of simulators"
 
 
 def test_a_restarted_process_counts_from_its_beginning() -> None:

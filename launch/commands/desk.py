@@ -1,0 +1,39 @@
+"""``actorlearn desk`` and ``actorlearn report``: runs in a browser, live from a server here, or as one file."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from actorlearn.files import write_atomically
+from launch.desk.report import page
+from launch.desk.watched import WatchedRuns
+from launch.errors import RunError
+from launch.runs.find import find
+
+_PACKAGES = ("starlette", "uvicorn")
+_TOKEN_BYTES = 24
+
+
+def desk(folder: Path, port: int, changes: bool) -> int:
+    """Serve until Ctrl-C; returns the exit status."""
+    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
+        raise RunError(f"desk needs {' and '.join(missing)}: pip install 'actorlearn[desk]'")
+    from launch.desk.server import HOST, listen, serve
+
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    with listen(port) as listening:
+        print(f"http://{HOST}:{listening.getsockname()[1]}/?token={token}", flush=True)
+        serve(WatchedRuns(folder), listening, token, changes)
+    return 0
+
+
+def report(words: Sequence[str], column: str, output: Path) -> int:
+    """Write runs as one page that needs nothing else; returns the exit status. Raises OSError."""
+    runs = list({run.path: run for run in map(find, words)}.values())
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(output, page(runs, column).encode())
+    print(f"wrote {output}")
+    return 0

@@ -1,0 +1,78 @@
+"""The processes of a run as its events tell of them, living or ended, on whatever machine. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_STATES = {
+    "ready": "running",
+    "restarted": "running",
+    "attached": "running",
+    "died": "died",
+    "gave up": "fatal",
+    "refused": "fatal",
+    "ended": "exited",
+}
+"""Kind of an event -> state of its process after it."""
+
+
+@dataclass
+class Process:
+    """One process, through all its incarnations in the run's last life."""
+
+    name: str
+    role: str
+    learner: int
+    state: str = "starting"
+    incarnation: int = 0
+    pid: int | None = None
+    node: str = ""
+    deaths: int = 0
+    cause: str = ""
+    """Cause of its last death."""
+    busy: float | None = None
+    """Share of its time that was not waiting."""
+
+
+class Cast:
+    """Processes of one run by name."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._processes: dict[str, Process] = {}
+
+    def note(self, event: Mapping[str, Any]) -> None:
+        """Follow an event."""
+        kind, name = event.get("kind"), str(event.get("process") or "")
+        if kind == "resumed":  # another life: its processes are spawned anew
+            self._processes.clear()
+        elif kind == "spawned" and name and isinstance(role := event.get("role"), str):
+            learner = event.get("learner")
+            own = self._processes.setdefault(name, Process(name, role, learner if isinstance(learner, int) else 0))
+            own.state, own.pid, own.node = "starting", event.get("pid"), str(event.get("node") or "")
+            own.incarnation = int(event.get("incarnation") or 0)
+        elif kind == "detached":
+            self._processes.pop(name, None)
+        elif (own_now := self._processes.get(name)) and kind in _STATES:
+            own_now.state = _STATES[str(kind)]
+            if kind == "died":
+                own_now.deaths += 1
+                own_now.cause = str(event.get("cause") or "")
+
+    def processes(self, told: Sequence[Mapping[str, Any]] | None, alive: bool) -> list[Process]:
+        """Return all processes, in the order of their first start.
+
+        ``told``: what the supervisor of a living run says of them now, which counts before what events said; None: it
+        says nothing. Of a run that is over none is at work.
+        """
+        if not alive:
+            for own in self._processes.values():
+                own.state = own.state if own.state in ("fatal", "exited") else "exited"
+        for one in told or ():
+            if found := self._processes.get(str(one.get("name"))):
+                found.state = str(one.get("state") or found.state)
+                found.busy = one.get("busy")
+                found.pid = one.get("pid")
+        return list(self._processes.values())

@@ -1,0 +1,92 @@
+"""The curve of one metric of a run that grows, thinned, so that a long run costs as a short one.
+
+Reads ``metrics.jsonl``: of what is there at first a sample, then what is added. Which reports are kept follows from
+their times alone.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from launch.runs.jsonl import Decoded, numbers_of
+
+MOST_POINTS = 300
+"""Points of a curve after it was thinned; a picture of it is not much wider. It grows to twice as many."""
+_COLUMNS = ("time_s", "env_steps")
+_Floats = npt.NDArray[np.float64]
+
+
+class Curve(NamedTuple):
+    """Points of one metric, in the order of their reports."""
+
+    steps: _Floats
+    minutes: _Floats
+    numbers: _Floats
+
+    def that_count(self) -> Curve:
+        """Return the points but for those that a restore took back, for a picture against steps, which grow."""
+        least_later = np.append(np.minimum.accumulate(self.steps[::-1])[::-1][1:], np.inf)[: len(self.steps)]
+        kept = self.steps < least_later
+        return Curve(self.steps[kept], self.minutes[kept], self.numbers[kept])
+
+    def with_times(self) -> Curve:
+        """Return the points whose times are known, for a picture against minutes."""
+        known = np.isfinite(self.minutes)
+        return Curve(self.steps[known], self.minutes[known], self.numbers[known])
+
+
+class GrowingCurve:
+    """The curve of one metric; a report without its steps or this metric has no place on it.
+
+    One without a time, as those of imported runs are, is a point with NaN minutes.
+    """
+
+    def __init__(self, path: Path, metric: str) -> None:
+        """Read a sample of the reports in a file of them."""
+        self._lines = Decoded(path, numbers_of((*_COLUMNS, metric)))
+        self._time_s, self._steps, self._numbers = self._columns = tuple(array("d") for _ in range(3))
+        for point in self._lines.sample(MOST_POINTS):
+            self._add(point)
+
+    def look(self) -> None:
+        """Read what was added."""
+        for point in self._lines.new():
+            self._add(point)
+
+    @property
+    def points(self) -> Curve:
+        """Its points now."""
+        time_s, steps, numbers = (np.array(column) for column in self._columns)
+        return Curve(steps, time_s / 60.0, numbers)
+
+    def steps_at(self, time_s: float) -> float | None:
+        """Return the environment steps of the run at a time, linear between reports; None before there was any."""
+        known = np.isfinite(self._time_s)
+        if not known.any():
+            return None
+        return float(np.interp(time_s, np.array(self._time_s)[known], np.array(self._steps)[known]))
+
+    def _add(self, point: tuple[float, ...]) -> None:
+        if math.isnan(point[1]) or math.isnan(point[2]):
+            return
+        for column, number in zip(self._columns, point, strict=True):
+            column.append(number)
+        if len(self._time_s) >= 2 * MOST_POINTS:
+            self._thin()
+
+    def _thin(self) -> None:
+        """Keep the first report of each of so many equal stretches of time, and the newest."""
+        times = np.array(self._time_s if np.isfinite(self._time_s).all() else self._steps)
+        length_s = times[-1] - times[0]
+        stretch = np.floor((times - times[0]) / length_s * MOST_POINTS) if length_s > 0 else np.arange(len(times))
+        kept = np.flatnonzero(np.diff(stretch, prepend=-1.0))
+        kept = kept[:: 1 + len(kept) // (2 * MOST_POINTS - 1)]  # times that fall back are of no use as a measure
+        kept[-1] = len(times) - 1
+        for column in self._columns:
+            column[:] = array("d", np.array(column)[kept])

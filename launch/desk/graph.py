@@ -1,0 +1,152 @@
+"""The topology of a run as a graph: boxes for its processes, lines for what passes between them. Pure.
+
+Boxes stand in columns from where experience is made to where it is learned from; which role stands where follows from
+the table of roles. Numbers are of the newest report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from itertools import pairwise
+from typing import Any
+
+from actorlearn.metrics.registry import LEARNERS, metric
+from actorlearn.worker.roles import ROLES
+from launch.desk.cast import Process
+from launch.reports.checks import is_number
+from launch.reports.format import as_bytes, as_percent, metric_value, printable
+
+MOST_BOXES = 6
+"""Most boxes for the processes of one role and learner; of more, those that run share one."""
+_HEALTHY = ("running", "exited")
+
+
+class Column(IntEnum):
+    """A column of the graph."""
+
+    MAKERS = 0
+    SERVERS = 1
+    TRAINERS = 2
+    OTHERS = 3
+
+
+def graph(
+    processes: Sequence[Process], row: Mapping[str, Any], topology: Mapping[str, Any], observation_bytes: int | None
+) -> dict[str, Any]:
+    """Return boxes and lines, as the page draws them; ``observation_bytes``: size of one observation, where known."""
+    boxes = [box for group in _groups(processes) for box in _boxes(group)]
+    learners = sorted({box["learner"] for box in boxes})
+    lines = [line for learner in learners for line in _lines(learner, boxes, row, observation_bytes)]
+    return {"boxes": boxes, "lines": [*lines, *_between_learners(boxes, row, topology)]}
+
+
+def _groups(processes: Sequence[Process]) -> list[list[Process]]:
+    """Return the processes of each role, learner and node together."""
+    groups: dict[tuple[Any, ...], list[Process]] = {}
+    for process in processes:
+        groups.setdefault((process.learner, process.role, process.node), []).append(process)
+    return list(groups.values())
+
+
+def _boxes(group: Sequence[Process]) -> list[dict[str, Any]]:
+    alone = [process for process in group if len(group) <= MOST_BOXES or process.state not in _HEALTHY]
+    together = [process for process in group if process not in alone]
+    boxes = [_box(process.name, [process]) for process in alone]
+    return [*boxes, *([_box(f"{len(together)} × {together[0].role}", together)] if together else [])]
+
+
+def _box(title: str, members: Sequence[Process]) -> dict[str, Any]:
+    """Return a box for one process, or for several that fare alike."""
+    first = members[0]
+    busy = [member.busy for member in members if member.busy is not None]
+    deaths = sum(member.deaths for member in members)
+    said = [first.state]
+    if first.incarnation and len(members) == 1:
+        said.append(f"incarnation {first.incarnation}")
+    if deaths:
+        said.append(f"{deaths} death{'s' * (deaths > 1)}")
+    if busy:
+        said.append(f"{as_percent(sum(busy) / len(busy))} busy")
+    if first.node:
+        said.append(f"on {first.node}")
+    return {
+        "name": printable(title),
+        "role": first.role,
+        "learner": first.learner,
+        "column": int(_column(first.role)),
+        "state": printable(first.state),
+        "said": printable(", ".join(said)),
+        "cause": printable(first.cause) if len(members) == 1 else "",
+        "processes": [printable(member.name) for member in members],
+    }
+
+
+def _column(role: str) -> Column:
+    spec = ROLES.spec(role) if role in ROLES.names() else None
+    if spec is None or spec.scope == "run":
+        return Column.OTHERS
+    return Column.MAKERS if spec.makes_rows else Column.TRAINERS if spec.learns else Column.SERVERS
+
+
+def _lines(
+    learner: int, boxes: Sequence[Mapping[str, Any]], row: Mapping[str, Any], observation_bytes: int | None
+) -> list[dict[str, Any]]:
+    """Experience to a learner's trainer, and weights from it to those who act."""
+    own = {
+        column: [box for box in boxes if (box["learner"], box["column"]) == (learner, column)] for column in range(3)
+    }
+    if not own[Column.TRAINERS]:
+        return []
+    trainer = own[Column.TRAINERS][0]["name"]
+    numbers = _of_learner(row, trainer)
+    steps = numbers.get("env_steps_per_s")
+    rate, lag = metric_value(numbers, "env_steps_per_s"), metric_value(numbers, "policy_lag_mean")
+    flow = f" · {as_bytes(steps * observation_bytes)}/s" if observation_bytes and is_number(steps) else ""
+    actors = own[Column.SERVERS] or own[Column.MAKERS]
+    lines = [_line(box["name"], trainer, "experience") for box in own[Column.MAKERS]]
+    lines += [_line(trainer, box["name"], "weights") for box in actors]
+    for kind, told in (("experience", f"{rate} {metric('env_steps_per_s').shown_as}{flow}"), ("weights", f"lag {lag}")):
+        if first := next((line for line in lines if line["kind"] == kind), None):
+            first["said"] = told
+    return lines
+
+
+def _between_learners(
+    boxes: Sequence[Mapping[str, Any]], row: Mapping[str, Any], topology: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Lines between trainers and the servers of parameters, or from each trainer to the next where there are none."""
+    trainers = [box for box in boxes if box["column"] == Column.TRAINERS]
+    servers = [box for box in boxes if box["role"] == "parameter_server"]
+    others = [box for box in boxes if box["column"] == Column.OTHERS and box not in servers]
+    lines = [_line(trainers[0]["name"], box["name"], "weights") for box in others[:MOST_BOXES] if trainers]
+    served = [(trainer, server) for trainer in trainers for server in servers]
+    pairs = served or list(pairwise(trainers))
+    mode = printable(str(topology.get("mode") or ""))
+    for first, second in pairs:
+        said = (
+            "" if first["name"] in {line["from"] for line in lines if line["said"]} else _traffic(row, first, topology)
+        )
+        lines.append(_line(first["name"], second["name"], "exchange", " ".join(filter(None, (mode, said)))))
+    return lines
+
+
+def _traffic(row: Mapping[str, Any], trainer: Mapping[str, Any], topology: Mapping[str, Any]) -> str:
+    """Return the bytes per second that a trainer gives to sockets; nothing where its messages are in shared memory."""
+    report = topology.get("report")
+    every_s = report.get("every_s") if isinstance(report, Mapping) else None
+    sent = _of_learner(row, trainer["name"]).get("bytes_sent")
+    return f"{as_bytes(sent / every_s)}/s" if is_number(sent) and sent and is_number(every_s) and every_s else ""
+
+
+def _of_learner(row: Mapping[str, Any], trainer: str) -> Mapping[str, Any]:
+    """Return the newest metrics of a learner; with one learner those of the run."""
+    each = row.get(LEARNERS)
+    if not isinstance(each, Mapping):
+        return row
+    own = each.get(trainer)
+    return own if isinstance(own, Mapping) else {}
+
+
+def _line(begin: str, end: str, kind: str, said: str = "") -> dict[str, Any]:
+    return {"from": begin, "to": end, "kind": kind, "said": printable(said)}

@@ -1,0 +1,115 @@
+// The topology as a picture: boxes of processes in columns, lines for what passes between them.
+
+import { behind, drawn, element, table } from "./elements.js";
+
+const BOX = { width: 204, height: 46, gap: 12 };
+const ALLEY = 150; // between two columns
+const BAND_GAP = 30; // between two learners
+const TOP = 16;
+const SAID = 34; // characters of a box's second line
+
+// Draw boxes and lines (launch/desk/graph.py) with a table behind them.
+export function topology({ boxes, lines }) {
+  if (!boxes.length) return element("p", { class: "soft" }, "No process was started yet.");
+  const { places, width, height } = arranged(boxes);
+  const picture = drawn(
+    "svg",
+    { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": summary(boxes) },
+    drawn(
+      "defs",
+      {},
+      drawn("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, drawn("path", { d: "M0 0 8 4 0 8z" })),
+    ),
+    lines.map((line) => drawn_line(line, places)),
+    lines.filter((line) => line.said).map((line) => drawn_words(line, lines, places)),
+    boxes.map((box) => drawn_box(box, places.get(box.name))),
+  );
+  return element("div", {}, element("div", { class: "wide", tabindex: "0", "aria-label": "Topology" }, picture), behind("As a table", () => listed(boxes, lines)));
+}
+
+function summary(boxes) {
+  const troubled = boxes.filter((box) => !["running", "exited"].includes(box.state));
+  const said = troubled.map((box) => `${box.name} ${box.said}`);
+  return `${boxes.length} boxes of processes; ${said.length ? said.join("; ") : "all are well"}`;
+}
+
+function listed(boxes, lines) {
+  const rows = boxes.map((box) => [box.name, box.said, String(box.learner), box.cause]);
+  const passing = lines.filter((line) => line.said).map((line) => [line.from, line.to, line.kind, line.said]);
+  return element("div", {}, table("Processes", ["process", "state", "learner", "last death"], rows), table("What passes between them", ["from", "to", "what", "how much"], passing));
+}
+
+// Places of boxes: a band for each learner, from top to bottom, and processes of the whole run beside all of them.
+function arranged(boxes) {
+  const columns = [...new Set(boxes.map((box) => box.column))].sort();
+  const x = (box) => columns.indexOf(box.column) * (BOX.width + ALLEY);
+  const of_run = boxes.filter((box) => box.column === 3);
+  const places = new Map();
+  let below = TOP;
+  for (const learner of [...new Set(boxes.filter((box) => box.column !== 3).map((box) => box.learner))]) {
+    const own = boxes.filter((box) => box.learner === learner && box.column !== 3);
+    const stacks = columns.map((column) => own.filter((box) => box.column === column));
+    const high = Math.max(...stacks.map(stack_height));
+    for (const stack of stacks) stacked(stack, x, below + (high - stack_height(stack)) / 2, places);
+    below += high + BAND_GAP;
+  }
+  const high = Math.max(below - TOP - BAND_GAP, stack_height(of_run));
+  stacked(of_run, x, TOP + (high - stack_height(of_run)) / 2, places);
+  return { places, width: columns.length * BOX.width + (columns.length - 1) * ALLEY, height: TOP + high + 14 };
+}
+
+function stack_height(stack) {
+  return stack.length * (BOX.height + BOX.gap) - (stack.length ? BOX.gap : 0);
+}
+
+function stacked(stack, x, top, places) {
+  stack.forEach((box, at) => places.set(box.name, { x: x(box), y: top + at * (BOX.height + BOX.gap) }));
+}
+
+function drawn_box(box, { x, y }) {
+  const said = box.said.length > SAID ? `${box.said.slice(0, SAID - 1)}…` : box.said;
+  return drawn(
+    "g",
+    { class: `box ${box.state}`, transform: `translate(${x} ${y})` },
+    drawn("title", {}, [box.name, box.said, box.cause && `last death: ${box.cause}`].filter(Boolean).join(", ")),
+    drawn("rect", { width: BOX.width, height: BOX.height, rx: 5 }),
+    drawn("path", { d: `M2.5 6v${BOX.height - 12}`, class: "state" }),
+    drawn("text", { x: 12, y: 19, class: "name" }, box.name),
+    drawn("text", { x: 12, y: 36, class: "soft" }, said),
+  );
+}
+
+function drawn_line(line, places) {
+  const [begin, end] = [places.get(line.from), places.get(line.to)];
+  if (!begin || !end) return null;
+  return drawn("path", { class: `line ${line.kind}`, d: path(begin, end, line.kind === "weights" ? 8 : 0), "marker-end": "url(#arrow)" });
+}
+
+// A curve from the side of one box to the facing side of another; straight down between boxes of one column.
+function path(begin, end, lower) {
+  const middle = BOX.height / 2 + lower;
+  if (begin.x === end.x) {
+    const x = begin.x + BOX.width / 2;
+    return `M${x} ${begin.y + BOX.height}L${x} ${end.y - 2}`;
+  }
+  const right = begin.x < end.x;
+  const [from, to] = [begin.x + (right ? BOX.width : 0), end.x + (right ? -2 : BOX.width + 2)];
+  const bend = (to - from) / 2;
+  return `M${from} ${begin.y + middle}C${from + bend} ${begin.y + middle} ${to - bend} ${end.y + middle} ${to} ${end.y + middle}`;
+}
+
+// Words about a line, above or below all lines of its kind, in the alley beside the trainer.
+function drawn_words(line, lines, places) {
+  const [begin, end] = [places.get(line.from), places.get(line.to)];
+  if (!begin || !end) return null;
+  if (begin.x === end.x) {
+    return drawn("text", { class: "words", x: begin.x + BOX.width / 2 + 8, y: (begin.y + BOX.height + end.y) / 2 + 4 }, line.said);
+  }
+  const [left, right] = begin.x < end.x ? [begin, end] : [end, begin];
+  const trainer = line.kind === "experience" ? line.to : line.from;
+  const same = lines.filter((other) => other.kind === line.kind && [other.from, other.to].includes(trainer));
+  const ends = same.flatMap((other) => [places.get(other.from)?.y ?? 0, places.get(other.to)?.y ?? 0]);
+  const y = line.kind === "weights" ? Math.max(...ends) + BOX.height + 4 : Math.min(...ends) + 6;
+  const x = (Math.min(left.x + BOX.width, right.x) + right.x) / 2;
+  return drawn("text", { class: "words", x, y, "text-anchor": "middle" }, line.said);
+}

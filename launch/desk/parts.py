@@ -1,0 +1,335 @@
+"""The parts of what the desk shows, as plain values by name: the page draws them, live or in a report.
+
+Numbers that people read are written here, in the form that they have on every screen; numbers that are drawn are
+numbers. All are made from what ``launch/desk/watched.py`` and ``launch/runs/view.py`` read; no file is read here.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from actorlearn import __version__
+from actorlearn.algorithms.lags import LAG_CLASSES
+from actorlearn.metrics.registry import (
+    DROPPED,
+    SIMULATION_LIMIT_SHARE,
+    STALENESS_SHOWN,
+    describe_metric,
+    is_registered,
+    metric,
+)
+from launch.desk.cast import Process
+from launch.desk.curves import Curve, GrowingCurve
+from launch.desk.graph import graph
+from launch.desk.watched import WatchedRun
+from launch.display.plot import COLOURS
+from launch.display.screen import learning_metrics, slow_stage, stage_shares
+from launch.reports.checks import is_number
+from launch.reports.compare import find_differences, resample, said
+from launch.reports.format import (
+    DASH,
+    as_bytes,
+    as_duration,
+    as_number,
+    as_percent,
+    as_whole,
+    event_line,
+    metric_value,
+    printable,
+)
+from launch.reports.statistics import band, interquartile_mean
+from launch.runs.curves import SCORE
+from launch.runs.view import ALARMS, RunView
+
+Part = Any
+"""A value that can be written as JSON."""
+BAND_POINTS = 100
+BAND_DRAWS = 200
+"""Draws of a bootstrap that is made again with every report."""
+_FIGURES = (
+    *("episode_return_mean", "env_steps_per_s", "episodes", "episode_length_mean", "updates", "frames_per_s"),
+    *("policy_lag_mean", "steps_used", "steps_dropped"),
+)
+_LIST = ("episode_return_mean", "env_steps_per_s")
+"""Metrics of the list of runs."""
+
+
+# All runs -------------------------------------------------------------------------------------------------------------
+
+
+def desk(runs: Sequence[WatchedRun], shown: str, **about: Any) -> Part:
+    """Return what the page itself has to know: the metric it shows, those it could show, colours of groups."""
+    names = dict.fromkeys((SCORE, *(name for watched in runs for name in _curve_names(watched.view.row))))
+    return {
+        "version": __version__,
+        "metric": {"name": shown, "label": _label(shown), "description": describe_metric(shown)},
+        "metrics": [{"name": name, "label": _label(name)} for name in sorted(names, key=_metric_order)],
+        "colours": list(COLOURS),
+        **about,
+    }
+
+
+def _curve_names(row: Mapping[str, Any]) -> list[str]:
+    """Return the names of a report's numbers, but for those that curves stand against."""
+    return [name for name, value in row.items() if is_number(value) and name not in ("time_s", "env_steps")]
+
+
+def _label(name: str) -> str:
+    return printable(metric(name).shown_as)
+
+
+def _metric_order(name: str) -> tuple[bool, bool, str]:
+    """The score first, then what says how learning goes, then the rest."""
+    return name != SCORE, not metric(name).learning, name
+
+
+def run_list(runs: Sequence[WatchedRun], groups: Sequence[Sequence[WatchedRun]]) -> Part:
+    """Return a line for each run."""
+    group_of = {watched.id: number for number, members in enumerate(groups) for watched in members}
+    return [_run_line(watched, group_of[watched.id]) for watched in runs if watched.id in group_of]
+
+
+def _run_line(watched: WatchedRun, group: int) -> dict[str, Any]:
+    view = watched.view
+    return {
+        "id": watched.id,
+        "name": printable(view.name),
+        "env": printable(view.env_id),
+        "status": view.status,
+        "group": group,
+        "seed": printable(str(view.topology.get("seed", DASH))),
+        "done": view.share_done,
+        "progress": _progress(view),
+        "figures": [figure(view.row, name) for name in _LIST],
+        "alarm": None if view.alarm is None else event(view.alarm),
+    }
+
+
+def _progress(view: RunView) -> str:
+    return f"{view.env_steps:,} of {as_whole(view.total_steps)} steps"
+
+
+def group_list(groups: Sequence[Sequence[WatchedRun]]) -> Part:
+    """Return the groups of runs that differ in their seed alone, and the keys in which groups of one name differ."""
+    topologies = [members[0].view.topology for members in groups]
+    names = [printable(str(own.get("name") or "unnamed")) for own in topologies]
+    differing = find_differences(topologies) if topologies else []
+    keys = list(differing[0]) if len(differing) > 1 else []
+    return {
+        "keys": keys,
+        "groups": [
+            {
+                "name": _distinct(name, index, names, topologies),
+                "runs": [watched.id for watched in members],
+                "values": [printable(str(differing[index][key])) for key in keys],
+            }
+            for index, (name, members) in enumerate(zip(names, groups, strict=True))
+        ],
+    }
+
+
+def _distinct(name: str, index: int, names: Sequence[str], topologies: Sequence[Mapping[str, Any]]) -> str:
+    """Return the name of a group, with the keys by which it differs from others of that name."""
+    same = [other for other, named in enumerate(names) if named == name]
+    if len(same) == 1:
+        return name
+    differences = find_differences([topologies[other] for other in same])
+    return f"{name} {said(differences[same.index(index)])}".strip()
+
+
+def curve(watched: WatchedRun, shown: str) -> Part:
+    """Return the curve of a metric of a run, and the events on it."""
+    growing = watched.curve(shown)
+    points = growing.points
+    steps, timed = points.that_count(), points.with_times()
+    marks = [_mark(growing, one) for one in watched.marks]
+    return {
+        "by_steps": [_whole(steps.steps), _rounded(steps.numbers)],
+        "by_minutes": [_rounded(timed.minutes), _rounded(timed.numbers)],
+        "marks": [mark for mark in marks if mark],
+    }
+
+
+def _mark(curve: GrowingCurve, marked: Mapping[str, Any]) -> Part:
+    time_s = marked.get("time_s")
+    if not is_number(time_s):
+        return None
+    steps = curve.steps_at(time_s)
+    return {**event(marked), "minutes": round(time_s / 60.0, 3), "steps": None if steps is None else round(steps)}
+
+
+def group_band(members: Sequence[WatchedRun], shown: str) -> Part:
+    """Return the bands of a group against steps and minutes; None for what has no two curves with a place in common."""
+    curves = [points for watched in members if len((points := watched.curve(shown).points).numbers)]
+    counting, timed = ([way(points) for points in curves] for way in (Curve.that_count, Curve.with_times))
+    return {
+        "count": len(curves),
+        "by_steps": _band([np.column_stack((own.steps, own.numbers)) for own in counting]),
+        "by_minutes": _band([np.column_stack((own.minutes, own.numbers)) for own in timed]),
+    }
+
+
+def _band(curves: Sequence[npt.NDArray[np.float64]]) -> Part:
+    """Return places, and there the interquartile mean with its interval: of fewer draws than in a picture that stays."""
+    if sum(len(curve) > 0 for curve in curves) < 2:
+        return None
+    try:
+        places, numbers = resample([curve for curve in curves if len(curve)], BAND_POINTS)
+    except ValueError:  # they have nothing in common yet
+        return None
+    return [_rounded(column) for column in (places, *band(interquartile_mean, [numbers.T], resamples=BAND_DRAWS))]
+
+
+def _whole(numbers: npt.NDArray[np.float64]) -> list[int]:
+    return [int(number) for number in numbers]
+
+
+def _rounded(numbers: npt.NDArray[np.float64]) -> list[float]:
+    """Six digits: more than a picture shows, in half of the bytes."""
+    return [float(f"{number:.6g}") for number in numbers]
+
+
+# One run --------------------------------------------------------------------------------------------------------------
+
+
+def run_parts(
+    view: RunView, processes: Sequence[Process], observation_bytes: int | None, topology: str
+) -> dict[str, Part]:
+    """Return the parts of one run; ``topology``: its file as it stands."""
+    row = {**view.row, **{name: view.final(name) for name in view.row}} if view.has_ended else view.row
+    return {
+        "head": _head(view),
+        "figures": [*(figure(row, name) for name in _FIGURES), _best(view)],
+        "dropped": [figure(row, name) for name in DROPPED if row.get(name)],
+        "graph": graph(processes, view.row, view.topology, observation_bytes),
+        "stages": _stages(view.row),
+        "histograms": list(_histograms(view.row)),
+        "learning": [figure(view.row, name) for name in learning_metrics(view.row)],
+        "events": [event(one) for one in reversed(view.events)],
+        "evaluations": [_evaluation(one) for one in reversed(view.evaluations)],
+        "chosen": [{name: printable(str(one.get(name))) for name in ("key", "value", "why")} for one in view.choices],
+        "about": _about(view),
+        "topology": topology,
+    }
+
+
+def figure(row: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Return a metric of a report as its value, its label and what it says."""
+    return {
+        "name": name,
+        "label": _label(name),
+        "text": metric_value(row, name) if row.get(name) is None or is_number(row[name]) else DASH,
+        "description": describe_metric(name) if is_registered(name) else "",
+    }
+
+
+def _best(view: RunView) -> dict[str, str]:
+    description = "highest mean score of the last games in any report"
+    return {"name": "best_return", "label": "best mean", "text": as_number(view.best_return), "description": description}
+
+
+def event(one: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an event as its time, its line, and whether it reports a problem."""
+    time_s, kind = one.get("time_s"), one.get("kind")
+    at = as_duration(time_s if is_number(time_s) else None)
+    return {"time": at, "text": event_line(one), "kind": printable(str(kind)), "alarm": kind in ALARMS}
+
+
+def _head(view: RunView) -> Part:
+    return {
+        "name": printable(view.name),
+        "env": printable(view.env_id),
+        "status": view.status,
+        "elapsed": as_duration(view.elapsed_s),
+        "left": "" if view.has_ended else as_duration(view.left_s),
+        "done": view.share_done,
+        "progress": _progress(view),
+        "alarm": None if view.alarm is None else event(view.alarm),
+    }
+
+
+def _stages(row: Mapping[str, Any]) -> Part:
+    shares = stage_shares(row)
+    return {
+        "shares": [{"stage": name, "share": share, "text": as_percent(share)} for name, share in shares.items()],
+        "most_work": slow_stage(shares),
+        "limit": {**figure(row, SIMULATION_LIMIT_SHARE), "share": row.get(SIMULATION_LIMIT_SHARE)},
+    }
+
+
+def _histograms(row: Mapping[str, Any]) -> Iterator[Part]:
+    """Yield shares by age of the acting weights, and by age of gradients, those that are reported."""
+    classes = [(one.name, one.words) for one in LAG_CLASSES]
+    for prefix, title in (
+        ("policy_lag_", "Steps by age of the acting weights"),
+        ("effective_sample_size_", "Effective sample size by that age"),
+        ("clipped_share_", "Clipped share by that age"),
+    ):
+        yield from _histogram(row, prefix, title, classes)
+    ages = [(str(age), f"{age} change{'s' * (age != 1)}") for age in range(STALENESS_SHOWN)]
+    ages.append((f"{STALENESS_SHOWN}_or_more", f"{STALENESS_SHOWN} or more"))
+    yield from _histogram(row, "staleness_", "Gradients by their staleness", ages)
+
+
+def _histogram(row: Mapping[str, Any], prefix: str, title: str, classes: Sequence[tuple[str, str]]) -> Iterator[Part]:
+    bars = [
+        {"words": words, "share": row[prefix + name], "text": metric_value(row, prefix + name)}
+        for name, words in classes
+        if is_number(row.get(prefix + name))
+    ]
+    if bars:
+        yield {"title": title, "bars": bars}
+
+
+def _evaluation(one: Mapping[str, Any]) -> Part:
+    return {
+        "steps": as_whole(one["env_steps"]),
+        "mean": as_number(one["mean"]),
+        "deviation": as_number(one["std"]),
+        "games": as_whole(one["episodes"]),
+    }
+
+
+def _about(view: RunView) -> Part:
+    """Return where and by what the run was made, and the commands that repeat it."""
+    meta = view.meta
+    machine, packages = (_mapping(meta.get(name)) for name in ("machine", "packages"))
+    memory = machine.get("memory_bytes")
+    commit = f"{meta['commit']}{' and changes to it' if meta.get('dirty') else ''}" if meta.get("commit") else ""
+    facts = {
+        "folder": view.folder,
+        "started": meta.get("started"),
+        "machine": f"{machine.get('cpu', DASH)}, {machine.get('usable_cores', DASH)} cores",
+        "memory": as_bytes(memory) if is_number(memory) else "",
+        "system": machine.get("system"),
+        "actorlearn": meta.get("version"),
+        "commit": commit,
+        "python": meta.get("python"),
+        **packages,
+        "weights": view.summary.get("weights_sha256"),
+        "checkpoints": f"{len(view.checkpoints)}, newest {view.checkpoints[-1].name}" if view.checkpoints else "",
+    }
+    return {
+        "facts": [[name, printable(str(value))] for name, value in facts.items() if value],
+        "repeat": [printable(line) for line in _repeat(meta)],
+    }
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _repeat(meta: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the commands of all lives of a run, after that which brings its code back."""
+    if meta.get("commit"):
+        yield f"git checkout {meta['commit']}"
+    earlier = meta.get("earlier")
+    for life in (*(earlier if isinstance(earlier, list) else ()), meta):
+        command = life.get("command") if isinstance(life, Mapping) else None
+        if isinstance(command, list) and command:
+            yield shlex.join(["actorlearn", *map(str, command)])

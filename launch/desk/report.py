@@ -1,0 +1,97 @@
+"""A report: the desk's page with the parts of some runs in it, as one file that opens without a network.
+
+Its scripts and styles are those of the page; its policy names each by its hash, so that nothing else runs in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from launch.desk.stream import InFull, Overview
+from launch.desk.watched import WatchedRuns
+from launch.errors import RunError
+from launch.plan.roles import FILMS
+from launch.reports.format import as_bytes
+from launch.runs.find import RUNS, Run
+
+PAGE = Path(__file__).parent / "page"
+"""Folder of the page's files."""
+MOST_FILM_BYTES = 8_000_000
+"""Films of a report have so many bytes together at most; the report says which others there are."""
+_STYLE = re.compile(r'<link rel="stylesheet" href="page/([\w.]+)">')
+_SCRIPT = re.compile(r'<script (type="module" )?src="page/([\w.]+)"(?: defer)?></script>')
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export ", re.MULTILINE)
+_ELSEWHERE = re.compile(r'<link rel="icon"[^>]*>')
+
+
+def page(runs: Sequence[Run], metric: str) -> str:
+    """Return the HTML of a report; raises RunError for a metric that no run has."""
+    found = _collect(runs, metric)
+    text, hashes = _inlined((PAGE / "index.html").read_text())
+    policy = (
+        f"default-src 'none'; img-src data:; media-src data:; style-src {' '.join(hashes['style'])}; "
+        f"script-src {' '.join(hashes['script'])}; base-uri 'none'; form-action 'none'"
+    )
+    # In a script element only a "<" could end it early.
+    data = msgspec.json.encode(found).decode().replace("<", "\\u003c")
+    text = text.replace("<head>", f'<head>\n<meta http-equiv="Content-Security-Policy" content="{policy}">', 1)
+    return text.replace("</head>", f'<script id="parts" type="application/json">{data}</script>\n</head>', 1)
+
+
+def _collect(runs: Sequence[Run], metric: str) -> dict[str, Any]:
+    """Return all parts of these runs, and each run in full."""
+    watched = WatchedRuns(RUNS, runs)
+    found = Overview(watched, metric, changes=False, live=False).changed()
+    known = [one["name"] for one in found["desk"]["metrics"]]
+    if metric not in known:
+        raise RunError(f"--y {metric}: no run has numbers of it; there are {', '.join(known)}")
+    left = MOST_FILM_BYTES
+    for one in watched.look():
+        full = InFull(one.run).changed()
+        for film in full["films"]:
+            path = one.run.path / FILMS / film.pop("file")
+            size = path.stat().st_size
+            if size <= left:
+                left -= size
+                film["data"] = f"data:video/mp4;base64,{base64.b64encode(path.read_bytes()).decode()}"
+            else:
+                film["said"] += f"; {as_bytes(size)}, too large for this report: {path}"
+        found |= {f"run/{one.id}/{name}": value for name, value in full.items()}
+    return found
+
+
+def _inlined(text: str) -> tuple[str, dict[str, list[str]]]:
+    """Return the page with its files in it, and the hashes of their text by the kind of element."""
+    hashes: dict[str, list[str]] = {"style": [], "script": []}
+
+    def put(kind: str, attributes: str, content: str) -> str:
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        hashes[kind].append(f"'sha256-{digest}'")
+        return f"<{kind}{attributes}>{content}</{kind}>"
+
+    def script(found: re.Match[str]) -> str:
+        module, name = found.groups()
+        return put("script", ' type="module"' if module else "", _joined(name, []))
+
+    text = _ELSEWHERE.sub("", text)
+    text = _STYLE.sub(lambda found: put("style", "", (PAGE / found[1]).read_text()), text)
+    return _SCRIPT.sub(script, text), hashes
+
+
+def _joined(name: str, before: list[str]) -> str:
+    """Return a module behind those that it imports, as one: a page that is a file cannot load modules.
+
+    ``before``: modules that are in it already. No two modules define the same name.
+    """
+    before.append(name)
+    text = (PAGE / name).read_text()
+    needed = [own for own in _IMPORT.findall(text) if own not in before]
+    return "".join(_joined(own, before) for own in needed if own not in before) + _EXPORT.sub("", _IMPORT.sub("", text))

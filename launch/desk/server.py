@@ -1,0 +1,224 @@
+"""The desk's web server: pages and streams of their parts, for whoever has the token, on this machine alone.
+
+Every request needs the token: once in the address, from then on in a cookie. Nothing but GET is answered unless changes
+are allowed; a change must come from the desk's own page. What a page loads comes from here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hmac
+import socket
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from launch.desk.stream import FILM_WORDS, Changes, InFull, Overview
+from launch.desk.watched import LOOK_EVERY_S, WatchedRuns
+from launch.errors import FailedError, RunError
+from launch.plan.roles import FILMS
+from launch.runs.client import CHANGE_S, TIMEOUT_S, ask
+from launch.runs.curves import SCORE
+
+PAGE = Path(__file__).parent / "page"
+HOST = "127.0.0.1"
+HOSTS = (HOST, "localhost")
+"""Names by which a browser may ask for it; the port is another one at the near end of a tunnel."""
+FULL_EVERY_S = 1.0
+"""Longest time until processes of the run that is shown in full are asked for again; after an event it is at once."""
+KEEP_ALIVE_S = 15.0
+"""Longest silence of a stream, so that one whose page is gone is found out."""
+MOST_BODY = 10_000
+"""Most bytes of a request for a change."""
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "media-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Change(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request for a change."""
+
+    simulators: int = 0
+    learners: int = 0
+    names: list[str] = []
+
+
+CHANGES = {"attach": CHANGE_S, "detach": CHANGE_S, "save": CHANGE_S, "stop": TIMEOUT_S}
+"""Requests that a page may make of a run where changes are allowed -> seconds to wait for the answer."""
+
+
+class Guard:
+    """Refuses who has no token, or speaks to another host's name; gives every answer its headers."""
+
+    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+        """``port``: where the desk listens; the cookie has its name from it, as all ports of a host share cookies."""
+        self._app, self._token = app, token
+        self._cookie = f"actorlearn-desk-{port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it with 403."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        given = request.query_params.get("token")
+        known = self._is_token(given) or self._is_token(request.cookies.get(self._cookie))
+
+        async def dressed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                if self._is_token(given):
+                    headers["set-cookie"] = f"{self._cookie}={self._token}; HttpOnly; SameSite=Strict; Path=/"
+            await send(message)
+
+        if wrong := self._refusal(request, known):
+            await PlainTextResponse(f"{wrong}\n", 403)(scope, receive, dressed)
+        else:
+            await self._app(scope, receive, dressed)
+
+    def _refusal(self, request: Request, known: bool) -> str:
+        """Return why a request is refused; empty where it is not."""
+        host = request.headers.get("host", "")
+        if host.partition(":")[0] not in HOSTS:  # a name that somebody else has let point here
+            return f"host {host!a:.100}: the desk is at {HOST} alone"
+        if not known:
+            return "token missing or wrong: open the address that `actorlearn desk` printed"
+        if request.method != "GET" and request.headers.get("origin") != f"http://{host}":
+            return "a change must come from the desk's own page"
+        return ""
+
+    def _is_token(self, given: str | None) -> bool:
+        return given is not None and hmac.compare_digest(given.encode(), self._token.encode())
+
+
+class Server:
+    """What the desk answers."""
+
+    def __init__(self, runs: WatchedRuns, changes: bool) -> None:
+        """``changes``: whether pages may attach, detach, save and stop."""
+        self._runs, self._changes = runs, changes
+
+    def app(self, token: str, port: int) -> ASGIApp:
+        """Return the web application."""
+        routes = [
+            Route("/", self._page, methods=["GET"]),
+            Route("/stream", self._stream, methods=["GET"]),
+            Route("/films/{run}/{steps:int}/{word}.mp4", self._film, methods=["GET"]),
+            Mount("/page", StaticFiles(directory=PAGE)),
+        ]
+        if self._changes:
+            routes.append(Route("/runs/{run}/{change}", self._change, methods=["POST"]))
+        return Guard(Starlette(routes=routes), token, port)
+
+    async def _page(self, _: Request) -> Response:
+        return FileResponse(PAGE / "index.html")
+
+    async def _film(self, request: Request) -> Response:
+        watched = self._runs.get(request.path_params["run"])
+        word, steps = request.path_params["word"], request.path_params["steps"]
+        if watched is None or word not in FILM_WORDS:
+            return PlainTextResponse("no such film\n", 404)
+        named = (path for path in (watched.run.path / FILMS).glob("*") if path.name.isdigit())
+        folder = next((path for path in named if int(path.name) == steps), None)
+        if folder is None or not (folder / f"{word}.mp4").is_file():
+            return PlainTextResponse("no such film\n", 404)
+        return FileResponse(folder / f"{word}.mp4")
+
+    async def _change(self, request: Request) -> Response:
+        watched, command = self._runs.get(request.path_params["run"]), request.path_params["change"]
+        if watched is None or command not in CHANGES:
+            return JSONResponse({"ok": False, "text": "no such run, or no such change"}, 404)
+        body = await request.body()
+        try:
+            wanted = msgspec.json.decode(body[:MOST_BODY], type=Change)
+        except msgspec.MsgspecError as error:
+            return JSONResponse({"ok": False, "text": f"{command}: {error}"}, 400)
+        asked = functools.partial(
+            ask,
+            simulators=wanted.simulators,
+            learners=wanted.learners,
+            names=wanted.names,
+            timeout_s=CHANGES[command],
+        )
+        try:
+            reply = await asyncio.to_thread(asked, watched.run, command)
+        except FailedError as error:
+            return JSONResponse({"ok": False, "text": str(error)})
+        return JSONResponse({"ok": True, "text": f"{watched.run.name}: {reply.text}"})
+
+    async def _stream(self, request: Request) -> Response:
+        metric = request.query_params.get("metric", SCORE)
+        overview = Overview(self._runs, metric, changes=self._changes, live=True)
+        messages = self._messages(overview, request.query_params.get("run", ""))
+        return StreamingResponse(messages, media_type="text/event-stream")
+
+    async def _messages(self, overview: Overview, run_id: str) -> AsyncIterator[bytes]:
+        """Yield server-sent events, each with the parts that have changed, as long as the page is there.
+
+        ``run_id``: the run that it shows in full; empty, or of a run that is not there: none.
+        """
+        changes, clock = Changes(), asyncio.get_running_loop().time
+        full: InFull | None = None
+        asked: asyncio.Task[dict[str, Any]] | None = None
+        asked_s, said_s = 0.0, clock()
+        while True:
+            found = await asyncio.to_thread(overview.changed)
+            new = changes.of(found)
+            if f"curve/{run_id}" in found and (watched := self._runs.get(run_id)):
+                full = full if full and full.run == watched.run else InFull(watched.run)
+                asked_s = 0.0
+            if full and asked is None and clock() >= asked_s and not (full.has_ended and asked_s):
+                asked_s, asked = clock() + FULL_EVERY_S, asyncio.create_task(asyncio.to_thread(full.changed))
+            if asked and asked.done():
+                new |= changes.of(asked.result(), f"run/{run_id}/")
+                asked = None
+            if new:
+                yield b"data: " + msgspec.json.encode(new) + b"\n\n"
+            elif clock() - said_s >= KEEP_ALIVE_S:
+                yield b":\n\n"
+            said_s = clock() if new else said_s
+            if asked:
+                await asyncio.wait([asked], timeout=LOOK_EVERY_S)
+            else:
+                await asyncio.sleep(LOOK_EVERY_S)
+
+
+def listen(port: int) -> socket.socket:
+    """Return a socket that listens on this machine alone; 0 is any free port. Raises RunError where it is taken."""
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise RunError(f"--port {port}: {error.strerror}; name another, or 0 for any that is free") from None
+    return listening
+
+
+def serve(runs: WatchedRuns, listening: socket.socket, token: str, changes: bool) -> None:
+    """Answer pages until Ctrl-C or SIGTERM."""
+    port: int = listening.getsockname()[1]
+    config = uvicorn.Config(
+        Server(runs, changes).app(token, port), log_level="warning", lifespan="off", timeout_graceful_shutdown=1
+    )
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listening])

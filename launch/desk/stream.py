@@ -1,0 +1,153 @@
+"""The parts that one page looks at, each sent again when it has changed; a report has the same parts, once.
+
+Parts that all pages have are named ``desk``, ``runs``, ``groups``, ``curve/RUN`` and ``band/GROUP``; those of the run
+that a page shows in full ``run/RUN/PART``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from launch.desk import parts
+from launch.desk.cast import Cast
+from launch.desk.watched import WatchedRun, WatchedRuns
+from launch.plan.roles import FILMS
+from launch.reports.checks import is_number
+from launch.reports.format import as_number
+from launch.runs.curves import SCORE
+from launch.runs.find import Run
+from launch.runs.jsonl import read_object
+from launch.runs.view import RunReader
+from launch.topology.strict_yaml import MAX_BYTES
+
+FILM_WORDS = ("best", "median", "worst")
+"""Games of an evaluation that are recorded."""
+MOST_EVALUATIONS = 3
+"""Newest evaluations whose films are shown."""
+GAMES_FILE = "games.json"
+
+
+class Overview:
+    """What a page sees of all runs."""
+
+    def __init__(self, runs: WatchedRuns, metric: str = SCORE, **about: Any) -> None:
+        """``about``: further facts for the page, such as whether it may change runs."""
+        self._runs, self._metric, self._about = runs, metric, about
+        self._seen: dict[str, tuple[WatchedRun, int]] = {}
+
+    def changed(self) -> dict[str, Any]:
+        """Return the parts that may have changed since the last call: of runs that have, and of their groups."""
+        runs = self._runs.look()
+        groups = self._runs.groups
+        news = [watched for watched in runs if self._seen.get(watched.id) != (watched, watched.version)]
+        if not news and len(runs) == len(self._seen):
+            return {} if self._seen else {"desk": self._desk(runs), "runs": [], "groups": parts.group_list(groups)}
+        self._seen = {watched.id: (watched, watched.version) for watched in runs}
+        found: dict[str, Any] = {
+            "desk": self._desk(runs),
+            "runs": parts.run_list(runs, groups),
+            "groups": parts.group_list(groups),
+        }
+        found |= {f"curve/{watched.id}": parts.curve(watched, self._metric) for watched in news}
+        for number, members in enumerate(groups):
+            if any(watched in news for watched in members):
+                found[f"band/{number}"] = parts.group_band(members, self._metric)
+        return found
+
+    def _desk(self, runs: list[WatchedRun]) -> Any:
+        return parts.desk(runs, self._metric, **self._about)
+
+
+class InFull:
+    """What a page sees of one run in full, read as ``top`` reads it."""
+
+    def __init__(self, run: Run) -> None:
+        """Read nothing yet."""
+        self.run = run
+        self.has_ended = False
+        """Whether it had, at the last look."""
+        self._cast = Cast()
+        self._reader = RunReader(run, self._cast.note)
+        self._observation_bytes = observation_bytes(run.path)
+        self._topology = read_topology(run.path)
+
+    def changed(self) -> dict[str, Any]:
+        """Return all its parts, after a look at the run and its processes."""
+        view = self._reader.look()
+        self.has_ended = view.has_ended
+        if self._observation_bytes is None:  # its processes may not have been started before
+            self._observation_bytes = observation_bytes(self.run.path)
+        processes = self._cast.processes(view.processes, not view.has_ended)
+        found = parts.run_parts(view, processes, self._observation_bytes, self._topology)
+        return {**found, "films": films(self.run.path)}
+
+
+class Changes:
+    """Encodes parts and leaves out those that are as they were sent before."""
+
+    def __init__(self) -> None:
+        """Begin with nothing sent."""
+        self._sent: dict[str, bytes] = {}
+
+    def of(self, found: Mapping[str, Any], prefix: str = "") -> dict[str, msgspec.Raw]:
+        """Return the parts that differ from those of the same name before."""
+        new: dict[str, msgspec.Raw] = {}
+        for name, value in found.items():
+            encoded = msgspec.json.encode(value)
+            if self._sent.get(prefix + name) != encoded:
+                self._sent[prefix + name] = encoded
+                new[prefix + name] = msgspec.Raw(encoded)
+        return new
+
+
+def read_topology(folder: Path) -> str:
+    """Return a run's topology as it was written; empty where it cannot be read."""
+    try:
+        with (folder / "topology.yaml").open("rb") as file:
+            return file.read(MAX_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def observation_bytes(folder: Path) -> int | None:
+    """Return the bytes of one observation, as the run's processes were told; None where they were told elsewhere."""
+    for path in sorted((folder / "settings").glob("*.json")):
+        policy = read_object(path).get("policy")
+        if not isinstance(policy, dict):
+            continue
+        try:
+            shape = np.array(policy.get("observation_shape"), dtype=np.int64)
+            return int(shape.prod()) * np.dtype(str(policy.get("observation_dtype"))).itemsize
+        except (TypeError, ValueError):
+            return None
+    return None
+
+
+def films(folder: Path) -> list[dict[str, Any]]:
+    """Return the recorded games of the newest evaluations, with the file of each, relative to the folder of films."""
+    try:
+        evaluations = sorted(path for path in (folder / FILMS).iterdir() if path.name.isdigit())
+    except OSError:
+        return []
+    newest = sorted(evaluations, key=lambda path: int(path.name))[-MOST_EVALUATIONS:]
+    return [film for path in reversed(newest) for film in _films(path)]
+
+
+def _films(evaluation: Path) -> Iterator[dict[str, Any]]:
+    try:
+        games = msgspec.json.decode((evaluation / GAMES_FILE).read_bytes())
+    except (OSError, ValueError):
+        games = []
+    told = [game for game in games if isinstance(game, dict)] if isinstance(games, list) else []
+    scores = {game.get("film"): game.get("score") for game in told}
+    for word in FILM_WORDS:
+        file = f"{word}.mp4"
+        if (evaluation / file).is_file():
+            score = scores.get(file)
+            said = f", score {as_number(score)}" if is_number(score) else ""
+            yield {"said": f"{word} game at {int(evaluation.name):,} steps{said}", "file": f"{evaluation.name}/{file}"}

@@ -1,0 +1,143 @@
+"""Runs as the desk follows them: found again and again, and read as they grow, by the read API that ``top`` uses.
+
+Keeps of each run its newest view, thinned curves and the events that are marked on them, and nothing that grows with
+its length. Used from several threads, one at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
+from launch.desk.curves import GrowingCurve
+from launch.reports.compare import group_alike
+from launch.runs import find
+from launch.runs.find import Run
+from launch.runs.view import RunReader, RunView
+
+LOOK_EVERY_S = 0.05
+"""Longest time until what a living run has written is read."""
+CHECK_EVERY_S = 1.0
+"""Longest time until the end of a run that was killed is seen; one that ends says so."""
+FIND_EVERY_S = 2.0
+"""Least time between two searches for runs."""
+FIND_SHARE = 50.0
+"""Least time between two searches in lengths of a search: where there are many runs, it is a fiftieth of the time."""
+MARKED = frozenset({"died", "gave up", "attached", "detached", "resumed", "lost", "joined", "failed", "silent"})
+"""Kinds of events that are marked on curves."""
+MOST_MARKS = 200
+MOST_CURVES = 8
+"""Most metrics of a run whose curves are kept: those that pages have asked for last."""
+
+
+def id_of(run: Run) -> str:
+    """Return a short id of a run's folder, the same as long as it stands there."""
+    return hashlib.blake2s(str(run.path).encode(), digest_size=6).hexdigest()
+
+
+class WatchedRun:
+    """One run."""
+
+    def __init__(self, run: Run) -> None:
+        """Read its newest report and its events."""
+        self.run, self.id = run, id_of(run)
+        self.marks: deque[Mapping[str, Any]] = deque(maxlen=MOST_MARKS)
+        """Newest events of the kinds in ``MARKED``."""
+        self.version = 0
+        """Raised with every change."""
+        self._curves: dict[str, GrowingCurve] = {}
+        """Curves by metric, that asked for last at the end."""
+        self._reader = RunReader(run, self._note, most_reports=1)
+        self._sizes: tuple[int, ...] = ()
+        self._check_s = 0.0
+        """When to see next whether it is alive."""
+        self._lock = threading.Lock()
+        self.view: RunView = self._reader.look(processes=False)
+
+    def look(self) -> None:
+        """Read what is new, if there is anything, or the run has ended."""
+        sizes, now_s = tuple(_size(self.run.path / name) for name in (METRICS_FILE, EVENTS_FILE)), time.monotonic()
+        ended = False
+        if now_s >= self._check_s:
+            self._check_s, ended = now_s + CHECK_EVERY_S, self.view.has_ended == self.run.alive
+        if ended or sizes != self._sizes:
+            self._sizes = sizes
+            self.view = self._reader.look(processes=False)
+            with self._lock:
+                for curve in self._curves.values():
+                    curve.look()
+            self.version += 1
+
+    def curve(self, metric: str) -> GrowingCurve:
+        """Return the curve of a metric, read now if nobody asked for it before."""
+        with self._lock:
+            found = self._curves.pop(metric, None) or GrowingCurve(self.run.path / METRICS_FILE, metric)
+            self._curves[metric] = found
+            while len(self._curves) > MOST_CURVES:
+                del self._curves[next(iter(self._curves))]
+            return found
+
+    def _note(self, event: Mapping[str, Any]) -> None:
+        if event.get("kind") in MARKED:
+            self.marks.append(event)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+class WatchedRuns:
+    """The runs of a folder, and those of this user that are alive wherever their folders are; or given ones alone."""
+
+    def __init__(self, folder: Path, chosen: Sequence[Run] = ()) -> None:
+        """Read nothing yet. ``chosen``: show these and search for none."""
+        self._folder, self._chosen = folder, chosen
+        self._runs: dict[str, WatchedRun] = {}
+        self._lock = threading.Lock()
+        self._find_s = self._look_s = 0.0
+        """When to do so next, on the monotonic clock."""
+        self.groups: list[list[WatchedRun]] = []
+        """Runs that differ in name and seed alone, newest group first."""
+
+    def look(self) -> list[WatchedRun]:
+        """Return all runs, newest first, after a look at those that are alive, unless there was one just now."""
+        with self._lock:
+            now_s = time.monotonic()
+            if now_s >= self._find_s:
+                self._find()
+                took_s = time.monotonic() - now_s
+                self._find_s = now_s + max(FIND_EVERY_S, FIND_SHARE * took_s)
+            if now_s >= self._look_s:
+                self._look_s = now_s + LOOK_EVERY_S
+                for watched in self._runs.values():
+                    if not watched.view.has_ended:
+                        watched.look()
+            return list(self._runs.values())
+
+    def get(self, run_id: str) -> WatchedRun | None:
+        """Return the run of this id, after a look."""
+        self.look()
+        return self._runs.get(run_id)
+
+    def _find(self) -> None:
+        """Take up runs that are new or were resumed, and forget those whose folders are gone."""
+        found = self._chosen or list(reversed(find.all_runs(self._folder)))
+        known = {id_of(run): run for run in found}
+        before = self._runs
+        self._runs = {
+            key: before[key] if key in before and before[key].run == run else WatchedRun(run)
+            for key, run in known.items()
+        }
+        if [*before.values()] != [*self._runs.values()]:
+            runs = list(self._runs.values())
+            alike = group_alike([watched.view.topology for watched in runs]) if runs else []
+            self.groups = [[runs[index] for index in indices] for indices in alike]

@@ -1,0 +1,46 @@
+"""Folders of runs with many reports, written by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from launch.runs import find
+from launch.runs.find import Run
+
+SPAWNED = [
+    {"kind": "spawned", "process": name, "incarnation": 0, "role": role, "learner": 0, "pid": 7, "time_s": 0.5}
+    for name, role in (("trainer", "trainer"), ("simulator-0", "simulator"), ("simulator-1", "simulator"))
+]
+DIED = {"kind": "died", "process": "simulator-1", "incarnation": 0, "cause": "signal 9", "time_s": 21.0}
+
+
+def row(number: int, **more: Any) -> dict[str, Any]:
+    """A report every two seconds and 100 steps, in which the score is a thousandth of the steps."""
+    about = {"time_s": 2.0 * number, "env_steps": 100 * number, "episode_return_mean": 0.1 * number}
+    return {"time": "2026-01-01T00:00:00.000+00:00", **about, "env_steps_per_s": 50.0, **more}
+
+
+def write_run(
+    folder: Path, rows: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]] = (), **meta: Any
+) -> Run:
+    """Write a run; ``meta`` may make it alive, and have its ``seed`` and ``horizon``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    seed, horizon = meta.pop("seed", 1), meta.pop("horizon", 5)
+    (folder / "topology.yaml").write_text(
+        f"name: made\nseed: {seed}\ntotal_steps: 100_000\nenv: {{id: CartPole-v1}}\nalgorithm: {{horizon: {horizon}}}\n"
+    )
+    (folder / "meta.json").write_text(json.dumps({"run_id": folder.name, **meta}))
+    for name, lines in (("metrics.jsonl", rows), ("events.jsonl", events)):
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = find.read(folder)
+    assert found is not None
+    return found
+
+
+def append(run: Run, file: str, *lines: Mapping[str, Any]) -> None:
+    """Add lines to a file of a run."""
+    with (run.path / file).open("a") as opened:
+        opened.writelines(json.dumps(line) + "\n" for line in lines)

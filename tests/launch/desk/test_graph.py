@@ -1,0 +1,86 @@
+"""The processes of a run by its events, and the graph of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from launch.desk.cast import Cast
+from launch.desk.graph import MOST_BOXES, graph
+from tests.launch.desk.folders import DIED, SPAWNED
+
+
+def cast(*events: dict[str, Any]) -> Cast:
+    found = Cast()
+    for event in (*SPAWNED, *events):
+        found.note(event)
+    return found
+
+
+def event(kind: str, process: str, incarnation: int = 0, **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "process": process, "incarnation": incarnation, **more}
+
+
+def spawned(name: str, role: str, learner: int, incarnation: int = 0) -> dict[str, Any]:
+    return event("spawned", name, incarnation, role=role, learner=learner, pid=1)
+
+
+def states(found: Cast, told: Any = (), alive: bool = True) -> dict[str, str]:
+    return {own.name: own.state for own in found.processes(told, alive)}
+
+
+def test_a_process_dies_comes_back_and_leaves() -> None:
+    found = cast(event("ready", "trainer"), event("ready", "simulator-1"), DIED)
+    assert states(found) == {"trainer": "running", "simulator-0": "starting", "simulator-1": "died"}
+    found.note(spawned("simulator-1", "simulator", 0, incarnation=1))
+    found.note(event("restarted", "simulator-1", 1))
+    died = found.processes((), True)[2]
+    assert (died.state, died.incarnation, died.deaths, died.cause) == ("running", 1, 1, "signal 9")
+    found.note(event("detached", "simulator-0"))
+    assert list(states(found)) == ["trainer", "simulator-1"]
+    assert set(states(found, alive=False).values()) == {"exited"}
+
+
+def test_a_supervisor_knows_better_than_events_and_a_new_life_begins_anew() -> None:
+    found = cast()
+    told = [{"name": "trainer", "state": "backoff", "busy": 0.5, "pid": 9}, {"name": "unheard of"}]
+    assert states(found, told)["trainer"] == "backoff"
+    assert states(found, None)["trainer"] == "backoff", "as before, where it says nothing"
+    found.note(event("resumed", ""))
+    assert states(found) == {}
+
+
+def test_lines_say_what_passes_and_boxes_what_is_wrong() -> None:
+    found = cast(event("ready", "trainer"), event("ready", "simulator-0"), DIED)
+    row = {"env_steps_per_s": 1000.0, "policy_lag_mean": 1.5}
+    drawn = graph(found.processes((), True), row, {"mode": "sync"}, observation_bytes=1024)
+    boxes = {box["name"]: box for box in drawn["boxes"]}
+    assert boxes["simulator-1"]["said"] == "died, 1 death" and boxes["simulator-1"]["cause"] == "signal 9"
+    assert boxes["trainer"]["column"] > boxes["simulator-0"]["column"]
+    said = {line["kind"]: line["said"] for line in drawn["lines"] if line["said"]}
+    assert said == {"experience": "1,000 steps/s · 1000.0 KiB/s", "weights": "lag 1.500"}
+    ways = {(line["from"], line["to"]) for line in drawn["lines"]}
+    assert ("simulator-1", "trainer") in ways and ("trainer", "simulator-0") in ways
+
+
+def test_many_that_are_well_share_a_box_and_who_is_not_has_its_own() -> None:
+    many = [spawned(f"simulator-{n}", "simulator", 0) for n in range(20)]
+    found = cast(*many, *(event("ready", f"simulator-{n}") for n in range(20)), DIED)
+    names = [box["name"] for box in graph(found.processes((), True), {}, {}, None)["boxes"]]
+    assert names == ["trainer", "simulator-1", "19 × simulator"]
+    assert len(names) < MOST_BOXES
+
+
+def test_learners_are_joined_by_their_mode_with_each_ones_numbers() -> None:
+    found = Cast()
+    for learner in range(2):
+        found.note(spawned(f"trainer-{learner}", "trainer", learner))
+        found.note(spawned(f"simulator-{learner}", "simulator", learner))
+    each = {
+        f"trainer-{n}": {"env_steps_per_s": 100.0 + n, "policy_lag_mean": 0.0, "bytes_sent": 4096} for n in range(2)
+    }
+    drawn = graph(found.processes((), True), {"learners": each}, {"mode": "gossip", "report": {"every_s": 2}}, None)
+    exchange = [line for line in drawn["lines"] if line["kind"] == "exchange"]
+    assert [(line["from"], line["to"]) for line in exchange] == [("trainer-0", "trainer-1")]
+    assert "gossip" in exchange[0]["said"]
+    rates = [line["said"] for line in drawn["lines"] if line["kind"] == "experience"]
+    assert rates == ["100 steps/s", "101 steps/s"]

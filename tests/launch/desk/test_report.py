@@ -1,0 +1,55 @@
+"""The report as a file: what is in it, and that nothing else is needed or can run in it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from launch.desk.report import page
+from launch.errors import RunError
+from tests.launch.desk.folders import row, write_run
+
+
+def test_a_report_has_all_parts_scripts_and_styles_and_names_no_other_place(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / f"run-{seed}", [row(n) for n in range(9)], seed=seed) for seed in range(3)]
+    text = page(runs, "episode_return_mean")
+    scripts = re.findall(r"<script(?: type=\"module\")?>(.*?)</script>", text, re.DOTALL)
+    assert len(scripts) == 2 and "uPlot" in scripts[0]
+    policy = re.search(r'content="(default-src[^"]*)"', text)
+    assert policy and "unsafe" not in policy[1]
+    for script in scripts:
+        assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() in policy[1]
+    assert not re.search(r"^(import|export) ", scripts[1], re.MULTILINE), "modules cannot be loaded from a file"
+    assert not re.search(r"<(?:script|link|img|video)[^>]*(?:src|href)=", text)
+    parts = json.loads(re.findall(r'<script id="parts" type="application/json">(.*?)</script>', text)[0])
+    assert len([name for name in parts if name.startswith("curve/")]) == 3
+    assert parts["band/0"]["count"] == 3 and parts["desk"]["live"] is False
+    assert len([name for name in parts if name.endswith("/graph")]) == 3
+
+
+def test_no_name_is_defined_twice_in_the_script_of_a_report(tmp_path: Path) -> None:
+    text = page([write_run(tmp_path / "run", [row(1)])], "episode_return_mean")
+    script = re.findall(r"<script type=\"module\">(.*?)</script>", text, re.DOTALL)[0]
+    names = re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", script, re.MULTILINE)
+    assert len(names) > 50
+    assert sorted(names) == sorted(set(names))
+
+
+def test_what_a_run_is_called_is_never_markup(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [row(1)], [{"kind": "warned", "cause": "</script><script>alert(1)</script>"}])
+    assert "</script><script>alert" not in page([run], "episode_return_mean")
+
+
+def test_small_films_are_in_it_and_a_metric_that_no_run_has_is_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [row(1)])
+    folder = run.path / "films" / "000000000100"
+    folder.mkdir(parents=True)
+    (folder / "best.mp4").write_bytes(b"film")
+    assert "data:video/mp4;base64," + base64.b64encode(b"film").decode() in page([run], "episode_return_mean")
+    with pytest.raises(RunError, match="there are episode_return_mean, env_steps_per_s"):
+        page([run], "scor")

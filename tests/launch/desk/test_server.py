@@ -1,0 +1,125 @@
+"""The web server of the desk without a browser: who is let in, what is answered, what comes over a stream."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.desk.watched import WatchedRuns, id_of
+from launch.errors import RunError
+from tests.launch.desk.folders import row, write_run
+from tests.launch.runs.folders import me
+
+uvicorn = pytest.importorskip("uvicorn", reason="needs the extra desk: pip install 'actorlearn[desk]'")
+from launch.desk import server  # noqa: E402
+
+TOKEN = "a-token"
+
+
+class Asked:
+    """A desk in a thread."""
+
+    def __init__(self, folder: Path, changes: bool) -> None:
+        self.listening = server.listen(0)
+        self.port = self.listening.getsockname()[1]
+        app = server.Server(WatchedRuns(folder), changes).app(TOKEN, self.port)
+        self.uvicorn = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+        self.thread = threading.Thread(target=self.uvicorn.run, kwargs={"sockets": [self.listening]})
+        self.thread.start()
+        self.connections: list[http.client.HTTPConnection] = []
+
+    def ask(self, path: str, method: str = "GET", body: str = "", **headers: str) -> Any:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        self.connections.append(connection)
+        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        return connection.getresponse()
+
+    def status(self, *given: Any, **headers: str) -> int:
+        return int(self.ask(*given, **headers).status)
+
+    def end(self) -> None:
+        for connection in self.connections:
+            connection.close()
+        self.uvicorn.should_exit = self.uvicorn.force_exit = True
+        self.thread.join()
+        self.listening.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Any]:
+    started: list[Asked] = []
+
+    def begin(changes: bool = False) -> Asked:
+        started.append(Asked(tmp_path, changes))
+        return started[-1]
+
+    yield begin
+    for asked in started:
+        asked.end()
+
+
+def test_who_has_no_token_or_another_host_is_refused(start: Any) -> None:
+    desk = start()
+    for path in ("/", "/stream", "/page/desk.js", "/films/x/1/best.mp4", "/?token=wrong", "/nowhere"):
+        assert desk.status(path) == 403
+    assert desk.status(f"/?token={TOKEN}", Host=f"evil.example:{desk.port}") == 403
+    assert desk.status("/", Cookie=f"actorlearn-desk-{desk.port}=wrong") == 403
+    let_in = desk.ask(f"/?token={TOKEN}")
+    assert let_in.status == 200
+    cookie = let_in.headers["set-cookie"]
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+    assert "script-src 'self'" in let_in.headers["content-security-policy"]
+    assert "unsafe" not in let_in.headers["content-security-policy"]
+    known = {"Cookie": cookie.partition(";")[0]}
+    assert desk.status("/page/desk.js", **known) == 200
+    assert desk.status("/page/..%2fserver.py", **known) == 404
+    assert desk.status("/films/x/1/best.mp4", **known) == 404
+
+
+def test_nothing_is_changed_unless_that_is_allowed_and_asked_for_by_the_page(start: Any, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [row(1)])
+    reading, changing = start(), start(changes=True)
+    path = f"/runs/{id_of(run)}/stop?token={TOKEN}"
+    assert reading.status(path, "POST", "{}", Origin=f"http://127.0.0.1:{reading.port}") in (404, 405)
+    assert changing.status(path, "POST", "{}") == 403
+    assert changing.status(path, "POST", "{}", Origin="http://evil.example") == 403
+    own = f"http://127.0.0.1:{changing.port}"
+    wrong = changing.ask(path, "POST", '{"simulators": "many"}', Origin=own)
+    assert wrong.status == 400 and "simulators" in json.loads(wrong.read())["text"]
+    refused = json.loads(changing.ask(path, "POST", "{}", Origin=own).read())
+    assert refused["ok"] is False and "run" in refused["text"], "it is not alive: no supervisor answers"
+    assert changing.status(f"/runs/{id_of(run)}/kill?token={TOKEN}", "POST", "{}", Origin=own) == 404
+
+
+def test_a_stream_begins_with_all_parts_and_goes_on_with_changes(start: Any, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [row(n) for n in range(3)], **me())
+    desk = start()
+    stream = desk.ask(f"/stream?run={id_of(run)}&token={TOKEN}")
+    assert stream.headers["content-type"].startswith("text/event-stream")
+
+    def next_with(name: str) -> Any:
+        while True:
+            line = stream.readline()
+            if line.startswith(b"data: ") and name in (parts := json.loads(line.removeprefix(b"data: "))):
+                return parts[name]
+
+    assert next_with(f"curve/{id_of(run)}")["by_steps"][0] == [0, 100, 200]
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(row(3)) + "\n")
+    assert next_with(f"curve/{id_of(run)}")["by_steps"][0][-1] == 300
+    assert next_with(f"run/{id_of(run)}/head")["progress"] == "300 of 100,000 steps"
+
+
+def test_a_port_that_is_taken_is_refused_with_the_way_out() -> None:
+    taken = server.listen(0)
+    try:
+        with pytest.raises(RunError, match="0 for any that is free"):
+            server.listen(taken.getsockname()[1])
+    finally:
+        taken.close()

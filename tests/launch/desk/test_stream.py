@@ -1,0 +1,126 @@
+"""What a page is told of runs: all at first, then what has changed, and of one run what `top` says of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from launch.desk import watched as watching
+from launch.desk.stream import Changes, InFull, Overview
+from launch.desk.watched import WatchedRuns, id_of
+from launch.runs import find
+from launch.runs.view import RunReader
+from tests.launch.desk.folders import DIED, SPAWNED, append, row, write_run
+from tests.launch.runs.folders import me
+
+
+@pytest.fixture(autouse=True)
+def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(watching, "FIND_EVERY_S", 0.0)
+    monkeypatch.setattr(watching, "FIND_SHARE", 0.0)
+    monkeypatch.setattr(find, "living", list)  # whatever else runs on this machine
+
+
+def test_a_page_gets_all_runs_at_first_and_then_what_has_changed(tmp_path: Path) -> None:
+    living = write_run(tmp_path / "living", [row(n) for n in range(9)], SPAWNED, **me())
+    write_run(tmp_path / "ended", [row(n) for n in range(9)], seed=2)
+    write_run(tmp_path / "other", [row(n) for n in range(9)], horizon=20)
+    overview, changes = Overview(WatchedRuns(tmp_path)), Changes()
+    first = changes.of(overview.changed())
+    told = {name: msgspec.json.decode(part) for name, part in first.items()}
+    ids = {run["name"]: run["id"] for run in told["runs"]}
+    assert set(ids) == {"living", "ended", "other"} and ids["living"] == id_of(living)
+    groups = told["groups"]["groups"]
+    assert sorted(len(group["runs"]) for group in groups) == [1, 2]
+    assert told["groups"]["keys"] == ["algorithm.horizon"]
+    assert {group["name"] for group in groups} == {"made algorithm.horizon=5", "made algorithm.horizon=20"}
+    assert told[f"curve/{ids['living']}"]["by_steps"] == [
+        [100 * n for n in range(9)],
+        [pytest.approx(0.1 * n) for n in range(9)],
+    ]
+    bands = [told[f"band/{number}"] for number in range(2)]
+    assert sorted(band["count"] for band in bands) == [1, 2]
+    assert sum(band["by_steps"] is not None for band in bands) == 1, "one run has no band"
+    assert changes.of(overview.changed()) == {}
+
+    append(living, "metrics.jsonl", row(9))
+    append(living, "events.jsonl", DIED)
+    new = changes.of(overview.changed())
+    assert f"curve/{ids['living']}" in new and f"curve/{ids['other']}" not in new
+    curve = msgspec.json.decode(new[f"curve/{ids['living']}"])
+    assert curve["by_steps"][0][-1] == 900
+    assert [(mark["text"], mark["alarm"], mark["steps"]) for mark in curve["marks"]] == [
+        ("simulator-1 died: signal 9", True, 900)
+    ]
+    line = next(run for run in msgspec.json.decode(new["runs"]) if run["name"] == "living")
+    assert line["status"] == "running" and line["alarm"]["text"] == "simulator-1 died: signal 9"
+
+
+def test_runs_that_come_later_are_found_and_those_that_are_gone_forgotten(tmp_path: Path) -> None:
+    overview = Overview(WatchedRuns(tmp_path))
+    assert overview.changed()["runs"] == []
+    write_run(tmp_path / "later", [row(1)])
+    assert [run["name"] for run in overview.changed()["runs"]] == ["later"]
+    for file in (tmp_path / "later").iterdir():
+        file.unlink()
+    assert overview.changed()["runs"] == []
+
+
+def test_another_metric_is_drawn_when_it_is_asked_for(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [row(n, entropy=1.0 / (n + 1)) for n in range(4)])
+    told = Overview(WatchedRuns(tmp_path), "entropy").changed()
+    assert told["desk"]["metric"]["name"] == "entropy" and "nats" in told["desk"]["metric"]["description"]
+    assert "entropy" in [one["name"] for one in told["desk"]["metrics"]]
+    assert told[f"curve/{id_of(run)}"]["by_steps"][1] == [1.0, 0.5, pytest.approx(1 / 3, rel=1e-5), 0.25]
+
+
+def test_one_run_in_full_says_what_top_says(tmp_path: Path) -> None:
+    shares = {"share_simulate": 0.5, "share_learn": 0.3, "share_wait": 0.2, "simulation_limit_share": 0.75}
+    rows = [row(n, **shares, policy_lag_0=0.9, policy_lag_1=0.1, loss=0.5) for n in range(4)]
+    meta = {"command": ["run", "x.yaml", "seed=1"], "commit": "abc", "dirty": False, "machine": {"cpu": "fast"}}
+    run = write_run(tmp_path / "run", rows, [*SPAWNED, DIED], **meta)
+    (run.path / "settings").mkdir()
+    told_policy = {"policy": {"observation_shape": [4, 84, 84], "observation_dtype": "uint8"}}
+    (run.path / "settings" / "trainer.0.json").write_text(json.dumps(told_policy))
+    parts = InFull(run).changed()
+    view = RunReader(run).look()
+    figures = {one["name"]: one["text"] for one in parts["figures"]}
+    assert figures["episode_return_mean"] == "0.300" and figures["best_return"] == "0.300" == f"{view.best_return:.3f}"
+    assert parts["head"]["status"] == view.status == "died"
+    assert parts["stages"]["most_work"] == "simulate" and parts["stages"]["limit"]["text"] == "75%"
+    assert [bar["text"] for bar in parts["histograms"][0]["bars"]] == ["90%", "10%"]
+    assert parts["events"][0]["text"] == "simulator-1 died: signal 9"
+    assert parts["about"]["repeat"] == ["git checkout abc", "actorlearn run x.yaml seed=1"]
+    assert parts["topology"].startswith("name: made")
+    assert any("1.3 MiB/s" in line["said"] for line in parts["graph"]["lines"]), "50 steps/s of 28,224 bytes"
+    assert json.loads(msgspec.json.encode(parts)) == parts
+
+
+def test_films_are_named_by_the_evaluation_and_its_scores(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [row(1)])
+    for steps in ("000000000100", "000000000200"):
+        folder = run.path / "films" / steps
+        folder.mkdir(parents=True)
+        (folder / "best.mp4").write_bytes(b"film")
+        (folder / "games.json").write_text(json.dumps([{"score": 3.0, "film": "best.mp4"}, {"score": 1.0}]))
+    (run.path / "films" / "000000000100" / "games.json").write_text("[")
+    films: list[dict[str, Any]] = InFull(run).changed()["films"]
+    assert [film["said"] for film in films] == ["best game at 200 steps, score 3.000", "best game at 100 steps"]
+    assert films[0]["file"] == "000000000200/best.mp4"
+
+
+def test_damaged_files_are_shown_as_far_as_they_go(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [row(1)], [{"kind": "spawned", "process": "x", "role": 7}, {"kind": "died"}])
+    (run.path / "topology.yaml").write_bytes(b"\xff{")
+    (run.path / "meta.json").write_text('{"machine": 5, "earlier": [3], "command": "run"}')
+    append(run, "metrics.jsonl", {"time_s": "x", "env_steps": 1e300, "learners": 5, "policy_lag_0": "half"})
+    told = Overview(WatchedRuns(tmp_path)).changed()
+    assert [one["name"] for one in told["runs"]] == ["run"]
+    parts = InFull(run).changed()
+    assert parts["graph"]["boxes"] == [] and parts["histograms"] == []
+    assert msgspec.json.encode(parts)

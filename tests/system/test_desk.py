@@ -1,0 +1,235 @@
+"""The desk in a browser: a run is started, watched, hurt, attached to and stopped, and the page shows it all.
+
+Needs Debian's chromium, playwright and the extra ``desk``. Pictures for docs/ are taken on the way: with
+ACTORLEARN_PICTURES=docs they replace those there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.conftest import PACED, Start
+from tests.system.launched import PATIENCE_S, Launched
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+pytest.importorskip("uvicorn", reason="needs the extra desk: pip install 'actorlearn[desk]'")
+CHROMIUM = shutil.which("chromium")
+FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--no-first-run"]
+PATIENCE_MS = 1000 * PATIENCE_S
+PICTURES = os.environ.get("ACTORLEARN_PICTURES")
+"""Folder into which pictures are written; without it they are taken and thrown away."""
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.slow,
+    pytest.mark.timeout(3000),
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, of Debian's package of that name"),
+]
+
+
+class Served:
+    """A desk, and what it answers to those who are not its page."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        assert process.stdout is not None
+        self.address = process.stdout.readline().strip()
+        self.root = self.address.partition("?")[0]
+
+    def status(self, path: str, method: str = "GET", **headers: str) -> int:
+        request = urllib.request.Request(self.root + path, method=method, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as refused:
+            return refused.code
+
+
+@pytest.fixture
+def serve(environment: dict[str, str], tmp_path: Path) -> Iterator[Any]:
+    """Start desks of the test's folder of runs; they are ended with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*options: str) -> Served:
+        command = [sys.executable, "-m", "launch", "desk", "--runs", str(tmp_path), "--port", "0", *options]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path))
+        return Served(started[-1])
+
+    yield start
+    for process in started:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 0
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+class Watched:
+    """A page, everything it complained of, and everything it asked for."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.asked.append(request.url))
+
+    def _said(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def sees(self, selector: str, text: str) -> None:
+        self.page.locator(selector, has_text=text).first.wait_for()
+
+    def turn_to(self, run: Launched) -> None:
+        """Open the run, by keys where it is the only one."""
+        self.sees("#runs a", run.run_dir.name)
+        if self.page.locator("#runs a").count() == 1:
+            self.page.keyboard.press("j")
+        else:  # whatever else runs on this machine
+            self.page.locator("#runs a", has_text=run.run_dir.name).click()
+        self.sees("h2", run.run_dir.name)
+
+    def picture(self, name: str, whole: bool = False) -> None:
+        taken = self.page.screenshot(full_page=whole, animations="disabled")
+        assert len(taken) > 10_000
+        if PICTURES:
+            Path(PICTURES, f"{name}.png").write_bytes(taken)
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as steered:
+        opened = steered.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+def living(launched: Start, **_: Any) -> Launched:
+    run = launched("catch", PACED, "algorithm.horizon=5", "total_steps=1_000_000", "name=catch")
+    run.wait_for(lambda: run.rows()[3:], "report")
+    return run
+
+
+def test_a_run_is_watched_hurt_changed_and_stopped_from_its_page(launched: Start, serve: Any, browser: Any) -> None:
+    run = living(launched)
+    desk = serve("--allow-changes")
+    seen = Watched(browser.new_page(viewport={"width": 1280, "height": 940}, color_scheme="light"))
+    page = seen.page
+    answer = page.goto(desk.address)
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "token" not in page.url.replace(desk.address, ""), "the address that is kept has no token"
+
+    seen.turn_to(run)
+    seen.sees("#part-graph svg .name", "simulator-1")
+    page.locator("#curves canvas").first.wait_for()
+    page.locator(".tile", has_text="mean score").first.wait_for()
+    seen.sees("#part-stages", "simulation limit")
+    seen.picture("desk-run")
+
+    os.kill(run.pids()["simulator-1"], signal.SIGKILL)
+    seen.sees("#part-events .alarm", "simulator-1 died")
+    assert "simulator-1 died: signal 9" in page.locator("#alarm").inner_text()
+    seen.sees("#part-events li", "simulator-1 restarted (incarnation 1)")
+    seen.sees("#part-graph svg .box.running", "simulator-1")
+    seen.sees("#part-graph svg .box", "1 death")
+    seen.picture("desk-death")
+
+    page.get_by_role("button", name="attach").click()
+    seen.sees("#changes output", "simulator-2")
+    seen.sees("#part-graph svg .name", "simulator-2")
+    page.get_by_label("Simulator to detach").select_option("simulator-0")
+    page.get_by_role("button", name="detach").click()
+    seen.sees("#changes output", "simulator-0")
+    page.locator("#part-graph svg .name", has_text="simulator-0").wait_for(state="detached")
+    page.get_by_role("button", name="save").click()
+    seen.sees("#part-events li", "trainer saved")
+
+    page.keyboard.press("t")
+    page.wait_for_timeout(200)
+    seen.picture("desk-dark", whole=True)
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is wider than a telephone"
+    seen.picture("desk-narrow")
+
+    page.on("dialog", lambda asked: asked.accept())
+    page.get_by_role("button", name="stop").click()
+    seen.sees("h2 .status", "stopped")
+    assert run.end() == 0
+    assert run.leftovers() == []
+    assert seen.complaints == []
+    assert [url for url in seen.asked if not url.startswith(desk.root)] == []
+
+
+def test_who_has_no_token_is_refused_and_nothing_can_be_changed(launched: Start, serve: Any, browser: Any) -> None:
+    run = living(launched)
+    desk = serve()
+    token = desk.address.partition("?")[2]
+    origin = desk.root.rstrip("/")
+    assert desk.status("") == 403
+    assert desk.status("page/desk.js") == 403
+    assert desk.status("stream?token=wrong") == 403
+    assert desk.status(f"?{token}", Host="evil.example") == 403
+    assert desk.status(f"?{token}") == 200
+    assert desk.status(f"page/../server.py?{token}") == 404
+    seen = Watched(browser.new_page())
+    seen.page.goto(desk.address)
+    seen.turn_to(run)
+    seen.sees("#part-graph svg .name", "trainer")
+    assert seen.page.locator("#changes button").count() == 0
+    run_id = seen.page.url.partition("run=")[2]
+    assert desk.status(f"runs/{run_id}/stop?{token}", "POST", Origin=origin) in (404, 405)
+
+    changing = serve("--allow-changes")
+    token = changing.address.partition("?")[2]
+    assert changing.status(f"runs/{run_id}/stop?{token}", "POST") == 403, "it does not come from the page"
+    assert changing.status(f"runs/{run_id}/stop?{token}", "POST", Origin="http://evil.example") == 403
+    assert changing.status(f"runs/{run_id}/stop", "POST", Origin=changing.root.rstrip("/")) == 403
+    run.ctrl_c()
+    assert run.end() == 130
+    assert run.events("stopping")[-1]["cause"] == "interrupted"
+    assert seen.complaints == []
+
+
+def test_a_report_opens_from_a_file_and_asks_for_nothing(
+    launched: Start, command: Any, browser: Any, tmp_path: Path
+) -> None:
+    for number, keys in enumerate((["seed=1"], ["seed=2"], ["seed=1", "algorithm.horizon=8"])):
+        run = launched("catch", "total_steps=20_000", "name=catch", *keys, run_dir=tmp_path / f"catch-{number}")
+        assert run.end() == 0, run.screen()
+    folders = [tmp_path / f"catch-{number}" for number in range(3)]
+    done = command("report", *folders, "-o", tmp_path / "report.html")
+    assert done.returncode == 0, done.stderr
+    seen = Watched(browser.new_page(viewport={"width": 1280, "height": 940}))
+    page = seen.page
+    page.goto((tmp_path / "report.html").as_uri())
+    seen.sees("table", "interquartile mean")
+    seen.sees("table", "algorithm.horizon")
+    assert page.locator("#rest tbody button").count() == 2, "two groups: seeds are one"
+    page.locator("summary", has_text="As a table").first.click()
+    seen.sees("#curves table", "catch")
+    seen.picture("report")
+    page.keyboard.press("j")
+    seen.sees("#part-about", "git checkout")
+    seen.sees("#part-about", "actorlearn run")
+    seen.sees("#part-graph svg .name", "trainer")
+    parts = json.loads(page.locator("#parts").inner_text() or page.evaluate("document.getElementById('parts').text"))
+    assert {name.partition("/")[0] for name in parts} == {"desk", "runs", "groups", "curve", "band", "run"}
+    assert seen.complaints == []
+    assert [url for url in seen.asked if not url.startswith(("file:", "data:"))] == []
+
+    wrong = command("report", folders[0], "--y", "scor", "-o", tmp_path / "no.html")
+    assert wrong.returncode == 2 and "no run has numbers of it" in wrong.stderr
