@@ -24,7 +24,7 @@ from actorlearn.metrics.registry import (
     metric,
 )
 from launch.desk.cast import Process
-from launch.desk.curves import Curve, GrowingCurve
+from launch.desk.curves import GrowingCurve
 from launch.desk.graph import graph
 from launch.desk.watched import WatchedRun
 from launch.display.plot import COLOURS
@@ -166,7 +166,8 @@ def _mark(curve: GrowingCurve, marked: Mapping[str, Any]) -> Part:
 def group_band(members: Sequence[WatchedRun], shown: str) -> Part:
     """Return the bands of a group against steps and minutes; None for what has no two curves with a place in common."""
     curves = [points for watched in members if len((points := watched.curve(shown).points).numbers)]
-    counting, timed = ([way(points) for points in curves] for way in (Curve.that_count, Curve.with_times))
+    counting = [points.that_count() for points in curves]
+    timed = [points.with_times() for points in curves]
     return {
         "count": len(curves),
         "by_steps": _band([np.column_stack((own.steps, own.numbers)) for own in counting]),
@@ -175,7 +176,7 @@ def group_band(members: Sequence[WatchedRun], shown: str) -> Part:
 
 
 def _band(curves: Sequence[npt.NDArray[np.float64]]) -> Part:
-    """Return places, and there the interquartile mean with its interval: of fewer draws than in a picture that stays."""
+    """Return places, and there the interquartile mean with its interval, of few draws."""
     if sum(len(curve) > 0 for curve in curves) < 2:
         return None
     try:
@@ -229,8 +230,8 @@ def figure(row: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def _best(view: RunView) -> dict[str, str]:
-    description = "highest mean score of the last games in any report"
-    return {"name": "best_return", "label": "best mean", "text": as_number(view.best_return), "description": description}
+    says = "highest mean score of the last games in any report"
+    return {"name": "best_return", "label": "best mean", "text": as_number(view.best_return), "description": says}
 
 
 def event(one: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ PICTURES = os.environ.get("ACTORLEARN_PICTURES")
 pytestmark = [
     pytest.mark.system,
     pytest.mark.slow,
-    pytest.mark.timeout(3000),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, of Debian's package of that name"),
 ]
 

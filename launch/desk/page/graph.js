@@ -10,7 +10,7 @@ const SAID = 34; // characters of a box's second line
 
 // Draw boxes and lines (launch/desk/graph.py) with a table behind them.
 export function topology({ boxes, lines }) {
-  if (!boxes.length) return element("p", { class: "soft" }, "No process was started yet.");
+  if (!boxes.length) return element("p", { class: "soft" }, "No process is known of this run.");
   const { places, width, height } = arranged(boxes);
   const picture = drawn(
     "svg",
