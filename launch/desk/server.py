@@ -190,11 +190,9 @@ class Server:
             if asked and asked.done():
                 new |= changes.of(asked.result(), f"run/{run_id}/")
                 asked = None
-            if new:
-                yield b"data: " + msgspec.json.encode(new) + b"\n\n"
-            elif clock() - said_s >= KEEP_ALIVE_S:
-                yield b":\n\n"
-            said_s = clock() if new else said_s
+            if new or clock() - said_s >= KEEP_ALIVE_S:
+                yield b"data: " + msgspec.json.encode(new) + b"\n\n" if new else b":\n\n"
+                said_s = clock()
             if asked:
                 await asyncio.wait([asked], timeout=LOOK_EVERY_S)
             else:

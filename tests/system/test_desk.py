@@ -118,8 +118,8 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
-def living(launched: Start, **_: Any) -> Launched:
-    run = launched("catch", PACED, "algorithm.horizon=5", "total_steps=1_000_000", "name=catch")
+def living(launched: Start) -> Launched:
+    run = launched("catch", PACED, "algorithm.horizon=5", "total_steps=1_000_000", "inference.count=1")
     run.wait_for(lambda: run.rows()[3:], "report")
     return run
 
