@@ -331,6 +331,8 @@ def import_curves(
 
     with _drawing(into):
         return import_curves(sources, into, Said(env, algorithm, seed, score, frames_per_step), json)
+
+
 @app.command(rich_help_panel=_RESULTS)
 def report(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders, names, or beginnings of names.")],

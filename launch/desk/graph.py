@@ -26,8 +26,9 @@ class Column(IntEnum):
     """A column of the graph."""
 
     MAKERS = 0
-    SERVERS = 1
-    TRAINERS = 2
+    TRAINERS = 1
+    SERVERS = 2
+    """Drawn below the trainers, as experience passes them by."""
     OTHERS = 3
 
 

@@ -2,7 +2,7 @@
 
 import { behind, drawn, element, table } from "./elements.js";
 
-const BOX = { width: 204, height: 46, gap: 12 };
+const BOX = { width: 204, height: 46, gap: 18 };
 const ALLEY = 150; // between two columns
 const BAND_GAP = 30; // between two learners
 const TOP = 16;
@@ -41,14 +41,15 @@ function listed(boxes, lines) {
 
 // Places of boxes: a band for each learner, from top to bottom, and processes of the whole run beside all of them.
 function arranged(boxes) {
-  const columns = [...new Set(boxes.map((box) => box.column))].sort();
-  const x = (box) => columns.indexOf(box.column) * (BOX.width + ALLEY);
+  const column_of = (box) => (box.column === 2 ? 1 : box.column); // servers stand below their trainer
+  const columns = [...new Set(boxes.map(column_of))].sort();
+  const x = (box) => columns.indexOf(column_of(box)) * (BOX.width + ALLEY);
   const of_run = boxes.filter((box) => box.column === 3);
   const places = new Map();
   let below = TOP;
   for (const learner of [...new Set(boxes.filter((box) => box.column !== 3).map((box) => box.learner))]) {
-    const own = boxes.filter((box) => box.learner === learner && box.column !== 3);
-    const stacks = columns.map((column) => own.filter((box) => box.column === column));
+    const own = boxes.filter((box) => box.learner === learner && box.column !== 3).sort((a, b) => a.column - b.column);
+    const stacks = columns.map((column) => own.filter((box) => column_of(box) === column));
     const high = Math.max(...stacks.map(stack_height));
     for (const stack of stacks) stacked(stack, x, below + (high - stack_height(stack)) / 2, places);
     below += high + BAND_GAP;
@@ -82,7 +83,8 @@ function drawn_box(box, { x, y }) {
 function drawn_line(line, places) {
   const [begin, end] = [places.get(line.from), places.get(line.to)];
   if (!begin || !end) return null;
-  return drawn("path", { class: `line ${line.kind}`, d: path(begin, end, line.kind === "weights" ? 8 : 0), "marker-end": "url(#arrow)" });
+  const way = begin.x === end.x && line.kind === "exchange" ? around(begin, end) : path(begin, end, line.kind === "weights" ? 8 : 0);
+  return drawn("path", { class: `line ${line.kind}`, d: way, "marker-end": "url(#arrow)" });
 }
 
 // A curve from the side of one box to the facing side of another; straight down between boxes of one column.
@@ -98,16 +100,26 @@ function path(begin, end, lower) {
   return `M${from} ${begin.y + middle}C${from + bend} ${begin.y + middle} ${to - bend} ${end.y + middle} ${to} ${end.y + middle}`;
 }
 
+// A curve on the right of a column, around the boxes between two of it.
+function around(begin, end) {
+  const x = begin.x + BOX.width;
+  const [from, to] = [begin.y + BOX.height / 2, end.y + BOX.height / 2];
+  return `M${x} ${from}C${x + 44} ${from} ${x + 44} ${to} ${x + 2} ${to}`;
+}
+
 // Words about a line, above or below all lines of its kind, in the alley beside the trainer.
 function drawn_words(line, lines, places) {
   const [begin, end] = [places.get(line.from), places.get(line.to)];
   if (!begin || !end) return null;
   if (begin.x === end.x) {
-    return drawn("text", { class: "words", x: begin.x + BOX.width / 2 + 8, y: (begin.y + BOX.height + end.y) / 2 + 4 }, line.said);
+    const x = begin.x + (line.kind === "exchange" ? BOX.width + 38 : BOX.width / 2 + 8);
+    return drawn("text", { class: "words", x, y: (begin.y + BOX.height + end.y) / 2 + 4 }, line.said);
   }
   const [left, right] = begin.x < end.x ? [begin, end] : [end, begin];
   const trainer = line.kind === "experience" ? line.to : line.from;
-  const same = lines.filter((other) => other.kind === line.kind && [other.from, other.to].includes(trainer));
+  const far = places.get(line.kind === "experience" ? line.from : line.to).x;
+  const is_beside = (other) => [other.from, other.to].some((name) => places.get(name)?.x === far);
+  const same = lines.filter((other) => other.kind === line.kind && [other.from, other.to].includes(trainer) && is_beside(other));
   const ends = same.flatMap((other) => [places.get(other.from)?.y ?? 0, places.get(other.to)?.y ?? 0]);
   const y = line.kind === "weights" ? Math.max(...ends) + BOX.height + 4 : Math.min(...ends) + 6;
   const x = (Math.min(left.x + BOX.width, right.x) + right.x) / 2;
