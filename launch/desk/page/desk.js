@@ -76,11 +76,12 @@ function show_list(runs, current) {
   if (!runs.length) by_id("runs").replaceChildren(element("li", { class: "soft" }, "No runs yet: start one with `actorlearn run TOPOLOGY`."));
 }
 
-// Say deaths and other alarms as they happen, of whatever run.
+// Say deaths and the like as they happen, of whatever run; a mere warning stands among the events.
 function announce(runs) {
   const before = announced;
   announced = new Map(runs.map((run) => [run.id, run.alarm ? `${run.alarm.time} ${run.alarm.text}` : ""]));
-  const fresh = runs.filter((run) => before.has(run.id) && run.alarm && before.get(run.id) !== announced.get(run.id));
+  const is_grave = (alarm) => alarm && !["warned", "slow"].includes(alarm.kind);
+  const fresh = runs.filter((run) => before.has(run.id) && is_grave(run.alarm) && before.get(run.id) !== announced.get(run.id));
   if (!fresh.length) return;
   by_id("alarm").textContent = fresh.map((run) => `${run.name}: ${run.alarm.text}`).join("; ");
   clearTimeout(silence);

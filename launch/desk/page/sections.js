@@ -87,8 +87,8 @@ export const SECTIONS = {
   histograms,
   events,
   learning: (part) => part.length && section("Learning", figures(part)),
-  dropped: (part) => part.length && section("Steps dropped, by reason", figures(part)),
   about,
+  dropped: (part) => part.length && section("Steps dropped, by reason", figures(part)),
   films: (part) => part.length && section("Films", element("div", { class: "films" }, part.map(film))),
   evaluations: (part) =>
     part.length &&
