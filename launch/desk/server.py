@@ -110,7 +110,7 @@ class Guard:
 
 
 class Server:
-    """What the desk answers."""
+    """Answers of the desk to its pages."""
 
     def __init__(self, runs: WatchedRuns, changes: bool) -> None:
         """``changes``: whether pages may attach, detach, save and stop."""

@@ -33,7 +33,7 @@ GAMES_FILE = "games.json"
 
 
 class Overview:
-    """What a page sees of all runs."""
+    """The parts about all runs, as one page sees them."""
 
     def __init__(self, runs: WatchedRuns, metric: str = SCORE, **about: Any) -> None:
         """``about``: further facts for the page, such as whether it may change runs."""
@@ -64,7 +64,7 @@ class Overview:
 
 
 class InFull:
-    """What a page sees of one run in full, read as ``top`` reads it."""
+    """The parts about one run in full, read as ``top`` reads it."""
 
     def __init__(self, run: Run) -> None:
         """Read nothing yet."""

@@ -100,8 +100,8 @@ class Watched:
         self.page.keyboard.press("/")
         self.page.keyboard.type(run.run_dir.name)
         self.page.wait_for_function("document.querySelectorAll('#runs a').length === 1")
-        self.page.keyboard.press("Escape")
-        self.page.keyboard.press("j")
+        self.page.keyboard.press("Tab")
+        self.page.keyboard.press("Enter")
         self.sees("h2", run.run_dir.name)
 
     def picture(self, name: str, whole: bool = False) -> None:
