@@ -49,7 +49,7 @@ class Compared:
         return interval(interquartile_mean, [self.last.tolist()])
 
     def better_than(self, other: Compared) -> Interval:
-        """How probably a run of this group has the higher number than one of another at the last step."""
+        """Return how probably a run of this group has the higher number than one of another at the last step."""
         return interval(probability_of_improvement, [self.last.tolist()], [other.last.tolist()])
 
 

@@ -29,7 +29,7 @@ from launch.runs.find import IMPORTED, SUMMARY_FILE
 
 @dataclass(frozen=True)
 class Said:
-    """What the command line says of the logs, in place of what they say themselves."""
+    """Facts that the command line tells of the logs, in place of what they say themselves."""
 
     env_id: str | None = None
     algorithm: str | None = None

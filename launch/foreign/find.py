@@ -13,7 +13,7 @@ from launch.foreign.log import Log
 from launch.foreign.tables import read_monitors, read_table
 
 EVENTS, MONITOR, PROGRESS = "tfevents", "monitor.csv", "progress.csv"
-"""What names of files have in them."""
+"""Parts of names of files."""
 
 
 def find_logs(source: Path, score: str | None = None) -> list[Log]:

@@ -1,4 +1,4 @@
-"""What another program has logged of one run, and the rows of ``metrics.jsonl`` that it makes. Pure.
+"""The log of one run of another program, and the rows of ``metrics.jsonl`` that it makes. Pure.
 
 Our score is the mean of the last games. So is that of Stable-Baselines3; CleanRL logs each game by itself, and so do
 Monitor's files: there the mean is taken here.
@@ -42,7 +42,7 @@ class Log:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Its hyperparameters, as they were logged: runs that differ in them are no seeds of one another."""
     name: str = ""
-    """What tells it from others of its source; empty where it is alone there."""
+    """Words that tell it from others of its source; empty where it is alone there."""
 
     def score_name(self, wanted: str | None) -> str | None:
         """Return the name of its score, the wanted one or the first that is known; None where there is none."""

@@ -137,7 +137,7 @@ class Variant:
 
     @property
     def count(self) -> str:
-        """How many games, in words."""
+        """Return how many games there are, in words."""
         return _count(len(self.percents("best")))
 
     def over_games(self, statistic: Statistic, column: str) -> Interval:
