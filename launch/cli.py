@@ -36,6 +36,7 @@ Keys = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Keys of the head, made by `actorlearn keys new`; for nodes on other machines."),
 ]
+Plain = Annotated[bool, typer.Option("--plain", help="Lines for a log, one a report, in place of a live picture.")]
 Json = Annotated[bool, typer.Option("--json", help="Say it as one JSON object.")]
 
 _TRAIN, _CARE, _RESULTS, _MACHINE = "Train", "Look after runs", "Results", "This machine"
@@ -68,11 +69,12 @@ def run(
     ] = None,
     engine: Engine = None,
     keys: Keys = None,
+    plain: Plain = False,
 ) -> int:
     """Start a run, show it live, and end when total_steps is reached. Ctrl-C: save and stop; twice: stop now."""
     from launch.commands.run import start
 
-    return start(topology, overrides or [], run_dir, engine, keys)
+    return start(topology, overrides or [], run_dir, engine, keys, plain)
 
 
 @app.command(rich_help_panel=_TRAIN)
@@ -84,11 +86,13 @@ def check(topology: Topology, overrides: Overrides = None, json: Json = False) -
 
 
 @app.command(rich_help_panel=_TRAIN)
-def resume(run: RunWord, overrides: Overrides = None, engine: Engine = None, keys: Keys = None) -> int:
+def resume(
+    run: RunWord, overrides: Overrides = None, engine: Engine = None, keys: Keys = None, plain: Plain = False
+) -> int:
     """Go on with a run that has ended, from its newest valid checkpoint, e.g. with a larger total_steps."""
     from launch.commands.run import resume
 
-    return resume(run, overrides or [], engine, keys)
+    return resume(run, overrides or [], engine, keys, plain)
 
 
 @app.command(rich_help_panel=_TRAIN)
@@ -140,11 +144,12 @@ def top(
     run: AnyRun = None,
     json: Json = False,
     once: Annotated[bool, typer.Option("--once", help="Show it once and exit, as without a terminal.")] = False,
+    plain: Plain = False,
 ) -> int:
     """Watch a run: speed, score, where the time goes, processes, events."""
     from launch.commands.watch import top
 
-    return top(run, once, json)
+    return top(run, once, json, plain)
 
 
 @app.command(rich_help_panel=_CARE)
@@ -345,6 +350,26 @@ def report(
 
     with _drawing(output):
         return report(runs, column or SCORE, output)
+
+
+@app.command(rich_help_panel=_RESULTS)
+def export(
+    run: RunWord,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to make.")],
+    episodes: Annotated[
+        int | None,
+        typer.Option(min=0, help="Whole games to score it by first; else evaluator.episodes; 0: none."),
+    ] = None,
+    learner: Annotated[int, typer.Option(min=0, help="Whose weights, where learners have their own.")] = 0,
+    weights: Annotated[
+        bool, typer.Option("--weights", help="Weights and card alone, which need no extra onnx.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Write the policy to a folder that needs no actorlearn: ONNX with a player, safetensors, a card."""
+    from launch.commands.export import export
+
+    return export(run, output, episodes, learner, weights, json)
 
 
 @app.command(rich_help_panel=_MACHINE)

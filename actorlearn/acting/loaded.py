@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 
 from actorlearn.acting.policy import Policy
+from actorlearn.algorithms.interface import Algorithm
 from actorlearn.envs.interface import VectorEnv
 from actorlearn.envs.make import make as make_environments
 from actorlearn.envs.specs import ENVIRONMENTS
@@ -61,6 +62,16 @@ class LoadedPolicy:
         """The network: observations [N, …] to a mapping of heads [N, size] (``models/interface.py``)."""
         network: torch.nn.Module = self._policy.network
         return network
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The algorithm, which chooses actions by what the network returns (``algorithms/interface.py``)."""
+        return self._policy.algorithm
+
+    @property
+    def state_size(self) -> int:
+        """Numbers that a recurrent network remembers of each environment; 0: it remembers nothing."""
+        return self._policy.state_size
 
     def environments(self, count: int = 1, seed: int = 0) -> VectorEnv:
         """Make environments as it was trained in, which make the observations that it knows (``envs/interface.py``)."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, Self
 
+from actorlearn import imports
 from actorlearn.registry import Registry, Settings, Spec, settings_of, tag_settings
 
 
@@ -38,6 +40,16 @@ class WriterSpec(Spec):
     methods = ("row", "close")
     described_in = "actorlearn/metrics/specs.py"
     settings: type[WriterSettings] = WriterSettings
+    needs: tuple[str, ...] = ()
+    """Packages that it needs and that may not be installed; its class is imported without them."""
+
+    def load(self) -> Any:
+        """Import the class; raises ValueError, one line, also where a package that it needs is not installed."""
+        for package in self.needs:
+            if find_spec(package) is None:
+                install = imports.own_extra(package)
+                raise ValueError(f"{self.name!r} needs {package!r}, which is not installed: {install}")
+        return super().load()
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
@@ -47,6 +59,8 @@ class WriterSpec(Spec):
 
 JSONL = WriterSpec(name="jsonl", made_by="actorlearn.metrics.writer:JsonLines")
 TENSORBOARD = WriterSpec(name="tensorboard", made_by="actorlearn.metrics.writer:TensorBoard")
+WANDB = WriterSpec(name="wandb", made_by="actorlearn.metrics.trackers:WandB", needs=("wandb",))
+TRACKIO = WriterSpec(name="trackio", made_by="actorlearn.metrics.trackers:Trackio", needs=("trackio",))
 
 DEFAULT_WRITERS = (TENSORBOARD.name,)
 """Default writers besides `JSONL`, which every run has because the rest of the system reads its rows."""

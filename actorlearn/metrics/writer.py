@@ -77,7 +77,7 @@ class TensorBoard:
 
     def row(self, values: Mapping[str, Any]) -> None:
         """Write the scalars of one row; they are lost while the file cannot be made."""
-        self._scalars.append(values["env_steps"], _flat_scalars(values))
+        self._scalars.append(values["env_steps"], flat_scalars(values))
 
     def close(self) -> None:
         """Close the file, if there is one."""
@@ -260,12 +260,12 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _flat_scalars(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """The numbers of a row as TensorBoard tags; texts, lists and nulls stay in the JSON."""
+def flat_scalars(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """The numbers of a row by name, those of nested mappings as ``a/b``; texts, lists and nulls stay in the JSON."""
     scalars: dict[str, float] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            scalars |= _flat_scalars(value, f"{prefix}{name}/")
+            scalars |= flat_scalars(value, f"{prefix}{name}/")
         elif isinstance(value, bool | int | float):
             scalars[prefix + name] = float(value)
     return scalars

@@ -120,7 +120,7 @@ class Free(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Repeat them for each of N rows: [N, size]."""
-        return self.value.expand(len(rows), -1)
+        return self.value.expand(rows.shape[0], -1)  # len() would fix their number in an exported graph
 
 
 def orthogonal(network: nn.Module) -> None:

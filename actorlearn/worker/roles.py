@@ -25,6 +25,7 @@ from actorlearn.worker.settings import (
     DescribeSettings,
     EvaluateSettings,
     EvaluatorSettings,
+    ExportSettings,
     InferenceSettings,
     LaggedSettings,
     MeasureSettings,
@@ -197,6 +198,7 @@ TASKS = {
     for task in (
         TaskSpec(name="describe", made_by="actorlearn.tasks.describe:run", settings=DescribeSettings),
         TaskSpec(name="evaluate", made_by="actorlearn.tasks.evaluate:run", settings=EvaluateSettings),
+        TaskSpec(name="export", made_by="actorlearn.tasks.export:run", settings=ExportSettings),
         TaskSpec(name="lagged", made_by="actorlearn.tasks.lagged:run", settings=LaggedSettings),
         TaskSpec(name="measure", made_by="actorlearn.tasks.measure:run", settings=MeasureSettings),
         TaskSpec(name="spaces", made_by="actorlearn.tasks.spaces:run", settings=SpacesSettings),

@@ -294,6 +294,18 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Place of the recorded games; None = none are."""
 
 
+class ExportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One export of a run's policy; done by ``tasks/export.py``."""
+
+    run_dir: str
+    learner: int
+    """Number of the learner whose weights are written."""
+    folder: str
+    """Folder that the files go into; it exists."""
+    onnx: bool
+    """Whether the policy is written as ONNX too, besides its weights."""
+
+
 class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One part of a topology to be measured by itself; answered by ``tasks/measure.py``."""
 

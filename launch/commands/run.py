@@ -23,16 +23,23 @@ if TYPE_CHECKING:
 
 
 def start(
-    topology: str, overrides: Sequence[str], run_dir: Path | None, engine: str | None = None, keys: Path | None = None
+    topology: str,
+    overrides: Sequence[str],
+    run_dir: Path | None,
+    engine: str | None = None,
+    keys: Path | None = None,
+    plain: bool = False,
 ) -> int:
     """Run a topology in a new folder; returns the exit status."""
     from launch.topology.load import load
 
     loaded, starts = load(topology, overrides), find_engine(engine)
-    return _run(loaded, new_folder(loaded.name, run_dir), starts, keys, resume=False)
+    return _run(loaded, new_folder(loaded.name, run_dir), starts, keys, resume=False, plain=plain)
 
 
-def resume(word: str, overrides: Sequence[str], engine: str | None = None, keys: Path | None = None) -> int:
+def resume(
+    word: str, overrides: Sequence[str], engine: str | None = None, keys: Path | None = None, plain: bool = False
+) -> int:
     """Go on with a run that has ended; returns the exit status."""
     from launch.topology.load import load
 
@@ -45,7 +52,8 @@ def resume(word: str, overrides: Sequence[str], engine: str | None = None, keys:
         raise RunError(f"{run.name} is another program's run, imported for its curve: there is nothing to resume")
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to resume from; start it again with `actorlearn run`")
-    return _run(load(run.path / "topology.yaml", overrides), run.path, find_engine(engine), keys, resume=True)
+    loaded = load(run.path / "topology.yaml", overrides)
+    return _run(loaded, run.path, find_engine(engine), keys, resume=True, plain=plain)
 
 
 def find_engine(engine: str | None) -> EngineSpec | None:
@@ -79,7 +87,9 @@ def new_folder(name: str, run_dir: Path | None) -> Path:
     return folder
 
 
-def _run(topology: Topology, folder: Path, engine: EngineSpec | None, keys: Path | None, resume: bool) -> int:
+def _run(
+    topology: Topology, folder: Path, engine: EngineSpec | None, keys: Path | None, *, resume: bool, plain: bool
+) -> int:
     from launch.display import console
     from launch.runs.view import RunView
     from launch.runtime.loop import run
@@ -87,7 +97,8 @@ def _run(topology: Topology, folder: Path, engine: EngineSpec | None, keys: Path
     screen = None
     try:
         with suppress(OSError):  # a closed terminal does not stop the run
-            screen = console.make(RunView(folder.absolute().name, topology.env.id, topology.total_steps))
+            view = RunView(folder.absolute().name, topology.env.id, topology.total_steps)
+            screen = console.make(view, plain=plain)
         return run(topology, folder, resume=resume, console=screen, engine=engine, keys=keys)
     finally:
         close_screen(screen)

@@ -14,8 +14,10 @@ from pathlib import Path
 from rich.console import Console as Terminal
 from rich.live import Live
 
+from launch.display.console import heading, report_line, timed_line
 from launch.display.screen import picture
 from launch.errors import RunError
+from launch.reports.format import event_line
 from launch.runs import find
 from launch.runs.find import Run
 from launch.runs.tail import Tail
@@ -25,11 +27,14 @@ _LOOK_EVERY_S = 1.0
 _FOLLOW_EVERY_S = 0.2
 
 
-def top(word: str | None, once: bool, json: bool) -> int:
+def top(word: str | None, once: bool, json: bool, plain: bool) -> int:
     """Show a run until it ends; returns the exit status."""
     reader = RunReader(find.find(word))
-    view = reader.look()
     terminal = Terminal()
+    if plain and not json:
+        _follow_in_lines(reader, once)
+        return 0
+    view = reader.look()
     if json:
         print(json_format.dumps(view.as_json()))
     elif once or not terminal.is_terminal or view.has_ended:
@@ -47,6 +52,24 @@ def _follow(reader: RunReader, view: RunView, terminal: Terminal) -> None:
             time.sleep(_LOOK_EVERY_S)
             view = reader.look()
     _print(reader.look(), terminal)
+
+
+def _follow_in_lines(reader: RunReader, once: bool) -> None:
+    """Print the newest report, and then, unless ``once``, each report and event that comes until the run ends."""
+    view = reader.look()
+    print(heading(view), flush=True)
+    said = view.events  # those of before are in `logs` and events.jsonl
+    print(timed_line(view.elapsed_s, report_line(view)), flush=True)
+    while not once and not view.has_ended:
+        time.sleep(_LOOK_EVERY_S)
+        before, view = view, reader.look()
+        new = [event for event in view.events if not any(event is one for one in said)]
+        lines = [timed_line(event.get("time_s"), event_line(event)) for event in new]
+        if view.row is not before.row:
+            lines.append(timed_line(view.elapsed_s, report_line(view)))
+        said = view.events
+        for line in lines:
+            print(line, flush=True)
 
 
 def _print(view: RunView, terminal: Terminal) -> None:

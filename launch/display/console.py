@@ -17,7 +17,7 @@ from rich.console import Console as Terminal
 from rich.live import Live
 
 from launch.display.screen import picture
-from launch.reports.format import as_duration, as_whole, event_line, metric_value
+from launch.reports.format import as_duration, as_whole, event_line, metric_value, printable, skips_frames
 from launch.runs.view import RunView
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ _DRAW_EVERY_S = 0.25
 _LINE_EVERY_S = 10.0
 
 
-def make(view: RunView, stream: TextIO | None = None) -> Console:
+def make(view: RunView, stream: TextIO | None = None, plain: bool = False) -> Console:
     """Return the console that suits the stream: LiveConsole for a terminal that can redraw, else PlainConsole.
 
-    ``view`` is of a run that has not begun: its name, environment and total steps.
+    ``view`` is of a run that has not begun: its name, environment and total steps. ``plain``: lines in any case.
     """
     out = stream or sys.stdout
-    if out.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+    if not plain and out.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         return LiveConsole(view, Terminal(file=out))
     return PlainConsole(view, out)
 
@@ -101,14 +101,14 @@ class PlainConsole:
         self._every_s = every_s
         self._said_s: float | None = None
         self._unsaid = False
-        self._say(f"{view.name} · {view.env_id} · {as_whole(view.total_steps)} steps")
+        self._say(heading(view))
 
     def event(self, note: Note) -> None:
         """Something happened to a process."""
         elapsed_s = self._now_s() - self._started_s
         event = as_event(note, elapsed_s)
         self.view = self.view.with_event(event)
-        self._say(f"{as_duration(elapsed_s):>8}  {event_line(event)}")
+        self._say(timed_line(elapsed_s, event_line(event)))
 
     def row(self, row: Mapping[str, Any]) -> None:
         """A report of the trainer; the first is always said."""
@@ -128,27 +128,38 @@ class PlainConsole:
 
     def _say_row(self) -> None:
         self._said_s, self._unsaid = self._now_s(), False
-        self._say(f"{as_duration(self._now_s() - self._started_s):>8}  {report_line(self.view)}")
+        self._say(timed_line(self._now_s() - self._started_s, report_line(self.view)))
 
     def _say(self, line: str) -> None:
         self._stream.write(line + "\n")
         self._stream.flush()
 
 
+def heading(view: RunView) -> str:
+    """Which run it is, in one line."""
+    return f"{printable(view.name)} · {printable(view.env_id)} · {as_whole(view.total_steps)} steps"
+
+
 def report_line(view: RunView) -> str:
-    """The newest report in one line."""
-    row = view.row
+    """The newest report in one line, whose numbers stand below those of the line before."""
+    row, steps = view.row, len(as_whole(view.total_steps))
+    frames = [f"{metric_value(row, 'frames_per_s'):>6} frames/s"] if skips_frames(row) else []
     return " · ".join(
         (
-            f"{view.env_steps:,} steps ({100 * view.share_done:.1f}%)",
-            f"{metric_value(row, 'env_steps_per_s')} steps/s",
-            f"{metric_value(row, 'frames_per_s')} frames/s",
-            f"score {metric_value(row, 'episode_return_mean')} ({metric_value(row, 'episodes')} games)",
-            f"{metric_value(row, 'updates')} updates",
-            f"lag {metric_value(row, 'policy_lag_mean')}",
-            f"{as_duration(view.left_s)} left",
+            f"{view.env_steps:>{steps},} steps ({100 * view.share_done:5.1f}%)",
+            f"{metric_value(row, 'env_steps_per_s'):>6} steps/s",
+            *frames,
+            f"score {metric_value(row, 'episode_return_mean'):>6} ({metric_value(row, 'episodes'):>6} games)",
+            f"{metric_value(row, 'updates'):>6} updates",
+            f"lag {metric_value(row, 'policy_lag_mean'):>5}",
+            f"{as_duration(view.left_s):>7} left",
         )
     )
+
+
+def timed_line(time_s: float | None, said: str) -> str:
+    """A line of a log: when, in hours, minutes and seconds of the run, and what."""
+    return f"{as_duration(time_s):>8}  {said}"
 
 
 def as_event(note: Note, time_s: float) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from actorlearn.algorithms.lags import LAG_CLASSES
-from actorlearn.metrics.registry import DROPPED, metric
+from actorlearn.metrics.registry import DROPPED, SIMULATION_LIMIT_SHARE, metric
 from actorlearn.metrics.timings import SECTIONS
 from launch.reports.checks import is_number
 from launch.reports.format import (
@@ -27,6 +27,7 @@ from launch.reports.format import (
     event_line,
     metric_value,
     printable,
+    skips_frames,
 )
 from launch.runs.view import ALARMS, RunView
 
@@ -40,35 +41,45 @@ _STATES = {
     "fatal": "bold red",
     "died": "bold red",
 }
+_SPARKS = "▁▂▃▄▅▆▇█"
+_MOST_SPARKS = 24
 _EVENTS = 5
 _HIGH = 30  # lines of a terminal with room for all of them
 _VERY_HIGH = 40  # lines of a terminal with room for reasons too
+_LEAST_PROCESSES = 3
+_NARROW = 60  # columns of a terminal without room for what is known of processes besides how busy they are
 
 
 def picture(view: RunView, width: int, height: int) -> RenderableType:
-    """The whole screen for a terminal of this size."""
-    parts = [
-        [_header(view, width), _progress(view, width)],
-        _progress_metrics(view),
-        _learning(view.row, width),
-        _stages(stage_shares(view.row), width),
-        _chosen(view.choices, why=height >= _VERY_HIGH),
-    ]
-    lines = [line for part in parts if part for line in (*part, Text())]
+    """The whole screen for a terminal of this size, what matters most first; what has no room is left out."""
+    head = [_header(view, width), _progress(view, width), *_figures(view, width), *_problems(view)]
     newest = list(view.events[-_EVENTS if height >= _HIGH else -2 :])
-    if view.alarm and view.alarm not in newest:
-        newest[0] = view.alarm
-    events = [_event(event) for event in newest]
-    if events:
-        events = [Text(), Text(" events", style="bold"), *events]
-    room = max(3, height - len(lines) - len(events) - 2)  # one line for the heading, one for the cursor
-    return Group(*lines, _processes(fit(view.processes or (), room), width), *events)
+    events: list[RenderableType] = [Text(" events", style="bold"), *map(_event, newest)] if newest else []
+    processes = view.processes or ()
+    least = 1 + min(_LEAST_PROCESSES, len(processes))
+    parts = [head]
+    room = height - 2 - len(head) - least  # a line for the cursor, and an empty one above the processes
+    for part in (
+        _stages(stage_shares(view.row), width),
+        events,
+        _learning(view.row, width),
+        _chosen(view.choices, why=height >= _VERY_HIGH),
+    ):
+        if part and len(part) + 1 <= room:  # and an empty one
+            parts.append(part)
+            room -= len(part) + 1
+    listed = [_processes(fit(processes, least - 1 + max(0, room)), width)] if processes else []
+    above = [part for part in parts if part is not events]
+    below = [part for part in parts if part is events]
+    shown = [part for part in (*above, listed, *below) if part]
+    return Group(*(line for place, part in enumerate(shown) for line in ([Text()] if place else []) + part))
 
 
 def _header(view: RunView, width: int) -> RenderableType:
     colour = _STATES.get(view.status, "yellow")
     rest = "" if view.has_ended else f" · {as_duration(view.left_s)} left"
-    right = Text.assemble((view.status, colour), f" · {as_duration(view.elapsed_s)}{rest} ")
+    elapsed = f" · {as_duration(view.elapsed_s)}" if width >= _NARROW or view.has_ended else ""
+    right = Text.assemble((view.status, colour), f"{elapsed}{rest} ")
     left = Text.assemble((f" {printable(view.name)}", "bold"), "  ", (printable(view.env_id), "cyan"))
     if len(left) + len(right) + 2 > width:  # the name usually says the environment too
         left = Text(f" {printable(view.name)}", style="bold")
@@ -90,32 +101,79 @@ def _progress(view: RunView, width: int) -> RenderableType:
     return grid
 
 
-def _progress_metrics(view: RunView) -> list[RenderableType]:
-    row = view.row
+def _figures(view: RunView, width: int) -> list[RenderableType]:
+    """Score, speed and lag: a line each, the number that counts most in front."""
+    row, best = view.row, f"{as_number(view.best_return)} best mean"
+    limit = [_said(row, SIMULATION_LIMIT_SHARE)] if row.get(SIMULATION_LIMIT_SHARE) is not None else []
+    rates = ["frames_per_s"] if skips_frames(row) else []
+    games = [best, *_all_said(row, "episodes", "episode_length_mean")]
+    account = [_account(row)] if row.get("steps_used") is not None else []
     return [
-        _cells(
-            _cell(row, "env_steps_per_s", "bold"),
-            _cell(row, "episode_return_mean", "bold"),
-            _cell(row, "episodes"),
-            _cell(row, "updates"),
-        ),
-        _cells(
-            _cell(row, "frames_per_s"),
-            (as_number(view.best_return), "best mean", ""),
-            _cell(row, "episode_length_mean"),
-            _cell(row, "policy_lag_mean"),
-        ),
-        *([_account(row)] if row.get("steps_used") is not None else []),
+        _figure(row, "episode_return_mean", games, sparkline(view.trend, min(_MOST_SPARKS, width // 6))),
+        _figure(row, "env_steps_per_s", [*limit, *_all_said(row, *rates, "updates")]),
+        _figure(row, "policy_lag_mean", account, alarm=bool(row.get("steps_dropped"))),
         *([_lags(row)] if row.get("policy_lag_max") else []),
     ]
 
 
-def _account(row: Mapping[str, Any]) -> RenderableType:
+def _figure(
+    row: Mapping[str, Any], name: str, more: Sequence[str], sparks: str = "", alarm: bool = False
+) -> RenderableType:
+    """Return a metric of a row, how it went, and in dim letters more about it."""
+    line = Text.assemble((f" {metric_value(row, name):>9}", "bold"), f" {printable(metric(name).shown_as):<10}")
+    if sparks:
+        line.append(f"  {sparks}", style="cyan")
+    if more:
+        line.append(f"  {' · '.join(more)}", style="bold red" if alarm else "bright_black")
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return line
+
+
+def sparkline(trend: Sequence[tuple[int, float]], width: int) -> str:
+    """Return scores as a line of at most this many letters, the lowest and the highest score from bottom to top.
+
+    ``trend``: part of the run's steps and score of each, in their order; nothing of fewer than two.
+    """
+    if len(trend) < 2:
+        return ""
+    first, last = trend[0][0], trend[-1][0]
+    columns = min(width, last - first + 1)
+    found: dict[int, float] = {}
+    for part, score in trend:  # of several in a column the newest
+        found[(part - first) * columns // (last - first + 1)] = score
+    lowest, highest = min(found.values()), max(found.values())
+    scale = (len(_SPARKS) - 1) / (highest - lowest) if highest > lowest else 0.0
+    letters, level = [], 0
+    for column in range(columns):
+        level = round((found[column] - lowest) * scale) if column in found else level
+        letters.append(_SPARKS[level])
+    return "".join(letters)
+
+
+def _problems(view: RunView) -> list[RenderableType]:
+    """Count deaths, warnings and other problems by kind, and say the newest: nothing where there were none."""
+    if not view.alarm:
+        return []
+    counts = " · ".join(f"{number} {kind}" for kind, number in view.problems.items())
+    line = Text.assemble((f" {counts}", "bold red"), f", newest at {as_duration(view.alarm.get('time_s'))}: ")
+    line.append(event_line(view.alarm), style="red")
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return [line]
+
+
+def _account(row: Mapping[str, Any]) -> str:
     """Steps used, and steps dropped for each reason."""
     dropped = row.get("steps_dropped") or 0
     why = ", ".join(f"{metric(name).shown_as} {row[name]:,}" for name in DROPPED if row.get(name))
-    said = f" {row['steps_used']:,} steps used, {dropped:,} dropped{f': {why}' if why else ''}"
-    return Text(said, style="bold red" if dropped else "bright_black", no_wrap=True, overflow="ellipsis")
+    return f"{row['steps_used']:,} steps used, {dropped:,} dropped{f': {why}' if why else ''}"
+
+
+def _said(row: Mapping[str, Any], name: str) -> str:
+    return f"{metric_value(row, name)} {printable(metric(name).shown_as)}"
+
+
+def _all_said(row: Mapping[str, Any], *names: str) -> list[str]:
+    return [_said(row, name) for name in names]
 
 
 def _lags(row: Mapping[str, Any]) -> RenderableType:
@@ -132,22 +190,6 @@ def _lags(row: Mapping[str, Any]) -> RenderableType:
     return Text(f" lag: {'; '.join(told)}", style="bright_black", no_wrap=True, overflow="ellipsis")
 
 
-def _cell(row: Mapping[str, Any], name: str, style: str = "") -> tuple[str, str, str]:
-    """Return a metric of a row as value, label and style."""
-    return metric_value(row, name), printable(metric(name).shown_as), style
-
-
-def _cells(*cells: tuple[str, str, str]) -> RenderableType:
-    """Return values with their labels, in columns of equal width."""
-    grid = Table.grid(expand=True)
-    for _ in cells:
-        grid.add_column(no_wrap=True, ratio=1)
-    grid.add_row(
-        *(Text.assemble((f"{value:>9}", style), (f" {label}", "bright_black")) for value, label, style in cells)
-    )
-    return grid
-
-
 def _learning(row: Mapping[str, Any], width: int) -> list[RenderableType]:
     """The metrics that say how learning goes, in as many columns as there is room for."""
     names = learning_metrics(row)
@@ -157,8 +199,10 @@ def _learning(row: Mapping[str, Any], width: int) -> list[RenderableType]:
         grid = Table.grid(expand=True)
         for _ in range(columns):
             grid.add_column(no_wrap=True, ratio=1)
-        cells = (_cell(row, name) for name in names[start : start + columns])
-        grid.add_row(*(Text.assemble(f"{value:>7}", (f" {label}", "bright_black")) for value, label, _ in cells))
+        cells = ((metric_value(row, name), metric(name).shown_as) for name in names[start : start + columns])
+        grid.add_row(
+            *(Text.assemble(f"{value:>7}", (f" {printable(label)}", "bright_black")) for value, label in cells)
+        )
         lines.append(grid)
     return lines
 
@@ -205,7 +249,8 @@ def _processes(lines: Sequence[Mapping[str, Any]], width: int) -> RenderableType
     several = any(line.get("node") for line in lines)
     if several:
         table.add_column("node", no_wrap=True, min_width=5)
-    for heading in ("incarnation", "pid", "busy"):
+    told = ("incarnation", "pid") if width >= _NARROW else ()
+    for heading in (*told, "busy"):
         table.add_column(heading, justify="right", no_wrap=True, min_width=5)
     table.add_column("", no_wrap=True)
     cells = max(8, min(40, width - 62))
@@ -216,8 +261,7 @@ def _processes(lines: Sequence[Mapping[str, Any]], width: int) -> RenderableType
             printable(str(line.get("name", DASH))),
             Text(state, style=_STATES.get(state, "yellow")),
             *([printable(str(line.get("node", DASH)))] if several else []),
-            _text(line.get("incarnation")),
-            _text(line.get("pid")),
+            *(_text(line.get(heading)) for heading in told),
             as_percent(busy),
             Text("━" * filled, style="cyan"),
         )

@@ -64,6 +64,11 @@ def metric_value(row: Mapping[str, Any], name: str) -> str:
     return _FORMS[metric(name).form](row.get(name))
 
 
+def skips_frames(row: Mapping[str, Any]) -> bool:
+    """Whether a step of the environment is not one frame, so that both rates say something."""
+    return row.get("frames_per_s") != row.get("env_steps_per_s")
+
+
 def event_line(event: Mapping[str, Any]) -> str:
     """An event in one line: simulator-1 died (incarnation 2): killed by signal 9."""
     process, kind, cause = event.get("process"), str(event.get("kind", "")), event.get("cause")

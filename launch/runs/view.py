@@ -30,6 +30,8 @@ ENDS = frozenset({"finished", "stopped", "failed", "died"})
 """Kinds of events of the run itself after which it has ended; its status is then the same word."""
 ANSWER_S = 2.0
 """Longest wait for a supervisor, in seconds; a busy one answers the next time."""
+TREND_PARTS = 256
+"""Equal parts of a run's steps, of each of which a view's trend has the newest score."""
 _RATE_MEMORY = 0.8
 """Weight of earlier reports in the smoothed rate; reports are a few seconds apart."""
 
@@ -75,6 +77,10 @@ class RunView:
     """Contents of summary.json; empty while the run is alive, or if it was killed."""
     best_return: float | None = None
     """Highest mean score of the last games in any report."""
+    trend: tuple[tuple[int, float], ...] = ()
+    """Part of ``total_steps``, of ``TREND_PARTS``, and the newest mean score of the last games in it."""
+    problems: Mapping[str, int] = field(default_factory=dict)
+    """Number of events of each kind in ``ALARMS`` that there were, by kind."""
     steps_per_s: float | None = None
     """Environment steps per second, smoothed over reports."""
 
@@ -106,14 +112,18 @@ class RunView:
 
     def with_row(self, row: Mapping[str, Any]) -> RunView:
         """Return the view after another report."""
-        best, score = self.best_return, row.get("episode_return_mean")
+        best, trend, score = self.best_return, self.trend, row.get("episode_return_mean")
         if score is not None:
             best = score if best is None else max(best, score)
+            part = TREND_PARTS * (row.get("env_steps") or 0) // (self.total_steps or 1)
+            while trend and trend[-1][0] >= part:  # several: the trainer was restored
+                trend = trend[:-1]
+            trend = (*trend, (part, score)) if self.total_steps else ()
         smoothed, rate = self.steps_per_s, row.get("env_steps_per_s")
         if rate:
             smoothed = _RATE_MEMORY * (rate if smoothed is None else smoothed) + (1 - _RATE_MEMORY) * rate
         status = "running" if self.status == "starting" else self.status
-        return replace(self, row=row, status=status, best_return=best, steps_per_s=smoothed)
+        return replace(self, row=row, status=status, best_return=best, trend=trend, steps_per_s=smoothed)
 
     def with_event(self, event: Mapping[str, Any]) -> RunView:
         """Return the view after another event; one of the run itself may say how it has ended."""
@@ -121,8 +131,10 @@ class RunView:
         if kind == "chosen":
             return replace(self, choices=(*self.choices, event))
         ended = not event.get("process") and kind in ENDS
+        problems = {**self.problems, kind: self.problems.get(kind, 0) + 1} if kind in ALARMS else self.problems
         return replace(
             self,
+            problems=problems,
             events=(*self.events[1 - EVENTS_KEPT :], event),
             alarm=event if kind in ALARMS else self.alarm,
             status=str(kind) if ended else self.status,

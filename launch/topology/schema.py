@@ -208,7 +208,10 @@ class ReportSection(Section, frozen=True, kw_only=True):
     every_s: Annotated[float, Meta(ge=0.1, le=3_600, description="seconds between rows of metrics.jsonl")] = 2.0
     writers: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...],
-        Meta(max_length=16, description="where rows go besides metrics.jsonl: tensorboard or package.module:Name"),
+        Meta(
+            max_length=16,
+            description="where rows go besides metrics.jsonl: tensorboard, trackio, wandb or package.module:Name",
+        ),
     ] = DEFAULT_WRITERS
     norms: Annotated[
         bool,

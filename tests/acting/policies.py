@@ -1,8 +1,12 @@
-"""Untrained policies."""
+"""Untrained policies, and folders of runs that have them."""
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from actorlearn.acting.policy import Policy
+from actorlearn.parameters import checkpoint
 from actorlearn.worker.settings import PolicySettings
 from tests import named
 
@@ -24,3 +28,20 @@ def policy_settings(
 def policy(seed: int = 0, numbers: int = 4, actions: int | tuple[int, ...] = 2, algorithm: str = "a2c") -> Policy:
     """An untrained one."""
     return Policy(policy_settings(numbers, actions, algorithm), "cpu", seed, stream=0)
+
+
+def run_folder(path: Path, settings: PolicySettings, seed: int = 3, env: Any = None) -> Policy:
+    """Make a run folder with what is read of one, and return the policy whose weights it has."""
+    (path / "settings").mkdir(parents=True)
+    told = {"env": env or named.env("CartPole-v1"), "policy": settings, "run_id": "other fields are not looked at"}
+    (path / "settings" / "simulator-0.0.json").write_bytes(msgspec.json.encode(told))
+    trained = Policy(settings, "cpu", seed, stream=0)
+    weights = {f"weights.{name}": tensor for name, tensor in trained.network.state_dict().items()}
+    checkpoint.save(path / "checkpoints", 500, weights, {"env_steps": 500, "policy_version": 1}, keep=1)
+    return trained
+
+
+def remembering() -> PolicySettings:
+    """Return settings of a recurrent policy for CartPole."""
+    model = named.model("mlp", hidden_sizes=[8], recurrence="gru", recurrent_size=4)
+    return msgspec.structs.replace(policy_settings(), model=model)

@@ -7,35 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 import torch
 
 import actorlearn
-from actorlearn.acting.policy import Policy
-from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import CheckpointError
-from actorlearn.worker.settings import PolicySettings
-from tests import named
-from tests.acting.policies import policy_settings
-
-
-def run_folder(path: Path, settings: PolicySettings, seed: int = 3) -> Policy:
-    """Make a run folder with what is read of one, and return the policy whose weights it has."""
-    (path / "settings").mkdir(parents=True)
-    told = {"env": named.env("CartPole-v1"), "policy": settings, "run_id": "other fields are not looked at"}
-    (path / "settings" / "simulator-0.0.json").write_bytes(msgspec.json.encode(told))
-    trained = Policy(settings, "cpu", seed, stream=0)
-    weights = {f"weights.{name}": tensor for name, tensor in trained.network.state_dict().items()}
-    checkpoint.save(path / "checkpoints", 500, weights, {"env_steps": 500, "policy_version": 1}, keep=1)
-    return trained
-
-
-def remembering() -> PolicySettings:
-    """Return settings of a recurrent policy for CartPole."""
-    model = named.model("mlp", hidden_sizes=[8], recurrence="gru", recurrent_size=4)
-    return msgspec.structs.replace(policy_settings(), model=model)
+from tests.acting.policies import policy_settings, remembering, run_folder
 
 
 def test_it_acts_with_the_weights_of_the_checkpoint(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ file's name becomes that file. An HTML comment on the line before a block says w
 * ``in a terminal of its own``: it runs on beside the blocks that follow.
 
 A block without a language below a block ```sh is what that one prints, shortened: each of its lines is a line of the
-output, in any order, where one number is as good as another and ``…`` stands for anything.
+output, in any order, where one number is as good as another, blanks are as many as align it, and ``…`` stands for
+anything.
 """
 
 from __future__ import annotations
@@ -65,13 +66,14 @@ def blocks(page: Path) -> list[Block]:
 
 def unprinted(shown: str, output: str) -> list[str]:
     """Lines that a page shows and that no line of the output is like."""
-    printed = [line.rstrip() for line in output.splitlines()]
+    printed = [" ".join(line.split()) for line in output.splitlines()]
     return [line for line in shown.splitlines() if line.strip() and not any(map(_like(line).fullmatch, printed))]
 
 
 def _like(line: str) -> re.Pattern[str]:
     """A pattern of the lines that differ from this one in numbers alone, or where it has ``…``."""
-    parts = (NUMBER.pattern.join(map(re.escape, NUMBER.split(part))) for part in line.rstrip().split("…"))
+    words = " ".join(line.split())
+    parts = (NUMBER.pattern.join(map(re.escape, NUMBER.split(part))) for part in words.split("…"))
     return re.compile(".*".join(parts))
 
 

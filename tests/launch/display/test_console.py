@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console as Terminal
 
+from actorlearn.metrics.registry import SIMULATION_LIMIT_SHARE, metric
 from launch.display.console import LiveConsole, PlainConsole, make
-from launch.display.screen import fit, picture, slow_stage, stage_shares
-from launch.reports.format import event_line
+from launch.display.screen import fit, picture, slow_stage, sparkline, stage_shares
+from launch.reports.format import event_line, metric_value
 from launch.runs.view import RunView
 from launch.supervision.events import Console, Note
 
@@ -223,12 +224,13 @@ def test_lines_where_there_is_no_terminal() -> None:
     console.close()
     assert stream.getvalue().splitlines() == [
         "pong · ALE/Pong-v5 · 80,000,000 steps",
-        "    0:00  0 steps (0.0%) · – steps/s · – frames/s · score – (– games) · – updates · lag – · -:-- left",
+        "    0:00           0 steps (  0.0%) ·      – steps/s · score      – (     – games) · "
+        "     – updates · lag     – ·    -:-- left",
         "    0:04  simulator-1 died: signal 9",
-        "    0:10  12,000,000 steps (15.0%) · 5,000 steps/s · 20,000 frames/s · score 321.2 (12,345 games) · "
+        "    0:10  12,000,000 steps ( 15.0%) ·  5,000 steps/s · 20,000 frames/s · score  321.2 (12,345 games) · "
         "75,000 updates · lag 0.500 · 3:46:40 left",
-        "    0:11  80,000,000 steps (100.0%) · 5,000 steps/s · 20,000 frames/s · score 321.2 (12,345 games) · "
-        "75,000 updates · lag 0.500 · 0:00 left",
+        "    0:11  80,000,000 steps (100.0%) ·  5,000 steps/s · 20,000 frames/s · score  321.2 (12,345 games) · "
+        "75,000 updates · lag 0.500 ·    0:00 left",
     ]
 
 
@@ -287,3 +289,55 @@ def test_a_low_terminal_still_shows_processes_and_the_newest_event() -> None:
     assert len(text.splitlines()) < 24
     assert "16 x simulator" in text
     assert "simulator-8 ready" in text
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 20), (60, 24), (80, 24), (100, 30), (120, 40), (200, 60)])
+def test_everything_at_once_fits_one_screen_and_what_matters_is_there(width: int, height: int) -> None:
+    dropped = {"steps_used": 11_000_000, "steps_dropped": 1_000_000, "dropped_trainer_died": 1_000_000}
+    lags = {"policy_lag_max": 5, "policy_lag_1": 0.25, "policy_lag_4_to_7": 0.75}
+    view = seen(ROW | dropped | lags | {"gradient_norm": 0.5, "value_loss": 0.1}, simulators=64)
+    for key in ("trainer.precision", "trainer.threads", "trainer.layout"):
+        view = view.with_event({"time_s": 0.0, "kind": "chosen", "key": key, "value": 1, "why": "it is measured"})
+    for i in range(9):
+        view = view.with_event({"time_s": i, "kind": "died", "process": f"simulator-{i}", "cause": "signal 9"})
+    lines = drawn(view, width, height).splitlines()
+    assert len(lines) < height and max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    for part in ("3:46:40 left", "15.0%", "321.2 mean score", "5,000 steps/s", "0.500 policy lag", "64 x simulator"):
+        assert part in text
+    assert " 9 died, newest at 0:08" in text and "most work: simulate" in text
+
+
+def test_the_score_has_its_trend_beside_it() -> None:
+    view = PONG
+    for i, score in enumerate((-21.0, -21.0, -14.0, 0.0, 14.0, 21.0)):
+        view = view.with_row(ROW | {"env_steps": i * 1_000_000, "episode_return_mean": score})
+    assert "21.0 mean score  ▁▁▁▁▁▁▂▂▂▅▅▅▇▇▇▇█" in drawn(replace(view, processes=()), 120)
+    assert sparkline([(0, 1.0)], 8) == ""
+    assert sparkline([(0, 5.0), (1, 5.0)], 8) == "▁▁"
+    assert sparkline([(0, 0.0), (100, 7.0)], 4) == "▁▁▁█"
+    assert sparkline([(i, float(i)) for i in range(256)], 8) == "▁▂▃▄▅▆▇█"
+
+
+def test_the_trend_forgets_what_a_restored_trainer_has_undone() -> None:
+    view = RunView("catch", "Catch", 256)
+    for env_steps, score in ((10, 1.0), (20, 2.0), (20, 3.0), (30, 4.0), (15, 1.5)):
+        view = view.with_row({"env_steps": env_steps, "episode_return_mean": score})
+    assert view.trend == ((10, 1.0), (15, 1.5))
+    assert RunView("endless").with_row({"env_steps": 5, "episode_return_mean": 1.0}).trend == ()
+
+
+def test_it_says_how_close_it_is_to_what_simulators_alone_would_make() -> None:
+    text = drawn(seen(ROW | {SIMULATION_LIMIT_SHARE: 0.71}), 120)
+    speed = next(line for line in text.splitlines() if "steps/s" in line)
+    row = {SIMULATION_LIMIT_SHARE: 0.71}
+    assert f"{metric_value(row, SIMULATION_LIMIT_SHARE)} {metric(SIMULATION_LIMIT_SHARE).shown_as}" in speed
+
+
+def test_lines_may_be_wanted_in_a_terminal_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tty(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert isinstance(make(PONG, Tty(), plain=True), PlainConsole)

@@ -1,0 +1,149 @@
+"""Policies as ONNX: from an environment's observations to the actions that it takes, the likeliest ones.
+
+The file needs nothing of actorlearn: normalisation, memory, the choice and the bounds of actions are part of it. Its
+inputs are ``observation`` [N, …], and of a recurrent network ``first`` [N] and ``state`` [N, S]; its outputs ``action``
+[N, …], each head of the network [N, size] by its name, and ``state_after``. Its metadata, under the key ``actorlearn``,
+say in JSON what `describe` returns. ``play.py`` reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+import torch
+from gymnasium.spaces import Box
+from torch import Tensor, nn
+
+from actorlearn.acting.loaded import LoadedPolicy
+from actorlearn.envs.recipe import Recipe
+from actorlearn.models.noisy import draw
+from actorlearn.models.unroll import unroll
+
+_ROWS = 3
+"""Observations that the network is traced with."""
+_CHECKED_ROWS = (1, 64)
+_TOLERANCE = 1e-4
+"""Largest difference from torch's own outputs, relative to the largest of them: sums are added in another order."""
+_TIES = 0.02
+"""Largest share of whole actions that differ from torch's: two choices may be equally good up to rounding."""
+
+
+class ExportError(ValueError):
+    """The policy cannot be written as ONNX, or what was written computes something else; one line."""
+
+
+class ActingPolicy(nn.Module):
+    """A policy as one function, from what an environment returns to what it takes."""
+
+    def __init__(self, policy: LoadedPolicy, recipe: Recipe) -> None:
+        """Take the policy's network, and the recipe of the environment whose observations and actions it knows."""
+        super().__init__()
+        self.network, self.algorithm = policy.network, policy.algorithm
+        self.recipe = recipe
+        self.scales = bool(getattr(policy.env, "scale_actions", False))
+        self.inputs = ["observation", *(["first", "state"] if policy.state_size else [])]
+        self.outputs = ["action", *policy.algorithm.heads(policy.settings.actions)]
+        self.outputs += ["state_after"] if policy.state_size else []
+        draw(self.network, None)
+
+    def forward(self, observation: Tensor, first: Tensor | None = None, state: Tensor | None = None) -> list[Tensor]:
+        """Map inputs to outputs, in the order of their names."""
+        row = observation.movedim(-1, 1) if self.recipe.channels_last else observation
+        outputs, after = unroll(self.network, row[None], state, None if first is None else first[None])
+        heads = {name: output[0] for name, output in outputs.items()}
+        action = self.algorithm.act(heads, torch.Generator(), greedy=True)["action"]
+        found = {"action": self._taken(action), **heads}
+        if after is not None:
+            found["state_after"] = after
+        return [found[name] for name in self.outputs]
+
+    def _taken(self, action: Tensor) -> Tensor:
+        """Return actions [N, …] as the environment takes them (``envs/action_space.py``)."""
+        space: Any = self.recipe.action_space
+        if isinstance(space, Box):
+            low, high = (torch.from_numpy(bound).float() for bound in (space.low, space.high))
+            return (low + (action + 1.0) / 2.0 * (high - low) if self.scales else action).clamp(low, high)
+        if space is None:
+            return action
+        start = torch.as_tensor(np.asarray(getattr(space, "start", 0)))
+        return action.reshape(-1, *space.shape) + start
+
+
+def describe(policy: LoadedPolicy, recipe: Recipe) -> dict[str, Any]:
+    """Return what a program must know to play: number type, size of the memory, calls that make the environment."""
+    return {
+        "dtype": policy.settings.observation_dtype,
+        "state_size": policy.state_size,
+        "made_by": recipe.calls,
+        "not_made": recipe.missing,
+        "env_steps": policy.env_steps,
+    }
+
+
+def write(policy: LoadedPolicy, recipe: Recipe, file: Path) -> None:
+    """Write a policy as ONNX and compare it with the network by random observations; raises ExportError."""
+    acting = ActingPolicy(policy, recipe).eval()
+    rows = {"observation": {0: torch.export.Dim("N")}, "first": {0: torch.export.Dim("N")}}
+    rows["state"] = rows["first"]
+    with warnings.catch_warnings():  # those of torch about itself
+        warnings.simplefilter("ignore")
+        try:
+            program = torch.onnx.export(
+                acting,
+                tuple(map(torch.from_numpy, _inputs(policy, recipe, _ROWS).values())),
+                input_names=acting.inputs,
+                output_names=acting.outputs,
+                dynamic_shapes={name: rows[name] for name in acting.inputs},
+                dynamo=True,
+                verbose=False,
+            )
+            assert program is not None
+            program.model.metadata_props["actorlearn"] = json.dumps(describe(policy, recipe))
+            program.save(file, external_data=False)
+        except Exception as error:
+            reason = error.__cause__ or error
+            said = next(filter(None, str(reason).splitlines()), "")
+            raise ExportError(f"it cannot be written as ONNX: {type(reason).__name__}: {said:.300}") from error
+    _check(acting, policy, recipe, file)
+
+
+def _inputs(policy: LoadedPolicy, recipe: Recipe, count: int) -> dict[str, npt.NDArray[Any]]:
+    """Random inputs of so many rows, by name."""
+    random, shape = np.random.default_rng(count), policy.settings.observation_shape
+    if recipe.channels_last:
+        shape = (*shape[1:], shape[0])
+    kind = np.dtype(policy.settings.observation_dtype)
+    drawn: npt.NDArray[Any] = random.normal(size=(count, *shape)).astype(np.float32)
+    if kind == np.uint8:
+        drawn = random.integers(256, size=(count, *shape), dtype=np.uint8)
+    found = {"observation": drawn.astype(kind)}
+    if policy.state_size:
+        found["first"] = random.random(count) < 0.5
+        found["state"] = random.normal(size=(count, policy.state_size)).astype(np.float32)
+    return found
+
+
+@torch.inference_mode()
+def _check(acting: ActingPolicy, policy: LoadedPolicy, recipe: Recipe, file: Path) -> None:
+    session = onnxruntime.InferenceSession(file)
+    for count in _CHECKED_ROWS:
+        inputs = _inputs(policy, recipe, count)
+        expected = acting(*map(torch.from_numpy, inputs.values()))
+        try:
+            outputs = session.run(None, inputs)
+        except Exception as error:  # of onnxruntime's own classes, of which each has a name of its own
+            raise ExportError(f"the ONNX file takes no {count} observations: {' '.join(str(error).split())}") from error
+        for name, own, found in zip(acting.outputs, expected, outputs, strict=True):
+            if own.dtype.is_floating_point:
+                limit = _TOLERANCE * max(1.0, float(own.abs().max()))
+                wrong = bool((torch.from_numpy(found) - own).abs().max() > limit)
+            else:
+                wrong = float((found != own.numpy()).mean()) > _TIES
+            if wrong:
+                raise ExportError(f"the output {name} of the ONNX file differs from the network's own")

@@ -1,0 +1,82 @@
+"""Recipes of environments: the calls that make one as a run has it, with gymnasium and its own package alone.
+
+Reads settings, and makes one environment to look at its spaces. An environment whose observations no such call can
+put into rows as ``envs/observations.py`` does has no recipe, and nor have those that gymnasium does not make.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Space, flatten
+
+from actorlearn import imports
+from actorlearn.envs.construct import construct
+from actorlearn.envs.observations import ObservationLayout, channels_come_last, layout_of
+from actorlearn.envs.specs import EnvSettings, GymnasiumSettings, WrapperSettings
+
+_SAMPLES = 8
+"""Observations that are drawn from a space to compare the recipe's rows with a run's."""
+
+Call = tuple[str, dict[str, Any]]
+"""Function or class, package.module:name, and its keyword arguments."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Calls, and how what they make differs from what a policy sees and chooses."""
+
+    calls: tuple[Call, ...] = ()
+    """The first makes the environment; each further one gets the environment before it as its only argument."""
+    channels_last: bool = False
+    """Whether observations are images [lines, columns, channels], which policies see channels first."""
+    action_space: Space[Any] | None = None
+    """Actions that the environment takes; None where there is no recipe: then they are as policies choose them."""
+    missing: str = ""
+    """Reason for which there is no recipe; empty: there is one."""
+
+
+def recipe(settings: EnvSettings) -> Recipe:
+    """Return the recipe of an environment."""
+    if not isinstance(settings, GymnasiumSettings):
+        return Recipe(missing=f"environments of kind {settings.kind} are made by actorlearn")
+    try:
+        env, _ = construct(settings)
+        space, actions = env.observation_space, env.action_space
+        env.close()
+        layout, _ = layout_of(settings.id, space)
+    except ValueError as error:
+        return Recipe(missing=str(error))
+    last = isinstance(space, Box) and channels_come_last(space.shape)
+    if not all(_alike(space, layout, last) for _ in range(_SAMPLES)):
+        return Recipe(missing=f"actorlearn puts its observations together, of {layout.words}")
+    return Recipe(tuple(_calls(settings, space)), last, actions)
+
+
+def _calls(settings: GymnasiumSettings, space: Space[Any]) -> list[Call]:
+    module, colon, name = settings.id.partition(":")
+    own = colon and isinstance(getattr(imports.module(module, "env.id"), name, None), type)
+    made = (settings.id, settings.kwargs) if own else ("gymnasium:make", {"id": settings.id, **settings.kwargs})
+    wrappers = [each if isinstance(each, WrapperSettings) else WrapperSettings(name=each) for each in settings.wrappers]
+    around = [(wrapper.name, wrapper.kwargs) for wrapper in wrappers]
+    if not isinstance(space, Box):
+        around.append(("gymnasium.wrappers:FlattenObservation", {}))
+    if settings.time_limit_steps:
+        around.append(("gymnasium.wrappers:TimeLimit", {"max_episode_steps": settings.time_limit_steps}))
+    return [made, *around]
+
+
+def _alike(space: Space[Any], layout: ObservationLayout, last: bool) -> bool:
+    """Whether an observation drawn from a space comes into a row as the recipe has it, but for its channels."""
+    drawn = space.sample()
+    row = np.zeros((1, *layout.shape), layout.dtype)
+    try:
+        layout.store(drawn, row, 0)
+        seen = np.asarray(drawn if isinstance(space, Box) else flatten(space, drawn))
+    except (NotImplementedError, ValueError):  # a space without a vector
+        return False
+    seen = np.moveaxis(seen, -1, 0) if last else seen
+    kind = np.uint8 if layout.dtype == np.uint8 else np.float32
+    return seen.shape == row.shape[1:] and np.array_equal(seen.astype(kind), row[0].astype(kind))

@@ -1,0 +1,136 @@
+"""Process that copies the rows of a run to a tracker: ``python -m actorlearn.metrics.tracking NAME RUN BEGIN``.
+
+Reads `METRICS_FILE` of the run's folder from the byte BEGIN on, and what the run was told and made by as the tracker's
+configuration. Ends at the end of its standard input, once all whole lines are handed over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import yaml
+
+from actorlearn.metrics.writer import METRICS_FILE, flat_scalars
+
+LOOK_EVERY_S = 1.0
+PROJECT = "actorlearn"
+"""Project that runs belong to in trackers, unless the variable WANDB_PROJECT or TRACKIO_PROJECT names another."""
+
+
+@dataclass(frozen=True)
+class About:
+    """Identity of a run, for a tracker."""
+
+    folder: Path
+    id: str
+    """Run id of its first life: a run that is resumed goes on under it."""
+    config: Mapping[str, Any]
+    """The resolved topology, and beside its keys ``meta``: version, commit and machine."""
+
+
+class Log(Protocol):
+    """A tracker's run."""
+
+    def row(self, scalars: Mapping[str, float]) -> None:
+        """Take the numbers of one row, by name."""
+
+    def finish(self) -> None:
+        """Hand over everything; waits for it."""
+
+
+class WandBLog:
+    """A run of Weights & Biases, its files in ``RUN/wandb``; WANDB_MODE and the account are its own matter."""
+
+    def __init__(self, about: About) -> None:
+        """Open the run, or go on with it."""
+        import wandb
+
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT),
+            name=about.folder.name,
+            id=about.id,
+            resume="allow",
+            dir=about.folder,
+            config=dict(about.config),
+        )
+        self._run.define_metric(
+            "*", step_metric="env_steps"
+        )  # its own steps may not go back, as a restored trainer does
+
+    def row(self, scalars: Mapping[str, float]) -> None:
+        """Log one row."""
+        self._run.log(dict(scalars))
+
+    def finish(self) -> None:
+        """Finish the run."""
+        self._run.finish()
+
+
+class TrackioLog:
+    """A run of trackio, in its folder on this machine (TRACKIO_DIR), or where TRACKIO_SPACE_ID or its server says."""
+
+    def __init__(self, about: About) -> None:
+        """Open the run, or go on with it."""
+        import trackio
+
+        self._run = trackio.init(
+            project=os.environ.get("TRACKIO_PROJECT", PROJECT),
+            name=f"{about.folder.name}-{about.id}",  # it knows runs by their names alone
+            resume="allow",
+            config=dict(about.config),
+            embed=False,
+        )
+
+    def row(self, scalars: Mapping[str, float]) -> None:
+        """Log one row at its steps."""
+        self._run.log(dict(scalars), step=int(scalars["env_steps"]))
+
+    def finish(self) -> None:
+        """Finish the run."""
+        self._run.finish()
+
+
+LOGS: dict[str, Callable[[About], Log]] = {"wandb": WandBLog, "trackio": TrackioLog}
+
+
+def about(folder: Path) -> About:
+    """Read the identity of a run from its folder."""
+    meta = json.loads((folder / "meta.json").read_text())
+    topology = yaml.safe_load((folder / "topology.yaml").read_text())
+    kept = {name: meta.get(name) for name in ("run_id", "version", "commit", "dirty", "machine", "command")}
+    first = next(iter(meta.get("earlier") or ()), meta)
+    return About(folder, str(first["run_id"]), {**topology, "meta": kept})
+
+
+def whole_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield new lines, but for one that is still being written."""
+    while line := file.readline():
+        if not line.endswith(b"\n"):
+            file.seek(-len(line), os.SEEK_CUR)
+            return
+        yield line
+
+
+def follow(log: Log, rows: Path, begin: int) -> None:
+    """Hand over rows until standard input is at its end, and then the last ones."""
+    with rows.open("rb") as file:
+        file.seek(begin)
+        ended = False
+        while not ended:
+            ended = bool(select.select([sys.stdin], [], [], LOOK_EVERY_S)[0])  # nothing is ever written into it
+            for line in whole_lines(file):
+                log.row(flat_scalars(json.loads(line)))
+    log.finish()
+
+
+if __name__ == "__main__":
+    _, kind, run_dir, start = sys.argv
+    run_folder = Path(run_dir)
+    follow(LOGS[kind](about(run_folder)), run_folder / METRICS_FILE, int(start))

@@ -1,0 +1,54 @@
+"""Writes the policy of a run into a folder, to be taken elsewhere, and prints one line of JSON about it.
+
+Reads the run's settings and its newest whole checkpoint. Writes ``weights.safetensors``, all weights by torch's names;
+and, if asked, ``policy.onnx`` (``acting/exported.py``) with ``play.py``, which plays it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save
+
+from actorlearn.acting.loaded import LoadedPolicy, load
+from actorlearn.envs.recipe import recipe
+from actorlearn.worker.settings import ExportSettings
+
+WEIGHTS, ONNX, RUNNER = "weights.safetensors", "policy.onnx", "play.py"
+
+
+def run(settings: ExportSettings) -> None:
+    """Write the files and print; exits 1 with a line on stderr where the policy cannot be written as ONNX."""
+    torch.set_num_threads(1)
+    folder = Path(settings.folder)
+    try:
+        policy = load(settings.run_dir, settings.learner, seed=0)
+        made = recipe(policy.env)
+        weights = {name: tensor.contiguous() for name, tensor in policy.network.state_dict().items()}
+        (folder / WEIGHTS).write_bytes(save(weights, metadata={"env_steps": str(policy.env_steps)}))
+        if settings.onnx:
+            _write_onnx(policy, folder)
+    except (ValueError, RuntimeError) as error:  # no checkpoint is whole, or torch's exporter does not know a layer
+        print(" ".join(str(error).split()), file=sys.stderr)
+        sys.exit(1)
+    answer = {
+        "checkpoint": str(policy.checkpoint),
+        "env_steps": policy.env_steps,
+        "parameters": sum(tensor.numel() for tensor in weights.values()),
+        "observation_shape": policy.settings.observation_shape,
+        "observation_dtype": policy.settings.observation_dtype,
+        "state_size": policy.state_size,
+        "not_made": made.missing,
+    }
+    print(json.dumps(answer), flush=True)
+
+
+def _write_onnx(policy: LoadedPolicy, folder: Path) -> None:
+    from actorlearn.acting import exported, play  # only now: both need packages of the extra onnx
+
+    exported.write(policy, recipe(policy.env), folder / ONNX)
+    shutil.copyfile(play.__file__, folder / RUNNER)

@@ -1,0 +1,87 @@
+"""``actorlearn export``: the policy of a run as a folder that needs no actorlearn, with a card that describes it.
+
+Reads the run's folder. The weights are written by a process of their own (``actorlearn/tasks/export.py``), the card
+here. The folder is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json as json_format
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from actorlearn.worker import settings as process_settings
+from actorlearn.worker.settings import ExportSettings
+from launch.commands import evaluate
+from launch.display.card import card
+from launch.errors import FailedError, RunError
+from launch.plan.roles import own_weights, trainer_of
+from launch.runs import find
+from launch.runs.find import Run
+from launch.runs.view import RunReader
+from launch.spawning.answers import NoAnswerError, ask
+from launch.topology.load import Topology, load
+
+CARD, TOPOLOGY = "README.md", "topology.yaml"
+_NEEDED = ("onnx", "onnxscript", "onnxruntime")
+"""Packages of the extra ``onnx``."""
+
+
+def export(word: str, output: Path, episodes: int | None, learner: int, weights_only: bool, json: bool) -> int:
+    """Write the folder and print what is in it; returns the exit status."""
+    if not weights_only and (missing := [name for name in _NEEDED if find_spec(name) is None]):
+        raise RunError(
+            f"policy.onnx needs {', '.join(missing)}, not installed here: pip install 'actorlearn[onnx]', "
+            "or write the weights alone with --weights"
+        )
+    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+        raise RunError(f"--output {output}: is there already; name a new folder")
+    run = find.find(word)
+    if not run.checkpoints():
+        raise RunError(f"{run.name} has no checkpoint to export; one is written every checkpoint.every_steps steps")
+    topology = load(run.path / TOPOLOGY)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as beside:
+            folder = Path(beside) / "export"
+            folder.mkdir()
+            wanted = ExportSettings(run_dir=str(run.path), learner=learner, folder=str(folder), onnx=not weights_only)
+            told = _written(run, wanted)
+            scored = None if episodes == 0 else _scored(run, topology, episodes, learner)
+            shutil.copyfile(run.path / TOPOLOGY, folder / TOPOLOGY)
+            files = sorted(path.name for path in folder.iterdir())
+            (folder / CARD).write_text(card(RunReader(run).look(), told, scored, files))
+            folder.rename(output)
+    except OSError as error:
+        raise RunError(f"--output {output}: cannot be written: {error.strerror}; name another folder") from None
+    if json:
+        print(json_format.dumps({"run": run.name, "folder": str(output), **told, "score": scored}))
+        return 0
+    print(f"{output}: {', '.join([CARD, *files])}")
+    return 0
+
+
+def _written(run: Run, wanted: ExportSettings) -> dict[str, Any]:
+    """Have the weights written, and return what was; raises FailedError with the process's last line."""
+    with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
+        path = Path(folder) / "export.json"
+        process_settings.write(wanted, path)
+        try:
+            answer: dict[str, Any] = ask([sys.executable, "-m", "actorlearn.processes", "export", str(path)])
+        except NoAnswerError as error:
+            raise FailedError(f"{run.name} cannot be exported: {error}") from None
+    return answer
+
+
+def _scored(run: Run, topology: Topology, episodes: int | None, learner: int) -> Mapping[str, Any]:
+    """Play whole games by the likeliest actions with the weights that are exported."""
+    played = evaluate.play(run, evaluate.settings(run, episodes, True, None))
+    if own_weights(topology):  # else all learners have the same
+        own: Mapping[str, Any] = played.get("learners", {}).get(trainer_of(topology, learner).name, played)
+        return {**own, "env_steps": played["env_steps"]}
+    return played

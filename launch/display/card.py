@@ -1,0 +1,124 @@
+"""The card of an exported policy: a README.md that says what it is, how well it plays, and how to have it again.
+
+Pure: from a ``RunView`` and what the exporting and the evaluating process answered to Markdown. Its first lines are
+metadata as the Hugging Face Hub reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from actorlearn.metrics.episodes import RECENT_GAMES
+from launch.reports.format import DASH, as_duration, as_number, as_whole, printable
+from launch.runs.view import RunView
+
+_PLAYED = """
+## Play
+
+```sh
+pip install numpy onnxruntime gymnasium    # and the environment's own package
+python play.py 10    # so many games
+```
+"""
+_NOT_PLAYED = """
+## Play
+
+`play.py` makes no environment: {why}. Its class `Policy` takes your own observations.
+"""
+_USED = """
+```python
+from play import Policy
+
+policy = Policy()
+action = policy.act(observation, first)    # {observation}[N, …] and bool[N] to N actions
+```
+
+`first` says which observations begin a game{memory}. The action is the likeliest one; the other outputs of
+`policy.onnx` are what it was chosen by, to draw one instead.
+"""
+_FILES = {
+    "policy.onnx": "the policy: observations to actions, normalisation and memory included",
+    "play.py": "plays it with numpy and onnxruntime alone",
+    "weights.safetensors": "all weights, also those that only learning needs, by torch's names",
+    "topology.yaml": "everything that the run was told, with all defaults",
+}
+
+
+def card(view: RunView, told: Mapping[str, Any], scored: Mapping[str, Any] | None, files: list[str]) -> str:
+    """Return the card.
+
+    ``told``: the answer of ``tasks/export.py``. ``scored``: games that the exported weights played by their likeliest
+    actions, as ``tasks/evaluate.py`` tells; None: none were played. ``files``: names of the folder's other files.
+    """
+    algorithm, title = _name(view, "algorithm"), printable(view.name)
+    lines = [
+        *_metadata(view, algorithm, scored),
+        f"# {title}: {algorithm} on {printable(view.env_id)}",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {key} | {value} |" for key, value in _facts(view, told, scored).items()),
+        "",
+        *(f"* `{name}`: {_FILES[name]}" for name in _FILES if name in files),
+    ]
+    if "play.py" in files:
+        why = told["not_made"]
+        lines += (_NOT_PLAYED.format(why=printable(why)) if why else _PLAYED).splitlines()
+        memory = ", where a recurrent network forgets the game before" if told["state_size"] else ""
+        lines += _USED.format(observation=told["observation_dtype"], memory=memory).splitlines()
+    return "\n".join([*lines, "", "## Repeat", "", *_repeat(view), ""])
+
+
+def _metadata(view: RunView, algorithm: str, scored: Mapping[str, Any] | None) -> list[str]:
+    lines = ["---", "tags:", "- reinforcement-learning", f"- {algorithm}", f"- {view.env_id}"]
+    if scored:
+        env = f"{{name: {view.env_id!r}, type: {view.env_id!r}}}"
+        value = f"{scored['mean']:.2f} +/- {scored['std']:.2f}"
+        lines += [
+            "model-index:",
+            f"- name: {algorithm}",
+            "  results:",
+            "  - task: {type: reinforcement-learning}",
+            f"    dataset: {env}",
+            f"    metrics: [{{type: mean_reward, value: {value}}}]",
+        ]
+    return [*lines, "---", ""]
+
+
+def _facts(view: RunView, told: Mapping[str, Any], scored: Mapping[str, Any] | None) -> dict[str, str]:
+    row, shape = view.row, list(told["observation_shape"])
+    facts = {
+        "environment": f"`{printable(view.env_id)}`, observations {told['observation_dtype']} {shape}",
+        "learned by": f"{_name(view, 'algorithm')}, network {_name(view, 'model')} of {told['parameters']:,} numbers",
+        "steps": f"{told['env_steps']:,} of the environment in {as_duration(view.elapsed_s)}, "
+        f"seed {view.topology.get('seed', DASH)}",
+    }
+    if scored:
+        facts["score"] = (
+            f"{scored['mean']:.2f} ± {scored['std']:.2f}, mean and standard deviation of {scored['episodes']} whole "
+            f"games by the likeliest actions, with weights of {scored['env_steps']:,} steps"
+        )
+    facts["score in training"] = (
+        f"{as_number(row.get('episode_return_mean'))}, mean of the last {RECENT_GAMES} of "
+        f"{as_whole(row.get('episodes'))} games that it learned from"
+    )
+    machine = view.meta.get("machine")
+    if isinstance(machine, Mapping):
+        facts["machine"] = printable(f"{machine.get('cpu')}, {machine.get('usable_cores')} cores")
+    return facts
+
+
+def _repeat(view: RunView) -> list[str]:
+    version, commit = printable(str(view.meta.get("version", DASH))), view.meta.get("commit")
+    if commit:
+        local = ", with local changes that no commit has" if view.meta.get("dirty") else ""
+        of = f"version {version}, commit `{printable(str(commit))}`{local}"
+    else:
+        of = f"version {version}"
+    return [f"With actorlearn, {of}:", "", "```sh", "actorlearn run topology.yaml", "```"]
+
+
+def _name(view: RunView, section: str) -> str:
+    found = view.topology.get(section)
+    return printable(str(found.get("name", DASH))) if isinstance(found, Mapping) else DASH

@@ -1,0 +1,229 @@
+"""Exported policies: ONNX gives torch's own actions for each kind of network, and plays without actorlearn."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import msgspec
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from safetensors.torch import load_file
+
+import actorlearn
+from actorlearn.actions import MultiDiscrete as Parts
+from actorlearn.envs.recipe import Recipe, recipe
+from actorlearn.worker.settings import ExportSettings, PolicySettings
+from tests import named
+from tests.acting.policies import policy_settings, remembering, run_folder
+from tests.envs.spaces import of
+
+for package in ("onnx", "onnxscript", "onnxruntime"):
+    pytest.importorskip(package, reason=f"{package} is not installed: pip install 'actorlearn[onnx]'")
+exported: Any = importlib.import_module("actorlearn.acting.exported")
+play: Any = importlib.import_module("actorlearn.acting.play")
+
+WITHOUT = "import sys; sys.modules['actorlearn'] = None; sys.path.insert(0, sys.argv[1]); import play\n"
+"""Beginning of a program that finds the exported folder, and no actorlearn."""
+UNKNOWN = Recipe(missing="it is not known here")
+
+
+def mlp(**keys: Any) -> dict[str, Any]:
+    return {"model": named.model("mlp", hidden_sizes=[8], **keys)}
+
+
+def images(network: str, **keys: Any) -> dict[str, Any]:
+    seen = {"observation_shape": (4, 84, 84), "observation_dtype": "uint8"}
+    return {"model": named.model(network, **keys), **seen}
+
+
+KINDS: dict[str, PolicySettings] = {
+    "choices": policy_settings(),
+    "choices of several parts": policy_settings(actions=Parts((3, 2))),
+    "numbers, normalised": msgspec.structs.replace(
+        policy_settings(actions=(2,), algorithm="ppo"), **mlp(normalize_observation=True)
+    ),
+    "sac": policy_settings(actions=(2,), algorithm="sac"),
+    "gru": remembering(),
+    "lstm, normalised": msgspec.structs.replace(
+        policy_settings(), **mlp(recurrence="lstm", recurrent_size=4, normalize_observation=True)
+    ),
+    "dqn, noisy": msgspec.structs.replace(policy_settings(algorithm="dqn"), **mlp(noisy=0.5)),
+    "c51, dueling": msgspec.structs.replace(
+        policy_settings(), **images("nature"), algorithm=named.algorithm("c51", dueling=True)
+    ),
+    "r2d1": msgspec.structs.replace(
+        policy_settings(), **images("nature", recurrence="lstm", recurrent_size=8), algorithm=named.algorithm("r2d1")
+    ),
+    **{
+        network: msgspec.structs.replace(policy_settings(actions=6), **images(network))
+        for network in ("a3c", "ba3c", "dqn-net", "gala", "impala", "minatar", "nips")
+    },
+}
+QUICK = ("numbers, normalised", "gru")
+"""Kinds that are tried by day; exporting one takes seconds."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[] if kind in QUICK else [pytest.mark.nightly]) for kind in KINDS]
+)
+def test_the_file_gives_the_networks_own_actions(tmp_path: Path, kind: str) -> None:
+    settings = KINDS[kind]
+    run_folder(tmp_path, settings)
+    loaded = actorlearn.load_policy(tmp_path)
+    exported.write(loaded, UNKNOWN, tmp_path / "policy.onnx")
+    player, random = play.Policy(tmp_path / "policy.onnx"), np.random.default_rng(5)
+    for moment in range(3):
+        rows = random.integers(256, size=(5, *settings.observation_shape))
+        observation = (rows / (256.0 if settings.observation_dtype == "float32" else 1)).astype(
+            settings.observation_dtype
+        )
+        first = np.full(5, moment == 0) | (np.arange(5) == moment)
+        action = player.act(observation, first)
+        expected = loaded.act(observation, greedy=True, first=first)
+        assert action.dtype == expected.dtype and action.shape == expected.shape
+        np.testing.assert_allclose(action, expected, rtol=1e-4, atol=1e-5)
+    assert player.about["not_made"] == UNKNOWN.missing
+
+
+def test_a_layer_that_onnx_has_not_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_folder(tmp_path, policy_settings())
+    loaded = actorlearn.load_policy(tmp_path)
+
+    def branch(outputs: Any, generator: Any, greedy: bool = False) -> dict[str, Any]:
+        logits = outputs["logits"]
+        return {"action": logits.argmax(-1) if logits[0, 0] > 0 else logits.argmin(-1)}
+
+    monkeypatch.setattr(loaded.algorithm, "act", branch)
+    with pytest.raises(exported.ExportError, match="it cannot be written as ONNX: ") as error:
+        exported.write(loaded, UNKNOWN, tmp_path / "policy.onnx")
+    assert len(str(error.value).splitlines()) == 1
+
+
+def export(run_dir: Path, folder: Path, onnx: bool = True) -> dict[str, Any]:
+    """Export by a process, as the command does, and return its answer."""
+    folder.mkdir()
+    wanted = ExportSettings(run_dir=str(run_dir), learner=0, folder=str(folder), onnx=onnx)
+    file = run_dir / "export.json"
+    file.write_bytes(msgspec.json.encode(wanted))
+    command = [sys.executable, "-m", "actorlearn.processes", "export", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "settings", [pytest.param(policy_settings(), id="alone"), pytest.param(remembering(), id="gru")]
+)
+def test_it_plays_cartpole_without_actorlearn_as_it_does_with_it(tmp_path: Path, settings: PolicySettings) -> None:
+    run_folder(tmp_path / "run", settings)
+    answer = export(tmp_path / "run", tmp_path / "out")
+    assert (answer["env_steps"], answer["not_made"]) == (500, "")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        *("play.py", "policy.onnx", "weights.safetensors")
+    ]
+    program = WITHOUT + (
+        "import json\n"
+        "try:\n    import actorlearn\nexcept ImportError:\n    pass\nelse:\n    sys.exit('it was found')\n"
+        "policy, seen = play.Policy(), []\n"
+        "act = policy.act\n"
+        "def told(observation, first):\n"
+        "    action = act(observation, first)\n"
+        "    seen.append((observation.tolist(), first, action.tolist()))\n"
+        "    return action\n"
+        "policy.act = told\n"
+        "scores = play.play(policy, 4, seed=7)\n"
+        "print(json.dumps({'seen': seen, 'scores': scores, 'torch': 'torch' in sys.modules}))\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    played = json.loads(done.stdout)
+    assert not played["torch"]
+    loaded = actorlearn.load_policy(tmp_path / "run")
+    for observation, first, action in played["seen"]:
+        rows = np.asarray(observation, np.float32)
+        assert loaded.act(rows, greedy=True, first=np.asarray(first)).tolist() == action
+    assert played["scores"] == scores_of(loaded, 4, 7)
+
+
+def scores_of(loaded: Any, games: int, seed: int) -> list[float]:
+    """Scores of CartPole by a loaded policy, from the same seed."""
+    env, scores = gymnasium.make("CartPole-v1"), []
+    for game in range(games):
+        observation, _ = env.reset(seed=None if game else seed)
+        score, first, over = 0.0, True, False
+        while not over:
+            (action,) = loaded.act(observation[None], greedy=True, first=[first])
+            observation, reward, ended, cut, _ = env.step(action)
+            score, first, over = score + float(reward), False, ended or cut
+        scores.append(score)
+    return scores
+
+
+def test_weights_alone_need_no_onnx(tmp_path: Path) -> None:
+    trained = run_folder(tmp_path / "run", policy_settings())
+    export(tmp_path / "run", tmp_path / "out", onnx=False)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["weights.safetensors"]
+    found = load_file(tmp_path / "out" / "weights.safetensors")
+    own = trained.network.state_dict()
+    assert found.keys() == own.keys() and all(found[name].equal(own[name]) for name in own)
+
+
+IMAGE = Box(0, 255, (12, 10, 3), np.uint8)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("observations", "shape", "actions", "chosen", "scales"),
+    [
+        pytest.param(Discrete(5), (5,), Discrete(3, start=2), 3, False, id="from a start"),
+        pytest.param(
+            Box(-1, 1, (2, 2)), (2, 2), Box(-2.0, np.array([4.0, 8.0], np.float32)), (2,), True, id="stretched",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            Dict({"a": Discrete(2), "b": Box(-1, 1, (2,))}), (4,),
+            MultiDiscrete([[2, 3], [4, 5]], start=[[1, 1], [0, 0]]), Parts((2, 3, 4, 5)), False,
+            id="in its shape", marks=pytest.mark.nightly,
+        ),
+    ],
+)  # fmt: skip
+def test_actions_are_those_that_the_environment_takes(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    observations: Any,
+    shape: Any,
+    actions: Any,
+    chosen: Any,
+    scales: bool,
+) -> None:
+    keys = {"scale_actions": True} if scales else {}
+    env = of(monkeypatch, observations, actions, time_limit_steps=9, **keys)
+    found = recipe(env)
+    assert not found.missing
+    settings = msgspec.structs.replace(policy_settings(actions=chosen), observation_shape=shape)
+    run_folder(tmp_path, settings, env=env)
+    exported.write(actorlearn.load_policy(tmp_path), found, tmp_path / "policy.onnx")
+    assert play.play(play.Policy(tmp_path / "policy.onnx"), 2, seed=3) == [9.0, 9.0]
+
+
+def test_images_come_as_the_environment_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = of(monkeypatch, IMAGE, Discrete(2))
+    assert recipe(env).channels_last
+    settings = msgspec.structs.replace(
+        policy_settings(), model=named.model("minatar"), observation_shape=(3, 12, 10), observation_dtype="uint8"
+    )
+    run_folder(tmp_path, settings, env=env)
+    loaded = actorlearn.load_policy(tmp_path)
+    exported.write(loaded, recipe(env), tmp_path / "policy.onnx")
+    images = np.random.default_rng(0).integers(256, size=(6, *IMAGE.shape), dtype=np.uint8)
+    expected = loaded.act(np.moveaxis(images, -1, 1), greedy=True)
+    assert play.Policy(tmp_path / "policy.onnx").act(images, np.ones(6, bool)).tolist() == expected.tolist()

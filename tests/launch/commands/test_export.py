@@ -1,0 +1,86 @@
+"""The command `export`: what it refuses before it writes anything, and what its card says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from launch.commands import export
+from launch.display.card import card
+from launch.errors import RunError
+from launch.runs.view import RunView
+
+TOLD: dict[str, Any] = {
+    "env_steps": 500_170,
+    "parameters": 9155,
+    "observation_shape": [4],
+    "observation_dtype": "float32",
+    "state_size": 0,
+    "not_made": "",
+}
+SCORED = {"mean": 498.3, "std": 7.41, "episodes": 20, "env_steps": 500_170}
+FILES = ["play.py", "policy.onnx", "topology.yaml", "weights.safetensors"]
+VIEW = RunView(
+    "cartpole-1",
+    "CartPole-v1",
+    500_000,
+    elapsed_s=75.0,
+    meta={"version": "0.1.0", "commit": "abc", "dirty": False, "machine": {"cpu": "a processor", "usable_cores": 2.0}},
+    topology={"seed": 3, "algorithm": {"name": "a2c"}, "model": {"name": "mlp"}},
+    row={"episode_return_mean": 480.25, "episodes": 2618},
+)
+
+
+def metadata(text: str) -> Any:
+    """The head of a card, as the Hugging Face Hub reads it."""
+    return yaml.safe_load(text.split("---\n")[1])
+
+
+def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("kept")
+    with pytest.raises(RunError, match="--output .*out: is there already; name a new folder"):
+        export.export("no-such-run", tmp_path / "out", None, 0, weights_only=True, json=False)
+    assert (tmp_path / "out" / "mine").read_text() == "kept"
+
+
+def test_onnx_without_its_packages_is_told_how_to_install_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "find_spec", lambda name: None if name == "onnxruntime" else object())
+    said = r"policy.onnx needs onnxruntime, not installed here: pip install 'actorlearn\[onnx\]', or .* --weights"
+    with pytest.raises(RunError, match=said):
+        export.export("no-such-run", tmp_path / "out", None, 0, weights_only=False, json=False)
+    with pytest.raises(RunError, match="'no-such-run' is no run"):
+        export.export("no-such-run", tmp_path / "out", None, 0, weights_only=True, json=False)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_card_says_what_it_is_how_well_it_plays_and_how_to_have_it_again() -> None:
+    text = card(VIEW, TOLD, SCORED, FILES)
+    for part in (
+        "# cartpole-1: a2c on CartPole-v1",
+        "| steps | 500,170 of the environment in 1:15, seed 3 |",
+        "498.30 ± 7.41, mean and standard deviation of 20 whole games by the likeliest actions",
+        "| score in training | 480.2, mean of the last 100 of 2,618 games that it learned from |",
+        "| machine | a processor, 2.0 cores |",
+        "python play.py 10",
+        "version 0.1.0, commit `abc`:",
+        "actorlearn run topology.yaml",
+    ):
+        assert part in text, part
+    result = metadata(text)["model-index"][0]["results"][0]
+    assert result["metrics"] == [{"type": "mean_reward", "value": "498.30 +/- 7.41"}]
+    assert result["dataset"] == {"name": "CartPole-v1", "type": "CartPole-v1"}
+
+
+def test_a_card_claims_nothing_that_is_not_there() -> None:
+    unmade = {**TOLD, "not_made": "environments of kind atari are made by actorlearn"}
+    text = card(replace(VIEW, meta={}, row={}), unmade, None, FILES)
+    assert "model-index" not in metadata(text) and "| score |" not in text
+    assert "| score in training | –, " in text and "commit" not in text
+    assert "python play.py" not in text and "`play.py` makes no environment: environments of kind atari" in text
+    bare = card(VIEW, TOLD, None, ["topology.yaml", "weights.safetensors"])
+    assert "play.py" not in bare and "policy.onnx" not in bare
