@@ -66,7 +66,7 @@ def metric_value(row: Mapping[str, Any], name: str) -> str:
 
 def skips_frames(row: Mapping[str, Any]) -> bool:
     """Whether a step of the environment is not one frame, so that both rates say something."""
-    return row.get("frames_per_s") != row.get("env_steps_per_s")
+    return row.get("frames_per_s") not in (None, row.get("env_steps_per_s"))
 
 
 def event_line(event: Mapping[str, Any]) -> str:

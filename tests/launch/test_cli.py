@@ -207,7 +207,7 @@ def test_run_makes_a_folder_named_after_topology_and_time(topology: Path, starte
     assert (loaded.total_steps, loaded.seed, resumed) == (500, 7, False)
     assert folder.parent == Path("runs")
     assert time.strptime(folder.name, "cart-%Y%m%d-%H%M%S")
-    assert "250 steps (50.0%)" in result.stdout
+    assert "250 steps ( 50.0%)" in result.stdout
 
 
 def test_run_uses_the_folder_it_is_given(topology: Path, started: list[Any], tmp_path: Path) -> None:
