@@ -68,10 +68,10 @@ class Trainer:
     """Number of pulls of other learners' changes while the next rollout is being played."""
 
     def run(self) -> None:
-        """Learn until total_steps, a drain order or SIGTERM."""
+        """Learn until the run's last step, a drain order or SIGTERM."""
         self._begin()
         draining = self._follow_orders()  # whose blocks lie here counts also where there is nothing left to learn
-        while self.counts.env_steps < self.settings.total_steps and not draining and self.worker.alive():
+        while self.counts.env_steps < self.settings.end_steps and not draining and self.worker.alive():
             draining = self._follow_orders()
             joined = self._join_learners()
             gathered = self._next_rollout() if joined and not draining else None
@@ -304,7 +304,7 @@ class Trainer:
             "wall_time_s": elapsed_s(self.settings),
             "weights_sha256": self.learning.sha256(),
         }
-        done = self.counts.env_steps >= self.settings.total_steps
+        done = self.counts.env_steps >= self.settings.end_steps
         self.worker.control.finished("total_steps" if done else "drained" if draining else "stopped", summary)
         self.worker.control.close()
 

@@ -159,6 +159,9 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     compile: bool
     """Whether torch.compile makes the network."""
     total_steps: int
+    """Steps at which schedules end, and at the latest the run."""
+    stop_at_steps: int | None = None
+    """Earlier steps at which the run ends; None = it ends at total_steps."""
     blocks: int
     rollout_steps: int = 0
     """Environment steps of a rollout, of all learners there are at the start."""
@@ -199,6 +202,11 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     def learner(self) -> int:
         """Number of this learner; it learns from the members that work for it."""
         return self.id.learner
+
+    @property
+    def end_steps(self) -> int:
+        """Environment steps at which the run ends."""
+        return min(self.total_steps, self.stop_at_steps or self.total_steps)
 
     @property
     def checkpoints(self) -> Path:

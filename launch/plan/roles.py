@@ -191,6 +191,7 @@ def _trainer(briefing: Briefing, base: dict[str, Any], incarnation: Incarnation)
         layout=topology.trainer.layout,
         compile=topology.trainer.compile is True,
         total_steps=topology.total_steps,
+        stop_at_steps=topology.stop_at_steps,
         rollout_steps=topology.algorithm.horizon * environments(topology),
         replay=_replay(briefing, process.learner),
         blocks=topology.simulators.blocks,

@@ -366,6 +366,13 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     total_steps: Annotated[
         int, Meta(ge=1, le=10**12, description="agent steps in all environments together; the run's end")
     ]
+    stop_at_steps: Annotated[
+        Annotated[int, Meta(ge=1, le=10**12)] | None,
+        Meta(
+            description="agent steps at which the run ends before total_steps, to which schedules go on: a part of a run "
+            "that is resumed later; null = it ends at total_steps"
+        ),
+    ] = None
     env: EnvSettings
     model: ModelSettings
     algorithm: AlgorithmSettings

@@ -122,6 +122,17 @@ def test_resumed_it_goes_on_counting_and_never_publishes_a_version_twice(tmp_pat
     assert again.account.rollouts_learned == 8
 
 
+def test_a_part_of_a_run_ends_earlier_and_schedules_go_on_to_total_steps(tmp_path: Path) -> None:
+    part = Scene(tmp_path, total_steps=8 * STEPS, stop_at_steps=2 * STEPS)
+    part.run()
+    assert (part.summary["env_steps"], part.summary["reason"]) == (2 * STEPS, "total_steps")
+    (tmp_path / "rest").mkdir()
+    rest = Scene(tmp_path / "rest", run_dir=str(tmp_path), resume=True, total_steps=8 * STEPS, stop_at_steps=4 * STEPS)
+    rest.run()
+    row, whole = rest.all(Report)[-1].row, part.settings.optimizer.learning_rate
+    assert (row["env_steps"], row["learning_rate"]) == (4 * STEPS, pytest.approx(whole * (1 - 3 / 8)))
+
+
 def test_what_a_dead_trainer_learned_after_its_checkpoint_is_rolled_back(tmp_path: Path) -> None:
     scene = Scene(tmp_path, checkpoint_every_steps=2 * STEPS)
     scene.run()
