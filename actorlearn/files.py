@@ -110,6 +110,23 @@ class AppendedFile:
             self._cut_at = None
 
 
+def drop_cut_line(path: Path) -> None:
+    """Cut a last line without its newline, which a killed writer may leave, so that every line parses."""
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        end = file.seek(0, os.SEEK_END)
+        position = end
+        tail = b""
+        while position > 0 and b"\n" not in tail:
+            step = min(position, 4096)
+            position = file.seek(position - step)
+            tail = file.read(step) + tail
+        kept = position + tail.rfind(b"\n") + 1
+        if kept < end:
+            file.truncate(kept)
+
+
 def _write(path: Path, data: bytes, durable: bool = False) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:

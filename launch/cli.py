@@ -96,6 +96,22 @@ def resume(
 
 
 @app.command(rich_help_panel=_TRAIN)
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The YAML file that says which keys and seeds vary.")],
+    folder: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of its state and its runs; else runs/NAME of the file.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Say what would be run, and start nothing.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Try runs again that have failed.")] = False,
+    json: Json = False,
+) -> int:
+    """Run a topology with varying keys and seeds, many at once; a table at the end. Killed or stopped, it goes on."""
+    from launch.commands.sweep import sweep
+
+    return sweep(file, folder, check, retry, json)
+
+
+@app.command(rich_help_panel=_TRAIN)
 def node(
     join: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the head of the run listens.")],
     key: Annotated[Path, typer.Option(metavar="FILE", help="This node's key, made by `actorlearn keys new`.")],

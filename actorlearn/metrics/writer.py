@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from actorlearn.files import AppendedFile
+from actorlearn.files import AppendedFile, drop_cut_line
 from actorlearn.metrics.specs import DEFAULT_WRITERS, JSONL, WRITERS, Writer, WriterSpec
 
 METRICS_FILE = "metrics.jsonl"
@@ -37,7 +37,7 @@ class _LinesFile:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _drop_cut_line(path)
+        drop_cut_line(path)
         self._file = AppendedFile(path)
 
     def append(self, row: Mapping[str, Any]) -> None:
@@ -269,20 +269,3 @@ def flat_scalars(values: Mapping[str, Any], prefix: str = "") -> dict[str, float
         elif isinstance(value, bool | int | float):
             scalars[prefix + name] = float(value)
     return scalars
-
-
-def _drop_cut_line(path: Path) -> None:
-    """Cut a last line without its newline, which a killed writer may leave, so that every line parses."""
-    if not path.exists():
-        return
-    with path.open("rb+") as file:
-        end = file.seek(0, os.SEEK_END)
-        position = end
-        tail = b""
-        while position > 0 and b"\n" not in tail:
-            step = min(position, 4096)
-            position = file.seek(position - step)
-            tail = file.read(step) + tail
-        kept = position + tail.rfind(b"\n") + 1
-        if kept < end:
-            file.truncate(kept)

@@ -13,11 +13,16 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 def count_gpus(devices: Path = Path("/dev"), environment: Mapping[str, str] = os.environ) -> int:
     """Return the number of NVIDIA GPUs that CUDA shows to a process with this environment."""
+    return len(visible_gpus(devices, environment))
+
+
+def visible_gpus(devices: Path = Path("/dev"), environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the NVIDIA GPUs that CUDA shows to a process with this environment, as its variable names them."""
     there = sum(path.name.removeprefix("nvidia").isdecimal() for path in devices.glob("nvidia*"))
     if not there or VISIBLE not in environment:
-        return there
+        return [str(number) for number in range(there)]
 
     def exists(name: str) -> bool:
         return int(name) < there if name.isdecimal() else name.startswith(("GPU-", "MIG-"))
 
-    return len(set(takewhile(exists, (name.strip() for name in environment[VISIBLE].split(",")))))
+    return [*dict.fromkeys(takewhile(exists, (name.strip() for name in environment[VISIBLE].split(","))))]

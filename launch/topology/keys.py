@@ -75,7 +75,9 @@ def keys_of(section: Struct) -> dict[str, Key]:
     found = {field.encode_name: key_of(field.type)._replace(default=_default(field)) for field in described.fields}
     if described.tag_field != "name":
         return found
-    names = next(CHOSEN[name].names() for name, base in BASES.items() if issubclass(section, base))
+    names = next((CHOSEN[name].names() for name, base in BASES.items() if issubclass(section, base)), None)
+    if names is None:  # a choice among structs that no package adds to
+        return {"name": Key(inspect.LiteralType((described.tag,)))} | found
     return {"name": Key(inspect.StrType(), f"{', '.join(names)} or package.module:Name")} | found
 
 

@@ -25,7 +25,7 @@ from launch.topology.schema import TOPOLOGY, Topology
 from launch.topology.strict_yaml import TopologyError, fault, number, show
 from launch.topology.validate import Problem, problems, settings
 
-__all__ = ["Topology", "TopologyError", "dump", "load", "parse", "tree"]
+__all__ = ["Topology", "TopologyError", "dump", "literal", "load", "parse", "tree"]
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
@@ -113,16 +113,16 @@ def _plain(value: Any) -> Any:
 
 
 def _entry(key: str, value: object, unit: str | None) -> str:
-    entry = f"{key}: {_literal(value)}"
+    entry = f"{key}: {literal(value)}"
     return f"{entry:<40}  # {unit}" if unit else entry
 
 
-def _literal(value: object) -> str:
+def literal(value: object) -> str:
     """Write one value so that strict YAML reads the same value back."""
     if isinstance(value, list):
-        return f"[{', '.join(_literal(item) for item in value)}]"
+        return f"[{', '.join(literal(item) for item in value)}]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_literal(key)}: {_literal(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, int | float):

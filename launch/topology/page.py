@@ -67,7 +67,12 @@ _REFERENCE = "#/$defs/{name}"
 
 def schema_text() -> str:
     """Return the text of the shipped schema file."""
-    return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"
+    return write_schema(json_schema())
+
+
+def write_schema(schema: dict[str, Any]) -> str:
+    """Return a JSON schema as it is shipped."""
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
 
 
 def json_schema() -> dict[str, Any]:
@@ -84,7 +89,7 @@ def json_schema() -> dict[str, Any]:
             defined[name] = _defined(key.section, defined)
             properties[name] = _reference(name)
     properties["roles"]["additionalProperties"] = {"type": "object"}  # whose keys are not known here
-    _loosen([*defined.values(), *properties.values()])
+    loosen([*defined.values(), *properties.values()])
     for environment in (defined[f"env-{kind}"] for kind in structs_of("env")):
         del environment["properties"]["kind"]  # which follows from the id
         environment["required"] = ["id"]
@@ -140,11 +145,11 @@ def _strangers() -> dict[str, Any]:
     return {"type": "object", "properties": {"name": named}, "required": ["name"]}
 
 
-def _loosen(node: Any) -> None:
+def loosen(node: Any) -> None:
     """Drop generated titles; let integers be written 250_000, which YAML 1.2 editors read as text."""
     if isinstance(node, list):
         for item in node:
-            _loosen(item)
+            loosen(item)
     if not isinstance(node, dict):
         return
     if isinstance(node.get("title"), str):
@@ -152,7 +157,7 @@ def _loosen(node: Any) -> None:
     if node.get("type") == "integer" and "const" not in node:
         node |= {"type": ["integer", "string"], "pattern": _GROUPED_DIGITS}
     for child in node.values():
-        _loosen(child)
+        loosen(child)
 
 
 def _of_some(name: str) -> dict[tuple[str, ...], dict[str, Key]]:
@@ -177,7 +182,7 @@ def _table(section: str, keys: dict[str, Key], chosen: str = "") -> Iterator[str
     yield "|---|---|---|---|"
     for name, key in keys.items():
         dotted = f"{section}.{name}".strip(".")
-        value, default, meaning = _kind(key.kind), _default(section, name, chosen), key.description
+        value, default, meaning = write_kind(key.kind), _default(section, name, chosen), key.description
         yield f"| `{dotted}` | {' | '.join(cell.replace('|', '/') for cell in (value, default, meaning))} |"
 
 
@@ -195,30 +200,30 @@ def _default(section: str, name: str, chosen: str) -> str:
             raw["algorithm"]["name"] = "dqn"
         tree = defaults.resolve(raw)
         tree = tree.get(section, {}) if section else tree
-        found += [_said(tree[name])] if name in tree else []
+        found += [write_value(tree[name])] if name in tree else []
     return " / ".join(dict.fromkeys(found))
 
 
-def _said(value: object) -> str:
+def write_value(value: object) -> str:
     shown = (
         number(value) if isinstance(value, int | float) else show(list(value) if isinstance(value, tuple) else value)
     )
     return f"`{shown.strip(chr(39))}`"
 
 
-def _kind(kind: inspect.Type) -> str:
+def write_kind(kind: inspect.Type) -> str:
     """A type and its range, for people."""
     if isinstance(kind, inspect.Metadata):
-        return _kind(kind.type)
+        return write_kind(kind.type)
     if isinstance(kind, inspect.UnionType):
-        return " or ".join(_kind(part) for part in kind.types)
+        return " or ".join(write_kind(part) for part in kind.types)
     if isinstance(kind, inspect.LiteralType):
         return ", ".join(f"`{word}`" for word in kind.values)
     if isinstance(kind, inspect.IntType | inspect.FloatType):
         word, within = "integer" if isinstance(kind, inspect.IntType) else "number", interval(kind)
         return f"{word}, {within}" if within != UNBOUNDED else word
     if items := items_of(kind, 1):
-        return f"list of {_kind(items[0])}"
+        return f"list of {write_kind(items[0])}"
     return WORDS.get(type(kind), "")
 
 
@@ -241,7 +246,7 @@ def _of_algorithms() -> Iterator[str]:
                 for optimizer, keys in spec.optimizers.get(kind, {}).items()
                 for k, v in keys.items()
             }
-            said = ", ".join(f"{key} {_said(value)}" for key, value in (wanted | numbers).items())
+            said = ", ".join(f"{key} {write_value(value)}" for key, value in (wanted | numbers).items())
             if said or kind not in FINER:
                 yield f"| {spec.name} | {kind} | {said} |"
 

@@ -369,8 +369,8 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     stop_at_steps: Annotated[
         Annotated[int, Meta(ge=1, le=10**12)] | None,
         Meta(
-            description="agent steps at which the run ends before total_steps, to which schedules go on: a part of a run "
-            "that is resumed later; null = it ends at total_steps"
+            description="agent steps at which the run ends before total_steps, to which schedules go on: a part of it, "
+            "to be resumed; null = it ends at total_steps"
         ),
     ] = None
     env: EnvSettings

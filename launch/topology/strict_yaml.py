@@ -39,7 +39,7 @@ _LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
 
 
 class TopologyError(ValueError):
-    """A topology or an override that cannot be used. Its text is one line: place, value, rule, way out."""
+    """A topology, an override or a sweep that cannot be used. Its text is one line: place, value, rule, way out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +75,15 @@ def fault(where: str, value: str, rule: str, way_out: str) -> TopologyError:
     return TopologyError("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
 
 
-def read(text: str | bytes, source: str) -> Document:
-    """Parse one document; ``source`` names it in errors. Raises TopologyError, and nothing else."""
+def read(text: str | bytes, source: str, what: str = "a topology") -> Document:
+    """Parse one document; ``source`` names it in errors, ``what`` its kind. Raises TopologyError, and nothing else."""
     size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise fault(
-            f"{source}:1", f"{size} bytes", f"a topology has at most {MAX_BYTES} bytes", "is this the file you meant?"
+            f"{source}:1", f"{size} bytes", f"{what} has at most {MAX_BYTES} bytes", "is this the file you meant?"
         )
-    decoded = _decode(text, source) if isinstance(text, bytes) else text
-    return _Reader(decoded, source).document()
+    decoded = _decode(text, source, what) if isinstance(text, bytes) else text
+    return _Reader(decoded, source, what).document()
 
 
 def _plain(value: object) -> str:
@@ -95,22 +95,23 @@ def _plain(value: object) -> str:
     return repr(value)
 
 
-def _decode(data: bytes, source: str) -> str:
+def _decode(data: bytes, source: str, what: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise fault(
-            f"{source}:{line}", f"byte 0x{data[error.start]:02x}", "a topology is UTF-8 text", "save the file as UTF-8"
+            f"{source}:{line}", f"byte 0x{data[error.start]:02x}", f"{what} is UTF-8 text", "save the file as UTF-8"
         ) from None
 
 
 class _Reader:
     """Builds one value from PyYAML's event stream, which creates no objects and follows no references."""
 
-    def __init__(self, text: str, source: str) -> None:
+    def __init__(self, text: str, source: str, what: str) -> None:
         self.text = text
         self.source = source
+        self.what = what
         self.lines: dict[Path, int] = {}
         self.count = 0
         self.stream = self._events()
@@ -124,7 +125,7 @@ class _Reader:
                 if event.version is not None or event.tags:
                     self._fail(event, "%", "directives are not used here", "remove the lines that start with %")
                 if seen:
-                    self._fail(event, "---", "a topology is one document", "keep one and remove the '---' before it")
+                    self._fail(event, "---", f"{self.what} is one document", "keep one and remove the '---' before it")
                 seen = True
                 value = self._value(next(self.stream), (), 1)
         return Document(value, self.lines)
@@ -171,7 +172,7 @@ class _Reader:
             self._fail(event, f"level {depth}", f"values nest at most {MAX_DEPTH} deep", "flatten it")
         self.count += 1
         if self.count > MAX_VALUES:
-            rule = f"a topology has at most {MAX_VALUES} keys and values"
+            rule = f"{self.what} has at most {MAX_VALUES} keys and values"
             self._fail(event, f"value {self.count}", rule, "is this the file you meant?")
 
     def _sequence(self, path: Path, depth: int) -> list[Any]:

@@ -96,7 +96,7 @@ def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
         elif name == "roles" and isinstance(tree[name], dict):
             yield from _of_roles(tree[name])
         else:
-            yield from _of_key(tree.get(name, MISSING), key, (name,))
+            yield from problems_at(tree.get(name, MISSING), key, (name,))
 
 
 def settings(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
@@ -140,14 +140,14 @@ def _of_choice(name: str, tree: Mapping[str, Any]) -> Iterator[Problem]:
         return
     by = "id" if name == "env" else "name"
     if not isinstance(section.get(by), str):
-        yield from _of_key(section.get(by, MISSING), keys_of(BASES[name])[by], (*path, by))
+        yield from problems_at(section.get(by, MISSING), keys_of(BASES[name])[by], (*path, by))
         return
     try:
         keys = keys_of(struct_at(name, tree))
     except ValueError as error:
         yield no_entry((*path, by), section[by], registry, str(error))
         return
-    yield from _of_keys(section, keys, path)
+    yield from problems_of(section, keys, path)
 
 
 def _of_roles(roles: Mapping[str, Any]) -> Iterator[Problem]:
@@ -159,7 +159,7 @@ def _of_roles(roles: Mapping[str, Any]) -> Iterator[Problem]:
         except ValueError as error:
             yield Problem(path, section, str(error), "remove it, or install what brings the role")
             continue
-        yield from _of_keys(section, keys, path) if isinstance(section, dict) else [_no_mapping(section, keys, path)]
+        yield from problems_of(section, keys, path) if isinstance(section, dict) else [_no_mapping(section, keys, path)]
 
 
 def no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Problem:
@@ -192,11 +192,11 @@ def _no_replay(tree: Mapping[str, Any]) -> Problem:
     return Problem(("replay",), tree["replay"], rule, f"remove the section, or choose an algorithm that does: {having}")
 
 
-def _of_keys(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) -> Iterator[Problem]:
+def problems_of(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) -> Iterator[Problem]:
     """Yield problems of the keys of a section and of everything below them."""
     yield from _strangers(section, keys, path)
     for name, key in keys.items():
-        yield from _of_key(section.get(name, MISSING), key, (*path, name))
+        yield from problems_at(section.get(name, MISSING), key, (*path, name))
 
 
 def _strangers(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) -> Iterator[Problem]:
@@ -235,7 +235,7 @@ def _elsewhere(word: str) -> str:
     return USUAL_NAMES.get(word) or keys.get(nearest(word, keys), "")
 
 
-def _of_key(value: Any, key: Key, path: Path) -> Iterator[Problem]:
+def problems_at(value: Any, key: Key, path: Path) -> Iterator[Problem]:
     """Yield problems of one value, or of its items."""
     kind = key.kind
     if value is MISSING:
@@ -244,7 +244,7 @@ def _of_key(value: Any, key: Key, path: Path) -> Iterator[Problem]:
         yield from _of_union(value, key, kind, path)
     elif key.section:
         keys = keys_of(key.section)
-        yield from _of_keys(value, keys, path) if isinstance(value, dict) else [_no_mapping(value, keys, path)]
+        yield from problems_of(value, keys, path) if isinstance(value, dict) else [_no_mapping(value, keys, path)]
     elif isinstance(kind, inspect.LiteralType):
         yield from _of_words(value, key, kind, path)
     elif isinstance(kind, LISTS):
@@ -278,7 +278,7 @@ def _of_union(value: Any, key: Key, kind: inspect.UnionType, path: Path) -> Iter
         return
     alike = LISTS if isinstance(value, list) and value else () if isinstance(value, str) else inspect.StructType
     chosen = next((part for part in parts if isinstance(part, alike)), parts[0])
-    yield from _of_key(value, key._replace(kind=chosen, words=_or(key, parts)), path)
+    yield from problems_at(value, key._replace(kind=chosen, words=_or(key, parts)), path)
 
 
 def _or(key: Key, parts: list[inspect.Type]) -> dict[str, str]:
@@ -289,7 +289,7 @@ def _or(key: Key, parts: list[inspect.Type]) -> dict[str, str]:
 def _of_arguments(value: Any, kind: inspect.DictType, path: Path) -> Iterator[Problem]:
     if isinstance(value, dict):
         for name in value:
-            yield from _of_key(name, key_of(kind.key_type), path)
+            yield from problems_at(name, key_of(kind.key_type), path)
     else:
         yield Problem(path, value, "must be a mapping of arguments", "write for example {size: 6}, or leave it out")
 
@@ -305,7 +305,7 @@ def _of_named_sections(value: Any, section: type[msgspec.Struct], path: Path) ->
         if isinstance(inside, dict):
             yield from _strangers(inside, keys, (*path, name))
             for key in filter(inside.__contains__, keys):
-                yield from _of_key(inside[key], keys[key], (*path, name, key))
+                yield from problems_at(inside[key], keys[key], (*path, name, key))
         else:
             yield _no_mapping(inside, keys, (*path, name))
 
@@ -339,7 +339,7 @@ def _of_list(value: Any, key: Key, kind: inspect.Type, path: Path) -> Iterator[P
         return
     examples = tuple(key.examples[0][:1]) if key.examples else ()
     for place, (item, inside) in enumerate(zip(value, items_of(kind, len(value)), strict=False)):
-        yield from _of_key(item, key_of(inside)._replace(examples=examples), (*path, place))
+        yield from problems_at(item, key_of(inside)._replace(examples=examples), (*path, place))
 
 
 def _of_text(value: Any, key: Key, kind: inspect.StrType, path: Path) -> Iterator[Problem]:

@@ -1,0 +1,148 @@
+"""``actorlearn sweep``: runs of one topology that differ in keys and seeds, as many at once as there is room for.
+
+Makes the sweep's folder; the work itself is ``launch/sweeps/loop.py``. The same command goes on with a sweep that was
+stopped or killed.
+"""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console
+
+from actorlearn import __version__
+from actorlearn.files import write_atomically
+from launch.errors import RunError
+from launch.machine.gpus import visible_gpus
+from launch.runs.find import RUNS
+from launch.sweeps import table
+from launch.sweeps.decisions import Listed, Population, Search
+from launch.sweeps.file import Sweep, as_json, changed, read
+from launch.sweeps.history import FORMAT, Begun, History
+from launch.sweeps.loop import Loop
+from launch.sweeps.room import count_at_once, here, taken_by
+from launch.sweeps.state import STATE_FILE, State
+from launch.sweeps.state import read as read_history
+from launch.topology.load import literal
+
+TOPOLOGY_FILE = "base.yaml"
+"""File of the sweep's folder with the topology that all its runs begin from."""
+
+
+def sweep(file: Path, folder: Path | None, check: bool, retry: bool, json: bool) -> int:
+    """Run a sweep to its end, or go on with it; ``check``: say what would be run. Returns the exit status."""
+    asked = read(file)
+    place = folder or RUNS / asked.name
+    if check:
+        return _check(asked, place, json)
+    with State(place) as state:
+        sweep = _begin(asked, state)
+        topology = place / TOPOLOGY_FILE
+        write_atomically(topology, sweep.text.encode(errors="surrogateescape"))
+        at_once, gpus, why = _room(sweep)
+        say = partial(_say, stream=sys.stderr if json else sys.stdout)
+        say(f"{place}: {_size(sweep)}; {at_once} at once: {why}")
+        loop = Loop(sweep, state, topology, at_once, gpus, say)
+        if retry:
+            loop.retry()
+        status = loop.run()
+        _show(sweep, sweep.search(), state.history, place, json)
+    return status
+
+
+def _begin(asked: Sweep, state: State) -> Sweep:
+    """Write down what the sweep is, or refuse another one than was begun; returns it as it was begun."""
+    begun = state.history.begun
+    if begun is None:
+        if others := [path.name for path in state.path.parent.iterdir() if path != state.path]:
+            raise RunError(f"{state.path.parent}: holds {others[0]} and no sweep; name an empty or a new --folder")
+        keys = as_json(asked.keys)
+        state.add(Begun(format=FORMAT, version=__version__, keys=keys, topology=asked.text, pins=dict(asked.pins)))
+        return asked
+    way_out = f"write it as it was, or begin another with --folder (this one is in {state.path.parent})"
+    if why := changed(begun.keys, asked.keys):
+        raise RunError(f"{asked.path}: {why} since the sweep was begun; {way_out}")
+    if begun.topology != asked.text:
+        raise RunError(f"{asked.path.parent / asked.keys.topology}: has changed since the sweep was begun; {way_out}")
+    return asked.pinned(begun.pins)
+
+
+def _room(sweep: Sweep) -> tuple[int, list[str], str]:
+    """Return how many runs are alive at once, the GPUs that they are given in turn, and why so many."""
+    wanted = sweep.keys.at_once
+    taken = taken_by(sweep.base)
+    device = sweep.base.trainer.device
+    gpus = visible_gpus() if taken.gpus == 1 and device == "cuda" else []
+    if wanted is not None:
+        return wanted, gpus, "the file says so"
+    count, why = count_at_once(taken, here())
+    return count, gpus, why
+
+
+def _check(sweep: Sweep, place: Path, json: bool) -> int:
+    """Say what would be run, and start nothing."""
+    history = read_history(place / STATE_FILE)
+    at_once, _, why = _room(sweep)
+    search = sweep.search()
+    if json:
+        trials = [dict(values) for values in search.trials] if isinstance(search, Listed) else None
+        print(
+            json_format.dumps(
+                {
+                    "name": sweep.name,
+                    "folder": str(place),
+                    "keys": as_json(sweep.keys),
+                    "trials": trials,
+                    "at_once": at_once,
+                }
+            )
+        )
+        return 0
+    if isinstance(search, Listed):
+        for number, values in enumerate(search.trials):
+            said = " ".join(f"{key}={literal(value)}" for key, value in values.items())
+            print(f"trial {number:>4}  {said or 'as the topology is'}")
+    print(f"ok {sweep.name}: {_size(sweep)}; {at_once} at once: {why}")
+    if history.begun:
+        print(f"{place}: {len(history.ended)} runs have ended; `actorlearn sweep {sweep.path}` goes on")
+    return 0
+
+
+def _size(sweep: Sweep) -> str:
+    """Return how much there is to run, in words."""
+    search, seeds = sweep.search(), len(sweep.keys.seeds)
+    if isinstance(search, Population):
+        return f"{sweep.generations} generations of {seeds} members"
+    trials = len(search.trials) if isinstance(search, Listed) else as_json(sweep.keys)["search"]["trials"]
+    return f"{trials} trials, each with {seeds} seed{'s' * (seeds > 1)}: {trials * seeds} runs"
+
+
+def _show(sweep: Sweep, search: Search, history: History, place: Path, json: bool) -> None:
+    """Print the table, and the commands that show more."""
+    found = table.rows(search, history, sweep.sign)
+    if json:
+        print(json_format.dumps({"folder": str(place), "trials": table.as_json(found)}))
+        return
+    Console(soft_wrap=not sys.stdout.isatty(), highlight=False, markup=False).print(table.table(found, sweep.keys))
+    if isinstance(search, Population) and found:
+        _show_lineage(search, history, found[0].trial)
+    finished = sum(end.status == "finished" for end in history.ended.values())
+    print(f"{finished} runs in {place}; side by side: actorlearn compare {place}/{sweep.name}-*/")
+
+
+def _show_lineage(search: Population, history: History, best: int) -> None:
+    """Print the values of the best member along its way."""
+    for trial in table.lineage(history, best):
+        values = " ".join(f"{key}={literal(value)}" for key, value in trial.values.items())
+        print(f"generation {search.generation(trial.number)}: trial {trial.number}  {values}")
+
+
+def _say(line: str, stream: TextIO) -> None:
+    """Print a line as it happens; a terminal that is closed does not end a sweep."""
+    with suppress(OSError):
+        print(line, file=stream, flush=True)

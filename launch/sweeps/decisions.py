@@ -1,0 +1,128 @@
+"""The next step of a sweep, given its history and the runs that are alive. Pure.
+
+``Search`` says which trial comes next, of all kinds of searches; ``next_step`` says whether a run is to be begun, or a
+trial to be chosen, or the end of something to be awaited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from launch.sweeps.axes import Axis, Choices, Values, combinations, draw_different
+from launch.sweeps.history import History, RunId, Trial
+from launch.sweeps.keys import GridKeys, PopulationKeys, RandomKeys, SweepKeys
+from launch.sweeps.population import Member, first_generation, next_generation
+
+
+class Wait:
+    """Nothing can be begun before a run has ended."""
+
+
+class Over:
+    """There is nothing more to choose."""
+
+
+WAIT, OVER = Wait(), Over()
+Choice = Trial | Wait | Over
+
+
+class Search(Protocol):
+    """Chooses trials."""
+
+    def choose(self, history: History) -> Choice:
+        """Return the next trial, a function of the history alone."""
+
+    def runs(self, trial: Trial) -> list[RunId]:
+        """Return the runs of a trial."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Trials that are known from the beginning: a grid, or random draws."""
+
+    trials: Sequence[Values]
+    seeds: Sequence[int]
+
+    def choose(self, history: History) -> Choice:
+        """Return the first trial that has not been chosen."""
+        number = len(history.trials)
+        return Trial(number, self.trials[number]) if number < len(self.trials) else OVER
+
+    def runs(self, trial: Trial) -> list[RunId]:
+        """Return a run for each seed."""
+        return [RunId(trial.number, seed) for seed in self.seeds]
+
+
+@dataclass(frozen=True)
+class Population:
+    """Generations of a population: trial ``generation * members + place`` is a member, with a seed of its own."""
+
+    axes: Sequence[Axis]
+    keys: PopulationKeys
+    seeds: Sequence[int]
+    sign: int
+    generations: int
+
+    def choose(self, history: History) -> Choice:
+        """Return the next member, once all of the generation before have ended; over when none has a score."""
+        number, size = len(history.trials), len(self.seeds)
+        generation, place = divmod(number, size)
+        if generation == self.generations:
+            return OVER
+        if generation == 0:
+            return Trial(number, first_generation(self.axes, self.keys, size)[place].values)
+        first = number - place - size
+        before = [history.trials[trial] for trial in range(first, first + size)]
+        if not history.has_ended(run for trial in before for run in self.runs(trial)):
+            return WAIT
+        scores = [None if (score := history.score(trial.number)) is None else self.sign * score for trial in before]
+        if not any(score is not None for score in scores):
+            return OVER
+        values = [trial.values for trial in before]
+        member: Member = next_generation(self.axes, self.keys, generation, values, scores)[place]
+        assert member.parent is not None
+        return Trial(number, member.values, first + member.parent)
+
+    def runs(self, trial: Trial) -> list[RunId]:
+        """Return the member's run."""
+        return [RunId(trial.number, self.seeds[trial.number % len(self.seeds)])]
+
+    def generation(self, trial: int) -> int:
+        """Return the generation of a trial, from 0."""
+        return trial // len(self.seeds)
+
+
+def make_listed(keys: SweepKeys, axes: Sequence[Axis]) -> Listed:
+    """Return the trials of a grid or of random draws."""
+    if isinstance(keys.search, GridKeys):
+        return Listed(combinations([axis for axis in axes if isinstance(axis, Choices)]), keys.seeds)
+    assert isinstance(keys.search, RandomKeys)
+    return Listed(draw_different(axes, keys.search.seed, keys.search.trials), keys.seeds)
+
+
+def open_runs(search: Search, history: History) -> list[RunId]:
+    """Return the runs of chosen trials that are not over, in order; of a dropped trial those that have begun."""
+    found = [run for trial in history.trials.values() for run in search.runs(trial) if run not in history.ended]
+    return [run for run in found if run.trial not in history.dropped or run in history.starts]
+
+
+def next_step(
+    search: Search, history: History, alive: Collection[RunId], set_aside: Collection[RunId] = ()
+) -> RunId | Choice:
+    """Return the run to begin, or else the trial to choose; or whether there is something to wait for, or nothing.
+
+    Runs that were begun before come first, then those of trials that were chosen, then a new trial. ``set_aside``: runs
+    that are left alone in this life of the sweep, because somebody has stopped them.
+    """
+    ready = [run for run in open_runs(search, history) if run not in alive and run not in set_aside]
+    ready = [run for run in ready if run.trial not in history.dropped]
+    if ready:
+        return min(ready, key=lambda run: run not in history.starts)
+    choice = search.choose(history)
+    if isinstance(choice, Over):
+        return WAIT if alive else OVER
+    if isinstance(choice, Wait) and not alive:
+        return OVER  # what it waits for was set aside
+    return choice

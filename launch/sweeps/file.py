@@ -1,0 +1,322 @@
+"""The sweep file: strict YAML like a topology's, checked before anything is started.
+
+Every refusal is one TopologyError on one line: place, value, rule, way out. Every value that a trial may have is tried
+on the topology, and those of trials that are known beforehand together.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actorlearn.metrics.registry import METRICS, is_registered
+from actorlearn.nearest import nearest
+from launch.sweeps.axes import Axis, Choices, Range, Values, count_all, written
+from launch.sweeps.decisions import Listed, Population, Search, make_listed
+from launch.sweeps.keys import OWN, SECTIONS, GridKeys, OptunaKeys, PopulationKeys, RandomKeys, SweepKeys, fill
+from launch.sweeps.optuna_search import OptunaSearch
+from launch.topology import sources, spaces, strict_yaml
+from launch.topology.explain import Origin, explain
+from launch.topology.keys import keys_of, leaves
+from launch.topology.load import Topology, TopologyError, literal, parse
+from launch.topology.schema import LONGEST_NAME
+from launch.topology.strict_yaml import fault, show
+from launch.topology.validate import MISSING, Problem, problems_at, problems_of
+
+RANGE = ("low", "high", "scale")
+SCALES = ("linear", "log")
+MOST_TRIED = 200
+"""Trials whose values are tried together on the topology; of more, each value by itself."""
+RUN_NAME_MARGIN = 24
+"""Characters of a run's name behind the sweep's: -000123-s2147483647."""
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - RUN_NAME_MARGIN - 1}}}")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep file that is right, and the topology that it begins from."""
+
+    path: Path
+    keys: SweepKeys
+    axes: tuple[Axis, ...]
+    text: str
+    """The topology's file as it was read."""
+    base: Topology
+    """The topology with the overrides, and all defaults."""
+    pins: Mapping[str, int]
+    """Keys that nothing says, and that follow the machine's cores -> their values here, the same for all runs."""
+
+    def pinned(self, pins: Mapping[str, int]) -> Sweep:
+        """Return the sweep with the pins of the machine on which it was begun."""
+        return replace(self, pins=pins)
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending: the name of the sweep's folder, with which those of its runs begin."""
+        return self.path.stem
+
+    @property
+    def sign(self) -> int:
+        """1 where more is better, -1 where less is."""
+        return self.keys.goal.sign
+
+    @property
+    def generations(self) -> int:
+        """Generations of a population."""
+        assert isinstance(self.keys.search, PopulationKeys)
+        return math.ceil(self.base.total_steps / self.keys.search.every_steps)
+
+    def overrides(self, values: Values) -> list[str]:
+        """Return the overrides of the topology's file for a trial of these values."""
+        return [f"{key}={literal(value)}" for key, value in {**self.pins, **self.keys.overrides, **values}.items()]
+
+    def topology(self, values: Values) -> Topology:
+        """Return the topology of a trial; raises TopologyError."""
+        return parse(self.text, self.overrides(values), self.keys.topology, spaces.ask)
+
+    def search(self) -> Search:
+        """Return what chooses the trials; raises RunError where a package is missing."""
+        search = self.keys.search
+        if isinstance(search, PopulationKeys):
+            return Population(self.axes, search, self.keys.seeds, self.sign, self.generations)
+        if isinstance(search, OptunaKeys):
+            return OptunaSearch(self.axes, search, self.keys.seeds, self.sign)
+        return make_listed(self.keys, self.axes)
+
+
+def read(path: Path) -> Sweep:
+    """Read a sweep file and try its values on the topology; raises TopologyError, RunError for a missing package."""
+    source = str(path)
+    if not _NAME.fullmatch(path.stem):
+        rule = f"runs are named after the file: at most {LONGEST_NAME - RUN_NAME_MARGIN} letters, digits, . - _"
+        raise fault(source, show(path.stem), rule, "rename it, for example rates.yaml")
+    document = strict_yaml.read(sources.read(source), source, "a sweep")
+    origins = {place: Origin(source, line) for place, line in document.lines.items()} | {(): Origin(source, 1)}
+    raw = document.value
+    if not isinstance(raw, dict):
+        raise fault(f"{source}:1", show(raw), "a sweep is a mapping of keys", "start with 'topology: FILE'")
+    resolved = _resolve(raw)
+    if found := [*_problems(raw, resolved)]:
+        raise explain(found, origins, _resolve({}))
+    keys = msgspec.convert(resolved, SweepKeys)
+    axes = tuple(_axis(key, value) for key, value in keys.vary.items())
+    if found := [*_broken(keys, axes)]:
+        raise explain(found, origins, _resolve({}))
+    text = sources.read(str(path.parent / keys.topology)).decode(errors="surrogateescape")
+    sweep = Sweep(path, keys, axes, text, _base(keys, text), {})
+    sweep = replace(sweep, pins=pins_of(sweep.base))
+    if found := [*_broken_with(sweep)]:
+        raise explain(found, origins, {})
+    _try_values(sweep)
+    return sweep
+
+
+def pins_of(base: Topology) -> dict[str, int]:
+    """Return the keys of a topology that follow the machine's cores, and their values here."""
+    parts = {key: key.split(".") for key in sorted(base.left_to_cores)}
+    return {key: getattr(getattr(base, section), name) for key, (section, name) in parts.items()}
+
+
+def _base(keys: SweepKeys, text: str) -> Topology:
+    return parse(text, [f"{key}={literal(value)}" for key, value in keys.overrides.items()], keys.topology, spaces.ask)
+
+
+def changed(before: Mapping[str, Any], keys: SweepKeys) -> str:
+    """Return why a sweep cannot go on with other keys than it was begun with; empty where it can.
+
+    More may be asked for: ``at_once`` may change, seeds may follow those there are, and ``search.trials`` may grow.
+    """
+    now = as_json(keys)
+    for key in now:
+        old, new = before.get(key), now[key]
+        if key == "at_once" or old == new:
+            continue
+        if key == "seeds" and not isinstance(keys.search, PopulationKeys) and new[: len(old or ())] == old:
+            continue
+        more = key == "search" and isinstance(old, dict) and old.get("trials", 0) < new.get("trials", 0)
+        if more and {**old, "trials": new["trials"]} == new:
+            continue
+        return f"{key} was {json.dumps(old):.200} and is {json.dumps(new):.200}"
+    return ""
+
+
+def as_json(keys: SweepKeys) -> dict[str, Any]:
+    """Return keys as they are written down when a sweep begins."""
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(keys))
+    return plain
+
+
+def _resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a file's mapping with every default."""
+    resolved = fill(dict(raw), SweepKeys)
+    for name, structs in SECTIONS.items():
+        section = resolved[name]
+        if isinstance(section, dict) and section.get("name") in structs:
+            resolved[name] = fill(section, structs[section["name"]])
+    if isinstance(resolved["goal"], dict):
+        resolved["goal"] = fill(resolved["goal"], type(SweepKeys(topology="").goal))
+    return resolved
+
+
+# What is wrong ----------------------------------------------------------------------------------------------------
+
+
+def _problems(raw: Mapping[str, Any], resolved: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what is wrong with single values."""
+    keys = keys_of(SweepKeys)
+    for name, value in raw.items():
+        if name not in keys:
+            yield _stranger(name, value, [*keys])
+    if "topology" not in raw:
+        yield Problem(("topology",), MISSING, "every sweep names its topology", "add topology: FILE")
+    for name, key in keys.items():
+        if name in SECTIONS:
+            yield from _of_choice(name, resolved[name])
+        elif name in ("overrides", "vary"):
+            yield from _of_topologys_keys(name, resolved[name])
+        elif name in resolved:
+            yield from problems_at(resolved[name], key, (name,))
+
+
+def _stranger(name: str, value: object, known: Sequence[str]) -> Problem:
+    rule = f"a sweep has no key {show(name)}"
+    if close := nearest(name, known):
+        return Problem((name,), value, rule, f"did you mean {close}?")
+    if name in {leaf.partition(".")[0] for leaf in leaves()}:
+        return Problem((name,), value, rule, f"a topology's keys stand under overrides or vary, as {name}.KEY")
+    return Problem((name,), value, rule, f"remove it; the keys are {', '.join(known)}")
+
+
+def _of_choice(name: str, section: object) -> Iterator[Problem]:
+    """Yield problems of a section whose keys depend on its name."""
+    structs = SECTIONS[name]
+    if section is None and name == "stopping":
+        return
+    if not isinstance(section, dict):
+        yield Problem(
+            (name,), section, "must be a mapping with a name", f"write for example {{name: {next(iter(structs))}}}"
+        )
+    elif section.get("name") not in structs:
+        chosen = section.get("name", MISSING)
+        close = nearest(str(chosen), structs) if isinstance(chosen, str) else ""
+        way_out = f"did you mean {close}?" if close else f"write for example {next(iter(structs))}"
+        yield Problem((name, "name"), chosen, f"must be {' or '.join(structs)}", way_out)
+    else:
+        yield from problems_of(section, keys_of(structs[section["name"]]), (name,))
+
+
+def _of_topologys_keys(name: str, section: object) -> Iterator[Problem]:
+    """Yield problems of a mapping of a topology's keys; their values are tried on the topology later."""
+    if not isinstance(section, dict):
+        yield Problem(
+            (name,), section, "must be a mapping of a topology's keys", "write for example {total_steps: 20_000}"
+        )
+        return
+    for key, value in section.items():
+        if (own := key.partition(".")[0]) in OWN:
+            yield Problem((name, key), value, f"a sweep sets {own} itself: {OWN[own]}", "remove it")
+        elif name == "vary":
+            yield from _of_axis(key, value)
+
+
+def _of_axis(key: str, value: object) -> Iterator[Problem]:
+    path = ("vary", key)
+    if isinstance(value, list):
+        texts = [json.dumps(each, sort_keys=True) for each in value]
+        if not value:
+            yield Problem(path, value, "must have a value at least", "write them: [0.1, 0.2]")
+        elif len({*texts}) < len(texts):
+            yield Problem(path, value, "must have no value twice", "keep one of each")
+        return
+    if not isinstance(value, dict) or not {"low", "high"} <= value.keys() <= {*RANGE}:
+        way_out = "write [0.1, 0.2], or {low: 1.0e-4, high: 1.0e-2, scale: log}"
+        yield Problem(path, value, "must be a list of values, or a range of low and high", way_out)
+        return
+    low, high, scale = (value.get(part, SCALES[0]) for part in RANGE)
+    numbers = [isinstance(end, int | float) and not isinstance(end, bool) for end in (low, high)]
+    if not all(numbers):
+        part = RANGE[numbers.index(False)]
+        yield Problem((*path, part), value[part], "must be a number", "write a number, thousands split as in 250_000")
+    elif scale not in SCALES:
+        yield Problem((*path, "scale"), scale, f"must be {' or '.join(SCALES)}", f"write {SCALES[0]}, or leave it out")
+    elif not low < high:
+        yield Problem((*path, "high"), high, f"must be more than low, {low}", "write a larger one, or a list of values")
+    elif scale == "log" and low <= 0:
+        yield Problem(
+            (*path, "low"), low, "must be more than 0 on a scale of log", "write a larger one, or scale: linear"
+        )
+
+
+def _axis(key: str, value: Any) -> Axis:
+    if isinstance(value, list):
+        return Choices(key, tuple(value))
+    return Range(key, value["low"], value["high"], value.get("scale") == "log")
+
+
+def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
+    """Yield what is wrong with values that are right by themselves."""
+    for axis in axes:
+        if axis.key in keys.overrides:
+            yield Problem(("vary", axis.key), keys.vary[axis.key], "overrides have it too", "keep one of the two")
+        if isinstance(keys.search, GridKeys) and isinstance(axis, Range):
+            rule = "a grid needs the values themselves"
+            yield Problem(("vary", axis.key), keys.vary[axis.key], rule, "write a list, or search by random or optuna")
+    if len({*keys.seeds}) < len(keys.seeds):
+        yield Problem(("seeds",), [*keys.seeds], "no seed is run twice", "keep one of each")
+    if not axes and not isinstance(keys.search, GridKeys):
+        yield Problem(("vary",), {}, f"{_name(keys)} chooses values of keys that vary", "name some")
+    if isinstance(keys.search, RandomKeys) and keys.search.trials > (count := count_all(axes)):
+        rule = f"there are {count:.0f} combinations, and none is tried twice"
+        yield Problem(("search", "trials"), keys.search.trials, rule, f"write {count:.0f} or less, or search by grid")
+    metric = keys.goal.metric
+    if not is_registered(metric):
+        close = nearest(metric, METRICS)
+        way_out = f"did you mean {close}?" if close else "docs/metrics.md has all, for example episode_return_mean"
+        yield Problem(("goal", "metric"), metric, "must be a column of metrics.jsonl", way_out)
+    if isinstance(keys.search, PopulationKeys):
+        if len(keys.seeds) < 2:
+            yield Problem(("seeds",), [*keys.seeds], "a population has a member for each seed", "write two at least")
+        if keys.stopping is not None:
+            rule = "a population replaces its worst members, and ends none"
+            yield Problem(("stopping",), as_json(keys)["stopping"], rule, "remove it")
+        if set_by := next((axis.key for axis in axes if axis.key == "total_steps"), None):
+            yield Problem(("vary", set_by), keys.vary[set_by], "a population's members end together", "remove it")
+
+
+def _broken_with(sweep: Sweep) -> Iterator[Problem]:
+    """Yield what is wrong with a sweep of this topology."""
+    search, steps = sweep.keys.search, sweep.base.total_steps
+    if isinstance(search, PopulationKeys) and search.every_steps >= steps:
+        rule = f"a generation is a part of a run, which has {steps} steps"
+        yield Problem(("search", "every_steps"), search.every_steps, rule, f"write for example {max(1, steps // 10)}")
+
+
+def _try_values(sweep: Sweep) -> None:
+    """Try the values of trials on the topology; raises TopologyError that names the trial or the value."""
+    search = sweep.search()
+    if isinstance(search, Listed) and len(search.trials) <= MOST_TRIED:
+        for number, values in enumerate(search.trials):
+            _try(sweep, values, f"trial {number} ({written(values):.200})")
+        return
+    first = {axis.key: axis.examples[0] for axis in sweep.axes}
+    for axis in sweep.axes:
+        for value in axis.examples:
+            _try(sweep, {**first, axis.key: value}, f"vary.{axis.key}")
+
+
+def _try(sweep: Sweep, values: Values, what: str) -> None:
+    try:
+        sweep.topology(values)
+    except TopologyError as error:
+        raise TopologyError(f"{sweep.path}: {what}: {error}") from None
+
+
+def _name(keys: SweepKeys) -> str:
+    return str(as_json(keys)["search"]["name"])

@@ -1,0 +1,283 @@
+"""The loop of a sweep: starts runs where there is room, watches them, writes down how they end.
+
+Decides nothing: what comes next is ``decisions.py``, which trials end early ``stopping.py``. A kill of this process
+leaves its runs alive, and they go on to their ends; the next `actorlearn sweep` of the same file finds them.
+"""
+
+from __future__ import annotations
+
+import select
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from launch.machine.signals import Signals
+from launch.reports.format import as_duration, as_number
+from launch.runs import find
+from launch.sweeps import folders, stopping
+from launch.sweeps.decisions import OVER, Population, next_step, open_runs
+from launch.sweeps.file import Sweep
+from launch.sweeps.folders import Outcome
+from launch.sweeps.history import Chosen, Dropped, Ended, Retried, RunId, Started, Status, Trial
+from launch.sweeps.processes import Processes, last_line
+from launch.sweeps.state import State
+
+TURN_S = 0.2
+JUDGE_EVERY_S = 5.0
+"""Seconds between two looks at the curves of runs, where a rule may end trials early."""
+ASK_EVERY_S = 2.0
+"""Seconds after which a run that is to stop is asked again."""
+MOST_STARTS = 3
+"""Starts of a run from the same checkpoint, or none, in one life of the sweep; one that dies once more has failed."""
+REFUSED = (1, 2)
+"""Exit statuses of a run that was refused, or failed, before it wrote how it ended."""
+INTERRUPTED = 130
+
+
+class Loop:
+    """One life of a sweep, from the runs that it finds to the last end."""
+
+    def __init__(
+        self, sweep: Sweep, state: State, topology: Path, at_once: int, gpus: list[str], say: Callable[[str], None]
+    ) -> None:
+        """Start nothing yet.
+
+        ``topology``: the file that all runs begin from; ``gpus``: those given to runs, one to each; none: all see all.
+        """
+        self._sweep, self._state, self._topology = sweep, state, topology
+        self._at_once, self._gpus = at_once, gpus
+        self._search = sweep.search()
+        self._history = state.history
+        self._processes = Processes()
+        self._began_s = time.monotonic()
+        self._tell = say
+        self._alive: set[RunId] = set()
+        self._set_aside: set[RunId] = set()
+        """Runs that somebody has stopped; the next life of the sweep goes on with them."""
+        self._starts: Counter[tuple[RunId, int]] = Counter()
+        """Starts in this life, by the steps that a run went on from."""
+        self._asked_s: dict[RunId, float] = {}
+        self._judged_s = self._began_s
+        self._whole: dict[int, stopping.Curve] = {}
+        self._stopping = 0
+        """Number of signals so far: 1 saves and stops, 2 stops now."""
+
+    @property
+    def set_aside(self) -> int:
+        """Number of runs that were stopped by somebody else."""
+        return len(self._set_aside)
+
+    def retry(self) -> None:
+        """Open runs again that have failed, but for those whose scores a later generation was made by."""
+        last = self._search.generation(len(self._history.trials) - 1) if isinstance(self._search, Population) else None
+        for run, ended in [*self._history.ended.items()]:
+            if ended.status != "failed" or (
+                isinstance(self._search, Population) and self._search.generation(run.trial) != last
+            ):
+                continue
+            (self.folder(run) / find.SUMMARY_FILE).unlink(missing_ok=True)
+            self._state.add(Retried(trial=run.trial, seed=run.seed))
+
+    def run(self) -> int:
+        """Turn until nothing is left to do, or everything was stopped; returns the exit status."""
+        signals = Signals()
+        try:
+            self._find_living()
+            while not self._turn():
+                if select.select([signals.fd], [], [], TURN_S)[0]:
+                    self._interrupt(len(signals.read()))
+        finally:
+            signals.close()
+        if self._stopping:
+            return INTERRUPTED
+        failed = any(ended.status == "failed" for ended in self._history.ended.values())
+        return int(failed or bool(self._set_aside))
+
+    def folder(self, run: RunId) -> Path:
+        """Return the folder of a run."""
+        return self._state.path.parent / self.name(run)
+
+    def name(self, run: RunId) -> str:
+        """Return the name of a run, which is its folder's."""
+        if isinstance(self._search, Population):
+            return f"{self._sweep.name}-g{self._search.generation(run.trial):03}-s{run.seed}"
+        return f"{self._sweep.name}-{run.trial:03}-s{run.seed}"
+
+    # One turn -----------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> bool:
+        """Look at living runs, begin others; True where the sweep is over."""
+        for run in sorted(self._alive):
+            if not self._processes.alive(self.folder(run)):
+                self._alive.remove(run)
+                self._gone(run)
+        if self._stopping:
+            self._stop(self._alive)
+            return not self._alive
+        self._drop_trials()
+        self._stop({run for run in self._alive if run.trial in self._history.dropped})
+        while len(self._alive) < self._at_once:
+            step = next_step(self._search, self._history, self._alive, self._set_aside)
+            if step is OVER:
+                return True
+            if isinstance(step, RunId):
+                self._begin(step)
+            elif isinstance(step, Trial):
+                self._state.add(Chosen(trial=step.number, values=dict(step.values), parent=step.parent))
+            else:
+                return False
+        return False
+
+    def _find_living(self) -> None:
+        """Take over runs of earlier lives of the sweep, and write down those that have ended since."""
+        for run in open_runs(self._search, self._history):
+            if run not in self._history.starts:
+                continue
+            if self._processes.alive(self.folder(run)):
+                self._alive.add(run)
+                self._say(run, "is alive and goes on")
+            else:
+                self._settle(run)
+
+    def _interrupt(self, signals: int) -> None:
+        self._stopping += signals
+        self._asked_s.clear()
+        said = "ends now" if self._stopping > 1 else "saves and ends; again: ends now"
+        self._tell(f"{self._clock()}  every run {said}; the same command goes on with them")
+
+    def _stop(self, runs: set[RunId]) -> None:
+        now_s = time.monotonic()
+        for run in runs:
+            if now_s - self._asked_s.get(run, -ASK_EVERY_S) >= ASK_EVERY_S:
+                self._asked_s[run] = now_s
+                self._processes.stop(self.folder(run), now=self._stopping > 1)
+
+    # Beginnings and ends ------------------------------------------------------------------------------------------
+
+    def _begin(self, run: RunId) -> None:
+        """Start a run, or go on with it from its newest checkpoint; write down first that it is started."""
+        folder, trial = self.folder(run), self._history.trials[run.trial]
+        if run in self._history.starts and self._settle(run):
+            return
+        found = find.read(folder)
+        own = found is not None and bool(found.checkpoints())
+        from_steps = folders.saved_steps(found) if found is not None else 0
+        if self._starts[run, from_steps] == MOST_STARTS:
+            died = f"died {MOST_STARTS} times without saving anything newer; {last_line(folder)}"
+            self._end(run, Outcome("failed", env_steps=from_steps, error=died), "failed")
+            return
+        if not own:
+            shutil.rmtree(folder, ignore_errors=True)  # of a run that died before its first checkpoint
+            if trial.parent is not None:
+                (parent,) = self._search.runs(self._history.trials[trial.parent])
+                folders.go_on_from(self.folder(parent), folder)
+        self._starts[run, from_steps] += 1
+        words = self._words(run, trial, resumed=own)
+        gpu = self._free_gpu()
+        self._state.add(Started(trial=run.trial, seed=run.seed, from_steps=from_steps, gpu=gpu))
+        if self._processes.start(folder, words, gpu):
+            values = " ".join(f"{key}={value}" for key, value in trial.values.items())
+            self._say(run, f"goes on from {from_steps:,} steps" if own else f"begun: {values or 'as the topology is'}")
+        self._alive.add(run)
+        self._asked_s.pop(run, None)
+
+    def _words(self, run: RunId, trial: Trial, resumed: bool) -> list[str]:
+        """Return the command that begins a run, or goes on with it."""
+        folder = str(self.folder(run))
+        keys = [*self._sweep.overrides(trial.values), f"seed={run.seed}", f"name={self.name(run)}"]
+        if isinstance(self._search, Population):
+            keys.append(f"stop_at_steps={(self._search.generation(run.trial) + 1) * self._search.keys.every_steps}")
+        if trial.parent is not None:
+            return ["resume", folder, *keys]
+        return ["resume", folder] if resumed else ["run", str(self._topology), *keys, "--run-dir", folder]
+
+    def _free_gpu(self) -> str:
+        """Return the GPU that the fewest living runs have; empty where runs are given none."""
+        taken = [self._history.starts[run][-1].gpu for run in self._alive]
+        return min(self._gpus, key=taken.count, default="")
+
+    def _gone(self, run: RunId) -> None:
+        """Write down how a run has ended; without its own word on it, it is begun again, or has failed."""
+        if self._settle(run) or self._stopping:
+            return
+        folder = self.folder(run)
+        outcome, returncode = (
+            folders.read_outcome(folder, self._sweep.keys.goal.metric),
+            self._processes.returncode(folder),
+        )
+        if returncode in REFUSED:
+            self._end(run, Outcome("failed", env_steps=outcome.env_steps, error=last_line(folder)), "failed")
+        elif outcome.status == "stopped":
+            self._set_aside.add(run)
+            self._say(
+                run, f"was stopped by somebody at {outcome.env_steps:,} steps; the next sweep of this file goes on"
+            )
+        else:
+            self._say(run, f"died; its newest checkpoint is of {outcome.env_steps:,} steps")
+
+    def _settle(self, run: RunId) -> bool:
+        """Write down the end of a run that is not alive, if its folder tells it; says whether it does."""
+        outcome = folders.read_outcome(self.folder(run), self._sweep.keys.goal.metric)
+        status: Status
+        if outcome.status in ("finished", "failed"):
+            status = "finished" if outcome.status == "finished" else "failed"
+        elif run.trial in self._history.dropped:
+            status = "dropped"
+        else:
+            return False
+        self._end(run, outcome, status)
+        return True
+
+    def _end(self, run: RunId, outcome: Outcome, status: Status) -> None:
+        ended = Ended(
+            trial=run.trial,
+            seed=run.seed,
+            status=status,
+            score=outcome.score,
+            env_steps=outcome.env_steps,
+            wall_time_s=outcome.wall_time_s,
+            error=outcome.error if status == "failed" else "",
+        )
+        self._state.add(ended)
+        said = f": {ended.error}" if ended.error else f": {self._sweep.keys.goal.metric} {as_number(ended.score)}"
+        self._say(run, f"{status}{said} · {len(self._history.ended)} ended, {len(self._alive)} alive")
+
+    # Trials that end early ----------------------------------------------------------------------------------------
+
+    def _drop_trials(self) -> None:
+        """End trials that the rule finds to be worse than others."""
+        rule, now_s = self._sweep.keys.stopping, time.monotonic()
+        if rule is None or now_s - self._judged_s < JUDGE_EVERY_S:
+            return
+        self._judged_s = now_s
+        for trial in self._history.trials.values():
+            if trial.number not in self._whole and self._is_whole(trial) and (curve := self._curve(trial)):
+                self._whole[trial.number] = curve
+        for number in sorted({run.trial for run in self._alive} - self._history.dropped.keys()):
+            curve = self._curve(self._history.trials[number])
+            verdict = curve and stopping.judge(rule, self._sweep.sign, curve, self._whole)
+            if verdict:
+                self._state.add(Dropped(trial=number, **verdict._asdict()))
+                said = f"best {as_number(verdict.score)}, and others had {as_number(verdict.bound)} by then"
+                self._tell(f"{self._clock()}  trial {number} is dropped at {verdict.env_steps:,} steps: {said}")
+
+    def _is_whole(self, trial: Trial) -> bool:
+        runs = self._search.runs(trial)
+        return self._history.has_ended(runs) and all(self._history.ended[run].status == "finished" for run in runs)
+
+    def _curve(self, trial: Trial) -> stopping.Curve | None:
+        """Return the mean curve of a trial's runs that have begun."""
+        runs = [run for run in self._search.runs(trial) if run in self._history.starts]
+        return stopping.mean_curve(
+            [folders.read_points(self.folder(run), self._sweep.keys.goal.metric) for run in runs]
+        )
+
+    # Words --------------------------------------------------------------------------------------------------------
+
+    def _say(self, run: RunId, what: str) -> None:
+        self._tell(f"{self._clock()}  {self.name(run)} {what}")
+
+    def _clock(self) -> str:
+        return f"{as_duration(time.monotonic() - self._began_s):>8}"

@@ -1,0 +1,110 @@
+"""Trials proposed by Optuna (Akiba et al. 2019): by its TPE sampler, told the sweep's history for every proposal.
+
+Nothing of Optuna is kept: the sampler's random numbers follow from the seed and the trial's number, and a proposal is
+a function of the history. Optuna is an extra, imported when a sweep asks for it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from random import Random
+from typing import Any
+
+from actorlearn.imports import own_extra
+from launch.errors import RunError
+from launch.sweeps.axes import Axis, Choices, Range, Values, written
+from launch.sweeps.decisions import OVER, Choice
+from launch.sweeps.history import History, RunId, Trial
+from launch.sweeps.keys import OptunaKeys
+
+ASKED = 100
+"""Proposals of which one must be new, or the search is over: few combinations are left."""
+_NO_TIME = datetime(2000, 1, 1)
+"""Times of trials, which Optuna wants and does not use."""
+
+
+class OptunaSearch:
+    """Proposes values from the scores so far."""
+
+    def __init__(self, axes: Sequence[Axis], keys: OptunaKeys, seeds: Sequence[int], sign: int) -> None:
+        """Import Optuna; raises RunError where it is not installed. ``sign``: 1 where more is better, else -1."""
+        try:
+            import optuna
+        except ModuleNotFoundError as error:
+            raise RunError(
+                f"search.name: optuna: {error.name} is not installed; {own_extra('optuna')}, or search by random"
+            ) from None
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._optuna: Any = optuna
+        self._axes, self._keys, self._seeds, self._sign = axes, keys, seeds, sign
+        self._exhausted: tuple[int, int] | None = None
+        """Numbers of trials and of ended runs with which nothing new was proposed."""
+
+    def choose(self, history: History) -> Choice:
+        """Return the next trial, whose values no earlier one has."""
+        number = len(history.trials)
+        known = number, len(history.ended)
+        if number >= self._keys.trials or known == self._exhausted:
+            return OVER
+        before = {written(trial.values) for trial in history.trials.values()}
+        for attempt in range(ASKED):
+            values = self._propose(history, Random(f"{self._keys.seed} {number} {attempt}").getrandbits(32))
+            if written(values) not in before:
+                return Trial(number, values)
+        self._exhausted = known
+        return OVER
+
+    def runs(self, trial: Trial) -> list[RunId]:
+        """Return a run for each seed."""
+        return [RunId(trial.number, seed) for seed in self._seeds]
+
+    def _propose(self, history: History, seed: int) -> Values:
+        startup = self._keys.startup_trials
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what Optuna may change in its next release
+            sampler = self._optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=True)
+            study = self._optuna.create_study(direction="maximize", sampler=sampler)
+            for trial in history.trials.values():
+                study.add_trial(self._as_optunas(trial, history))
+            asked = study.ask(self._distributions()).params
+        return {axis.key: _value(axis, asked[axis.key]) for axis in self._axes}
+
+    def _distributions(self) -> dict[str, Any]:
+        """Return what Optuna draws for each axis: of a list the place in it, as values may be anything."""
+        kinds, found = self._optuna.distributions, {}
+        for axis in self._axes:
+            if isinstance(axis, Choices):
+                found[axis.key] = kinds.CategoricalDistribution(range(len(axis.values)))
+            else:
+                kind = kinds.IntDistribution if axis.whole else kinds.FloatDistribution
+                found[axis.key] = kind(axis.low, axis.high, log=axis.log)
+        return found
+
+    def _as_optunas(self, trial: Trial, history: History) -> Any:
+        """Return a trial as Optuna has it: complete, pruned, failed or running, with its score where it has one."""
+        states = self._optuna.trial.TrialState
+        score, dropped = history.score(trial.number), history.dropped.get(trial.number)
+        own: dict[str, Any] = {"state": states.RUNNING}
+        if dropped is not None:
+            own = {"state": states.PRUNED, "intermediate_values": {dropped.env_steps: self._sign * dropped.score}}
+        elif history.has_ended(self.runs(trial)):
+            own = {"state": states.FAIL} if score is None else {"state": states.COMPLETE, "value": self._sign * score}
+        made = self._optuna.trial.create_trial(
+            params={axis.key: _asked(axis, trial.values) for axis in self._axes},
+            distributions=self._distributions(),
+            **own,
+        )
+        made.datetime_start = _NO_TIME
+        made.datetime_complete = None if own["state"] is states.RUNNING else _NO_TIME
+        return made
+
+
+def _value(axis: Axis, asked: Any) -> Any:
+    return axis.fit(asked) if isinstance(axis, Range) else axis.values[asked]
+
+
+def _asked(axis: Axis, values: Mapping[str, Any]) -> Any:
+    value = values[axis.key]
+    return value if isinstance(axis, Range) else axis.values.index(value)

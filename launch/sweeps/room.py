@@ -1,0 +1,65 @@
+"""Runs that have room at once: by cores, memory and GPUs of this machine. The number is pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psutil
+
+from actorlearn.memory.shared import free_bytes
+from launch.machine.cores import usable_cores
+from launch.machine.gpus import visible_gpus
+from launch.plan.nodes import need_of
+from launch.plan.plan import plan
+from launch.plan.probe import describe
+from launch.topology.load import Topology
+
+PROCESS_BYTES = 256 << 20
+"""Memory of a process beside shared memory: one that has imported torch takes 200 MB."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """What this machine has, or what a run takes of it."""
+
+    cores: float
+    memory_bytes: int
+    shm_bytes: int
+    gpus: int
+
+
+def here() -> Room:
+    """Return what is free on this machine now; of cores, what this process and its children may use."""
+    memory = psutil.virtual_memory().available
+    return Room(cores=usable_cores(), memory_bytes=memory, shm_bytes=free_bytes(), gpus=len(visible_gpus()))
+
+
+def taken_by(topology: Topology) -> Room:
+    """Return what a run of this topology takes; makes its environment and network once, in a child process."""
+    description = describe(topology)
+    made, learners = plan(topology, description), topology.learners.count
+    need = need_of(made.topology, description)
+    return Room(
+        cores=need.cores * learners,
+        memory_bytes=made.bytes_total + PROCESS_BYTES * (1 + len(made.processes)),
+        shm_bytes=made.bytes_total,
+        gpus=need.gpus * learners,
+    )
+
+
+def count_at_once(run: Room, machine: Room) -> tuple[int, str]:
+    """Return how many runs have room, one at least, and what bounds that."""
+    gib = 1 << 30
+    bounds = {
+        f"{machine.cores:g} cores, of which a run takes {run.cores:g}": machine.cores / run.cores,
+        f"{machine.memory_bytes / gib:.1f} GiB of memory, of which a run takes about {run.memory_bytes / gib:.1f}": (
+            machine.memory_bytes / run.memory_bytes
+        ),
+        f"{machine.shm_bytes / gib:.1f} GiB of shared memory, of which a run takes {run.shm_bytes / gib:.2f}": (
+            machine.shm_bytes / run.shm_bytes
+        ),
+    }
+    if run.gpus:
+        bounds[f"{machine.gpus} GPUs, of which a run takes {run.gpus}"] = machine.gpus / run.gpus
+    why = min(bounds, key=bounds.__getitem__)
+    return max(1, int(bounds[why])), why

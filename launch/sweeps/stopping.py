@@ -1,0 +1,60 @@
+"""The rule that ends trials early: the median rule of Google Vizier (Golovin et al. 2017, section 3.2.2). Pure.
+
+A trial is ended at step s where its best number by step s is worse than the median, over all whole trials, of their
+running averages up to step s. A trial's curve is the mean over its seeds, so a trial is ended with all its seeds or not
+at all: a rule that ended single runs would leave the lucky seeds of each trial, and raise its mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+from launch.reports.compare import Numbers, Points, resample
+from launch.sweeps.keys import MedianKeys
+
+
+class Curve(NamedTuple):
+    """A trial's mean over its seeds, at evenly spaced steps that all of them have."""
+
+    steps: Numbers
+    numbers: Numbers
+
+
+class Verdict(NamedTuple):
+    """Ground on which a trial is ended."""
+
+    env_steps: int
+    score: float
+    """Its best so far."""
+    bound: float
+    """The median of the others' averages."""
+
+
+def mean_curve(seeds: Sequence[Points]) -> Curve | None:
+    """Return the mean of the curves of a trial's runs; None where one is empty, or they have no step in common."""
+    if not seeds or not all(seeds):
+        return None
+    try:
+        steps, numbers = resample(seeds)
+    except ValueError:
+        return None
+    return Curve(steps, numbers.mean(axis=0))
+
+
+def judge(keys: MedianKeys, sign: int, curve: Curve, whole: Mapping[int, Curve]) -> Verdict | None:
+    """Return why a trial is ended, given its curve and those of whole trials; None where it is not.
+
+    ``sign``: 1 where more is better, -1 where less is.
+    """
+    at = float(curve.steps[-1])
+    if at < keys.after_steps or len(whole) < keys.after_trials:
+        return None
+    averages = [float(other.numbers[by].mean()) for other in whole.values() if (by := other.steps <= at).any()]
+    if len(averages) < keys.after_trials:
+        return None
+    best, bound = sign * float(np.max(sign * curve.numbers)), median(averages)
+    return Verdict(int(at), best, bound) if sign * best < sign * bound else None

@@ -1,0 +1,127 @@
+"""The outcome of a sweep as a table: its trials, the best first. Pure but for printing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import stdev
+from typing import Any
+
+from rich.table import Table
+
+from launch.reports.format import DASH, as_number, as_whole, printable
+from launch.sweeps.decisions import Population, Search
+from launch.sweeps.history import History, Trial
+from launch.sweeps.keys import SweepKeys
+from launch.topology.load import literal
+
+
+@dataclass(frozen=True)
+class Row:
+    """One trial, of a population one member with all its generations so far."""
+
+    trial: int
+    values: Mapping[str, Any]
+    runs: int
+    """Runs that it has when it is whole."""
+    finished: int
+    scores: list[float]
+    status: str
+    """whole; dropped, failed or open where it has not come to its end with all its seeds."""
+    env_steps: int
+    """Steps of all its runs together."""
+    error: str = ""
+
+    @property
+    def score(self) -> float | None:
+        """The mean over seeds."""
+        return sum(self.scores) / len(self.scores) if self.scores else None
+
+    @property
+    def deviation(self) -> float | None:
+        """Standard deviation over seeds; None of fewer than two."""
+        return stdev(self.scores) if len(self.scores) > 1 else None
+
+
+def rows(search: Search, history: History, sign: int) -> list[Row]:
+    """Return the trials: whole ones first, the best of them first; of a population the last generation's members."""
+    trials = [*history.trials.values()]
+    if isinstance(search, Population):
+        last = max((search.generation(trial.number) for trial in trials), default=0)
+        trials = [trial for trial in trials if search.generation(trial.number) == last]
+    found = [_row(search, history, trial) for trial in trials]
+
+    def rank(row: Row) -> tuple[bool, bool, float, int]:
+        return row.status != "whole", row.score is None, -sign * (row.score or 0.0), row.trial
+
+    return sorted(found, key=rank)
+
+
+def lineage(history: History, trial: int) -> list[Trial]:
+    """Return a trial and those from whose checkpoints it went on, the first first."""
+    found = [history.trials[trial]]
+    while (parent := found[-1].parent) is not None:
+        found.append(history.trials[parent])
+    return found[::-1]
+
+
+def table(found: list[Row], keys: SweepKeys) -> Table:
+    """Return the rows as a table for people."""
+    made = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    names = list(dict.fromkeys(key for row in found for key in row.values))
+    made.add_column("trial", justify="right")
+    for name in names:
+        made.add_column(name.rpartition(".")[2], justify="right", overflow="fold")
+    for heading in (keys.goal.metric, "deviation", "lowest", "highest", "runs", "steps"):
+        made.add_column(heading, justify="right", overflow="fold")
+    made.add_column("")
+    for row in found:
+        ends = (min(row.scores), max(row.scores)) if row.scores else (None, None)
+        numbers = [DASH if number is None else as_number(number) for number in (row.score, row.deviation, *ends)]
+        said = "" if row.status == "whole" else printable(f"{row.status}: {row.error}" if row.error else row.status)
+        values = [printable(literal(row.values[name])) if name in row.values else DASH for name in names]
+        count = f"{row.finished}/{row.runs}"
+        made.add_row(str(row.trial), *values, *numbers, count, as_whole(row.env_steps), said)
+    return made
+
+
+def as_json(found: list[Row]) -> list[dict[str, Any]]:
+    """Return the rows for programs."""
+    return [
+        {
+            "trial": row.trial,
+            "values": dict(row.values),
+            "status": row.status,
+            "score": row.score,
+            "deviation": row.deviation,
+            "scores": row.scores,
+            "runs": row.runs,
+            "finished": row.finished,
+            "env_steps": row.env_steps,
+            "error": row.error or None,
+        }
+        for row in found
+    ]
+
+
+def _row(search: Search, history: History, trial: Trial) -> Row:
+    runs = search.runs(trial)
+    ends = [history.ended[run] for run in runs if run in history.ended]
+    finished = sum(end.status == "finished" for end in ends)
+    failed = next((end.error for end in ends if end.status == "failed"), None)
+    if trial.number in history.dropped:
+        status = "dropped"
+    elif failed is not None:
+        status = "failed"
+    else:
+        status = "whole" if finished == len(runs) else "open"
+    return Row(
+        trial=trial.number,
+        values=trial.values,
+        runs=len(runs),
+        finished=finished,
+        scores=history.scores(trial.number),
+        status=status,
+        env_steps=sum(end.env_steps for end in ends),
+        error=failed or "",
+    )

@@ -1,0 +1,135 @@
+"""Sweeps of all kinds, killed anywhere: every run is done once, and the same is decided as without kills."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launch.sweeps.axes import Axis, Choices, Range, Values, combinations, draw_different
+from launch.sweeps.decisions import OVER, WAIT, Listed, Population, Search, next_step, open_runs
+from launch.sweeps.history import Dropped, History, RunId, Trial
+from launch.sweeps.keys import PopulationKeys
+from tests.launch.sweeps.worlds import Killed, World
+
+AXES: list[Axis] = [Range("rate", 0.001, 1.0, log=True), Choices("horizon", (5, 10, 20))]
+
+seeds = st.lists(st.integers(0, 50), min_size=1, max_size=4, unique=True)
+listed = st.builds(
+    lambda number, seed, seeds: Listed(draw_different(AXES, seed, number), seeds),
+    st.integers(1, 5),
+    st.integers(0, 100),
+    seeds,
+)
+populations = st.builds(
+    lambda seed, seeds, generations: Population(
+        AXES, PopulationKeys(every_steps=1, seed=seed, quantile=0.4), seeds, 1, generations
+    ),
+    st.integers(0, 100),
+    st.lists(st.integers(0, 50), min_size=2, max_size=6, unique=True),
+    st.integers(1, 4),
+)
+
+
+def score(values: Values, seed: int) -> float | None:
+    """A score that follows from values and seed alone; of some none, as of runs that fail."""
+    return None if (seed + int(1000 * values["rate"])) % 11 == 0 else values["rate"] * values["horizon"] + seed
+
+
+def live_on(search: Search, world: World, random: Random, kills: list[int]) -> History:
+    """Begin the sweep, kill it after each of these numbers of chances, and let its last life come to its end."""
+    for chances in kills:
+        try:
+            return world.live(search, random, chances)
+        except Killed:
+            for _ in range(random.randrange(3)):  # runs go on meanwhile
+                world.end_one(random)
+    return world.live(search, random)
+
+
+@given(
+    st.one_of(listed, populations), st.integers(0, 2**32), st.lists(st.integers(0, 40), max_size=6), st.integers(1, 4)
+)
+def test_every_run_is_done_once_whenever_the_sweep_is_killed(
+    search: Search, entropy: int, kills: list[int], at_once: int
+) -> None:
+    world = World(score, at_once)
+    history = live_on(search, world, Random(entropy), kills)
+    expected = [run for trial in history.trials.values() for run in search.runs(trial)]
+    assert sorted(history.ended) == sorted(expected) == sorted(world.begun)
+    assert len({*world.begun}) == len(world.begun)
+    assert world.most <= at_once and not world.alive
+    assert search.choose(history) is OVER
+    assert all(history.ended[run].score == world.over[run] for run in expected)
+
+
+@given(
+    st.one_of(listed, populations), st.integers(0, 2**32), st.lists(st.integers(0, 40), max_size=6), st.integers(1, 4)
+)
+def test_kills_and_the_order_of_ends_change_nothing_of_what_is_tried(
+    search: Search, entropy: int, kills: list[int], at_once: int
+) -> None:
+    killed = live_on(search, World(score, at_once), Random(entropy), kills)
+    whole = World(score, 1).live(search, Random(0))
+    assert killed.trials == whole.trials
+    assert {run: ended.score for run, ended in killed.ended.items()} == {
+        run: ended.score for run, ended in whole.ended.items()
+    }
+
+
+@given(st.lists(st.integers(1, 4), max_size=3))
+def test_a_grid_has_every_combination_once(sizes: list[int]) -> None:
+    axes = [Choices(f"key{number}", tuple(range(size))) for number, size in enumerate(sizes)]
+    found = combinations(axes)
+    count = 1
+    for size in sizes:
+        count *= size
+    assert len(found) == len({tuple(values.items()) for values in found}) == count
+    assert all([*values] == [axis.key for axis in axes] for values in found)
+
+
+def test_runs_that_have_begun_come_before_others_and_these_before_new_trials() -> None:
+    search, world = Listed([{"rate": 0.1}, {"rate": 0.2}], [1, 2]), World(score, 1)
+    try:
+        world.live(search, Random(0), 5)  # begun, chosen, and started with the first seed
+    except Killed:
+        pass
+    history = world.history()
+    assert (history.starts.keys(), len(history.trials)) == ({(0, 1)}, 1)
+    assert next_step(search, history, set()) == RunId(0, 1)
+    assert next_step(search, history, {RunId(0, 1)}) == RunId(0, 2)
+    assert next_step(search, history, {RunId(0, 1), RunId(0, 2)}) == Trial(1, {"rate": 0.2})
+    assert next_step(search, history, set(), set_aside={RunId(0, 1), RunId(0, 2)}) == Trial(1, {"rate": 0.2})
+
+
+def test_a_generation_waits_for_the_one_before_and_is_given_up_with_what_is_set_aside() -> None:
+    search = Population(AXES, PopulationKeys(every_steps=1), [1, 2], 1, generations=2)
+    world = World(lambda values, seed: float(seed), 2)
+    try:
+        world.live(search, Random(0), 10)  # both members of the first generation are chosen and begun
+    except Killed:
+        pass
+    history, both = world.history(), {RunId(0, 1), RunId(1, 2)}
+    assert {*world.alive} == both
+    assert next_step(search, history, both) is WAIT
+    assert next_step(search, history, set(), set_aside=both) is OVER
+
+
+def test_a_population_in_which_all_fail_is_over() -> None:
+    search = Population(AXES, PopulationKeys(every_steps=1), [1, 2, 3], 1, generations=3)
+    history = World(lambda values, seed: None, 2).live(search, Random(0))
+    assert len(history.trials) == 3 and all(ended.status == "failed" for ended in history.ended.values())
+
+
+def test_of_a_dropped_trial_only_what_has_begun_is_open() -> None:
+    search, world = Listed([{"rate": 0.1}], [1, 2]), World(score, 1)
+    try:
+        world.live(search, Random(0), 5)
+    except Killed:
+        pass
+    history = world.history()
+    history.add(Dropped(trial=0, env_steps=5, score=0.0, bound=1.0))
+    assert open_runs(search, history) == [RunId(0, 1)]
+    assert next_step(search, history, {RunId(0, 1)}) is WAIT
+    assert next_step(search, history, set()) is OVER

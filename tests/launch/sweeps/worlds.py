@@ -1,0 +1,99 @@
+"""A world in which sweeps are tried without processes: runs that end when the test says so, and kills of the sweep.
+
+It does what ``launch/sweeps/loop.py`` does, in the same order: facts first, then deeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from launch.sweeps.axes import Values
+from launch.sweeps.decisions import OVER, Search, next_step
+from launch.sweeps.history import FORMAT, AnyFact, Begun, Chosen, Ended, History, RunId, Started, Trial
+
+Score = Callable[[Values, int], float | None]
+"""The score of a run by its values and seed; None: it fails."""
+
+
+class Killed(Exception):
+    """The sweep is killed here."""
+
+
+class World:
+    """The state file, the processes that are alive, and what run folders say."""
+
+    def __init__(self, score: Score, at_once: int) -> None:
+        self.lines: list[bytes] = []
+        self.alive: dict[RunId, int] = {}
+        """Living runs, and how often each has been started."""
+        self.over: dict[RunId, float | None] = {}
+        """Runs whose folders tell their ends."""
+        self.begun: list[RunId] = []
+        """Runs in the order in which they began; one that goes on is not listed again."""
+        self.most = 0
+        self.score, self.at_once = score, at_once
+
+    def history(self) -> History:
+        """Read the state file."""
+        found = History()
+        for line in self.lines:
+            found.add(msgspec.json.decode(line, type=AnyFact))
+        return found
+
+    def live(self, search: Search, random: Random, kill_after: int | None = None) -> History:
+        """Live one life of the sweep; with ``kill_after`` it is killed at the so manyth chance."""
+        left = [kill_after]
+
+        def chance() -> None:
+            if left[0] is not None:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise Killed
+
+        def add(fact: AnyFact) -> None:
+            chance()
+            history.add(fact)
+            self.lines.append(msgspec.json.encode(fact))
+            chance()
+
+        history = self.history()
+        if history.begun is None:
+            add(Begun(format=FORMAT, version="0", keys={}, topology=""))
+        while True:
+            for run in [run for run in history.starts if run not in history.ended and run in self.over]:
+                score = self.over[run]
+                status = "failed" if score is None else "finished"
+                add(Ended(trial=run.trial, seed=run.seed, status=status, score=score))
+            while len(self.alive) < self.at_once:
+                step = next_step(search, history, {*self.alive})
+                if step is OVER:
+                    return history
+                if isinstance(step, Trial):
+                    add(Chosen(trial=step.number, values=dict(step.values), parent=step.parent))
+                elif isinstance(step, RunId):
+                    add(Started(trial=step.trial, seed=step.seed))
+                    self._start(step)
+                else:
+                    break
+            chance()
+            self.end_one(random)
+
+    def _start(self, run: RunId) -> None:
+        assert run not in self.alive and run not in self.over, f"{run} is begun twice"
+        if run not in self.begun:
+            self.begun.append(run)
+        self.alive[run] = 0
+        self.most = max(self.most, len(self.alive))
+
+    def end_one(self, random: Random) -> None:
+        """Let one of the living runs end, or die so that it is begun again."""
+        if not self.alive:
+            return
+        run = random.choice(sorted(self.alive))
+        del self.alive[run]
+        if random.random() < 0.8:
+            values = self.history().trials[run.trial].values
+            self.over[run] = self.score(values, run.seed)
