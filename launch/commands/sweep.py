@@ -74,14 +74,13 @@ def _begin(asked: Sweep, state: State) -> Sweep:
 
 def _room(sweep: Sweep) -> tuple[int, list[str], str]:
     """Return how many runs are alive at once, the GPUs that they are given in turn, and why so many."""
-    wanted = sweep.keys.at_once
+    wanted, gpus = sweep.keys.at_once, visible_gpus()
+    if wanted is not None and not gpus:
+        return wanted, [], "the file says so"
     taken = taken_by(sweep.base)
-    device = sweep.base.trainer.device
-    gpus = visible_gpus() if taken.gpus == 1 and device == "cuda" else []
-    if wanted is not None:
-        return wanted, gpus, "the file says so"
-    count, why = count_at_once(taken, here())
-    return count, gpus, why
+    one_each = taken.gpus == 1 and "cuda" in (sweep.base.trainer.device, sweep.base.inference.device)
+    count, why = (wanted, "the file says so") if wanted is not None else count_at_once(taken, here())
+    return count, gpus if one_each else [], why
 
 
 def _check(sweep: Sweep, place: Path, json: bool) -> int:

@@ -99,7 +99,7 @@ def read(path: Path) -> Sweep:
         raise fault(source, show(path.stem), rule, "rename it, for example rates.yaml")
     document = strict_yaml.read(sources.read(source), source, "a sweep")
     origins = {place: Origin(source, line) for place, line in document.lines.items()} | {(): Origin(source, 1)}
-    raw = document.value
+    raw = {} if document.value is None else document.value
     if not isinstance(raw, dict):
         raise fault(f"{source}:1", show(raw), "a sweep is a mapping of keys", "start with 'topology: FILE'")
     resolved = _resolve(raw)

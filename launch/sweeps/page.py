@@ -28,8 +28,8 @@ This page is made from the settings themselves by `python -m launch.sweeps.page 
 
 A sweep is one YAML file, as strict as a topology: a key that nothing reads is an error, and so is a value that the
 topology refuses. Only `topology` is required. The file's name is the sweep's. `overrides` and `vary` hold keys of the
-[topology](topology.md), dotted; {", ".join(f"`{key}`" for key in OWN)} are the sweep's own to set. Numbers that are drawn
-from a range have {DIGITS} digits.
+[topology](topology.md), dotted; {", ".join(f"`{key}`" for key in OWN)} are the sweep's own to set.
+Numbers that are drawn from a range have {DIGITS} digits.
 """
 
 

@@ -205,6 +205,7 @@ def _default(section: str, name: str, chosen: str) -> str:
 
 
 def write_value(value: object) -> str:
+    """Write a value as code, as it is written in a file."""
     shown = (
         number(value) if isinstance(value, int | float) else show(list(value) if isinstance(value, tuple) else value)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 
 from hypothesis import given
@@ -91,10 +92,8 @@ def test_a_grid_has_every_combination_once(sizes: list[int]) -> None:
 
 def test_runs_that_have_begun_come_before_others_and_these_before_new_trials() -> None:
     search, world = Listed([{"rate": 0.1}, {"rate": 0.2}], [1, 2]), World(score, 1)
-    try:
+    with suppress(Killed):
         world.live(search, Random(0), 5)  # begun, chosen, and started with the first seed
-    except Killed:
-        pass
     history = world.history()
     assert (history.starts.keys(), len(history.trials)) == ({(0, 1)}, 1)
     assert next_step(search, history, set()) == RunId(0, 1)
@@ -106,10 +105,8 @@ def test_runs_that_have_begun_come_before_others_and_these_before_new_trials() -
 def test_a_generation_waits_for_the_one_before_and_is_given_up_with_what_is_set_aside() -> None:
     search = Population(AXES, PopulationKeys(every_steps=1), [1, 2], 1, generations=2)
     world = World(lambda values, seed: float(seed), 2)
-    try:
+    with suppress(Killed):
         world.live(search, Random(0), 10)  # both members of the first generation are chosen and begun
-    except Killed:
-        pass
     history, both = world.history(), {RunId(0, 1), RunId(1, 2)}
     assert {*world.alive} == both
     assert next_step(search, history, both) is WAIT
@@ -124,10 +121,8 @@ def test_a_population_in_which_all_fail_is_over() -> None:
 
 def test_of_a_dropped_trial_only_what_has_begun_is_open() -> None:
     search, world = Listed([{"rate": 0.1}], [1, 2]), World(score, 1)
-    try:
+    with suppress(Killed):
         world.live(search, Random(0), 5)
-    except Killed:
-        pass
     history = world.history()
     history.add(Dropped(trial=0, env_steps=5, score=0.0, bound=1.0))
     assert open_runs(search, history) == [RunId(0, 1)]

@@ -1,0 +1,207 @@
+"""Sweep files: what is right is read, what is wrong is refused on one line with value, rule and way out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.errors import RunError
+from launch.sweeps import page
+from launch.sweeps.axes import Choices, Range
+from launch.sweeps.decisions import Listed, Population
+from launch.sweeps.file import as_json, changed, read
+from launch.sweeps.keys import SweepKeys
+from launch.topology.load import TopologyError
+from tests.sizes import ROOT
+
+TOPOLOGY = "env: {id: CartPole-v1}\ntotal_steps: 1_000\n"
+SHIPPED = sorted((ROOT / "examples" / "sweeps").glob("*.yaml"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "cart.yaml").write_text(TOPOLOGY)
+    return tmp_path
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "rates.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_topology_is_enough(folder: Path) -> None:
+    sweep = read(write(folder, "topology: cart.yaml"))
+    assert (sweep.name, sweep.keys) == ("rates", SweepKeys(topology="cart.yaml"))
+    assert sweep.search() == Listed([{}], (1,))
+
+
+def test_keys_are_those_of_the_topology_and_values_what_yaml_says(folder: Path) -> None:
+    text = """
+        topology: cart.yaml
+        overrides: {total_steps: 2_000, "optimizer": {name: adam}}
+        vary:
+          algorithm.name: [a2c, ppo]
+          optimizer.learning_rate: {low: 1.0e-4, high: 0.1, scale: log}
+          algorithm.horizon: {low: 5, high: 20}
+        seeds: [3, 1]
+        search: {name: random, trials: 4}
+        goal: {direction: minimize, metric: loss}
+        stopping: {name: median}
+        at_once: 2
+    """
+    sweep = read(write(folder, text))
+    assert sweep.axes == (
+        Choices("algorithm.name", ("a2c", "ppo")),
+        Range("optimizer.learning_rate", 1e-4, 0.1, log=True),
+        Range("algorithm.horizon", 5, 20),
+    )
+    assert (sweep.base.total_steps, sweep.sign) == (2000, -1)
+    search = sweep.search()
+    assert isinstance(search, Listed) and len(search.trials) == 4
+    made = sweep.topology({"algorithm.name": "ppo", "algorithm.horizon": 7, "optimizer.learning_rate": 0.01})
+    assert (made.algorithm.horizon, made.optimizer.learning_rate, made.total_steps) == (7, 0.01, 2000)
+
+
+def test_a_trial_has_the_defaults_of_its_own_choices(folder: Path) -> None:
+    """As on the command line: nothing of A2C's is kept for PPO."""
+    sweep = read(write(folder, "topology: cart.yaml\nvary: {algorithm.name: [a2c, ppo]}"))
+    first, second = (sweep.topology({"algorithm.name": name}) for name in ("a2c", "ppo"))
+    assert first.algorithm.horizon != second.algorithm.horizon
+
+
+def test_all_runs_have_the_shape_that_the_first_machine_gave_them(folder: Path) -> None:
+    sweep = read(write(folder, "topology: cart.yaml\nvary: {optimizer.learning_rate: [0.1]}"))
+    assert sweep.pins == {
+        "simulators.count": sweep.base.simulators.count,
+        "trainer.threads": sweep.base.trainer.threads,
+    }
+    pinned = sweep.pinned({"simulators.count": 1, "trainer.threads": 1})
+    assert (pinned.topology({}).simulators.count, pinned.topology({}).trainer.threads) == (1, 1)
+    assert pinned.topology({"simulators.count": 2}).simulators.count == 2
+    said = read(write(folder, "topology: cart.yaml\noverrides: {simulators.count: 1, trainer.threads: 1}"))
+    assert said.pins == {}
+
+
+def test_a_population_has_generations_of_the_run(folder: Path) -> None:
+    text = """
+        topology: cart.yaml
+        vary: {optimizer.learning_rate: {low: 1.0e-4, high: 0.1}}
+        seeds: [1, 2, 3]
+        search: {name: population, every_steps: 300}
+    """
+    sweep = read(write(folder, text))
+    search = sweep.search()
+    assert isinstance(search, Population)
+    assert (search.generations, sweep.generations, search.seeds) == (4, 4, (1, 2, 3))
+
+
+VARY = "topology: cart.yaml\nvary: {optimizer.learning_rate: "
+WRONG = {
+    "": "rates.yaml:1: topology is missing: every sweep names its topology; add topology: FILE",
+    "- a": "rates.yaml:1: ['a']: a sweep is a mapping of keys; start with 'topology: FILE'",
+    "topology: cart.yaml\nseed: 1": "rates.yaml:2: seed = 1: a sweep has no key 'seed'; did you mean seeds?",
+    "topology: cart.yaml\noptimizer: {}": "optimizer = {}: a sweep has no key 'optimizer'; a topology's keys stand",
+    "topology: cart.yaml\nseeds: []": "seeds = []: must have at least 1 items",
+    "topology: cart.yaml\nseeds: [1, 1]": "seeds = [1, 1]: no seed is run twice; keep one of each",
+    "topology: cart.yaml\nseeds: [-1]": "seeds[0] = -1: must be at least 0 and at most 2_147_483_647",
+    "topology: cart.yaml\nsearch: {name: grit}": "search.name = 'grit': must be grid or random or optuna or pop",
+    "topology: cart.yaml\nsearch: grid": "search = 'grid': must be a mapping with a name; write for",
+    "topology: cart.yaml\nsearch: {name: random}": "search.trials is missing: search needs it",
+    "topology: cart.yaml\nsearch: {name: grid, trials: 3}": "search.trials = 3: section search has no key 'trials'",
+    "topology: cart.yaml\nsearch: {name: random, trials: 3}": "vary = {}: random chooses values of keys that vary",
+    "topology: cart.yaml\nvary: {seed: [1]}": "a sweep sets seed itself: a sweep's own key is seeds; remove it",
+    "topology: cart.yaml\noverrides: {stop_at_steps: 5}": "a sweep sets stop_at_steps itself",
+    "topology: cart.yaml\noverrides: [1]": "overrides = [1]: must be a mapping of a topology's keys",
+    "topology: cart.yaml\ngoal: {metric: episode_return}": "goal.metric = 'episode_return': must be a column of",
+    "topology: cart.yaml\nat_once: 0": "at_once = 0: must be at least 1",
+    "topology: cart.yaml\nstopping: {}": "stopping.name is missing: must be median; write for example median",
+    VARY + "0.1}": "vary.optimizer.learning_rate = 0.1: must be a list of values, or a range of low and high; wr",
+    VARY + "[]}": "= []: must have a value at least",
+    VARY + "[0.1, 0.1]}": "= [0.1, 0.1]: must have no value twice",
+    VARY + "{low: 1, high: 2, scale: lin}}": "scale = 'lin': must be linear or log; write linear",
+    VARY + "{low: 2, high: 1}}": "high = 1: must be more than low, 2",
+    VARY + "{low: 0, high: 1, scale: log}}": "low = 0: must be more than 0 on a scale of log",
+    VARY + "{low: a, high: 1}}": "low = 'a': must be a number",
+    VARY + "{low: 1, high: 2, by: 1}}": "must be a list of values, or a range of low and high",
+    VARY + "{low: 0.1, high: 0.2}}": "a grid needs the values themselves; write a list, or search by random or optuna",
+    VARY + "[0.1]}\noverrides: {optimizer.learning_rate: 1}": "overrides have it too; keep one of the two",
+    VARY + "[0.1, 0.2]}\nsearch: {name: random, trials: 3}": "search.trials = 3: there are 2 combinations, and",
+    VARY + "[0.1, -1]}": 'trial 1 ({"optimizer.learning_rate": -1}): command line: optimizer.learning_rate = -1: must',
+    "topology: cart.yaml\nvary: {optimizer.rate: [1]}": "): command line: optimizer.rate = 1: section",
+    "topology: cart.yaml\noverrides: {optimizer.rate: 1}": "optimizer.rate",
+    "topology: no.yaml": "no.yaml: No such file or directory",
+    VARY
+    + "[0.1]}\nsearch: {name: population, every_steps: 10}": "a population has a member for each seed; write two at",
+    VARY
+    + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 1_000}": "is a part of a run, which has 1000",
+    VARY + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 10}\nstopping: {name: median}": "ends none",
+    "topology: cart.yaml\ntopology: cart.yaml": "a key stands once in a section",
+    "topology: cart.yaml\n---\na: 1": "a sweep is one document",
+}
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG.items(), ids=range(len(WRONG)))
+def test_what_is_wrong_is_refused_on_one_line(text: str, said: str, folder: Path) -> None:
+    with pytest.raises(TopologyError) as refused:
+        read(write(folder, text))
+    line = str(refused.value)
+    assert said in line and "\n" not in line and "; " in line
+
+
+def test_runs_are_named_after_the_file(folder: Path) -> None:
+    (folder / "a b.yaml").write_text("topology: cart.yaml")
+    with pytest.raises(TopologyError, match=r"'a b': runs are named after the file.*; rename it"):
+        read(folder / "a b.yaml")
+
+
+def test_more_may_be_asked_for_of_a_sweep_that_was_begun_and_nothing_else(folder: Path) -> None:
+    def keys(**own: Any) -> SweepKeys:
+        return read(write(folder, json.dumps({"topology": "cart.yaml", **own}))).keys
+
+    rates = {"vary": {"optimizer.learning_rate": {"low": 0.1, "high": 0.2}}}
+    random = {**rates, "search": {"name": "random", "trials": 3}, "seeds": [1, 2]}
+    before = as_json(keys(**random))
+    assert changed(before, keys(**random)) == ""
+    assert changed(before, keys(**{**random, "search": {"name": "random", "trials": 4}})) == ""
+    assert changed(before, keys(**{**random, "seeds": [1, 2, 3], "at_once": 7})) == ""
+    assert changed(before, keys(**{**random, "seeds": [2, 1]})) == "seeds was [1, 2] and is [2, 1]"
+    assert changed(before, keys(**{**random, "seeds": [1]})).startswith("seeds was")
+    assert changed(before, keys(**{**random, "search": {"name": "random", "trials": 2}})).startswith("search was")
+    assert changed(before, keys(**{**random, "search": {"name": "random", "trials": 4, "seed": 2}})).startswith(
+        "search"
+    )
+    assert changed(before, keys(**{**random, "goal": {"metric": "loss"}})).startswith("goal was")
+
+
+def test_a_missing_optuna_is_named_with_what_brings_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(RunError, match="search.name: optuna: optuna is not installed; .*, or search by random"):
+        read(write(folder, VARY + "[0.1]}\nsearch: {name: optuna, trials: 1}"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_a_shipped_sweep_is_right_and_says_what_it_is(path: Path) -> None:
+    assert read(path).keys.search is not None
+    lines = path.read_text(encoding="utf-8").splitlines()
+    schema = lines[0].removeprefix("# yaml-language-server: $schema=")
+    assert (path.parent / schema).resolve() == page.SCHEMA_FILE.resolve()
+    assert "Units:" in "".join(lines[:6])
+
+
+@pytest.mark.parametrize(
+    ("file", "text"), [(page.SCHEMA_FILE, page.schema_text), (ROOT / "docs" / "sweep-file.md", page.page)]
+)
+def test_generated_documents_are_up_to_date(file: Path, text: Any) -> None:
+    assert file.read_text(encoding="utf-8") == text(), "it is old: make pages"
+
+
+def test_the_schema_knows_every_key_and_its_range() -> None:
+    schema = page.json_schema()
+    assert set(schema["properties"]) == set(SweepKeys.__struct_fields__) and schema["required"] == ["topology"]
+    population = schema["$defs"]["PopulationKeys"]
+    assert population["properties"]["every_steps"]["minimum"] == 1 and population["additionalProperties"] is False

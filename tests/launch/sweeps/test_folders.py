@@ -1,0 +1,72 @@
+"""A run folder's word on how its run has ended, and folders that go on from others' checkpoints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.sweeps.folders import Outcome, go_on_from, read_outcome, read_points
+
+SCORE = "episode_return_mean"
+
+
+def folder(path: Path, steps: list[int], saved: list[int], summary: dict[str, Any] | None = None, **keys: Any) -> Path:
+    (path / "checkpoints").mkdir(parents=True)
+    for steps_saved in saved:
+        (path / "checkpoints" / f"{steps_saved:012}").mkdir()
+        (path / "checkpoints" / f"{steps_saved:012}" / "manifest.json").write_text(f"{steps_saved}")
+    (path / "topology.yaml").write_text(json.dumps({"total_steps": 100, "stop_at_steps": None, **keys}))
+    rows = ({"env_steps": at, "time_s": 1.0, SCORE: at / 100} for at in steps)
+    (path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    if summary is not None:
+        (path / "summary.json").write_text(json.dumps(summary))
+    return path
+
+
+def test_a_summary_is_believed(tmp_path: Path) -> None:
+    summary = {"status": "finished", "env_steps": 104, "wall_time_s": 2.5, SCORE: 0.75}
+    found = read_outcome(folder(tmp_path / "run", [50, 104], [0, 104], summary), SCORE)
+    assert found == Outcome("finished", 104, 2.5, 0.75)
+    failed = {"status": "failed", "env_steps": 60, "error": "trainer gave up", SCORE: None}
+    assert read_outcome(folder(tmp_path / "failed", [50], [0], failed), SCORE) == Outcome(
+        "failed", 60, 0.0, 0.5, "trainer gave up"
+    )
+
+
+def test_without_one_a_run_died_unless_its_last_checkpoint_is_of_its_end(tmp_path: Path) -> None:
+    assert read_outcome(folder(tmp_path / "half", [50], [0, 40]), SCORE) == Outcome("died", 40, 0.0, 0.5)
+    assert read_outcome(folder(tmp_path / "whole", [50, 104], [0, 104]), SCORE) == Outcome("finished", 104, 0.0, 1.04)
+    part = folder(tmp_path / "part", [50], [0, 52], stop_at_steps=50)
+    assert read_outcome(part, SCORE).status == "finished"
+    assert read_outcome(tmp_path / "none", SCORE) == Outcome("")
+
+
+def test_a_curve_is_read_as_far_as_it_is(tmp_path: Path) -> None:
+    assert read_points(folder(tmp_path / "run", [50, 104], []), SCORE) == [(50, 0.5), (104, 1.04)]
+    assert read_points(folder(tmp_path / "new", [], []), SCORE) == [] == read_points(tmp_path / "none", SCORE)
+
+
+def test_a_folder_goes_on_from_checkpoints_that_outlive_the_others(tmp_path: Path) -> None:
+    parent = folder(tmp_path / "parent", [50], [0, 50], {"status": "finished"})
+    (tmp_path / ".child.new").mkdir()  # left by a sweep that was killed
+    (tmp_path / ".child.new" / "half").touch()
+    go_on_from(parent, tmp_path / "child")
+    child = tmp_path / "child"
+    assert sorted(path.name for path in child.iterdir()) == ["checkpoints", "topology.yaml"]
+    assert read_outcome(child, SCORE) == Outcome("died", 50, 0.0, None)
+    (parent / "checkpoints" / f"{50:012}" / "manifest.json").unlink()
+    assert (child / "checkpoints" / f"{50:012}" / "manifest.json").read_text() == "50"
+    assert not (tmp_path / ".child.new").exists()
+
+
+def test_where_files_cannot_be_linked_they_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(source: str, target: str) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr("os.link", refuse)
+    parent = folder(tmp_path / "parent", [50], [50])
+    go_on_from(parent, tmp_path / "child")
+    assert (tmp_path / "child" / "checkpoints" / f"{50:012}" / "manifest.json").read_text() == "50"

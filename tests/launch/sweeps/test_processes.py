@@ -1,0 +1,86 @@
+"""A run's process is known by the lock on what it prints, whoever started it, until its last descendant is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from launch.sweeps.processes import Processes, last_line, log_of
+
+PATIENCE_S = 60.0
+STARTS_ONE = """
+import sys
+from pathlib import Path
+from launch.sweeps.processes import Processes
+Processes().start(Path(sys.argv[1]), ["--help"])
+print("started", flush=True)
+sys.stdin.read()
+"""
+
+
+def wait_until_gone(processes: Processes, folder: Path) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while processes.alive(folder):
+        assert time.monotonic() < deadline_s, "it does not end"
+        time.sleep(0.02)
+
+
+def test_a_process_is_alive_until_it_has_gone_and_tells_how(tmp_path: Path) -> None:
+    processes, folder = Processes(), tmp_path / "run"
+    assert not processes.alive(folder) and last_line(folder) == "" and processes.returncode(folder) is None
+    assert processes.start(folder, ["no-such-command"])
+    assert processes.alive(folder) and Processes().alive(folder)
+    assert not processes.start(folder, ["no-such-command"]), "one is alive"
+    wait_until_gone(processes, folder)
+    assert processes.returncode(folder) == 2
+    assert "no-such-command" in last_line(folder)
+    assert log_of(folder) == tmp_path / "run.log"
+
+
+def test_another_sweep_sees_what_one_that_was_killed_has_started(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    sweep = subprocess.Popen(
+        [sys.executable, "-c", STARTS_ONE, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert sweep.stdout is not None and sweep.stdin is not None
+    assert sweep.stdout.readline() == b"started\n"
+    seen = Processes()
+    sweep.send_signal(signal.SIGKILL)
+    sweep.wait()
+    sweep.stdin.close()
+    sweep.stdout.close()
+    wait_until_gone(seen, folder)
+    assert "Usage" in log_of(folder).read_text()
+
+
+def test_the_lock_is_held_by_whoever_still_has_the_file(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    log = os.open(log_of(folder), os.O_WRONLY | os.O_CREAT)
+    held = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import fcntl, sys; fcntl.flock(1, fcntl.LOCK_EX); print('x', file=sys.stderr); input()",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=subprocess.PIPE,
+    )
+    os.close(log)
+    assert held.stdin is not None and held.stderr is not None
+    held.stderr.readline()
+    assert Processes().alive(folder) and not Processes().start(folder, ["--help"])
+    held.communicate(b"\n")
+    assert not Processes().alive(folder)
+
+
+def test_a_run_that_cannot_hear_yet_is_terminated(tmp_path: Path) -> None:
+    processes, folder = Processes(), tmp_path / "run"
+    processes.start(folder, ["run", "no-such-file.yaml"])
+    processes.stop(folder)
+    wait_until_gone(processes, folder)
+    assert processes.returncode(folder) in (-signal.SIGTERM, 2)

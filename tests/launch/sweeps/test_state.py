@@ -1,0 +1,92 @@
+"""The state file: only whole lines count, one sweep at a time has it, and nothing in it is guessed at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launch.errors import FailedError, RunError
+from launch.sweeps.history import FORMAT, Begun, Chosen, Ended, Started
+from launch.sweeps.state import STATE_FILE, State, read
+
+BEGUN = Begun(format=FORMAT, version="0", keys={"seeds": [1]}, topology="env: {id: CartPole-v1}")
+
+
+def written(folder: Path) -> Path:
+    with State(folder) as state:
+        state.add(BEGUN)
+        state.add(Chosen(trial=0, values={"a": [1, None, "x"]}))
+        state.add(Started(trial=0, seed=1))
+        state.add(Ended(trial=0, seed=1, status="finished", score=0.5))
+    return folder / STATE_FILE
+
+
+def test_what_was_added_is_read_again_and_added_to(tmp_path: Path) -> None:
+    path = written(tmp_path / "new" / "sweep")
+    with State(path.parent) as state:
+        assert state.history.trials[0].values == {"a": [1, None, "x"]}
+        assert state.history.ended[0, 1].score == 0.5 and state.history.ended[0, 1].time
+        state.add(Chosen(trial=1, values={}))
+    assert len(read(path).trials) == 2
+    assert read(tmp_path / "nothing").begun is None
+
+
+def test_however_the_file_is_cut_the_whole_lines_before_count(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    whole = path.read_bytes()
+    ends = [place for place, byte in enumerate(whole, start=1) if byte == ord("\n")]
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        lines = sum(end <= cut for end in ends)
+        history = read(path)
+        assert (history.begun is not None, len(history.trials), len(history.ended)) == (
+            lines >= 1,
+            lines >= 2,
+            lines >= 4,
+        )
+    path.write_bytes(whole[: ends[2] + 7])
+    with State(tmp_path) as state:
+        state.add(Ended(trial=0, seed=1, status="failed"))
+    assert read(path).ended[0, 1].status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"{}", "kind"),
+        (b"\xff", "UTF-8|malformed"),
+        (b'{"kind":"chosen","trial":5,"values":{}}', "out of turn"),
+        (b'{"kind":"chosen","trial":1,"values":{},"more":1}', "more"),
+        (b'{"kind":"started","trial":0,"seed":1}', "has ended before"),
+    ],
+)
+def test_a_damaged_line_is_named(line: bytes, said: str, tmp_path: Path) -> None:
+    path = written(tmp_path)
+    path.write_bytes(path.read_bytes() + line + b"\n")
+    with (
+        pytest.raises(FailedError, match=rf"sweep.jsonl:5: .*({said}).*; .*restore the file from a copy"),
+        State(tmp_path),
+    ):
+        pass
+
+
+def test_another_format_is_named(tmp_path: Path) -> None:
+    (tmp_path / STATE_FILE).write_text('{"kind":"begun","format":99,"version":"9","keys":{},"topology":""}\n')
+    with pytest.raises(FailedError, match="format 99, and this version reads"):
+        read(tmp_path / STATE_FILE)
+
+
+def test_one_sweep_at_a_time_has_it(tmp_path: Path) -> None:
+    with State(tmp_path) as state:
+        state.add(BEGUN)
+        with pytest.raises(RunError, match="another `actorlearn sweep` works on it; .*--folder"), State(tmp_path):
+            pass
+    with State(tmp_path) as state:
+        assert state.history.begun is not None
+
+
+def test_without_a_fact_nothing_is_left(tmp_path: Path) -> None:
+    with State(tmp_path / "sweep"):
+        pass
+    assert list(tmp_path.iterdir()) == []

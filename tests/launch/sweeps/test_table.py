@@ -1,0 +1,77 @@
+"""The table has whole trials first, the best of them first, and says of the others what is missing."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from launch.sweeps.decisions import Listed, Population
+from launch.sweeps.history import AnyFact, Begun, Chosen, Dropped, Ended, History
+from launch.sweeps.keys import PopulationKeys, SweepKeys
+from launch.sweeps.table import as_json, lineage, rows, table
+
+VALUES = [{"optimizer.learning_rate": rate} for rate in (0.1, 0.2, 0.3, 0.4, 0.5)]
+SEARCH = Listed(VALUES, [1, 2])
+
+
+def made(*facts: AnyFact) -> History:
+    history = History()
+    for fact in (Begun(format=1, version="0", keys={}, topology=""), *facts):
+        history.add(fact)
+    return history
+
+
+def end(trial: int, seed: int, score: float | None = None, status: str = "finished", error: str = "") -> Ended:
+    return Ended(trial=trial, seed=seed, status=status, score=score, env_steps=10, error=error)  # type: ignore[arg-type]
+
+
+HISTORY = made(
+    *(Chosen(trial=number, values=values) for number, values in enumerate(VALUES)),
+    *(end(0, 1, 1.0), end(0, 2, 3.0)),
+    *(end(1, 1, 4.0), end(1, 2, 5.0)),
+    *(end(2, 1, 9.0), end(2, 2, status="failed", error="[red]a simulator fell over")),
+    *(Dropped(trial=3, env_steps=5, score=0.0, bound=1.0), end(3, 1, 0.0, "dropped")),
+    *(end(4, 1, 7.0),),
+)
+
+
+def test_whole_trials_come_first_the_best_first() -> None:
+    found = rows(SEARCH, HISTORY, 1)
+    assert [(row.trial, row.status) for row in found] == [
+        (1, "whole"),
+        (0, "whole"),
+        (2, "failed"),
+        (4, "open"),
+        (3, "dropped"),
+    ]
+    assert (found[0].score, found[0].deviation, found[0].env_steps) == (4.5, 0.5**0.5, 20)
+    assert (found[4].score, found[4].finished, found[4].runs) == (None, 0, 2)
+    assert [row.trial for row in rows(SEARCH, HISTORY, -1)][:2] == [0, 1]
+
+
+def test_people_read_values_scores_and_what_is_missing() -> None:
+    console = Console(width=200, markup=False)
+    with console.capture() as told:
+        console.print(table(rows(SEARCH, HISTORY, 1), SweepKeys(topology="")))
+    lines = told.get().splitlines()
+    assert lines[0].split()[:3] == ["trial", "learning_rate", "episode_return_mean"]
+    assert lines[1].split() == ["1", "0.2", "4.500", "0.707", "4.000", "5.000", "2/2", "20"]
+    assert "failed: [red]a simulator fell over" in lines[3]
+    assert [row["status"] for row in as_json(rows(SEARCH, HISTORY, 1))] == [
+        "whole",
+        "whole",
+        "failed",
+        "open",
+        "dropped",
+    ]
+
+
+def test_a_population_has_its_last_generation_and_the_way_of_each_member() -> None:
+    search = Population([], PopulationKeys(every_steps=1), [1, 2], 1, 2)
+    history = made(
+        *(Chosen(trial=0, values={"a": 1}), Chosen(trial=1, values={"a": 2})),
+        *(end(0, 1, 1.0), end(1, 2, 2.0)),
+        *(Chosen(trial=2, values={"a": 3}, parent=1), Chosen(trial=3, values={"a": 2}, parent=1)),
+        *(end(2, 1, 5.0), end(3, 2, 4.0)),
+    )
+    assert [row.trial for row in rows(search, history, 1)] == [2, 3]
+    assert [trial.number for trial in lineage(history, 2)] == [1, 2]

@@ -1,0 +1,300 @@
+"""Sweeps of real runs: killed, stopped and gone on with; each run is done once, by the word of its own folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.runs import find
+from launch.sweeps.history import History
+from launch.sweeps.state import STATE_FILE, read
+from launch.topology import strict_yaml
+from tests.system.conftest import CONFIGS, PACED, Command
+from tests.system.environments import PACED_VARIABLE
+from tests.system.launched import PATIENCE_S, hear_ctrl_c, lines, processes_of
+
+pytestmark = [pytest.mark.system, pytest.mark.nightly, pytest.mark.timeout(3600)]
+
+LONG_S = 20 * PATIENCE_S
+"""Longest wait for a sweep: it starts twelve runs, and each imports torch three times."""
+STEPS = 400
+BATCH = 4 * 16
+"""Most steps that a run learns from beyond its last one."""
+TINY = {
+    "total_steps": STEPS,
+    "simulators.count": 1,
+    "simulators.envs": 4,
+    "report.every_s": 0.2,
+    "checkpoint.every_steps": 100,
+    "supervision.start_s": 1000,
+}
+RATES = [0.001, 0.003, 0.01, 0.03]
+SEEDS = [3, 1, 2]
+
+
+class Sweep:
+    """``actorlearn sweep`` of one file, begun as often as a test wants."""
+
+    def __init__(self, folder: Path, environment: dict[str, str], **keys: Any) -> None:
+        self.file = folder / "tiny.yaml"
+        own = {"topology": str(CONFIGS / "catch.yaml"), "overrides": TINY, **keys}
+        self.file.write_text(json.dumps(own))
+        self.folder = folder / "runs" / "tiny"
+        self.environment = environment
+        self.process: subprocess.Popen[bytes] | None = None
+        self.said = folder / "said"
+
+    def begin(self, *options: str) -> None:
+        with self.said.open("ab") as said:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "launch", "sweep", str(self.file), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                cwd=self.file.parent,
+                env=self.environment,
+                process_group=0,
+                preexec_fn=hear_ctrl_c,
+            )
+
+    def end(self, *options: str) -> int:
+        """Begin it, unless it lives, and wait for its end."""
+        if self.process is None:
+            self.begin(*options)
+        assert self.process is not None
+        status = self.process.wait(LONG_S)
+        self.process = None
+        return status
+
+    def kill(self, sent: int = signal.SIGKILL) -> None:
+        assert self.process is not None
+        self.process.send_signal(sent)
+        if sent == signal.SIGKILL:
+            self.process.wait()
+            self.process = None
+
+    def history(self) -> History:
+        return read(self.folder / STATE_FILE)
+
+    def wait_for(self, happened: Callable[[], Any], what: str) -> None:
+        deadline_s = time.monotonic() + LONG_S
+        while not happened():
+            ended = self.process is not None and self.process.poll() is not None
+            if ended or time.monotonic() > deadline_s:
+                pytest.fail(f"no {what}; it said:\n{self.said.read_text()[-3000:]}", pytrace=False)
+            time.sleep(0.05)
+
+    def runs(self) -> list[find.Run]:
+        return [run for path in sorted(self.folder.iterdir()) if path.is_dir() and (run := find.read(path))]
+
+    def clear_away(self) -> None:
+        for run in self.runs() if self.folder.is_dir() else ():
+            if run.alive:
+                with suppress(ProcessLookupError):
+                    os.kill(run.meta["supervisor_pid"], signal.SIGKILL)
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[..., Sweep]]:
+    made: list[Sweep] = []
+
+    def make(**keys: Any) -> Sweep:
+        made.append(Sweep(tmp_path, environment, **keys))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.clear_away()
+        for meta in (run.meta for run in (each.runs() if each.folder.is_dir() else ())):
+            for place in (meta.get("shm"), meta.get("sockets")):
+                if place and Path(place).exists():
+                    shutil.rmtree(place, ignore_errors=True)
+
+
+def topology(run: find.Run) -> dict[str, Any]:
+    value = strict_yaml.read((run.path / "topology.yaml").read_text(), "topology.yaml").value
+    assert isinstance(value, dict)
+    return value
+
+
+def check_one_life(run: find.Run) -> None:
+    """A run that nothing has happened to: one life, steps that only grow, all of them learned from once."""
+    summary, meta = run.summary(), run.meta
+    assert summary["status"] == "finished" and meta["earlier"] == [] and meta["resumed_at"] is None
+    rows = lines(run.path / "metrics.jsonl")
+    steps = [row["env_steps"] for row in rows]
+    assert steps == sorted(set(steps)) and STEPS <= steps[-1] == summary["env_steps"] < STEPS + BATCH
+    assert summary["steps_used"] == summary["env_steps"]
+    spawned = Counter(event["process"] for event in lines(run.path / "events.jsonl") if event["kind"] == "spawned")
+    assert set(spawned.values()) == {1} and "trainer" in spawned
+
+
+def check_ledger(sweep: Sweep, rates: Sequence[float] = RATES, seeds: Sequence[int] = SEEDS) -> None:
+    """The folders and the state have each rate with each seed once, and nothing else."""
+    runs = sweep.runs()
+    wanted = sorted((rate, seed) for rate in rates for seed in seeds)
+    told = [topology(run) for run in runs]
+    assert sorted((own["optimizer"]["learning_rate"], own["seed"]) for own in told) == wanted
+    assert len({run.meta["run_id"] for run in runs}) == len(wanted)
+    history = sweep.history()
+    assert sorted((history.trials[run.trial].values["optimizer.learning_rate"], run.seed) for run in history.ended) == (
+        wanted
+    )
+    ends = {(end.trial, end.seed): end for end in history.ended.values()}
+    for run in runs:
+        trial, seed = run.name.removeprefix("tiny-").split("-s")
+        end = ends[int(trial), int(seed)]
+        assert (end.status, end.env_steps) == ("finished", run.summary()["env_steps"])
+        assert end.score == run.summary()["episode_return_mean"]
+    assert processes_of(sweep.folder) == []
+
+
+def test_a_sweep_of_12_runs_that_is_killed_three_times_does_every_run_once(sweep: Callable[..., Sweep]) -> None:
+    moments = random.Random(seed := random.randrange(2**32))
+    print(f"moments of the kills follow from {seed}")
+    rates = {"vary": {"optimizer.learning_rate": RATES}, "seeds": SEEDS, "at_once": 2}
+    tried = sweep(**rates)
+    for _ in range(3):
+        before = len(tried.history().starts)
+        tried.begin()
+        more = moments.randint(1, 3)
+        tried.wait_for(lambda before=before, more=more: len(tried.history().starts) >= before + more, "runs")
+        time.sleep(moments.uniform(0, 2))
+        tried.kill()
+    assert len(tried.history().ended) < 12, "it was over before it was killed three times"
+    assert tried.end() == 0, tried.said.read_text()
+    check_ledger(tried)
+    for run in tried.runs():
+        check_one_life(run)
+    state = (tried.folder / STATE_FILE).read_bytes()
+    assert tried.end() == 0
+    assert (tried.folder / STATE_FILE).read_bytes() == state, "nothing is left to do"
+
+
+def test_runs_that_are_killed_with_their_sweep_go_on_from_their_checkpoints(
+    sweep: Callable[..., Sweep], environment: dict[str, str]
+) -> None:
+    vary = {"optimizer.learning_rate": RATES[:1]}
+    own = {**TINY, "env.id": PACED.partition("=")[2]}
+    tried = sweep(vary=vary, seeds=[1, 2], at_once=2, overrides=own)
+    tried.begin()
+
+    def saved() -> bool:
+        found = [max((int(path.name) for path in run.checkpoints()), default=0) for run in tried.runs()]
+        return len(found) == 2 and min(found) > 0
+
+    tried.wait_for(saved, "checkpoints")
+    tried.kill()
+    for run in tried.runs():
+        os.kill(run.meta["supervisor_pid"], signal.SIGKILL)
+    Path(environment[PACED_VARIABLE]).unlink()
+    assert tried.end() == 0, tried.said.read_text()
+    check_ledger(tried, RATES[:1], [1, 2])
+    for run in tried.runs():
+        assert run.meta["resumed_at"] > 0 and len(run.meta["earlier"]) == 1
+        assert run.summary()["steps_used"] >= STEPS
+    assert [len(starts) for starts in tried.history().starts.values()] == [2, 2]
+
+
+def test_ctrl_c_saves_and_ends_all_runs_and_the_next_sweep_goes_on_with_them(
+    sweep: Callable[..., Sweep], command: Command, environment: dict[str, str]
+) -> None:
+    own = {**TINY, "env.id": PACED.partition("=")[2]}
+    tried = sweep(vary={"optimizer.learning_rate": RATES[:1]}, seeds=[1, 2], at_once=1, overrides=own)
+    tried.begin()
+    tried.wait_for(lambda: any(run.metrics().last() for run in tried.runs()), "report")
+    refused = command("sweep", tried.file)
+    assert (refused.returncode, "another `actorlearn sweep` works on it" in refused.stderr) == (2, True)
+    tried.kill(signal.SIGINT)
+    assert tried.end() == 130
+    (first,) = tried.runs()
+    assert (first.status, processes_of(tried.folder), tried.history().ended) == ("stopped", [], {})
+    Path(environment[PACED_VARIABLE]).unlink()
+    assert tried.end() == 0, tried.said.read_text()
+    check_ledger(tried, RATES[:1], [1, 2])
+    assert len(first.meta["earlier"]) == 0 and find.read(first.path).meta["resumed_at"] > 0  # type: ignore[union-attr]
+
+
+def test_a_run_that_fails_is_told_and_tried_again_when_that_is_asked_for(sweep: Callable[..., Sweep]) -> None:
+    tried = sweep(vary={"env.id": ["tests.system.environments:DiesInStep", "actorlearn.envs.catch:Catch"]}, at_once=2)
+    assert tried.end() == 1
+    ends = {end.trial: end for end in tried.history().ended.values()}
+    assert (ends[0].status, ends[1].status) == ("failed", "finished")
+    assert "trainer" in ends[0].error or "simulator" in ends[0].error
+    assert ends[0].error in tried.said.read_text()
+    before = len(tried.history().starts[0, 1])
+    assert tried.end() == 1, "what has failed is not tried again unasked"
+    assert len(tried.history().starts[0, 1]) == before
+    assert tried.end("--retry") == 1
+    assert tried.history().ended[0, 1].status == "failed"
+
+
+def test_a_trial_that_is_worse_than_the_others_is_dropped_with_all_its_seeds(sweep: Callable[..., Sweep]) -> None:
+    """By the metric learning_rate: it falls to 0 along the first trial, and not along one that goes on for ever."""
+    tried = sweep(
+        vary={"total_steps": [STEPS, 100_000_000]},
+        seeds=[1, 2],
+        at_once=2,
+        goal={"metric": "learning_rate", "direction": "minimize"},
+        stopping={"name": "median", "after_trials": 1},
+    )
+    assert tried.end() == 0, tried.said.read_text()
+    history = tried.history()
+    assert [*history.dropped] == [1]
+    assert {run: end.status for run, end in history.ended.items()} == {
+        (0, 1): "finished",
+        (0, 2): "finished",
+        (1, 1): "dropped",
+        (1, 2): "dropped",
+    }
+    assert processes_of(tried.folder) == []
+
+
+def test_members_of_a_population_go_on_from_the_checkpoints_of_the_best(sweep: Callable[..., Sweep]) -> None:
+    """By the metric learning_rate the member of the higher rate is the best, whatever is learned."""
+    tried = sweep(
+        overrides={**TINY, "total_steps": 2 * STEPS},
+        vary={"optimizer.learning_rate": {"low": 1e-4, "high": 1e-2, "scale": "log"}},
+        seeds=[1, 2],
+        at_once=2,
+        goal={"metric": "learning_rate"},
+        search={"name": "population", "every_steps": STEPS},
+    )
+    tried.begin()
+    tried.wait_for(lambda: len(tried.history().trials) > 2, "second generation")
+    tried.kill()
+    assert tried.end() == 0, tried.said.read_text()
+    history = tried.history()
+    assert len(history.trials) == len(history.ended) == 4
+    rates = [trial.values["optimizer.learning_rate"] for trial in history.trials.values()]
+    best = 0 if rates[0] > rates[1] else 1
+    assert [history.trials[trial].parent for trial in (2, 3)] == [best, best]
+    assert rates[2 + best] == rates[best]
+    assert any(rates[3 - best] == pytest.approx(rates[best] * factor) for factor in (0.8, 1.2))
+    runs = {run.name: run for run in tried.runs()}
+    donor = runs[f"tiny-g000-s{best + 1}"]
+    weights = donor.summary()["weights_sha256"]
+    for seed in (1, 2):
+        child = runs[f"tiny-g001-s{seed}"]
+        begun = child.path / "checkpoints" / f"{donor.summary()['env_steps']:012}" / "manifest.json"
+        assert json.loads(begun.read_text())["state"]["weights"] == weights
+        assert child.meta["resumed_at"] == donor.summary()["env_steps"]
+        assert 2 * STEPS <= child.summary()["env_steps"] < 2 * STEPS + BATCH
+        assert topology(child)["seed"] == seed and topology(child)["total_steps"] == 2 * STEPS
+        assert donor.summary()["env_steps"] < STEPS + BATCH
