@@ -8,6 +8,7 @@ match, because ids are reused.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,12 +133,9 @@ def living() -> list[Run]:
 
 
 def all_runs(folder: Path = RUNS) -> list[Run]:
-    """All runs under a folder, and the living ones, oldest first."""
+    """All runs under a folder, those of sweeps too, and the living ones, oldest first."""
     found = {run.path: run for run in living()}
-    if folder.is_dir():
-        for path in folder.iterdir():
-            if path.is_dir() and (run := read(path)) is not None:
-                found[run.path] = run
+    found |= {run.path: run for run in _below(folder)}
     return sorted(found.values(), key=_age)
 
 
@@ -175,6 +173,17 @@ def find_living(word: str | None, folder: Path = RUNS) -> Run:
     if len(runs) > 1:
         raise RunError(f"{len(runs)} runs are alive: name one of {_names(runs)}")
     return runs[0]
+
+
+def _below(folder: Path, deeper: bool = True) -> Iterator[Run]:
+    """Yield the runs whose folders are in this one, or in a folder in it that is no run's, as a sweep's is."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if not path.is_dir():
+            continue
+        if (run := read(path)) is not None:
+            yield run
+        elif deeper:
+            yield from _below(path, deeper=False)
 
 
 def _age(run: Run) -> tuple[float, str]:

@@ -17,9 +17,6 @@ from launch.reports.compare import Points
 from launch.runs import find
 from launch.runs.find import Run
 
-_BEGIN = ("topology.yaml", "checkpoints")
-"""Parts of a run folder that another run goes on from."""
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -34,8 +31,8 @@ class Outcome:
     error: str = ""
 
 
-def read_outcome(folder: Path, metric: str) -> Outcome:
-    """Read how a run has ended that is not alive; ``metric``: its score's column."""
+def read_outcome(folder: Path, metric: str, end_steps: int) -> Outcome:
+    """Read how a run has ended that is not alive; ``metric``: its score's column, ``end_steps``: its last step."""
     run = find.read(folder)
     if run is None:
         return Outcome("")
@@ -43,7 +40,7 @@ def read_outcome(folder: Path, metric: str) -> Outcome:
     saved = saved_steps(run)
     steps, wall_time_s = summary.get("env_steps"), summary.get("wall_time_s")
     status = run.status
-    if status == "died" and (last := _last_step(run)) is not None and saved >= last:
+    if status == "died" and saved >= end_steps:
         status = "finished"  # killed after its last checkpoint, before its summary
     return Outcome(
         status=status,
@@ -77,11 +74,8 @@ def go_on_from(parent: Path, folder: Path) -> None:
     beside = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
-    for name in _BEGIN:
-        if (parent / name).is_dir():
-            shutil.copytree(parent / name, beside / name, copy_function=_link)
-        else:
-            shutil.copy2(parent / name, beside / name)
+    shutil.copy2(parent / "topology.yaml", beside / "topology.yaml")
+    shutil.copytree(parent / "checkpoints", beside / "checkpoints", copy_function=_link)
     beside.rename(folder)
     flush(folder.parent)
 
@@ -103,10 +97,3 @@ def _score(run: Run, metric: str) -> float | None:
     with suppress(ValueError):
         return read_curve(run, metric).newest[-1][1]
     return None
-
-
-def _last_step(run: Run) -> int | None:
-    """Return the steps at which a run ends, by its topology; None where that cannot be read."""
-    topology = run.topology()
-    ends = [steps for key in ("total_steps", "stop_at_steps") if is_number(steps := topology.get(key))]
-    return int(min(ends)) if ends else None

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import select
 import shutil
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from launch.errors import FailedError
 from launch.machine.signals import Signals
 from launch.reports.format import as_duration, as_number
 from launch.runs import find
@@ -87,7 +89,7 @@ class Loop:
             self._find_living()
             while not self._turn():
                 if select.select([signals.fd], [], [], TURN_S)[0]:
-                    self._interrupt(len(signals.read()))
+                    self._interrupt(signals.read())
         finally:
             signals.close()
         if self._stopping:
@@ -141,8 +143,8 @@ class Loop:
             else:
                 self._settle(run)
 
-    def _interrupt(self, signals: int) -> None:
-        self._stopping += signals
+    def _interrupt(self, signals: Sequence[int]) -> None:
+        self._stopping = max(1, self._stopping + sum(number != signal.SIGHUP for number in signals))
         self._asked_s.clear()
         said = "ends now" if self._stopping > 1 else "saves and ends; again: ends now"
         self._tell(f"{self._clock()}  every run {said}; the same command goes on with them")
@@ -172,7 +174,7 @@ class Loop:
             shutil.rmtree(folder, ignore_errors=True)  # of a run that died before its first checkpoint
             if trial.parent is not None:
                 (parent,) = self._search.runs(self._history.trials[trial.parent])
-                folders.go_on_from(self.folder(parent), folder)
+                self._copy(self.folder(parent), folder)
         self._starts[run, from_steps] += 1
         words = self._words(run, trial, resumed=own)
         gpu = self._free_gpu()
@@ -183,12 +185,20 @@ class Loop:
         self._alive.add(run)
         self._asked_s.pop(run, None)
 
+    def _copy(self, parent: Path, folder: Path) -> None:
+        try:
+            folders.go_on_from(parent, folder)
+        except (OSError, shutil.Error) as error:
+            raise FailedError(
+                f"{parent}: {folder.name} cannot go on from it: {error}; restore it, or name another --folder"
+            ) from None
+
     def _words(self, run: RunId, trial: Trial, resumed: bool) -> list[str]:
         """Return the command that begins a run, or goes on with it."""
         folder = str(self.folder(run))
         keys = [*self._sweep.overrides(trial.values), f"seed={run.seed}", f"name={self.name(run)}"]
-        if isinstance(self._search, Population):
-            keys.append(f"stop_at_steps={(self._search.generation(run.trial) + 1) * self._search.keys.every_steps}")
+        if (end := self._stop_at(run)) is not None:
+            keys.append(f"stop_at_steps={end}")
         if trial.parent is not None:
             return ["resume", folder, *keys]
         return ["resume", folder] if resumed else ["run", str(self._topology), *keys, "--run-dir", folder]
@@ -203,11 +213,8 @@ class Loop:
         if self._settle(run) or self._stopping:
             return
         folder = self.folder(run)
-        outcome, returncode = (
-            folders.read_outcome(folder, self._sweep.keys.goal.metric),
-            self._processes.returncode(folder),
-        )
-        if returncode in REFUSED:
+        outcome = self._outcome(run)
+        if self._processes.returncode(folder) in REFUSED:
             self._end(run, Outcome("failed", env_steps=outcome.env_steps, error=last_line(folder)), "failed")
         elif outcome.status == "stopped":
             self._set_aside.add(run)
@@ -217,9 +224,21 @@ class Loop:
         else:
             self._say(run, f"died; its newest checkpoint is of {outcome.env_steps:,} steps")
 
+    def _outcome(self, run: RunId) -> Outcome:
+        """Read how a run has ended that is not alive."""
+        end_steps = self._stop_at(run) or self._sweep.topology(self._history.trials[run.trial].values).total_steps
+        return folders.read_outcome(self.folder(run), self._sweep.keys.goal.metric, end_steps)
+
+    def _stop_at(self, run: RunId) -> int | None:
+        """Return the steps at which a run ends before the topology's last; None where it does not."""
+        if not isinstance(self._search, Population):
+            return None
+        end = (self._search.generation(run.trial) + 1) * self._search.keys.every_steps
+        return min(end, self._sweep.base.total_steps)
+
     def _settle(self, run: RunId) -> bool:
         """Write down the end of a run that is not alive, if its folder tells it; says whether it does."""
-        outcome = folders.read_outcome(self.folder(run), self._sweep.keys.goal.metric)
+        outcome = self._outcome(run)
         status: Status
         if outcome.status in ("finished", "failed"):
             status = "finished" if outcome.status == "finished" else "failed"

@@ -59,8 +59,8 @@ class State:
         """Let the file go; without a single fact it is removed, and its folder where that is empty."""
         if self._file is not None:
             self._file.close()
-        if not self.path.stat().st_size:
-            with suppress(OSError):
+        with suppress(OSError):
+            if not self.path.stat().st_size:
                 self.path.unlink()
                 self.path.parent.rmdir()
         os.close(self._lock)

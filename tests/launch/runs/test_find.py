@@ -176,3 +176,11 @@ def test_who_was_attached_in_the_last_life_and_stayed(tmp_path: Path) -> None:
     for begun in (lines[0], json.dumps({"kind": "resumed"})):  # without its first trainer, perhaps
         path.write_text("\n".join(lines[:2]) + "\n" + begun + "\n")
         assert find_attached(path) == []
+
+
+def test_runs_of_a_sweep_are_found_by_name(tmp_path: Path) -> None:
+    inside = make_run(tmp_path / "rates", "rates-000-s1")
+    (tmp_path / "rates" / "rates-000-s1.log").touch()
+    deeper = make_run(inside / "films", "rates-of-nobody")
+    assert find.find("rates", tmp_path).path == inside
+    assert deeper not in [run.path for run in find.all_runs(tmp_path)]

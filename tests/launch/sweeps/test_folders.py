@@ -13,12 +13,12 @@ from launch.sweeps.folders import Outcome, go_on_from, read_outcome, read_points
 SCORE = "episode_return_mean"
 
 
-def folder(path: Path, steps: list[int], saved: list[int], summary: dict[str, Any] | None = None, **keys: Any) -> Path:
+def folder(path: Path, steps: list[int], saved: list[int], summary: dict[str, Any] | None = None) -> Path:
     (path / "checkpoints").mkdir(parents=True)
     for steps_saved in saved:
         (path / "checkpoints" / f"{steps_saved:012}").mkdir()
         (path / "checkpoints" / f"{steps_saved:012}" / "manifest.json").write_text(f"{steps_saved}")
-    (path / "topology.yaml").write_text(json.dumps({"total_steps": 100, "stop_at_steps": None, **keys}))
+    (path / "topology.yaml").write_text(json.dumps({"total_steps": 100}))
     rows = ({"env_steps": at, "time_s": 1.0, SCORE: at / 100} for at in steps)
     (path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     if summary is not None:
@@ -28,20 +28,22 @@ def folder(path: Path, steps: list[int], saved: list[int], summary: dict[str, An
 
 def test_a_summary_is_believed(tmp_path: Path) -> None:
     summary = {"status": "finished", "env_steps": 104, "wall_time_s": 2.5, SCORE: 0.75}
-    found = read_outcome(folder(tmp_path / "run", [50, 104], [0, 104], summary), SCORE)
+    found = read_outcome(folder(tmp_path / "run", [50, 104], [0, 104], summary), SCORE, 100)
     assert found == Outcome("finished", 104, 2.5, 0.75)
     failed = {"status": "failed", "env_steps": 60, "error": "trainer gave up", SCORE: None}
-    assert read_outcome(folder(tmp_path / "failed", [50], [0], failed), SCORE) == Outcome(
+    assert read_outcome(folder(tmp_path / "failed", [50], [0], failed), SCORE, 100) == Outcome(
         "failed", 60, 0.0, 0.5, "trainer gave up"
     )
 
 
 def test_without_one_a_run_died_unless_its_last_checkpoint_is_of_its_end(tmp_path: Path) -> None:
-    assert read_outcome(folder(tmp_path / "half", [50], [0, 40]), SCORE) == Outcome("died", 40, 0.0, 0.5)
-    assert read_outcome(folder(tmp_path / "whole", [50, 104], [0, 104]), SCORE) == Outcome("finished", 104, 0.0, 1.04)
-    part = folder(tmp_path / "part", [50], [0, 52], stop_at_steps=50)
-    assert read_outcome(part, SCORE).status == "finished"
-    assert read_outcome(tmp_path / "none", SCORE) == Outcome("")
+    assert read_outcome(folder(tmp_path / "half", [50], [0, 40]), SCORE, 100) == Outcome("died", 40, 0.0, 0.5)
+    assert read_outcome(folder(tmp_path / "whole", [50, 104], [0, 104]), SCORE, 100) == Outcome(
+        "finished", 104, 0.0, 1.04
+    )
+    part = folder(tmp_path / "part", [50], [0, 52])
+    assert read_outcome(part, SCORE, 50).status == "finished"
+    assert read_outcome(tmp_path / "none", SCORE, 100) == Outcome("")
 
 
 def test_a_curve_is_read_as_far_as_it_is(tmp_path: Path) -> None:
@@ -56,7 +58,7 @@ def test_a_folder_goes_on_from_checkpoints_that_outlive_the_others(tmp_path: Pat
     go_on_from(parent, tmp_path / "child")
     child = tmp_path / "child"
     assert sorted(path.name for path in child.iterdir()) == ["checkpoints", "topology.yaml"]
-    assert read_outcome(child, SCORE) == Outcome("died", 50, 0.0, None)
+    assert read_outcome(child, SCORE, 100) == Outcome("died", 50, 0.0, None)
     (parent / "checkpoints" / f"{50:012}" / "manifest.json").unlink()
     assert (child / "checkpoints" / f"{50:012}" / "manifest.json").read_text() == "50"
     assert not (tmp_path / ".child.new").exists()
