@@ -71,6 +71,8 @@ pages: setup  ## make the generated pages of docs/ and the schema of topologies 
 	$(BIN)/python -m launch.page > docs/commands.md
 	$(BIN)/python -m launch.topology.page > docs/topology.md
 	$(BIN)/python -m launch.topology.page --schema > launch/topology/topology.schema.json
+	$(BIN)/python -m launch.sweeps.page > docs/sweep-file.md
+	$(BIN)/python -m launch.sweeps.page --schema > launch/sweeps/sweep.schema.json
 	$(BIN)/python -m actorlearn.metrics.page > docs/metrics.md
 	$(BIN)/python -m actorlearn.wire.page > docs/messages.md
 

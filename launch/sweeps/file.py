@@ -135,7 +135,8 @@ def changed(before: Mapping[str, Any], keys: SweepKeys) -> str:
     """
     now = as_json(keys)
     for key in now:
-        old, new = before.get(key), now[key]
+        old: Any = before.get(key)
+        new: Any = now[key]
         if key == "at_once" or old == new:
             continue
         if key == "seeds" and not isinstance(keys.search, PopulationKeys) and new[: len(old or ())] == old:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from launch.sweeps.axes import Choices, Range
 from launch.sweeps.decisions import Listed, Population
 from launch.sweeps.file import as_json, changed, read
 from launch.sweeps.keys import SweepKeys
+from launch.topology import strict_yaml
 from launch.topology.load import TopologyError
 from tests.sizes import ROOT
 
@@ -205,3 +207,11 @@ def test_the_schema_knows_every_key_and_its_range() -> None:
     assert set(schema["properties"]) == set(SweepKeys.__struct_fields__) and schema["required"] == ["topology"]
     population = schema["$defs"]["PopulationKeys"]
     assert population["properties"]["every_steps"]["minimum"] == 1 and population["additionalProperties"] is False
+
+
+def test_the_page_shows_the_shipped_sweeps() -> None:
+    page_text = (ROOT / "docs" / "sweeps.md").read_text()
+    shown = [strict_yaml.read(text, "page").value for text in re.findall(r"```yaml\n(.*?)```", page_text, re.DOTALL)]
+    names = ("catch-rates.yaml", "catch-population.yaml")
+    shipped = [(ROOT / "examples" / "sweeps" / name).read_text() for name in names]
+    assert shown == [strict_yaml.read(text, "example").value for text in shipped]
