@@ -152,7 +152,6 @@ COVERED_BY = {
     "launch/sweeps/keys.py": "tests/launch/sweeps/test_file.py",
     "launch/sweeps/page.py": "tests/launch/sweeps/test_file.py",
     "launch/sweeps/loop.py": "tests/system/test_sweeps.py",
-    "launch/commands/sweep.py": "tests/system/test_sweeps.py",
     "launch/supervision/children.py": "tests/launch/supervision/test_supervisor.py",
     "launch/supervision/events.py": "tests/launch/supervision/test_supervisor.py",
     "launch/supervision/process_table.py": "tests/launch/supervision/test_learners.py",

@@ -25,6 +25,7 @@ from launch.sweeps.folders import Outcome
 from launch.sweeps.history import Chosen, Dropped, Ended, Retried, RunId, Started, Status, Trial
 from launch.sweeps.processes import Processes, last_line
 from launch.sweeps.state import State
+from launch.topology.load import literal
 
 TURN_S = 0.2
 JUDGE_EVERY_S = 5.0
@@ -66,18 +67,11 @@ class Loop:
         self._stopping = 0
         """Number of signals so far: 1 saves and stops, 2 stops now."""
 
-    @property
-    def set_aside(self) -> int:
-        """Number of runs that were stopped by somebody else."""
-        return len(self._set_aside)
-
     def retry(self) -> None:
         """Open runs again that have failed, but for those whose scores a later generation was made by."""
-        last = self._search.generation(len(self._history.trials) - 1) if isinstance(self._search, Population) else None
-        for run, ended in [*self._history.ended.items()]:
-            if ended.status != "failed" or (
-                isinstance(self._search, Population) and self._search.generation(run.trial) != last
-            ):
+        search, newest = self._search, len(self._history.trials) - 1
+        for run in [run for run, ended in self._history.ended.items() if ended.status == "failed"]:
+            if isinstance(search, Population) and search.generation(run.trial) < search.generation(newest):
                 continue
             (self.folder(run) / find.SUMMARY_FILE).unlink(missing_ok=True)
             self._state.add(Retried(trial=run.trial, seed=run.seed))
@@ -180,7 +174,7 @@ class Loop:
         gpu = self._free_gpu()
         self._state.add(Started(trial=run.trial, seed=run.seed, from_steps=from_steps, gpu=gpu))
         if self._processes.start(folder, words, gpu):
-            values = " ".join(f"{key}={value}" for key, value in trial.values.items())
+            values = " ".join(f"{key}={literal(value)}" for key, value in trial.values.items())
             self._say(run, f"goes on from {from_steps:,} steps" if own else f"begun: {values or 'as the topology is'}")
         self._alive.add(run)
         self._asked_s.pop(run, None)

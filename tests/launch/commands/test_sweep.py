@@ -1,0 +1,71 @@
+"""``sweep`` before any run: what it would do, and which sweeps it does not go on with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from launch.commands.sweep import sweep
+from launch.errors import RunError
+from launch.sweeps.file import as_json, read
+from launch.sweeps.history import FORMAT, Begun
+from launch.sweeps.state import State
+
+TEXT = "topology: cart.yaml\nvary: {optimizer.learning_rate: [0.1, 0.2]}\nseeds: [1, 2, 3]\nat_once: 2\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("cart.yaml").write_text("env: {id: CartPole-v1}\n")
+    Path("rates.yaml").write_text(TEXT)
+    return Path("rates.yaml")
+
+
+def begin(file: Path, folder: Path) -> None:
+    asked = read(file)
+    with State(folder) as state:
+        begun = Begun(format=FORMAT, version="0", keys=as_json(asked.keys), topology=asked.text, pins=dict(asked.pins))
+        state.add(begun)
+
+
+def test_check_says_what_would_be_run_and_starts_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep(file, None, check=True, retry=False, json=False) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "trial    0  optimizer.learning_rate=0.1",
+        "trial    1  optimizer.learning_rate=0.2",
+        "ok rates: 2 trials, each with 3 seeds: 6 runs; 2 at once: the file says so",
+    ]
+    assert not Path("runs").exists()
+    begin(file, Path("runs/rates"))
+    assert sweep(file, None, check=True, retry=False, json=False) == 0
+    assert "runs/rates: 0 runs have ended; `actorlearn sweep rates.yaml` goes on" in capsys.readouterr().out
+
+
+def test_check_says_it_to_programs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep(file, Path("there"), check=True, retry=False, json=True) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["name"], said["folder"], said["at_once"]) == ("rates", "there", 2)
+    assert said["trials"] == [{"optimizer.learning_rate": 0.1}, {"optimizer.learning_rate": 0.2}]
+
+
+def test_another_sweep_than_was_begun_is_refused(file: Path) -> None:
+    begin(file, Path("there"))
+    file.write_text(TEXT.replace("0.2", "0.3"))
+    with pytest.raises(RunError, match=r"rates.yaml: vary was .* and is .* since the sweep was begun; .* --folder"):
+        sweep(file, Path("there"), check=False, retry=False, json=False)
+    file.write_text(TEXT)
+    Path("cart.yaml").write_text("env: {id: CartPole-v1}\nseed: 3\n")
+    with pytest.raises(RunError, match=r"cart.yaml: has changed since the sweep was begun; write it as it was"):
+        sweep(file, Path("there"), check=False, retry=False, json=False)
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(file: Path) -> None:
+    Path("there").mkdir()
+    Path("there/mine").touch()
+    with pytest.raises(RunError, match=r"there: holds mine and no sweep; name an empty or a new --folder"):
+        sweep(file, Path("there"), check=False, retry=False, json=False)
+    assert [path.name for path in Path("there").iterdir()] == ["mine"]
