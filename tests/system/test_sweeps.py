@@ -98,10 +98,11 @@ class Sweep:
             time.sleep(0.05)
 
     def runs(self) -> list[find.Run]:
-        return [run for path in sorted(self.folder.iterdir()) if path.is_dir() and (run := find.read(path))]
+        inside = sorted(self.folder.iterdir()) if self.folder.is_dir() else []
+        return [run for path in inside if path.is_dir() and (run := find.read(path))]
 
     def clear_away(self) -> None:
-        for run in self.runs() if self.folder.is_dir() else ():
+        for run in self.runs():
             if run.alive:
                 with suppress(ProcessLookupError):
                     os.kill(run.meta["supervisor_pid"], signal.SIGKILL)
@@ -121,7 +122,7 @@ def sweep(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[...,
     yield make
     for each in made:
         each.clear_away()
-        for meta in (run.meta for run in (each.runs() if each.folder.is_dir() else ())):
+        for meta in (run.meta for run in each.runs()):
             for place in (meta.get("shm"), meta.get("sockets")):
                 if place and Path(place).exists():
                     shutil.rmtree(place, ignore_errors=True)
