@@ -32,7 +32,7 @@ class Processes:
 
     def __init__(self) -> None:
         """Start none yet."""
-        self._own: dict[Path, subprocess.Popen[bytes]] = {}
+        self._popened: dict[Path, subprocess.Popen[bytes]] = {}
 
     def start(self, folder: Path, words: Sequence[str], gpu: str = "") -> bool:
         """Start ``actorlearn WORDS`` for a run folder, unless its process is alive; says whether it did.
@@ -42,7 +42,7 @@ class Processes:
         log = os.open(log_of(folder), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._own[folder] = subprocess.Popen(
+            self._popened[folder] = subprocess.Popen(
                 [sys.executable, "-m", "actorlearn", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -58,7 +58,7 @@ class Processes:
 
     def alive(self, folder: Path) -> bool:
         """Whether a run's process, or one that it has started, is alive."""
-        if process := self._own.get(folder):
+        if process := self._popened.get(folder):
             process.poll()  # reaps it
         try:
             log = os.open(log_of(folder), os.O_WRONLY | os.O_CLOEXEC)
@@ -74,7 +74,7 @@ class Processes:
 
     def returncode(self, folder: Path) -> int | None:
         """Return the exit status of a process that was started here and is gone; None for others."""
-        process = self._own.get(folder)
+        process = self._popened.get(folder)
         return None if process is None else process.poll()
 
     def stop(self, folder: Path, now: bool = False) -> None:
@@ -83,7 +83,7 @@ class Processes:
         if run is not None and run.alive:
             with suppress(FailedError):  # it is just starting, or ending
                 ask(run, "kill" if now else "stop", timeout_s=ANSWER_S)
-        elif process := self._own.get(folder):
+        elif process := self._popened.get(folder):
             process.terminate()
 
 

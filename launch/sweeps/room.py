@@ -20,7 +20,7 @@ PROCESS_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class Room:
-    """What this machine has, or what a run takes of it."""
+    """Cores, memory and GPUs: those of a machine, or those that a run takes."""
 
     cores: float
     memory_bytes: int
