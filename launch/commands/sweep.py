@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json as json_format
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from rich.console import Console
 
 from actorlearn import __version__
 from actorlearn.files import write_atomically
+from launch.commands.desk import report
 from launch.errors import RunError
 from launch.machine.gpus import visible_gpus
 from launch.runs.find import RUNS
@@ -30,6 +32,7 @@ from launch.sweeps.state import STATE_FILE, State
 from launch.sweeps.state import read as read_history
 from launch.topology.load import literal
 
+REPORT_FILE = "report.html"
 TOPOLOGY_FILE = "base.yaml"
 """File of the sweep's folder with the topology that all its runs begin from."""
 
@@ -130,8 +133,17 @@ def _show(sweep: Sweep, search: Search, history: History, place: Path, json: boo
     Console(soft_wrap=not sys.stdout.isatty(), highlight=False, markup=False).print(table.table(found, sweep.keys))
     if isinstance(search, Population) and found:
         _show_lineage(search, history, found[0].trial)
-    finished = sum(end.status == "finished" for end in history.ended.values())
-    print(f"{finished} runs in {place}; side by side: actorlearn compare {place}/{sweep.name}-*/")
+    runs = [str(path.parent) for path in sorted(place.glob("*/meta.json"))]
+    print(f"{len(runs)} runs in {place}; side by side: actorlearn compare {place}/{sweep.name}-*/")
+    _report(runs, sweep.keys.goal.metric, place / REPORT_FILE)
+
+
+def _report(runs: Sequence[str], metric: str, output: Path) -> None:
+    """Write the runs as one page, where there is anything to show."""
+    try:
+        report(runs, metric, output)
+    except (ValueError, OSError) as error:
+        print(f"{output} is not written: {error}")
 
 
 def _show_lineage(search: Population, history: History, best: int) -> None:

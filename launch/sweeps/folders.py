@@ -11,10 +11,10 @@ from pathlib import Path
 
 from actorlearn.files import flush
 from actorlearn.parameters.checkpoint_folders import steps_of
-from launch.display.plot import read_curve
 from launch.reports.checks import is_number
 from launch.reports.compare import Points
 from launch.runs import find
+from launch.runs.curves import read_curve
 from launch.runs.find import Run
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from launch.runs.curves import SCORE
 from launch.topology.schema import Section
 
 Seed = Annotated[int, Meta(ge=0, le=2**31 - 1, description="seed from which the draws of values follow")]
@@ -69,7 +70,7 @@ class GoalKeys(Section, frozen=True, kw_only=True):
     metric: Annotated[
         str,
         Meta(min_length=1, max_length=200, description="column of metrics.jsonl, whose last number is a run's score"),
-    ] = "episode_return_mean"
+    ] = SCORE
     direction: Annotated[Literal["maximize", "minimize"], Meta(description="which scores are better")] = "maximize"
 
     @property

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from launch.reports.compare import Numbers, Points, resample
+from launch.reports.compare import Points, resample
+from launch.reports.statistics import Numbers
 from launch.sweeps.keys import MedianKeys
 
 
@@ -36,7 +37,7 @@ class Verdict(NamedTuple):
 
 def mean_curve(seeds: Sequence[Points]) -> Curve | None:
     """Return the mean of the curves of a trial's runs; None where one is empty, or they have no step in common."""
-    if not seeds or not all(seeds):
+    if not seeds or not all(len(points) for points in seeds):
         return None
     try:
         steps, numbers = resample(seeds)
