@@ -9,6 +9,7 @@ from pathlib import Path
 
 from actorlearn.files import write_atomically
 from launch.desk.report import page
+from launch.desk.stream import Overview
 from launch.desk.watched import WatchedRuns
 from launch.errors import RunError
 from launch.runs.find import find
@@ -23,10 +24,12 @@ def desk(folder: Path, port: int, changes: bool) -> int:
         raise RunError(f"desk needs {' and '.join(missing)}: pip install 'actorlearn[desk]'")
     from launch.desk.server import HOST, listen, serve
 
+    runs = WatchedRuns(folder)
+    Overview(runs).changed()  # what the first page asks for is then read
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     with listen(port) as listening:
         print(f"http://{HOST}:{listening.getsockname()[1]}/?token={token}", flush=True)
-        serve(WatchedRuns(folder), listening, token, changes)
+        serve(runs, listening, token, changes)
     return 0
 
 

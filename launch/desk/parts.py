@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -79,10 +80,12 @@ def _curve_names(row: Mapping[str, Any]) -> list[str]:
     return [name for name, value in row.items() if is_number(value) and name not in ("time_s", "env_steps")]
 
 
+@lru_cache(1024)
 def _label(name: str) -> str:
     return printable(metric(name).shown_as)
 
 
+@lru_cache(1024)
 def _metric_order(name: str) -> tuple[bool, bool, str]:
     """The score first, then what says how learning goes, then the rest."""
     return name != SCORE, not metric(name).learning, name

@@ -29,7 +29,7 @@ _STYLE = re.compile(r'<link rel="stylesheet" href="page/([\w.]+)">')
 _SCRIPT = re.compile(r'<script (type="module" )?src="page/([\w.]+)"(?: defer)?></script>')
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export ", re.MULTILINE)
-_ELSEWHERE = re.compile(r'<link rel="icon"[^>]*>')
+_ELSEWHERE = re.compile(r'<link rel="(?:icon|modulepreload)"[^>]*>\n')
 
 
 def page(runs: Sequence[Run], metric: str) -> str:

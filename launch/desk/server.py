@@ -36,7 +36,7 @@ PAGE = Path(__file__).parent / "page"
 HOST = "127.0.0.1"
 HOSTS = (HOST, "localhost")
 """Names by which a browser may ask for it; the port is another one at the near end of a tunnel."""
-FULL_EVERY_S = 1.0
+FULL_EVERY_S = 2.0
 """Longest time until processes of the run that is shown in full are asked for again; after an event it is at once."""
 KEEP_ALIVE_S = 15.0
 """Longest silence of a stream, so that one whose page is gone is found out."""
@@ -180,7 +180,7 @@ class Server:
         asked: asyncio.Task[dict[str, Any]] | None = None
         asked_s, said_s = 0.0, clock()
         while True:
-            found = await asyncio.to_thread(overview.changed)
+            found = await asyncio.to_thread(overview.changed) if overview.may_have_changed else {}
             new = changes.of(found)
             if f"curve/{run_id}" in found and (watched := self._runs.get(run_id)):
                 full = full if full and full.run == watched.run else InFull(watched.run)

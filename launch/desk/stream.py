@@ -6,7 +6,8 @@ that a page shows in full ``run/RUN/PART``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,16 @@ class Overview:
         """``about``: further facts for the page, such as whether it may change runs."""
         self._runs, self._metric, self._about = runs, metric, about
         self._seen: dict[str, tuple[WatchedRun, int]] = {}
+        self._version: tuple[int, int] | None = None
+
+    @property
+    def may_have_changed(self) -> bool:
+        """Whether there may be changes: another page's look may have seen them first, so a cheap sum tells."""
+        return self._runs.has_news or self._runs.version != self._version
 
     def changed(self) -> dict[str, Any]:
         """Return the parts that may have changed since the last call: of runs that have, and of their groups."""
+        self._version = self._runs.version
         runs = self._runs.look()
         groups = self._runs.groups
         news = [watched for watched in runs if self._seen.get(watched.id) != (watched, watched.version)]
@@ -53,11 +61,15 @@ class Overview:
             "runs": parts.run_list(runs, groups),
             "groups": parts.group_list(groups),
         }
-        found |= {f"curve/{watched.id}": parts.curve(watched, self._metric) for watched in news}
+        for watched in news:
+            found[f"curve/{watched.id}"] = self._kept(f"curve {watched.id}", [watched], partial(parts.curve, watched))
         for number, members in enumerate(groups):
             if any(watched in news for watched in members):
-                found[f"band/{number}"] = parts.group_band(members, self._metric)
+                found[f"band/{number}"] = self._kept(f"band {number}", members, partial(parts.group_band, members))
         return found
+
+    def _kept(self, name: str, members: Sequence[WatchedRun], make: Callable[[str], Any]) -> Any:
+        return self._runs.kept(f"{name} {self._metric}", members, partial(make, self._metric))
 
     def _desk(self, runs: list[WatchedRun]) -> Any:
         return parts.desk(runs, self._metric, **self._about)

@@ -7,10 +7,11 @@ its length. Used from several threads, one at a time.
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from launch.runs import find
 from launch.runs.find import Run
 from launch.runs.view import RunReader, RunView
 
-LOOK_EVERY_S = 0.05
+LOOK_EVERY_S = 0.025
 """Longest time until what a living run has written is read."""
 CHECK_EVERY_S = 1.0
 """Longest time until the end of a run that was killed is seen; one that ends says so."""
@@ -32,6 +33,8 @@ FIND_SHARE = 50.0
 MARKED = frozenset({"died", "gave up", "attached", "detached", "resumed", "lost", "joined", "failed", "silent"})
 """Kinds of events that are marked on curves."""
 MOST_MARKS = 200
+MOST_KEPT = 200
+"""Most parts about runs that are kept for the next page."""
 MOST_CURVES = 8
 """Most metrics of a run whose curves are kept: those that pages have asked for last."""
 
@@ -54,15 +57,21 @@ class WatchedRun:
         self._curves: dict[str, GrowingCurve] = {}
         """Curves by metric, that asked for last at the end."""
         self._reader = RunReader(run, self._note, most_reports=1)
+        self._growing = tuple(str(run.path / name) for name in (METRICS_FILE, EVENTS_FILE))
         self._sizes: tuple[int, ...] = ()
         self._check_s = 0.0
         """When to see next whether it is alive."""
         self._lock = threading.Lock()
         self.view: RunView = self._reader.look(processes=False)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether its files have grown, or it may have ended; cheap."""
+        return not self.view.has_ended and (time.monotonic() >= self._check_s or self._files() != self._sizes)
+
     def look(self) -> None:
         """Read what is new, if there is anything, or the run has ended."""
-        sizes, now_s = tuple(_size(self.run.path / name) for name in (METRICS_FILE, EVENTS_FILE)), time.monotonic()
+        sizes, now_s = self._files(), time.monotonic()
         ended = False
         if now_s >= self._check_s:
             self._check_s, ended = now_s + CHECK_EVERY_S, self.view.has_ended == self.run.alive
@@ -73,6 +82,10 @@ class WatchedRun:
                 for curve in self._curves.values():
                     curve.look()
             self.version += 1
+
+    def _files(self) -> tuple[int, ...]:
+        """Return the sizes of the files that grow."""
+        return tuple(_size(path) for path in self._growing)
 
     def curve(self, metric: str) -> GrowingCurve:
         """Return the curve of a metric, read now if nobody asked for it before."""
@@ -88,9 +101,9 @@ class WatchedRun:
             self.marks.append(event)
 
 
-def _size(path: Path) -> int:
+def _size(path: str) -> int:
     try:
-        return path.stat().st_size
+        return os.stat(path).st_size
     except OSError:
         return 0
 
@@ -103,25 +116,44 @@ class WatchedRuns:
         self._folder, self._chosen = folder, chosen
         self._runs: dict[str, WatchedRun] = {}
         self._lock = threading.Lock()
-        self._find_s = self._look_s = 0.0
-        """When to do so next, on the monotonic clock."""
+        self._find_s = 0.0
+        """When to search next, on the monotonic clock."""
+        self._found = 0
+        self._kept: dict[str, tuple[list[tuple[WatchedRun, int]], Any]] = {}
         self.groups: list[list[WatchedRun]] = []
         """Runs that differ in name and seed alone, newest group first."""
 
+    @property
+    def has_news(self) -> bool:
+        """Whether a look may find something; so cheap that it can be asked many times a second."""
+        return time.monotonic() >= self._find_s or any(watched.has_news for watched in list(self._runs.values()))
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Counts that grow: how often runs were found anew, and have changed, in all."""
+        return self._found, sum(watched.version for watched in list(self._runs.values()))
+
     def look(self) -> list[WatchedRun]:
-        """Return all runs, newest first, after a look at those that are alive, unless there was one just now."""
+        """Return all runs, newest first, after a look at those that are alive."""
         with self._lock:
             now_s = time.monotonic()
             if now_s >= self._find_s:
                 self._find()
                 took_s = time.monotonic() - now_s
                 self._find_s = now_s + max(FIND_EVERY_S, FIND_SHARE * took_s)
-            if now_s >= self._look_s:
-                self._look_s = now_s + LOOK_EVERY_S
-                for watched in self._runs.values():
-                    if not watched.view.has_ended:
-                        watched.look()
+            for watched in self._runs.values():
+                if not watched.view.has_ended:
+                    watched.look()
             return list(self._runs.values())
+
+    def kept(self, name: str, members: Sequence[WatchedRun], make: Callable[[], Any]) -> Any:
+        """Return what was made of these runs, as they are now, under a name; or make it. Pages ask for the same."""
+        state = [(watched, watched.version) for watched in members]
+        if name not in self._kept or self._kept[name][0] != state:
+            while len(self._kept) >= MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[name] = state, make()
+        return self._kept[name][1]
 
     def get(self, run_id: str) -> WatchedRun | None:
         """Return the run of this id, after a look."""
@@ -138,6 +170,7 @@ class WatchedRuns:
             for key, run in known.items()
         }
         if [*before.values()] != [*self._runs.values()]:
+            self._found += 1
             runs = list(self._runs.values())
             alike = group_alike([watched.view.topology for watched in runs]) if runs else []
             self.groups = [[runs[index] for index in indices] for indices in alike]

@@ -99,7 +99,7 @@ class Watched:
         self.sees("#runs a", run.run_dir.name)
         self.page.keyboard.press("/")
         self.page.keyboard.type(run.run_dir.name)
-        self.page.wait_for_function("document.querySelectorAll('#runs a').length === 1")
+        self.page.locator("#runs li:nth-child(2)").wait_for(state="detached")
         self.page.keyboard.press("Tab")
         self.page.keyboard.press("Enter")
         self.sees("h2", run.run_dir.name)

@@ -20,7 +20,6 @@ from tests.launch.runs.folders import me
 
 @pytest.fixture(autouse=True)
 def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK_EVERY_S", 0.0)
     monkeypatch.setattr(watching, "FIND_EVERY_S", 0.0)
     monkeypatch.setattr(watching, "FIND_SHARE", 0.0)
     monkeypatch.setattr(find, "living", list)  # whatever else runs on this machine
