@@ -27,6 +27,7 @@ BY_HAND = {
     "performance.md": [
         "PYTHON=.venv/bin/python sh launch/bench/peers/install.sh sb3 loops sample-factory cleanrl cleanrl_control"
     ],
+    "statistics.md": ["actorlearn import cleanrl/runs sb3/logs/PPO_1"],
     "tutorial.md": ["source .venv/bin/activate"],
 }
 """First lines of the blocks that no test runs, as they need a network, an hour, or another checkout."""

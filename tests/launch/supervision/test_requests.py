@@ -30,6 +30,7 @@ def test_status_says_who_is_there() -> None:
     assert data["processes"][0] == {
         "name": "trainer",
         "role": "trainer",
+        "learner": 0,
         "state": "running",
         "incarnation": 0,
         "pid": 100,

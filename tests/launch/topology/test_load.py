@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from launch.topology.schema import TOPOLOGY, SupervisionSection
 from tests.examples import examples
 from tests.sizes import ROOT
 
+INSTALLED_WRITERS = [spec.name for spec in WRITERS.specs() if all(find_spec(package) for package in spec.needs)]
 PONG = "env: {id: ALE/Pong-v5}\nmodel: {name: nips}\nalgorithm: {name: a2c}\n"
 CARTPOLE = "env: {id: CartPole-v1}\nmodel: {name: mlp}\nalgorithm: {name: a2c}\n"
 
@@ -114,7 +116,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
         "inference": {"count": st.integers(0, count), "batch_rows": st.just(0), "device": device},
         "evaluator": {"count": st.just(1), "record": st.just(False)},  # to stop at a score; PyAV may not be installed
         "trainer": {"device": device},
-        "report": {"writers": st.lists(st.sampled_from(WRITERS.names()), max_size=3)},
+        "report": {"writers": st.lists(st.sampled_from(INSTALLED_WRITERS), max_size=3)},
         "supervision": {
             name: st.floats(1000, 3600) if "_spin" in name or name.startswith("longest") else st.floats(2, 1000)
             for name, key in keys_of(SupervisionSection).items()
