@@ -390,24 +390,35 @@ def export(
 
 @app.command(rich_help_panel=_MACHINE)
 def bench(  # noqa: PLR0913 - one parameter for each word of the command
-    suite: Annotated[str | None, typer.Argument(help="What to measure; else the suites are listed.")] = None,
+    suite: Annotated[
+        str | None,
+        typer.Argument(help="What to measure; else the suites are listed. `reproduce`: a claim of a paper."),
+    ] = None,
     topology: Annotated[
         str | None,
-        typer.Argument(help="What to measure it with; else configs/pong.yaml, or what the suite is about."),
+        typer.Argument(
+            help="What to measure it with; else configs/pong.yaml, or what the suite is about. Behind `reproduce` the "
+            "claim; else the claims are listed."
+        ),
     ] = None,
     overrides: Overrides = None,
     repetitions: Annotated[int, typer.Option(min=1, max=1000, help="How often each case is measured, in turn.")] = 5,
     seconds: Annotated[float, typer.Option(min=1.0, max=86_400.0, help="How long each time.")] = 15.0,
-    quick: Annotated[bool, typer.Option("--quick", help="Once, for 5 seconds, with fewer cases: rough.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Once, for 5 seconds, with fewer cases: rough. A claim in its reduced form."),
+    ] = False,
     score: Annotated[float | None, typer.Option(help="time-to-score, dba3c-nodes: the mean score to reach.")] = None,
     engine: Engine = None,
     keys: Keys = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for SUITE.json, .md, .png.")] = None,
     json: Json = False,
 ) -> int:
-    """Measure this machine: sampling, training, hand-over, peers on the same work; all cases interleaved."""
-    from launch.commands.bench import bench
+    """Measure this machine: sampling, training, hand-over, peers on the same work, claims of papers; cases in turn."""
+    from launch.commands.bench import REPRODUCE, bench, reproduce
 
+    if suite == REPRODUCE:
+        return reproduce(topology, overrides or [], quick, output, json)
     amount = {"repetitions": 1 if quick else repetitions, "seconds": 5.0 if quick else seconds, "score": score}
     where = {"topology": topology, "overrides": tuple(overrides or ()), "engine": engine, "keys": keys}
     return bench(suite, {**where, **amount}, output, json)

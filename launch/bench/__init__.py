@@ -1,7 +1,8 @@
 """Benchmarks: each suite measures this machine, its cases interleaved, and reports machine, versions and commit.
 
-Rooms, each on those after it: ``peers`` (other programs on the same work), ``papers`` (tables and figures of a paper),
-``suites`` (this program alone), ``measure`` (runs and their parts, cases in turn, reports).
+Rooms, each on those after it: ``claims`` (what papers claim, judged by suites), ``peers`` (other programs on the same
+work), ``papers`` (tables and figures of a paper), ``suites`` (this program alone), ``measure`` (runs and their parts,
+cases in turn, reports).
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ FOUR_NODES = (
     "env.id=launch.bench.measure.slow_catch:SlowCatch",
 )
 """Keys by which nodes add speed though they share cores: their simulators sleep in every step."""
+LONGER = ("total_steps=300_000",)
+"""Keys by which Catch is learned with batches of more steps than its own."""
+VALUES = ("total_steps=40_000",)
+"""Keys by which Catch is learned by value learning."""
 
 SUITES: Mapping[str, Suite] = {
     "sampling": Suite("suites.sampling:sampling"),
@@ -67,7 +72,22 @@ SUITES: Mapping[str, Suite] = {
     "time-to-score": Suite("suites.time_to_score:time_to_score"),
     "learners": Suite("suites.learners:learners", topology=None),
     "learners-dqn": Suite("suites.learners:learners_dqn", topology=None),
+    "paac-time": Suite("papers.paac:paac_time", topology="atari/paac.yaml"),
+    "paac-environments": Suite("papers.paac:paac_environments", topology="bench/paac-catch.yaml"),
+    "a2c-environments": Suite("papers.accelerated:a2c_environments", topology="catch.yaml", keys=LONGER),
+    "a3c-learners": Suite("papers.accelerated:a3c_learners", topology="catch.yaml", keys=LONGER, sets_modes=True),
+    "ppo-environments": Suite("papers.accelerated:ppo_environments", topology="catch.yaml", keys=LONGER),
+    "dqn-batches": Suite("papers.accelerated:dqn_batches", topology="catch.yaml", keys=VALUES),
+    "secondary-learner": Suite(
+        "papers.accelerated:secondary_learner",
+        topology="catch.yaml",
+        keys=(*VALUES, "evaluator.every_steps=5_000", "evaluator.episodes=50", "evaluator.greedy=true"),
+    ),
     "fast-dqn": Suite("papers.fast_dqn:fast_dqn", topology=None),
+    "fast-dqn-learning": Suite("papers.fast_dqn:fast_dqn_learning", topology="catch.yaml", keys=VALUES),
+    "fast-dqn-repeated": Suite(
+        "papers.fast_dqn:fast_dqn_repeated", topology="catch.yaml", keys=("total_steps=10_000",)
+    ),
     "dba3c-sizes": Suite("papers.dba3c_sizes:dba3c_sizes", topology=None),
     "dba3c-servers": Suite("papers.dba3c_servers:dba3c_servers", topology=None),
     "dba3c-async": Suite("papers.dba3c_learning:dba3c_async", topology=DBA3C_CATCH, takes_engine=True),

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from launch.bench import SUITES, Suite
 from launch.bench.measure import report
 from launch.bench.measure.request import Request, shipped
@@ -16,6 +18,9 @@ from launch.commands.run import find_engine
 from launch.errors import FailedError, RunError
 from launch.topology.load import load
 from launch.topology.overrides import expand
+
+REPRODUCE = "reproduce"
+"""The word in a suite's place behind which stands a claim of a paper."""
 
 
 def bench(name: str | None, wanted: Mapping[str, Any], output: Path | None, json: bool) -> int:
@@ -43,6 +48,39 @@ def bench(name: str | None, wanted: Mapping[str, Any], output: Path | None, json
             report.write(found, output)
         except OSError as error:
             raise FailedError(f"-o {output}: not written: {error}; what was found stands above") from None
+    return 0
+
+
+def reproduce(name: str | None, overrides: Sequence[str], quick: bool, output: Path | None, json: bool) -> int:
+    """Measure a claim of a paper and judge it, or list them with what the ledger says; returns the exit status.
+
+    How thoroughly a claim is measured it says itself: whole, or ``quick``.
+    """
+    from launch.bench.claims import CLAIMS, ledger
+
+    if name is None:
+        known = ledger.read()
+        for claim in CLAIMS.values():
+            found = known[claim.name].verdict if claim.name in known else "not measured"
+            print(f"{claim.name:<24} {found:<20} {claim.paper.partition(',')[0]}, {claim.part}")
+        return 0
+    claim = ledger.claim_of(name)
+    if overrides:
+        raise RunError(
+            f"{REPRODUCE} {name} takes no overrides: leave {' '.join(overrides)} out, or `bench {claim.suite}`"
+        )
+    end_in_order()
+    try:
+        entry, measured = ledger.reproduce(claim, quick, output)
+    except FailedError as error:
+        raise FailedError(f"{name}: {error}") from None
+    if json:
+        print(json_format.dumps(msgspec.to_builtins(entry)))
+    else:
+        report.show(measured)
+        report.show(ledger.judged(claim, entry))
+    if output is not None:
+        ledger.write(entry, measured, output)
     return 0
 
 

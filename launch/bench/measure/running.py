@@ -210,6 +210,11 @@ class Running:
         """Whether the run is over."""
         return self._process.poll() is not None
 
+    def wait(self, seconds: float) -> None:
+        """Wait until the run is over, or the seconds are."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+
     def _after(self, when_s: float) -> dict[str, Any]:
         """Return the first report that is written after this moment."""
         deadline_s = when_s + self._start_limit_s

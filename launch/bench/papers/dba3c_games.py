@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from launch.bench.measure.interleaved import Spread
+from launch.bench.measure.learning import Ran, run_all, score
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request
-from launch.bench.papers.dba3c_learning import Ran, reduced, run_all, score
+from launch.bench.papers.dba3c_learning import reduced
 from launch.bench.papers.dba3c_nodes import EVALUATED
 from launch.topology.load import Topology, load
 

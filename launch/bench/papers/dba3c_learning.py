@@ -10,17 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
-from launch.bench.measure.interleaved import Spread, progress_bar
+from launch.bench.measure.interleaved import Spread
+from launch.bench.measure.learning import Ran, run_all, score
 from launch.bench.measure.report import Report, rate
 from launch.bench.measure.request import Request
-from launch.bench.measure.running import START_LIMIT_S, Running
-from launch.bench.papers.gossip import since_first
-from launch.bench.suites.scaling import curve_of
-from launch.errors import FailedError, RunError
-from launch.runs.curves import SCORE, Curve
-from launch.runs.jsonl import Lines
+from launch.errors import RunError
 from launch.topology.load import Topology, load
 
 RATES = (5e-4, 1e-3, 2e-3, 4e-3)
@@ -40,52 +35,6 @@ class Case:
     keys: tuple[str, ...]
     paper: str
     """Its course in the paper."""
-
-
-@dataclass(frozen=True)
-class Ran:
-    """Curve and reports of one run; its time begins with the first report, so that starting does not count."""
-
-    curve: Curve
-    rows: Sequence[Mapping[str, Any]]
-
-    @property
-    def steps(self) -> float:
-        """Steps up to the last point."""
-        return self.curve.stretches[-1][-1][0]
-
-    @property
-    def minutes(self) -> float:
-        """Minutes up to the last point."""
-        return self.curve.stretches[-1][-1][1]
-
-    @property
-    def steps_per_s(self) -> float:
-        """Mean rate from the first report to the last."""
-        first, last = self.rows[0], self.rows[-1]
-        return float((last["env_steps"] - first["env_steps"]) / max(last["time_s"] - first["time_s"], 1e-9))
-
-    @property
-    def staleness(self) -> float | None:
-        """Mean over reports of the age of gradients, in changes of the weights; None without parameter servers."""
-        known = [row["staleness_mean"] for row in self.rows if row.get("staleness_mean") is not None]
-        return fmean(known) if known else None
-
-    @property
-    def largest_fall(self) -> float:
-        """Largest difference between a score and the best before it."""
-        best = fall = float("-inf")
-        for stretch in self.curve.stretches:
-            for _, _, score in stretch:
-                best = max(best, score)
-                fall = max(fall, best - score)
-        return fall
-
-    def score(self, axis: int, at: float) -> float:
-        """Return the newest score at so many steps (axis 0) or minutes (axis 1); the first where none was before."""
-        points = [point for stretch in self.curve.stretches for point in stretch]
-        before = [point for point in points if point[axis] <= at]
-        return (before or points[:1])[-1][2]
 
 
 def dba3c_async(request: Request) -> Report:
@@ -160,44 +109,6 @@ def batch(loaded: Topology) -> int:
     return gradients * loaded.simulators.environments * loaded.algorithm.horizon
 
 
-def follow(request: Request, overrides: Sequence[str], label: str, column: str = SCORE) -> Ran:
-    """Run the request's topology until its steps are done or the seconds over; raises FailedError without a score."""
-    own = (*request.overrides, *overrides)
-    nodes = load(request.topology, own).nodes
-    engine = request.engine or ("local" if nodes.count > 1 else None)
-    limit_s = START_LIMIT_S + (nodes.wait_s if engine else 0.0)
-    with Running(request.topology, own, None, engine=engine, keys=request.keys, start_limit_s=limit_s) as run:
-        curve = curve_of(run, label, request.seconds, column)
-        rows = list(Lines(run.run_dir / "metrics.jsonl").new())
-    return Ran(*since_first(curve, rows))
-
-
-def run_all(
-    request: Request, cases: Mapping[str, Sequence[str]], column: str = SCORE, failed: list[str] | None = None
-) -> dict[str, list[Ran]]:
-    """Run each case once with each seed, seed after seed.
-
-    What is wrong with a run is added to ``failed``, and the others go on; where that is None, FailedError is raised.
-    """
-    for keys in cases.values():  # what is wrong with one of them is said before anything is run
-        load(request.topology, (*request.overrides, *keys))
-    ran: dict[str, list[Ran]] = {name: [] for name in cases}
-    with progress_bar() as progress:
-        task = progress.add_task("", total=request.repetitions * len(cases))
-        for seed in range(1, request.repetitions + 1):
-            for name, keys in cases.items():
-                label = f"{name}, seed {seed}"
-                progress.update(task, description=label)
-                try:
-                    ran[name].append(follow(request, (*keys, f"seed={seed}"), label, column))
-                except FailedError as error:
-                    if failed is None:
-                        raise
-                    failed.append(f"{label}: {error}")
-                progress.advance(task)
-    return ran
-
-
 def reduced(loaded: Topology) -> str:
     """Return what a topology has in place of the paper's sizes, as a note."""
     learners, nodes = loaded.learners.count, loaded.nodes.count
@@ -264,8 +175,3 @@ def compare(
         figures={"topology": request.topology, "overrides": list(request.overrides)},
         curves=[one.curve for all_ in ran.values() for one in all_],
     )
-
-
-def score(spread: Spread) -> str:
-    """Return a score with its spread: 0.52 (0.41 to 0.60)."""
-    return f"{spread.median:,.2f} ({spread.low:,.2f} to {spread.high:,.2f})"

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from launch.bench.measure.interleaved import Spread
+from launch.bench.measure.learning import Ran, run_all
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request
-from launch.bench.papers.dba3c_learning import Ran, learners_on_nodes, reduced, run_all
+from launch.bench.papers.dba3c_learning import learners_on_nodes, reduced
 from launch.errors import RunError
 from launch.topology.load import Topology, load
 

@@ -17,11 +17,11 @@ from typing import Any
 
 from launch.bench.measure.interleaved import Spread, progress_bar
 from launch.bench.measure.kept import keep_result, read_results
+from launch.bench.measure.learning import curve_of
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request
 from launch.bench.measure.running import Running
 from launch.bench.papers.dba3c_learning import ONLINE
-from launch.bench.suites.scaling import curve_of
 from launch.reports.statistics import interquartile_mean, interval
 from launch.runs.curves import SCORE
 from launch.runs.jsonl import Lines

@@ -1,4 +1,5 @@
-"""The suite ``fast-dqn``: DQN's four ways by number of environments (Daley and Amato 2021, tables 1 to 3).
+"""Suites of Fast DQN (Daley and Amato 2021): ``fast-dqn``, its four ways by number of environments (tables 1 to 3),
+``fast-dqn-learning``, what the four ways learn, and ``fast-dqn-repeated``, whether a run can be repeated bit by bit.
 
 Rates are measured, interleaved; hours are worked out from them. The paper's stand below ours: 4 cores (8 threads) and a
 GTX 1080, one thread to each environment, and epsilon fixed at 0.1 as here. A rollout is a tenth of the paper's 10,000
@@ -7,13 +8,19 @@ steps between two target networks, so that a measurement sees several; the work 
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
 from functools import partial
 
 from launch.bench.measure.interleaved import interleave
+from launch.bench.measure.learning import learn
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request, shipped
-from launch.bench.measure.running import rate_of
+from launch.bench.measure.running import Running, rate_of
+from launch.bench.papers.dba3c_learning import ONLINE
+from launch.errors import FailedError
 from launch.machine.cores import begun_cores
+from launch.runs.jsonl import read_object
 
 STEPS = 50_000_000
 COUNTS = (1, 2, 4, 8)
@@ -41,12 +48,16 @@ SOON = (
 
 
 def keys(way: str, environments: int) -> tuple[str, ...]:
-    """Overrides of configs/atari/fast-dqn.yaml."""
+    """Return overrides of configs/atari/fast-dqn.yaml by which a measurement begins at once."""
+    return (*SOON, *shape(way, environments))
+
+
+def shape(way: str, environments: int) -> tuple[str, ...]:
+    """Return the keys of a way: who waits for whom, and whose weights act."""
     processes = min(environments, 2, begun_cores())
     each = environments // processes
     concurrent = way in CONCURRENT
     return (
-        *SOON,
         f"simulators.count={processes}",
         f"simulators.envs={each}",
         f"simulators.groups={each if way in BY_THEMSELVES else 1}",
@@ -89,6 +100,43 @@ def fast_dqn(request: Request) -> Report:
             f"here: hours at the median rate, speed-up over standard with {_environments(counts[0])}; rollouts of "
             f"{PERIOD_STEPS:,} steps, 8 samples learned from a step. In the paper: 4 cores and a GTX 1080",
         ),
+    )
+
+
+def fast_dqn_learning(request: Request) -> Report:
+    """Score of the four ways after equal steps, with eight environments, beside Fast DQN's section 5.2."""
+    own = (*ONLINE, "algorithm.name=dqn", f"algorithm.target_every_steps={PERIOD_STEPS}")
+    cases = {way: (*own, *shape(way, COUNTS[-1])) for way in PAPER_HOURS}
+    return learn("fast-dqn-learning", request, cases)
+
+
+def fast_dqn_repeated(request: Request) -> Report:
+    """Weights of the fastest way with the same seed on all cores and on one, and with another seed."""
+    if shutil.which("taskset") is None:
+        raise FailedError(
+            "taskset is not there: install util-linux; it keeps a run on one core, so that its timing differs"
+        )
+    own = (*ONLINE, "algorithm.name=dqn", f"algorithm.target_every_steps={PERIOD_STEPS}", *shape("both", COUNTS[-1]))
+    cases: dict[str, tuple[int, Sequence[str]]] = {
+        "seed 1, all cores": (1, ()),
+        "seed 1, one core": (1, ("taskset", "--cpu-list", "0")),
+        "seed 2, all cores": (2, ()),
+    }
+    found: dict[str, dict[str, str]] = {}
+    for name, (seed, by) in cases.items():
+        with Running(request.topology, (*request.overrides, *own, f"seed={seed}"), total_steps=None, by=by) as run:
+            run.wait(request.seconds)
+            summary = read_object(run.run_dir / "summary.json")
+        if summary.get("status") != "finished":
+            raise FailedError(f"{name}: not finished in {request.seconds:g} s; give it more --seconds")
+        found[name] = {at: str(summary[at]) for at in ("env_steps", "updates", "weights_sha256")}
+    return Report(
+        suite="fast-dqn-repeated",
+        headings=("", "steps", "updates", "SHA-256 of the weights"),
+        rows=[(name, *values.values()) for name, values in found.items()],
+        bars={},
+        unit="",
+        figures={"found": found},
     )
 
 

@@ -14,7 +14,7 @@ run again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean, median
@@ -28,12 +28,12 @@ from actorlearn.parameters.mixing import GraphSettings, neighbours
 from actorlearn.parameters.modes import GOSSIP, MODES
 from launch.bench.measure.interleaved import Spread, progress_bar
 from launch.bench.measure.kept import keep_result, read_results
+from launch.bench.measure.learning import curve_of, since_first
 from launch.bench.measure.report import Report, rate
 from launch.bench.measure.request import Request
 from launch.bench.measure.running import Running
 from launch.bench.papers.gossip_bound import logs_of, points
 from launch.bench.papers.gossip_figures import Figures, draw
-from launch.bench.suites.scaling import curve_of
 from launch.runs.curves import Curve
 from launch.runs.jsonl import Lines, read_object
 from launch.topology.load import Topology, load
@@ -214,13 +214,6 @@ def run_case(request: Request, loaded: Topology, case: Case, seed: int) -> Ran:
     curve, rows = since_first(curve, rows)
     read = [kept for row in rows if (kept := {name: row[name] for name in READ if row.get(name) is not None})]
     return Ran(curve, read, _mixed(settings.get("exchange", {}).get("graph"), case[1]), consensus)
-
-
-def since_first(curve: Curve, rows: Sequence[dict[str, Any]]) -> tuple[Curve, list[dict[str, Any]]]:
-    """Both with the time of the first report taken away."""
-    began_s = rows[0]["time_s"]
-    stretches = [[(steps, minutes - began_s / 60, score) for steps, minutes, score in s] for s in curve.stretches]
-    return replace(curve, stretches=stretches), [{**row, "time_s": row["time_s"] - began_s} for row in rows]
 
 
 def _mixed(graph: Any, learners: int) -> frozenset[str]:

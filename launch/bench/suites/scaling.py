@@ -7,23 +7,19 @@ staying 2,048 steps; APPO with more optimizer steps between two of the store. Al
 
 from __future__ import annotations
 
-import dataclasses
-import time
 from math import sqrt
 
 from launch.bench.measure.interleaved import Spread, progress_bar
+from launch.bench.measure.learning import curve_of
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request, shipped
 from launch.bench.measure.running import Running
-from launch.errors import FailedError
 from launch.machine.cores import begun_cores
-from launch.runs.curves import SCORE, Curve, read_curve
-from launch.runs.find import Run
+from launch.runs.curves import Curve
 
 BASE_ENVIRONMENTS = 16
 BASE_RATE = 7e-4
 """Learning rate of A2C with 16 environments (§5.3)."""
-_TURN_S = 0.5
 
 
 def runs(cores: int, quick: bool) -> dict[str, tuple[str, tuple[str, ...]]]:
@@ -91,16 +87,3 @@ def _curve(request: Request, name: str, topology: str, overrides: tuple[str, ...
     """Return the learning curve of one run, which is ended when its seconds are over."""
     with Running(topology, (*overrides, *request.overrides), total_steps=None) as run:
         return curve_of(run, name, request.seconds)
-
-
-def curve_of(run: Running, name: str, seconds: float, column: str = SCORE) -> Curve:
-    """Follow a run until its steps are done or the seconds over; raises FailedError where the column has no number."""
-    until_s = time.monotonic() + seconds
-    while time.monotonic() < until_s and not run.ended:
-        time.sleep(_TURN_S)
-    if error := run.error():
-        raise FailedError(f"{name}: the run failed: {error}")
-    try:
-        return dataclasses.replace(read_curve(Run(run.run_dir, {}), column), label=name)
-    except ValueError as no_curve:
-        raise FailedError(f"{name}: {no_curve}; give it more --seconds") from None

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from launch.bench import FOUR_NODES, ONE_LEARNER, SUITES
+from launch.bench.measure import learning
+from launch.bench.measure.learning import Ran
 from launch.bench.measure.request import Request, shipped
 from launch.bench.papers import dba3c_games, dba3c_learning, dba3c_nodes
-from launch.bench.papers.dba3c_learning import Ran
 from launch.commands import bench
 from launch.errors import FailedError, RunError
 from launch.runs.curves import Curve
@@ -46,7 +47,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[Topology]:
         seen.append(load(request.topology, (*request.overrides, *overrides)))
         return ran([0.0, 0.8, 0.5])
 
-    monkeypatch.setattr(dba3c_learning, "follow", follow)
+    monkeypatch.setattr(learning, "follow", follow)
     return seen
 
 
@@ -171,7 +172,7 @@ def test_a_game_without_an_evaluation_does_not_cost_the_others(monkeypatch: pyte
             raise FailedError("no point in 1 s")
         return ran([0.0, 0.8, 0.5])
 
-    monkeypatch.setattr(dba3c_learning, "follow", follow)
+    monkeypatch.setattr(learning, "follow", follow)
     made = SUITES["dba3c-games"].load()(Request(ATARI, (), 1, 1.0))
     assert [row[1] for row in made.rows] == ["-" if row[0] == "Boxing" else "0.80 (0.80 to 0.80)" for row in made.rows]
     assert made.notes[-1] == "Boxing, seed 1: no point in 1 s"

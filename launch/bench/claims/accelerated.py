@@ -1,0 +1,175 @@
+"""Claims of "Accelerated Methods for Deep Reinforcement Learning" (Stooke and Abbeel 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from launch.bench.claims.catch import ALIKE, alike
+from launch.bench.claims.claim import Claim, Comparison, Extent, Found, number
+from launch.bench.papers.accelerated import A2C_ENVIRONMENTS, A3C_LEARNERS, PPO_ENVIRONMENTS, SECONDARY
+from launch.bench.papers.paac import environments
+from launch.bench.suites.learners import TABLE_2
+
+PAPER = "Accelerated methods, Stooke and Abbeel 2018"
+SHARE, FREE = 0.8, 0.97
+"""Share of the speed without inference (figure 2), and share of a rate from which it is called as fast."""
+IN_SMALL = "Catch and a layer of 32 units in place of Atari and its networks"
+
+
+def _sampling(found: Found) -> Sequence[Comparison]:
+    shapes = sorted({case.rpartition(" ")[0] for case in found.report["bars"] if case.endswith(" simulation")})
+    at = max(shapes, key=lambda shape: found.median(f"{shape} local, lock-step"))
+    simulation, sync, ahead = (
+        found.median(f"{at} {way}") for way in ("simulation", "local, lock-step", "local, ahead")
+    )
+    return (
+        number(f"share of the speed without inference, {at}", SHARE, sync / simulation, "{:.0%}", 0.05),
+        Comparison(
+            "steps/s without a barrier, and in step",
+            "38.4k and 35.8k",
+            f"{ahead:,.0f} and {sync:,.0f}",
+            ahead >= FREE * sync,
+        ),
+    )
+
+
+def _a2c(found: Found) -> Sequence[Comparison]:
+    least, more, most = (environments(count) for count in A2C_ENVIRONMENTS)
+    here, there = found.median(most, "curve"), found.median(least, "curve")
+    return (
+        alike(found, more, least, "learns as well"),
+        Comparison(
+            f"mean of the curve with {most}, and {least}",
+            "a gradual decay in efficiency remains",
+            f"{here:.2f} and {there:.2f}",
+            here < there,
+        ),
+    )
+
+
+def _a3c(found: Found) -> Sequence[Comparison]:
+    alone, *more = (f"{count} learner{'s' * (count > 1)}" for count in A3C_LEARNERS)
+    return [alike(found, case, alone, "nearly indistinguishable") for case in more]
+
+
+def _ppo(found: Found) -> Sequence[Comparison]:
+    least, *more = (environments(count) for count in PPO_ENVIRONMENTS)
+    return [alike(found, case, least, "slightly better or worse") for case in more if found.has(case)]
+
+
+def _dqn(found: Found) -> Sequence[Comparison]:
+    return [alike(found, "minibatches of 512", "minibatches of 32", "consistent up to 512")]
+
+
+def _secondary(found: Found) -> Sequence[Comparison]:
+    small_beside, large_beside, equal = SECONDARY
+    pairs = {name: (found.median(name, "acting"), found.median(name, "beside")) for name in SECONDARY}
+    said = {name: f"{acting:.2f}, {beside:.2f}" for name, (acting, beside) in pairs.items()}
+    apart = {name: acting - beside for name, (acting, beside) in pairs.items()}
+    return (
+        Comparison(f"scores: {small_beside}", "64 tracks 2,048", said[small_beside], apart[small_beside] <= ALIKE),
+        Comparison(f"scores: {large_beside}", "2,048 fails", said[large_beside], apart[large_beside] > ALIKE),
+        Comparison(f"scores: {equal}", "match", said[equal], abs(apart[equal]) <= ALIKE),
+    )
+
+
+def _hours(found: Found) -> Sequence[Comparison]:
+    systems = [name for name in TABLE_2 if found.has(f"{name}, 1 learner", f"{name}, 2 learners")]
+    return [
+        number(
+            f"times faster with two learners: {name}",
+            (TABLE_2[name].paper_hours[0] or 0.0) / (TABLE_2[name].paper_hours[1] or 1.0),
+            found.median(f"{name}, 2 learners") / found.median(f"{name}, 1 learner"),
+        )
+        for name in systems
+        if TABLE_2[name].paper_hours[0]
+    ]
+
+
+CLAIMS = (
+    Claim(
+        name="accelerated-sampling",
+        paper=PAPER,
+        part="figure 2 and table 1",
+        says="Simulators in step, several environments to a core, keep some 80 % of the speed that they have without "
+        "inference; without a barrier they are a little faster.",
+        suite="sampling",
+        topology="atari/paac.yaml",
+        whole=Extent(3, 8.0, ("env.id=ALE/Breakout-v5",)),
+        quick=Extent(1, 15.0, ("env.id=ALE/Breakout-v5",)),
+        differs="inference on the simulators' own cores, where the paper has a GPU; arch_nips",
+        compare=_sampling,
+    ),
+    Claim(
+        name="accelerated-a2c",
+        paper=PAPER,
+        part="figure 3, top",
+        says="A2C learns as well with many environments where the learning rate grows with the root of the batch; a "
+        "gradual decay in efficiency remains.",
+        suite="a2c-environments",
+        whole=Extent(3, 300.0),
+        quick=Extent(1, 300.0),
+        differs=f"{IN_SMALL}, 16 to 256 environments and 300,000 steps in place of 16 to 512 and 50 million; Adam at "
+        "the topology's rate",
+        compare=_a2c,
+    ),
+    Claim(
+        name="accelerated-a3c",
+        paper=PAPER,
+        part="figure 3, upper",
+        says="Asynchronous learners of 16 environments learn as well after as many steps of all, whatever their "
+        "number, with no number changed.",
+        suite="a3c-learners",
+        whole=Extent(3, 300.0),
+        quick=Extent(1, 300.0),
+        differs=f"{IN_SMALL}, 1 to 4 learners on shared cores and 300,000 steps in place of 1 to 32 and 50 million",
+        compare=_a3c,
+    ),
+    Claim(
+        name="accelerated-ppo",
+        paper=PAPER,
+        part="figure 3, lower",
+        says="PPO learns nearly as well with 8 to 512 environments whose rollouts shrink so that the batch stays "
+        "2,048.",
+        suite="ppo-environments",
+        whole=Extent(3, 300.0),
+        quick=Extent(1, 300.0),
+        differs=f"{IN_SMALL}, 300,000 steps in place of 50 million",
+        compare=_ppo,
+    ),
+    Claim(
+        name="accelerated-dqn-batches",
+        paper=PAPER,
+        part="figure 4",
+        says="DQN learns as well with minibatches of 512 as with 32, as many samples being learned from for each step.",
+        suite="dqn-batches",
+        whole=Extent(3, 300.0),
+        quick=Extent(1, 300.0),
+        differs=f"{IN_SMALL}, 40,000 steps in place of 50 million; scores of training games",
+        compare=_dqn,
+    ),
+    Claim(
+        name="accelerated-secondary",
+        paper=PAPER,
+        part="figures 6 and 8",
+        says="A second DQN that learns from the replay of the one that acts tracks it with smaller minibatches, fails "
+        "with much larger ones, and matches it with as large ones.",
+        suite="secondary-learner",
+        whole=Extent(3, 300.0),
+        quick=Extent(1, 300.0),
+        differs=f"{IN_SMALL}, 40,000 steps in place of 50 million of Breakout; rates grow with the root of the "
+        "minibatch",
+        compare=_secondary,
+    ),
+    Claim(
+        name="accelerated-learners",
+        paper=PAPER,
+        part="table 2",
+        says="Two learners are 1.7 times as fast as one.",
+        suite="learners",
+        whole=Extent(3, 10.0),
+        quick=Extent(1, 10.0),
+        differs="learners share the cores of one machine without a GPU; in the paper each has a GPU and five cores",
+        compare=_hours,
+    ),
+)

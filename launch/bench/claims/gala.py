@@ -1,0 +1,117 @@
+"""Claims of GALA (Assran et al. 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from launch.bench.claims.claim import Claim, Comparison, Extent, Found
+from launch.bench.papers.gossip import COUNTS
+
+PAPER = "GALA, Assran et al. 2019"
+KEYS = ("algorithm.entropy_cost=0.05",)
+IN_SMALL = (
+    "Catch, up to four learners of 8 environments on shared cores and 100,000 steps of all together, in place of six "
+    "Atari games, 16 to 64 environments on 48 cores and 40 million"
+)
+
+
+def _most(found: Found) -> int:
+    return max(count for count in COUNTS if found.has(f"gossip, {count} learners"))
+
+
+def _learning(found: Found) -> Sequence[Comparison]:
+    most = _most(found)
+    sync, gossip = f"sync, {most} learners", f"gossip, {most} learners"
+    rates = [found.median(case) for case in (gossip, sync)]
+    convergent = [float(found.report["convergent"][f"{mode}-{most}"]) for mode in ("gossip", "sync")]
+    return (
+        Comparison(
+            f"convergent runs of {most} learners: gossip, and sync",
+            "as many or more",
+            f"{convergent[0]:.0%} and {convergent[1]:.0%}",
+            convergent[0] >= convergent[1],
+        ),
+        Comparison(
+            f"steps/s of {most} learners: gossip, and sync",
+            "more",
+            f"{rates[0]:,.0f} and {rates[1]:,.0f}",
+            rates[0] > rates[1],
+        ),
+    )
+
+
+def _consensus(found: Found) -> Sequence[Comparison]:
+    points = [point for run in found.report["consensus_points"] for point in run]
+    within = sum(distance <= bound for _, distance, bound in points)
+    cosines = {pair: value for pair, value in found.report["gradient_cosine"].items()}
+    return (
+        Comparison(
+            "comparisons of a learner's distance with proposition 1's bound that are within it",
+            "all",
+            f"{within} of {len(points)}",
+            0 < within == len(points),
+            number=True,
+        ),
+        Comparison(
+            "cosine of two learners' gradients, in the mean of each pair",
+            "low",
+            ", ".join(f"{pair}: {value:.3f}" for pair, value in cosines.items()),
+            bool(cosines) and max(map(abs, cosines.values())) < LOW,
+        ),
+    )
+
+
+def _stragglers(found: Found) -> Sequence[Comparison]:
+    kept = {mode: found.median(f"{mode}, one slow") / found.median(f"{mode}, even") for mode in ("sync", "gossip")}
+    return (
+        Comparison(
+            "share of the rate that is left with one of two learners 5 times slower: gossip, and sync",
+            "no learner is hampered by another",
+            f"{kept['gossip']:.0%} and {kept['sync']:.0%}",
+            kept["gossip"] > kept["sync"],
+        ),
+    )
+
+
+LOW = 0.3
+"""Cosine below which gradients are called little correlated: the darker half of the figure's scale."""
+
+CLAIMS = (
+    Claim(
+        name="gala-learning",
+        paper=PAPER,
+        part="figures 1a and 1d",
+        says="Learners that gossip converge as often as A2C with as many environments or more often, and make more "
+        "steps a second, as nobody waits.",
+        suite="gossip",
+        whole=Extent(3, 120.0, KEYS),
+        quick=Extent(1, 120.0, KEYS),
+        differs=IN_SMALL,
+        compare=_learning,
+    ),
+    Claim(
+        name="gala-consensus",
+        paper=PAPER,
+        part="proposition 1 and figure 2",
+        says="Learners that gossip stay within a computable distance of one another, and their gradients are little "
+        "correlated.",
+        suite="gossip",
+        whole=Extent(3, 120.0, KEYS),
+        quick=Extent(1, 120.0, KEYS),
+        differs=f"{IN_SMALL}; the bound with the mixing that took place in place of the constant beta",
+        compare=_consensus,
+    ),
+    Claim(
+        name="gala-stragglers",
+        paper=PAPER,
+        part="section 5, figure 1d",
+        says="A learner runs at its own rate, without being hampered by slower peers.",
+        suite="stragglers",
+        topology="catch.yaml",
+        whole=Extent(3, 8.0, ("simulators.count=1", "simulators.envs=8", "trainer.threads=1")),
+        quick=Extent(1, 8.0, ("simulators.count=1", "simulators.envs=8", "trainer.threads=1")),
+        differs="two learners on Catch, one of them stopped four fifths of the time, in place of the variance of Atari "
+        "games",
+        compare=_stragglers,
+    ),
+)

@@ -1,0 +1,141 @@
+"""The ledger: what became of each claim when it was last measured, as files that are committed.
+
+An entry is ``NAME.json`` (the command, machine and commit, the suite's report, the comparisons), ``NAME.csv`` (learning
+curves, where there are any), ``NAME.png`` and the page ``NAME.md``. Pages and tables are made from the JSON alone, by
+``python -m launch.bench.claims.page``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actorlearn.files import write_atomically
+from launch.bench import SUITES
+from launch.bench.claims import CLAIMS
+from launch.bench.claims.claim import Claim, Comparison, Found, verdict
+from launch.bench.measure.report import Report, draw
+from launch.bench.measure.request import Request, shipped
+from launch.errors import FailedError, RunError
+
+LEDGER = Path(__file__).parents[3] / "docs" / "results" / "ledger"
+"""Where the committed entries are; a checkout has it, an installed package does not."""
+KEPT = "runs"
+"""Folder, in that of an entry, where suites keep single runs, so that a longer measurement goes on; not committed."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What became of a claim."""
+
+    claim: str
+    command: str
+    date: str
+    """The day on which it was measured, as 2026-11-23."""
+    repetitions: int
+    seconds: float
+    keys: tuple[str, ...]
+    comparisons: tuple[Comparison, ...]
+    verdict: str
+    report: dict[str, Any]
+    """The suite's report, with machine, versions and commit."""
+
+
+def claim_of(name: str) -> Claim:
+    """Return a claim; raises RunError."""
+    if name not in CLAIMS:
+        raise RunError(f"{name!r} is no claim: choose one of {', '.join(CLAIMS)}")
+    return CLAIMS[name]
+
+
+def request_of(claim: Claim, quick: bool, output: Path | None = None) -> Request:
+    """Return what its suite is asked for."""
+    suite, extent = SUITES[claim.suite], claim.quick if quick else claim.whole
+    topology = claim.topology or suite.topology
+    return Request(
+        topology=shipped(topology) if topology else shipped("pong.yaml"),
+        overrides=(*(suite.keys if topology == suite.topology else ()), *extent.keys),
+        repetitions=extent.repetitions,
+        seconds=extent.seconds,
+        score=claim.score,
+        output=output,
+    )
+
+
+def reproduce(claim: Claim, quick: bool, output: Path | None) -> tuple[Entry, Report]:
+    """Measure a claim by its suite, and compare; with an ``output`` folder runs are kept in it."""
+    kept = output / KEPT if output is not None else None
+    if kept is not None:
+        try:
+            kept.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"-o {output}: {error.strerror}; name a folder that is there or can be made") from None
+    request = request_of(claim, quick, kept)
+    report = SUITES[claim.suite].load()(request)
+    said: dict[str, Any] = json.loads(json.dumps(report.as_json()))
+    comparisons = tuple(claim.compare(Found(said)))
+    entry = Entry(
+        claim=claim.name,
+        command=f"actorlearn bench reproduce {claim.name}{' --quick' if quick else ''}",
+        date=datetime.now(UTC).date().isoformat(),
+        repetitions=request.repetitions,
+        seconds=request.seconds,
+        keys=request.overrides,
+        comparisons=comparisons,
+        verdict=verdict(comparisons),
+        report=said,
+    )
+    return entry, report
+
+
+def judged(claim: Claim, entry: Entry) -> Report:
+    """Return an entry's comparisons as a table."""
+    return Report(
+        suite=f"{claim.name}: {entry.verdict}",
+        headings=("", "in the paper", "here", "holds"),
+        rows=[(one.what, one.paper, one.here, "yes" if one.holds else "no") for one in entry.comparisons],
+        bars={},
+        unit="",
+        notes=(f"{claim.paper}, {claim.part}: {claim.says}", f"In place of the paper's: {claim.differs}"),
+    )
+
+
+def write(entry: Entry, report: Report, folder: Path) -> None:
+    """Write an entry's JSON, its curves and its picture; raises FailedError."""
+    try:
+        text = json.dumps(msgspec.to_builtins(entry), indent=1)
+        write_atomically(folder / f"{entry.claim}.json", f"{text}\n".encode())
+        if report.curves:
+            write_atomically(folder / f"{entry.claim}.csv", _csv(report).encode())
+        if report.curves or report.bars or report.picture:
+            draw(report, folder / f"{entry.claim}.png")
+    except OSError as error:
+        raise FailedError(f"-o {folder}: not written: {error}; what was found stands above") from None
+
+
+def _csv(report: Report) -> str:
+    """Return the points of all curves, a line each."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(("run", "env_steps", "minutes", "score"))
+    for curve in report.curves:
+        for stretch in curve.stretches:
+            lines.writerows(
+                (curve.label, f"{steps:.0f}", f"{minutes:.4g}", f"{score:.4g}") for steps, minutes, score in stretch
+            )
+    return text.getvalue()
+
+
+def read(folder: Path = LEDGER) -> Mapping[str, Entry]:
+    """Return the entries of a folder, in the order of the claims."""
+    return {
+        name: msgspec.json.decode((folder / f"{name}.json").read_bytes(), type=Entry)
+        for name in CLAIMS
+        if (folder / f"{name}.json").is_file()
+    }

@@ -1,0 +1,149 @@
+"""Suites of Stooke and Abbeel (2018), in small: their figures 3, 4, 6 and 8.
+
+``a2c-environments``, ``a3c-learners`` and ``ppo-environments`` are panels of figure 3, ``dqn-batches`` is figure 4,
+``secondary-learner`` figures 6 and 8. Environment and network are the topology's, Catch and a small layer where none is
+named; what a figure varies, and how other numbers follow from it, is the paper's. Its own sizes are those of the suites
+``scaling`` and ``learners``, and of configs/bench.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+
+from launch.bench.measure.interleaved import Spread, progress_bar
+from launch.bench.measure.learning import learn, score
+from launch.bench.measure.report import Report
+from launch.bench.measure.request import Request
+from launch.bench.measure.running import Running
+from launch.bench.papers.paac import environments
+from launch.bench.papers.paac import keys as spread_over_simulators
+from launch.errors import FailedError
+from launch.runs.jsonl import Lines
+from launch.topology.load import load
+
+BASE_ENVIRONMENTS = 16
+"""Environments that A2C's learning rate is for (section 5.3)."""
+A2C_ENVIRONMENTS = (16, 64, 256)
+A3C_LEARNERS = (1, 2, 4)
+"""Learners of 16 environments each."""
+PPO_BATCH = 2_048
+PPO_ENVIRONMENTS = (8, 32, 128, 512)
+DQN_BATCHES = {32: 1.0, 512: 3.0, 1_024: 6.0}
+"""Steps of a minibatch -> factor of the learning rate: the paper's 2.5, 7.5 and 15 x 10^-4 (section 5.4.1)."""
+INTENSITY = 8.0
+"""Samples learned from for each step, at any batch."""
+SECONDARY = {"2,048 acts, 64 beside it": (2_048, 64), "64 acts, 2,048 beside it": (64, 2_048), "256 both": (256, 256)}
+"""Steps of minibatches of the learner that acts, and of the one that learns beside it (section 5.4.2)."""
+EVALUATED = ("eval_return_mean", "eval_return_secondary")
+
+
+def a2c_environments(request: Request) -> Report:
+    """A2C by number of environments, the rate growing with the root of the batch, beside the paper's figure 3."""
+    loaded = load(request.topology, ("algorithm.name=a2c", *request.overrides))
+    base = loaded.optimizer.learning_rate
+    cases = {}
+    for count in A2C_ENVIRONMENTS:
+        rate = f"{base * sqrt(count / BASE_ENVIRONMENTS):g}"
+        cases[environments(count)] = (
+            *("algorithm.name=a2c", "algorithm.horizon=5", *spread_over_simulators(count)),
+            *(f"optimizer.learning_rate={rate}", f"optimizer.learning_rate_final={rate}"),
+        )
+    return learn("a2c-environments", request, cases)
+
+
+def a3c_learners(request: Request) -> Report:
+    """A3C by number of learners with 16 environments each, by steps of all, beside the paper's figure 3."""
+    base = load(request.topology, ("algorithm.name=a2c", *request.overrides)).optimizer.learning_rate
+    own = (
+        *("algorithm.name=a2c", "algorithm.horizon=5", "mode=async", "learners.rate_scaling=none"),
+        *("simulators.count=1", f"simulators.envs={BASE_ENVIRONMENTS}", "trainer.threads=1"),
+        f"optimizer.learning_rate_final={base:g}",
+    )
+    return learn("a3c-learners", request, {_learners(n): (*own, f"learners.count={n}") for n in A3C_LEARNERS})
+
+
+def ppo_environments(request: Request) -> Report:
+    """PPO by number of environments with batches of 2,048 steps, beside the paper's figure 3."""
+    cases = {
+        environments(count): (
+            *("algorithm.name=ppo", f"algorithm.horizon={PPO_BATCH // count}"),
+            *("algorithm.epochs=4", "algorithm.minibatches=4"),
+            *spread_over_simulators(count),
+        )
+        for count in (PPO_ENVIRONMENTS[::2] if request.quick else PPO_ENVIRONMENTS)
+    }
+    return learn("ppo-environments", request, cases)
+
+
+def dqn_batches(request: Request) -> Report:
+    """DQN by minibatch, as many samples learned from for each step, beside the paper's figure 4."""
+    base = load(request.topology, ("algorithm.name=dqn", *request.overrides)).optimizer.learning_rate
+    cases = {
+        f"minibatches of {batch:,}": (*value_learning(batch), *_constant(base * factor))
+        for batch, factor in DQN_BATCHES.items()
+    }
+    return learn("dqn-batches", request, cases)
+
+
+def secondary_learner(request: Request) -> Report:
+    """Final scores of DQN and of a second one that learns from its replay, beside the paper's figures 6 and 8."""
+    base = load(request.topology, ("algorithm.name=dqn", *request.overrides)).optimizer.learning_rate
+    ends: dict[str, list[Sequence[float]]] = {name: [] for name in SECONDARY}
+    with progress_bar() as progress:
+        task = progress.add_task("", total=request.repetitions * len(SECONDARY))
+        for seed in range(1, request.repetitions + 1):
+            for name, (primary, secondary) in SECONDARY.items():
+                progress.update(task, description=f"{name}, seed {seed}")
+                keys = (
+                    *value_learning(primary),
+                    *(f"replay.secondary_batch_size={secondary}", "replay.base_batch_size=32"),
+                    *("learners.rate_scaling=sqrt", *_constant(base), "evaluator.count=1"),
+                )
+                ends[name].append(_evaluations(request, (*keys, f"seed={seed}"), f"{name}, seed {seed}"))
+                progress.advance(task)
+    acting, beside = (
+        {name: Spread(tuple(pair[of] for pair in pairs)) for name, pairs in ends.items()} for of in (0, 1)
+    )
+    return Report(
+        suite="secondary-learner",
+        headings=("", "the one that acts", "beside it"),
+        rows=[(name, score(acting[name]), score(beside[name])) for name in SECONDARY],
+        bars={f"{name}: {who}": found[name] for who, found in (("acts", acting), ("beside", beside)) for name in found},
+        unit="score",
+        notes=(f"scores: the last evaluation of each, median of {request.repetitions} seeds (lowest to highest)",),
+        figures={
+            "acting": {name: spread.as_json() for name, spread in acting.items()},
+            "beside": {name: spread.as_json() for name, spread in beside.items()},
+        },
+    )
+
+
+def value_learning(batch: int) -> tuple[str, ...]:
+    """Return the keys of DQN with minibatches of so many steps, and as many updates as the intensity asks for."""
+    return (
+        *("algorithm.name=dqn", f"replay.batch_size={batch}", f"replay.ratio={INTENSITY}"),
+        f"replay.learning_starts_steps={max(2_048, batch)}",
+    )
+
+
+def _constant(rate: float) -> tuple[str, ...]:
+    return (f"optimizer.learning_rate={rate:g}", f"optimizer.learning_rate_final={rate:g}")
+
+
+def _learners(count: int) -> str:
+    return f"{count} learner{'s' * (count > 1)}"
+
+
+def _evaluations(request: Request, keys: Sequence[str], label: str) -> Sequence[float]:
+    """Return the last evaluations of both networks of a run, followed to its end; raises FailedError without one."""
+    own = (*request.overrides, *keys)
+    with Running(request.topology, own, total_steps=None) as run:
+        run.wait(request.seconds)
+        rows: list[Mapping[str, float]] = list(Lines(run.run_dir / "metrics.jsonl").new())
+        if error := run.error():
+            raise FailedError(f"{label}: the run failed: {error}")
+    known = [row for row in rows if all(row.get(column) is not None for column in EVALUATED)]
+    if not known:
+        raise FailedError(f"{label}: no evaluation of both networks; give it more --seconds, or evaluator.every_steps")
+    return [float(known[-1][column]) for column in EVALUATED]
