@@ -75,6 +75,7 @@ pages: setup  ## make the generated pages of docs/ and the schema of topologies 
 	$(BIN)/python -m launch.sweeps.page --schema > launch/sweeps/sweep.schema.json
 	$(BIN)/python -m actorlearn.metrics.page > docs/metrics.md
 	$(BIN)/python -m actorlearn.wire.page > docs/messages.md
+	$(BIN)/python -m launch.bench.claims.page
 
 docs: setup  ## HTML of docs/ in build/docs; a warning or a link that leads nowhere is an error
 	@cd "$(ROOT)"

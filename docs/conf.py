@@ -18,4 +18,4 @@ html_theme = "furo"
 html_theme_options = {"top_of_page_buttons": []}
 html_copy_source = html_show_sourcelink = html_show_copyright = False
 html_use_index = False
-exclude_patterns = ["results/*.jsonl"]
+exclude_patterns = ["results/*.jsonl", "results/ledger/runs"]

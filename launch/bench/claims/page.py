@@ -5,18 +5,15 @@ Writes a page for each entry, and the tables of docs/results.md and of the READM
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from launch.bench.claims import CLAIMS
-from launch.bench.claims.claim import IN_SHAPE, NOT_REPRODUCED, REPRODUCED, Claim
+from launch.bench.claims.claim import VERDICTS, Claim
 from launch.bench.claims.ledger import LEDGER, Entry, read
 
 ROOT = LEDGER.parents[2]
 BEGIN, END = "<!-- the ledger: made by `make pages` -->", "<!-- the ledger's end -->"
-TABLES = {"README.md": "docs/results/ledger", "docs/results.md": "results/ledger"}
-"""Pages with a table of the ledger -> the ledger's folder, as the page links to it."""
 
 
 def page(claim: Claim, entry: Entry) -> str:
@@ -46,27 +43,39 @@ def page(claim: Claim, entry: Entry) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def table(entries: Mapping[str, Entry], folder: str) -> str:
-    """Return the table of all entries; ``folder``: the ledger's, as its page links to it."""
-    counts = {
-        word: sum(entry.verdict == word for entry in entries.values())
-        for word in (REPRODUCED, IN_SHAPE, NOT_REPRODUCED)
-    }
-    said = ", ".join(f"{count} {word}" for word, count in counts.items())
+def table(entries: Mapping[str, Entry]) -> str:
+    """Return the table of all entries, for docs/results.md."""
     rows = [
-        (CLAIMS[name].paper.partition(",")[0], CLAIMS[name].part, f"[{name}]({folder}/{name}.md)", entry.verdict)
+        (CLAIMS[name].paper.partition(",")[0], CLAIMS[name].part, f"[{name}](results/ledger/{name}.md)", entry.verdict)
         for name, entry in entries.items()
     ]
-    return f"{len(entries)} claims of five papers: {said}.\n\n" + _table(
-        ("paper", "figure or table", "claim", "verdict"), rows
-    )
+    return _table(("paper", "figure or table", "claim", "verdict"), rows)
 
 
-def with_table(text: str, entries: Mapping[str, Entry], folder: str) -> str:
-    """Return a page with its table made anew, between the marks."""
+def summary(entries: Mapping[str, Entry]) -> str:
+    """Return a line for each paper with its claims by verdict, for the README."""
+    rows = []
+    for paper in dict.fromkeys(CLAIMS[name].paper for name in entries):
+        own = [entry for name, entry in entries.items() if CLAIMS[name].paper == paper]
+        links = (
+            ", ".join(
+                f"[{CLAIMS[one.claim].part}](docs/results/ledger/{one.claim}.md)" for one in own if one.verdict == word
+            )
+            for word in VERDICTS
+        )
+        rows.append((paper, *(said or "-" for said in links)))
+    return _table(("paper", *VERDICTS), rows)
+
+
+TABLES: Mapping[str, Callable[[Mapping[str, Entry]], str]] = {"README.md": summary, "docs/results.md": table}
+"""Pages with a table of the ledger between their marks -> what makes it."""
+
+
+def with_table(text: str, made: str) -> str:
+    """Return a page with what was made between its marks."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table(entries, folder)}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -81,14 +90,14 @@ def _where(report: Mapping[str, Any]) -> str:
     return f"{about['cores']} cores of {about['cpu']}, torch {report['packages'].get('torch', '?')}{commit}"
 
 
-def main(root: Path = ROOT) -> None:
+def main() -> None:
     """Write all pages and tables."""
     entries = read()
     for name, entry in entries.items():
         (LEDGER / f"{name}.md").write_text(page(CLAIMS[name], entry), encoding="utf-8")
-    for name, folder in TABLES.items():
-        path = root / name
-        path.write_text(with_table(path.read_text(encoding="utf-8"), entries, folder), encoding="utf-8")
+    for name, make in TABLES.items():
+        path = ROOT / name
+        path.write_text(with_table(path.read_text(encoding="utf-8"), make(entries)), encoding="utf-8")
 
 
 if __name__ == "__main__":

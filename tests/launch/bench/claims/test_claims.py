@@ -1,0 +1,209 @@
+"""Claims of papers: what they run is a topology, what they compare is judged, and the ledger says what was measured."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launch.bench import SUITES
+from launch.bench.claims import CLAIMS, fast_dqn, ledger, paac
+from launch.bench.claims.claim import IN_SHAPE, NOT_REPRODUCED, REPRODUCED, Comparison, Found, near, verdict
+from launch.bench.claims.page import TABLES, page, summary, table, with_table
+from launch.bench.measure.interleaved import Spread
+from launch.bench.measure.learning import Ran, compare
+from launch.bench.measure.report import Report
+from launch.bench.measure.request import Request, shipped
+from launch.bench.papers import accelerated
+from launch.bench.papers.fast_dqn import COUNTS, PAPER_HOURS
+from launch.commands.bench import reproduce
+from launch.errors import RunError
+from launch.runs.curves import Curve
+from launch.topology.load import load
+from tests.sizes import ROOT
+
+ENTRIES = ledger.read()
+
+
+@pytest.mark.parametrize("quick", [False, True], ids=["whole", "quick"])
+@pytest.mark.parametrize("name", CLAIMS)
+def test_what_a_claim_runs_is_a_topology_that_loads(name: str, quick: bool) -> None:
+    claim = CLAIMS[name]
+    request = ledger.request_of(claim, quick)
+    assert SUITES[claim.suite].load()
+    if not SUITES[claim.suite].sets_modes:
+        load(request.topology, request.overrides)
+    assert request.seconds <= 600
+
+
+def comparisons(shapes: list[bool], numbers: list[bool]) -> list[Comparison]:
+    return [
+        Comparison("", "", "", holds, number=number)
+        for of, number in ((shapes, False), (numbers, True))
+        for holds in of
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "numbers", "word"),
+    [
+        ([], [True], REPRODUCED),
+        ([True], [True, True], REPRODUCED),
+        ([True], [True, False], IN_SHAPE),
+        ([True, True], [], IN_SHAPE),
+        ([True, False], [True], NOT_REPRODUCED),
+        ([], [False], NOT_REPRODUCED),
+        ([], [], NOT_REPRODUCED),
+    ],
+)
+def test_reproduced_takes_a_number_of_the_paper(shapes: list[bool], numbers: list[bool], word: str) -> None:
+    assert verdict(comparisons(shapes, numbers)) == word
+
+
+@given(st.lists(st.booleans(), max_size=4), st.lists(st.booleans(), max_size=4))
+def test_no_verdict_is_better_for_something_that_does_not_hold(shapes: list[bool], numbers: list[bool]) -> None:
+    order = [NOT_REPRODUCED, IN_SHAPE, REPRODUCED]
+    whole = order.index(verdict(comparisons(shapes, numbers)))
+    assert order.index(verdict(comparisons([*shapes, False], numbers))) <= whole
+    assert order.index(verdict(comparisons(shapes, [*numbers, False]))) <= max(whole, order.index(IN_SHAPE))
+
+
+def test_a_number_is_near_by_its_relative_difference() -> None:
+    assert near(2.5, 2.78, within=0.15)
+    assert not near(1.5, 2.78, within=0.15)
+    assert near(538_119, 538_119, within=0.0)
+    assert not near(538_118, 538_119, within=0.0)
+
+
+def found(bars: dict[str, float], **more: Any) -> Found:
+    return Found({"bars": {name: {"median": median} for name, median in bars.items()}, **more})
+
+
+def test_the_speed_of_fast_dqn_is_the_papers_or_not() -> None:
+    paper = {
+        f"{way}, {count} environment{'s' * (count > 1)}": 1.0 / hours
+        for way, of in PAPER_HOURS.items()
+        for count, hours in zip(COUNTS, of, strict=True)
+        if hours
+    }
+    claim = CLAIMS["fast-dqn-speed"]
+    assert verdict(claim.compare(found(paper))) == REPRODUCED
+    slower = {**paper, "both, 8 environments": paper["both, 8 environments"] / 1.2}
+    assert verdict(claim.compare(found(slower))) == IN_SHAPE
+    slowest = {**paper, "both, 8 environments": paper["concurrent, 8 environments"] / 2}
+    assert verdict(claim.compare(found(slowest))) == NOT_REPRODUCED
+    assert fast_dqn.MOST == "8 environments"
+
+
+def test_more_environments_of_paac_learn_alike_up_to_a_limit() -> None:
+    rates = {f"{count} environments": {"median": 1000.0 * count} for count in (16, 64, 256)}
+    scores = {"16 environments": 0.7, "64 environments": 0.7, "256 environments": 0.1}
+    claim = CLAIMS["paac-environments"]
+    assert verdict(claim.compare(found(scores, steps_per_s=rates))) == IN_SHAPE
+    assert verdict(claim.compare(found({**scores, "64 environments": 0.2}, steps_per_s=rates))) == NOT_REPRODUCED
+    assert verdict(claim.compare(found({**scores, "256 environments": 0.7}, steps_per_s=rates))) == NOT_REPRODUCED
+    assert paac.DIVERGES == 256
+
+
+def test_cases_are_compared_after_equal_steps_and_after_equal_minutes() -> None:
+    def ran(points: list[tuple[float, float, float]]) -> Ran:
+        rows = [{"time_s": 60 * minutes, "env_steps": steps} for steps, minutes, _ in points]
+        return Ran(Curve("", "Catch", 1.0, None, [points]), rows)
+
+    slow = ran([(0.0, 0.0, -0.4), (500.0, 1.0, 0.0), (1_000.0, 2.0, 0.2)])
+    fast = ran([(0.0, 0.0, -0.4), (1_000.0, 0.5, 0.1), (2_000.0, 1.0, 0.9)])
+    made = compare("made", Request(shipped("catch.yaml"), (), 1, 1.0), {"slow": [slow], "fast": [fast]})
+    assert {name: spread.median for name, spread in made.bars.items()} == {"slow": 0.2, "fast": 0.1}
+    after = {name: spread["median"] for name, spread in made.figures["after_minutes"].items()}
+    assert after == {"slow": 0.0, "fast": 0.9}
+    assert made.figures["curve"]["slow"]["median"] == pytest.approx(-0.2 / 3)
+
+
+@pytest.mark.parametrize(
+    "suite", ["a2c-environments", "a3c-learners", "ppo-environments", "dqn-batches", "fast-dqn-learning"]
+)
+def test_cases_of_figures_are_topologies_with_the_papers_batches(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, tuple[str, ...]] = {}
+
+    def learn(_: str, request: Request, cases: dict[str, tuple[str, ...]]) -> Report:
+        seen.update(cases)
+        topologies = {name: load(request.topology, (*request.overrides, *keys)) for name, keys in cases.items()}
+        if suite == "ppo-environments":
+            batches = {one.simulators.environments * one.algorithm.horizon for one in topologies.values()}
+            assert batches == {2_048}
+        if suite == "a3c-learners":
+            assert {one.simulators.environments for one in topologies.values()} == {16}
+        if suite == "dqn-batches":
+            assert [one.replay.batch_size for one in topologies.values() if one.replay] == list(accelerated.DQN_BATCHES)
+        return Report("", (), (), {}, "")
+
+    module = SUITES[suite].load().__module__
+    monkeypatch.setattr(f"{module}.learn", learn)
+    SUITES[suite].load()(Request(shipped("catch.yaml"), SUITES[suite].keys, 2, 1.0))
+    assert len(seen) >= 3
+
+
+def test_an_entry_is_written_with_curves_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = CLAIMS["fast-dqn-repeated"]
+    weights = {name: {"weights_sha256": sha} for name, sha in (("a", "1" * 64), ("b", "1" * 64), ("c", "2" * 64))}
+    curve = Curve("a, seed 1", "Catch", 1.0, None, [[(10.0, 0.5, -0.25), (20.0, 1.0, 0.75)]])
+    measured = Report(
+        "made", ("", "n"), [("a", "1")], {"a": Spread((1.0,))}, "n", figures={"found": weights}, curves=[curve]
+    )
+    suites = {
+        **SUITES,
+        claim.suite: type("Made", (), {"keys": (), "topology": "catch.yaml", "load": lambda _: lambda _: measured})(),
+    }
+    monkeypatch.setattr(ledger, "SUITES", suites)
+    entry, report = ledger.reproduce(claim, True, tmp_path)
+    ledger.write(entry, report, tmp_path)
+    assert ledger.read(tmp_path) == {claim.name: entry}
+    assert (entry.verdict, entry.command) == (REPRODUCED, "actorlearn bench reproduce fast-dqn-repeated --quick")
+    lines = list(csv.reader((tmp_path / f"{claim.name}.csv").read_text().splitlines()))
+    assert lines == [
+        ["run", "env_steps", "minutes", "score"],
+        ["a, seed 1", "10", "0.5", "-0.25"],
+        ["a, seed 1", "20", "1", "0.75"],
+    ]
+    assert (tmp_path / f"{claim.name}.png").stat().st_size > 1000
+    text = page(claim, entry)
+    assert text.startswith(f"# {claim.name}: {REPRODUCED}\n")
+    assert "`actorlearn bench reproduce fast-dqn-repeated --quick`" in text and claim.differs[1:] in text
+
+
+def test_claims_are_listed_and_what_is_none_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert reproduce(None, [], False, None, json=False) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(CLAIMS)
+    with pytest.raises(RunError, match="'fast-dqn-sped' is no claim: choose one of"):
+        reproduce("fast-dqn-sped", [], True, None, json=False)
+    with pytest.raises(RunError, match="takes no overrides"):
+        reproduce("fast-dqn-speed", ["seed=2"], True, None, json=False)
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="name a folder"):
+        reproduce("fast-dqn-speed", [], True, tmp_path / "file", json=False)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_what_the_ledger_says_follows_from_what_was_measured(name: str) -> None:
+    entry, claim = ENTRIES[name], CLAIMS[name]
+    again = tuple(claim.compare(Found(entry.report)))
+    assert json.loads(json.dumps(msgspec.to_builtins(entry.comparisons))) == json.loads(
+        json.dumps(msgspec.to_builtins(again))
+    )
+    assert entry.verdict == verdict(again)
+    assert entry.report["commit"], "measured in a checkout"
+    assert not entry.report["dirty"], "measured at a commit"
+    assert (ledger.LEDGER / f"{name}.md").read_text() == page(claim, entry), "docs/results/ledger is old: make pages"
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_the_ledger_are_up_to_date(name: str) -> None:
+    text = (ROOT / name).read_text()
+    assert text == with_table(text, TABLES[name](ENTRIES)), f"{name} is old: make pages"
+    assert set(TABLES.values()) == {summary, table}
