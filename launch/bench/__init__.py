@@ -77,7 +77,7 @@ SUITES: Mapping[str, Suite] = {
     "a2c-environments": Suite("papers.accelerated:a2c_environments", topology="catch.yaml", keys=LONGER),
     "a3c-learners": Suite("papers.accelerated:a3c_learners", topology="catch.yaml", keys=LONGER, sets_modes=True),
     "ppo-environments": Suite("papers.accelerated:ppo_environments", topology="catch.yaml", keys=LONGER),
-    "dqn-batches": Suite("papers.accelerated:dqn_batches", topology="catch.yaml", keys=VALUES),
+    "dqn-batches": Suite("papers.accelerated:dqn_batches", topology="catch.yaml", keys=("total_steps=120_000",)),
     "secondary-learner": Suite(
         "papers.accelerated:secondary_learner",
         topology="catch.yaml",

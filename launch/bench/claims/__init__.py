@@ -1,4 +1,4 @@
-"""What the papers claim: each figure or table as something that one command measures again here, and judges.
+"""Claims of the papers: figures and tables, each of which one command measures again here, and judges.
 
 A claim names a suite, how it is run whole and reduced, and what of its report is compared with the paper.
 """

@@ -145,7 +145,7 @@ CLAIMS = (
         suite="dqn-batches",
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),
-        differs=f"{IN_SMALL}, 40,000 steps in place of 50 million; scores of training games",
+        differs=f"{IN_SMALL}, 120,000 steps in place of 50 million; scores of training games",
         compare=_dqn,
     ),
     Claim(

@@ -1,4 +1,4 @@
-"""What scores of Catch say, the game in which most claims about learning are measured in small."""
+"""Scores of Catch, the game in which most claims about learning are measured in small, and when they are alike."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Extent:
-    """How thoroughly a claim is measured."""
+    """Repetitions, seconds and keys by which a claim is measured."""
 
     repetitions: int
     seconds: float
@@ -64,14 +64,14 @@ class Claim:
     part: str
     """Figure, table or section."""
     says: str
-    """What it claims, in a sentence of ours."""
+    """Its claim, in a sentence of ours."""
     suite: str
     """Suite of the benchmarks that measures it."""
     whole: Extent
     quick: Extent
     """The reduced form: minutes."""
     differs: str
-    """What the whole form has in place of the paper's game, sizes and machine."""
+    """Game, sizes and machine of the whole form, where they are not the paper's."""
     compare: Callable[[Found], Sequence[Comparison]]
     topology: str | None = None
     """Shipped topology in place of the suite's own."""

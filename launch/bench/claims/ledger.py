@@ -26,13 +26,13 @@ from launch.bench.measure.request import Request, shipped
 from launch.errors import FailedError, RunError
 
 LEDGER = Path(__file__).parents[3] / "docs" / "results" / "ledger"
-"""Where the committed entries are; a checkout has it, an installed package does not."""
+"""Folder of the committed entries; a checkout has it, an installed package does not."""
 KEPT = "runs"
 """Folder, in that of an entry, where suites keep single runs, so that a longer measurement goes on; not committed."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """What became of a claim."""
+    """The outcome of a claim: what was measured, where and how, and the verdict."""
 
     claim: str
     command: str
