@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from tests.sizes import ROOT
 from tests.system.conftest import PACED, Start
 from tests.system.launched import PATIENCE_S, Launched
 
@@ -203,6 +204,22 @@ def test_who_has_no_token_is_refused_and_nothing_can_be_changed(launched: Start,
     assert run.end() == 130
     assert run.events("stopping")[-1]["cause"] == "interrupted"
     assert seen.complaints == []
+
+
+def test_the_report_in_the_docs_has_three_seeds_of_two_modes_and_asks_for_nothing(browser: Any) -> None:
+    seen = Watched(browser.new_page(viewport={"width": 1280, "height": 940}))
+    page = seen.page
+    page.goto((ROOT / "docs" / "results" / "catch-sync-gossip.html").as_uri())
+    seen.sees("table", "interquartile mean")
+    seen.sees("table", "gossip")
+    assert page.locator("#rest tbody button").count() == 2
+    assert page.locator("#runs a").count() == 6
+    page.locator("#curves canvas").first.wait_for()
+    seen.picture("report-of-two-modes")
+    page.keyboard.press("j")
+    seen.sees("#part-graph svg .name", "trainer-0")
+    assert seen.complaints == []
+    assert [url for url in seen.asked if not url.startswith(("file:", "data:"))] == []
 
 
 def test_a_report_opens_from_a_file_and_asks_for_nothing(
