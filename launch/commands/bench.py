@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from launch.bench import SUITES, Suite
 from launch.bench.measure import report
 from launch.bench.measure.request import Request, shipped
@@ -75,7 +73,7 @@ def reproduce(name: str | None, overrides: Sequence[str], quick: bool, output: P
     except FailedError as error:
         raise FailedError(f"{name}: {error}") from None
     if json:
-        print(json_format.dumps(msgspec.to_builtins(entry)))
+        print(json_format.dumps(ledger.as_json(entry)))
     else:
         report.show(measured)
         report.show(ledger.judged(claim, entry))

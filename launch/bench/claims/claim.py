@@ -19,8 +19,8 @@ class Comparison:
     paper: str
     here: str
     holds: bool
-    number: bool = False
-    """Whether the paper's number itself is compared; otherwise an order or a direction is."""
+    exact: bool = False
+    """Whether the paper's number itself is compared, or an identity; otherwise an order or a direction is."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,12 @@ class Claim:
 def verdict(comparisons: Sequence[Comparison]) -> str:
     """Return the word for these comparisons.
 
-    Reproduced: all hold, and one of them at least is of a number. In shape: all orders and directions hold, of which
-    there is one at least, and the numbers do not, or there are none.
+    Reproduced: all hold, and one of them at least is exact. In shape: all orders and directions hold, of which there is
+    one at least, and what is exact does not, or there is nothing exact.
     """
-    shapes = [one.holds for one in comparisons if not one.number]
-    numbers = [one.holds for one in comparisons if one.number]
-    if numbers and all(numbers) and all(shapes):
+    shapes = [one.holds for one in comparisons if not one.exact]
+    exact = [one.holds for one in comparisons if one.exact]
+    if exact and all(exact) and all(shapes):
         return REPRODUCED
     return IN_SHAPE if shapes and all(shapes) else NOT_REPRODUCED
 
@@ -99,4 +99,4 @@ def near(here: float, paper: float, within: float = NEAR) -> bool:
 
 def number(what: str, paper: float, here: float, written: str = "{:,.2f}", within: float = NEAR) -> Comparison:
     """Compare a number with the paper's."""
-    return Comparison(what, written.format(paper), written.format(here), near(here, paper, within), number=True)
+    return Comparison(what, written.format(paper), written.format(here), near(here, paper, within), exact=True)

@@ -50,7 +50,7 @@ def _consensus(found: Found) -> Sequence[Comparison]:
             "all",
             f"{within} of {len(points)}",
             0 < within == len(points),
-            number=True,
+            exact=True,
         ),
         Comparison(
             "cosine of two learners' gradients, in the mean of each pair",

@@ -1,8 +1,8 @@
 """The ledger: what became of each claim when it was last measured, as files that are committed.
 
-An entry is ``NAME.json`` (the command, machine and commit, the suite's report, the comparisons), ``NAME.csv`` (learning
-curves, where there are any), ``NAME.png`` and the page ``NAME.md``. Pages and tables are made from the JSON alone, by
-``python -m launch.bench.claims.page``.
+An entry is ``NAME.json`` (the command, and the suite's report with machine and commit), ``NAME.csv`` (learning curves,
+where there are any), ``NAME.png`` and the page ``NAME.md``. Comparisons and verdict follow from the report; pages and
+tables are made of them by ``python -m launch.bench.claims.page``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ KEPT = "runs"
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """The outcome of a claim: what was measured, where and how, and the verdict."""
+    """A measurement of a claim: what was measured, where and how."""
 
     claim: str
     command: str
@@ -41,10 +42,18 @@ class Entry(msgspec.Struct, frozen=True):
     repetitions: int
     seconds: float
     keys: tuple[str, ...]
-    comparisons: tuple[Comparison, ...]
-    verdict: str
     report: dict[str, Any]
     """The suite's report, with machine, versions and commit."""
+
+    @property
+    def comparisons(self) -> Sequence[Comparison]:
+        """What the paper says, beside what was measured."""
+        return CLAIMS[self.claim].compare(Found(self.report))
+
+    @property
+    def verdict(self) -> str:
+        """The verdict on the claim."""
+        return verdict(self.comparisons)
 
 
 def claim_of(name: str) -> Claim:
@@ -79,7 +88,6 @@ def reproduce(claim: Claim, quick: bool, output: Path | None) -> tuple[Entry, Re
     request = request_of(claim, quick, kept)
     report = SUITES[claim.suite].load()(request)
     said: dict[str, Any] = json.loads(json.dumps(report.as_json()))
-    comparisons = tuple(claim.compare(Found(said)))
     entry = Entry(
         claim=claim.name,
         command=f"actorlearn bench reproduce {claim.name}{' --quick' if quick else ''}",
@@ -87,11 +95,15 @@ def reproduce(claim: Claim, quick: bool, output: Path | None) -> tuple[Entry, Re
         repetitions=request.repetitions,
         seconds=request.seconds,
         keys=request.overrides,
-        comparisons=comparisons,
-        verdict=verdict(comparisons),
         report=said,
     )
     return entry, report
+
+
+def as_json(entry: Entry) -> dict[str, Any]:
+    """Return an entry with its comparisons and the verdict."""
+    judged: dict[str, Any] = {"verdict": entry.verdict, "comparisons": [asdict(one) for one in entry.comparisons]}
+    return {**msgspec.to_builtins(entry), **judged}
 
 
 def judged(claim: Claim, entry: Entry) -> Report:
