@@ -7,6 +7,7 @@ their times alone.
 from __future__ import annotations
 
 import math
+import threading
 from array import array
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +36,11 @@ class Curve(NamedTuple):
         kept = self.steps < least_later
         return Curve(self.steps[kept], self.minutes[kept], self.numbers[kept])
 
+    def steps_at(self, time_s: float) -> float | None:
+        """Return the environment steps of the run at a time, linear between reports; None where no time is known."""
+        timed = self.with_times()
+        return float(np.interp(time_s / 60.0, timed.minutes, timed.steps)) if len(timed.minutes) else None
+
     def with_times(self) -> Curve:
         """Return the points whose times are known, for a picture against minutes."""
         known = np.isfinite(self.minutes)
@@ -44,45 +50,43 @@ class Curve(NamedTuple):
 class GrowingCurve:
     """The curve of one metric; a report without its steps or this metric has no place on it.
 
-    One without a time, as those of imported runs are, is a point with NaN minutes.
+    One without a time, as those of imported runs are, is a point with NaN minutes. One thread may look
+    while others ask.
     """
 
     def __init__(self, path: Path, metric: str) -> None:
         """Read a sample of the reports in a file of them."""
         self._lines = Decoded(path, numbers_of((*_COLUMNS, metric)))
-        self._time_s, self._steps, self._numbers = self._columns = tuple(array("d") for _ in range(3))
+        self._columns = tuple(array("d") for _ in range(3))
+        self._lock = threading.Lock()
         for point in self._lines.sample(MOST_POINTS):
             self._add(point)
 
     def look(self) -> None:
         """Read what was added."""
-        for point in self._lines.new():
-            self._add(point)
+        with self._lock:
+            for point in self._lines.new():
+                self._add(point)
 
     @property
     def points(self) -> Curve:
         """Its points now."""
-        time_s, steps, numbers = (np.array(column) for column in self._columns)
+        with self._lock:
+            time_s, steps, numbers = (np.array(column) for column in self._columns)
         return Curve(steps, time_s / 60.0, numbers)
-
-    def steps_at(self, time_s: float) -> float | None:
-        """Return the environment steps of the run at a time, linear between reports; None before there was any."""
-        known = np.isfinite(self._time_s)
-        if not known.any():
-            return None
-        return float(np.interp(time_s, np.array(self._time_s)[known], np.array(self._steps)[known]))
 
     def _add(self, point: tuple[float, ...]) -> None:
         if math.isnan(point[1]) or math.isnan(point[2]):
             return
         for column, number in zip(self._columns, point, strict=True):
             column.append(number)
-        if len(self._time_s) >= 2 * MOST_POINTS:
+        if len(self._columns[0]) >= 2 * MOST_POINTS:
             self._thin()
 
     def _thin(self) -> None:
         """Keep the first report of each of so many equal stretches of time, and the newest."""
-        times = np.array(self._time_s if np.isfinite(self._time_s).all() else self._steps)
+        time_s, steps, _ = self._columns
+        times = np.array(time_s if np.isfinite(time_s).all() else steps)
         length_s = times[-1] - times[0]
         stretch = np.floor((times - times[0]) / length_s * MOST_POINTS) if length_s > 0 else np.arange(len(times))
         kept = np.flatnonzero(np.diff(stretch, prepend=-1.0))

@@ -14,7 +14,7 @@ from typing import Any
 from actorlearn.metrics.registry import LEARNERS, metric
 from actorlearn.worker.roles import ROLES
 from launch.desk.cast import Process
-from launch.reports.checks import is_number
+from launch.reports.checks import is_number, keep_usable
 from launch.reports.format import as_bytes, as_percent, metric_value, printable
 
 MOST_BOXES = 6
@@ -146,7 +146,7 @@ def _of_learner(row: Mapping[str, Any], trainer: str) -> Mapping[str, Any]:
     if not isinstance(each, Mapping):
         return row
     own = each.get(trainer)
-    return own if isinstance(own, Mapping) else {}
+    return keep_usable(own) if isinstance(own, Mapping) else {}
 
 
 def _line(begin: str, end: str, kind: str, said: str = "") -> dict[str, Any]:

@@ -25,7 +25,7 @@ from actorlearn.metrics.registry import (
     metric,
 )
 from launch.desk.cast import Process
-from launch.desk.curves import GrowingCurve
+from launch.desk.curves import Curve
 from launch.desk.graph import graph
 from launch.desk.watched import WatchedRun
 from launch.display.plot import COLOURS
@@ -120,14 +120,14 @@ def _progress(view: RunView) -> str:
 def group_list(groups: Sequence[Sequence[WatchedRun]]) -> Part:
     """Return the groups of runs that differ in their seed alone, and the keys in which groups of one name differ."""
     topologies = [members[0].view.topology for members in groups]
-    names = [printable(str(own.get("name") or "unnamed")) for own in topologies]
+    names = _distinct_names(topologies)
     differing = find_differences(topologies) if topologies else []
     keys = list(differing[0]) if len(differing) > 1 else []
     return {
         "keys": keys,
         "groups": [
             {
-                "name": _distinct(name, index, names, topologies),
+                "name": name,
                 "runs": [watched.id for watched in members],
                 "values": [printable(str(differing[index][key])) for key in keys],
             }
@@ -136,21 +136,25 @@ def group_list(groups: Sequence[Sequence[WatchedRun]]) -> Part:
     }
 
 
-def _distinct(name: str, index: int, names: Sequence[str], topologies: Sequence[Mapping[str, Any]]) -> str:
-    """Return the name of a group, with the keys by which it differs from others of that name."""
-    same = [other for other, named in enumerate(names) if named == name]
-    if len(same) == 1:
-        return name
-    differences = find_differences([topologies[other] for other in same])
-    return f"{name} {said(differences[same.index(index)])}".strip()
+def _distinct_names(topologies: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the name of each group, with the keys by which it differs from others of that name."""
+    names = [printable(str(own.get("name") or "unnamed")) for own in topologies]
+    same: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        same.setdefault(name, []).append(index)
+    for name, indices in same.items():
+        if len(indices) > 1:
+            differences = find_differences([topologies[index] for index in indices])
+            for index, keys in zip(indices, differences, strict=True):
+                names[index] = f"{name} {said(keys)}"
+    return names
 
 
 def curve(watched: WatchedRun, shown: str) -> Part:
     """Return the curve of a metric of a run, and the events on it."""
-    growing = watched.curve(shown)
-    points = growing.points
+    points = watched.curve(shown).points
     steps, timed = points.that_count(), points.with_times()
-    marks = [_mark(growing, one) for one in watched.marks]
+    marks = [_mark(timed, one) for one in list(watched.marks)]
     return {
         "by_steps": [_whole(steps.steps), _rounded(steps.numbers)],
         "by_minutes": [_rounded(timed.minutes), _rounded(timed.numbers)],
@@ -158,7 +162,7 @@ def curve(watched: WatchedRun, shown: str) -> Part:
     }
 
 
-def _mark(curve: GrowingCurve, marked: Mapping[str, Any]) -> Part:
+def _mark(curve: Curve, marked: Mapping[str, Any]) -> Part:
     time_s = marked.get("time_s")
     if not is_number(time_s):
         return None

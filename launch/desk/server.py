@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
@@ -25,10 +26,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from launch.desk.stream import FILM_WORDS, Changes, InFull, Overview
+from launch.desk.stream import FILM_WORDS, Changes, InFull, Overview, filmed
 from launch.desk.watched import LOOK_EVERY_S, WatchedRuns
 from launch.errors import FailedError, RunError
-from launch.plan.roles import FILMS
 from launch.runs.client import CHANGE_S, TIMEOUT_S, ask
 from launch.runs.curves import SCORE
 
@@ -74,8 +74,8 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it with 403."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+        if scope["type"] != "http":  # there is no websocket here
+            await send({"type": "websocket.close"})
             return
         request = Request(scope)
         given = request.query_params.get("token")
@@ -136,8 +136,7 @@ class Server:
         word, steps = request.path_params["word"], request.path_params["steps"]
         if watched is None or word not in FILM_WORDS:
             return PlainTextResponse("no such film\n", 404)
-        named = (path for path in (watched.run.path / FILMS).glob("*") if path.name.isdigit())
-        folder = next((path for path in named if int(path.name) == steps), None)
+        folder = filmed(watched.run.path).get(steps)
         if folder is None or not (folder / f"{word}.mp4").is_file():
             return PlainTextResponse("no such film\n", 404)
         return FileResponse(folder / f"{word}.mp4")
@@ -146,9 +145,13 @@ class Server:
         watched, command = self._runs.get(request.path_params["run"]), request.path_params["change"]
         if watched is None or command not in CHANGES:
             return JSONResponse({"ok": False, "text": "no such run, or no such change"}, 404)
-        body = await request.body()
+        body = b""
+        async for piece in request.stream():
+            body += piece
+            if len(body) > MOST_BODY:
+                return JSONResponse({"ok": False, "text": f"{command}: a change has at most {MOST_BODY:,} bytes"}, 413)
         try:
-            wanted = msgspec.json.decode(body[:MOST_BODY], type=Change)
+            wanted = msgspec.json.decode(body, type=Change)
         except msgspec.MsgspecError as error:
             return JSONResponse({"ok": False, "text": f"{command}: {error}"}, 400)
         asked = functools.partial(
@@ -159,7 +162,7 @@ class Server:
             timeout_s=CHANGES[command],
         )
         try:
-            reply = await asyncio.to_thread(asked, watched.run, command)
+            reply = await run_in_threadpool(asked, watched.run, command)
         except FailedError as error:
             return JSONResponse({"ok": False, "text": str(error)})
         return JSONResponse({"ok": True, "text": f"{watched.run.name}: {reply.text}"})
@@ -173,6 +176,7 @@ class Server:
     async def _messages(self, overview: Overview, run_id: str) -> AsyncIterator[bytes]:
         """Yield server-sent events, each with the parts that have changed, as long as the page is there.
 
+        Waiting for supervisors has threads of its own (`run_in_threadpool`): one that is stuck holds up no other page.
         ``run_id``: the run that it shows in full; empty, or of a run that is not there: none.
         """
         changes, clock = Changes(), asyncio.get_running_loop().time
@@ -186,7 +190,7 @@ class Server:
                 full = full if full and full.run == watched.run else InFull(watched.run)
                 asked_s = 0.0
             if full and asked is None and clock() >= asked_s and not (full.has_ended and asked_s):
-                asked_s, asked = clock() + FULL_EVERY_S, asyncio.create_task(asyncio.to_thread(full.changed))
+                asked_s, asked = clock() + FULL_EVERY_S, asyncio.create_task(run_in_threadpool(full.changed))
             if asked and asked.done():
                 new |= changes.of(asked.result(), f"run/{run_id}/")
                 asked = None

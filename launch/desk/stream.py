@@ -6,6 +6,7 @@ that a page shows in full ``run/RUN/PART``.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,9 @@ class Overview:
         """``about``: further facts for the page, such as whether it may change runs."""
         self._runs, self._metric, self._about = runs, metric, about
         self._seen: dict[str, tuple[WatchedRun, int]] = {}
+        self._grouped: list[list[WatchedRun]] | None = None
+        self._groups: parts.Part = None
+        """The part about these groups, which follows from topologies alone."""
         self._version: tuple[int, int] | None = None
 
     @property
@@ -52,14 +56,16 @@ class Overview:
         self._version = self._runs.version
         runs = self._runs.look()
         groups = self._runs.groups
+        if groups is not self._grouped:
+            self._grouped, self._groups = groups, parts.group_list(groups)
         news = [watched for watched in runs if self._seen.get(watched.id) != (watched, watched.version)]
         if not news and len(runs) == len(self._seen):
-            return {} if self._seen else {"desk": self._desk(runs), "runs": [], "groups": parts.group_list(groups)}
+            return {} if self._seen else {"desk": self._desk(runs), "runs": [], "groups": self._groups}
         self._seen = {watched.id: (watched, watched.version) for watched in runs}
         found: dict[str, Any] = {
             "desk": self._desk(runs),
             "runs": parts.run_list(runs, groups),
-            "groups": parts.group_list(groups),
+            "groups": self._groups,
         }
         for watched in news:
             found[f"curve/{watched.id}"] = self._kept(f"curve {watched.id}", [watched], partial(parts.curve, watched))
@@ -68,7 +74,7 @@ class Overview:
                 found[f"band/{number}"] = self._kept(f"band {number}", members, partial(parts.group_band, members))
         return found
 
-    def _kept(self, name: str, members: Sequence[WatchedRun], make: Callable[[str], Any]) -> Any:
+    def _kept(self, name: str, members: Sequence[WatchedRun], make: Callable[[str], Any]) -> msgspec.Raw:
         return self._runs.kept(f"{name} {self._metric}", members, partial(make, self._metric))
 
     def _desk(self, runs: list[WatchedRun]) -> Any:
@@ -105,14 +111,16 @@ class Changes:
     def __init__(self) -> None:
         """Begin with nothing sent."""
         self._sent: dict[str, bytes] = {}
+        """Digest of each part as it was sent last: many pages that look at many runs would hold much text."""
 
     def of(self, found: Mapping[str, Any], prefix: str = "") -> dict[str, msgspec.Raw]:
         """Return the parts that differ from those of the same name before."""
         new: dict[str, msgspec.Raw] = {}
         for name, value in found.items():
             encoded = msgspec.json.encode(value)
-            if self._sent.get(prefix + name) != encoded:
-                self._sent[prefix + name] = encoded
+            digest = hashlib.blake2s(encoded).digest()
+            if self._sent.get(prefix + name) != digest:
+                self._sent[prefix + name] = digest
                 new[prefix + name] = msgspec.Raw(encoded)
         return new
 
@@ -142,24 +150,28 @@ def observation_bytes(folder: Path) -> int | None:
 
 def films(folder: Path) -> list[dict[str, Any]]:
     """Return the recorded games of the newest evaluations, with the file of each, relative to the folder of films."""
+    newest = sorted(filmed(folder).items())[-MOST_EVALUATIONS:]
+    return [film for steps, path in reversed(newest) for film in _films(steps, path)]
+
+
+def filmed(folder: Path) -> dict[int, Path]:
+    """Return the folders of films of a run by the environment steps of their evaluation."""
     try:
-        evaluations = sorted(path for path in (folder / FILMS).iterdir() if path.name.isdigit())
+        return {int(path.name): path for path in (folder / FILMS).iterdir() if path.name.isdecimal()}
     except OSError:
-        return []
-    newest = sorted(evaluations, key=lambda path: int(path.name))[-MOST_EVALUATIONS:]
-    return [film for path in reversed(newest) for film in _films(path)]
+        return {}
 
 
-def _films(evaluation: Path) -> Iterator[dict[str, Any]]:
+def _films(steps: int, evaluation: Path) -> Iterator[dict[str, Any]]:
     try:
         games = msgspec.json.decode((evaluation / GAMES_FILE).read_bytes())
     except (OSError, ValueError):
         games = []
     told = [game for game in games if isinstance(game, dict)] if isinstance(games, list) else []
-    scores = {game.get("film"): game.get("score") for game in told}
+    scores = {str(game.get("film")): game.get("score") for game in told}
     for word in FILM_WORDS:
         file = f"{word}.mp4"
         if (evaluation / file).is_file():
             score = scores.get(file)
             said = f", score {as_number(score)}" if is_number(score) else ""
-            yield {"said": f"{word} game at {int(evaluation.name):,} steps{said}", "file": f"{evaluation.name}/{file}"}
+            yield {"said": f"{word} game at {steps:,} steps{said}", "file": f"{evaluation.name}/{file}"}

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
 from launch.desk.curves import GrowingCurve
 from launch.reports.compare import group_alike
@@ -34,7 +36,8 @@ MARKED = frozenset({"died", "gave up", "attached", "detached", "resumed", "lost"
 """Kinds of events that are marked on curves."""
 MOST_MARKS = 200
 MOST_KEPT = 200
-"""Most parts about runs that are kept for the next page."""
+KEPT_OF_RUN = 4
+"""Most parts about runs that are kept for the next page, and of many runs, most for each."""
 MOST_CURVES = 8
 """Most metrics of a run whose curves are kept: those that pages have asked for last."""
 
@@ -78,9 +81,8 @@ class WatchedRun:
         if ended or sizes != self._sizes:
             self._sizes = sizes
             self.view = self._reader.look(processes=False)
-            with self._lock:
-                for curve in self._curves.values():
-                    curve.look()
+            for curve in self._known_curves():
+                curve.look()
             self.version += 1
 
     def _files(self) -> tuple[int, ...]:
@@ -95,6 +97,10 @@ class WatchedRun:
             while len(self._curves) > MOST_CURVES:
                 del self._curves[next(iter(self._curves))]
             return found
+
+    def _known_curves(self) -> list[GrowingCurve]:
+        with self._lock:
+            return list(self._curves.values())
 
     def _note(self, event: Mapping[str, Any]) -> None:
         if event.get("kind") in MARKED:
@@ -115,11 +121,11 @@ class WatchedRuns:
         """Read nothing yet. ``chosen``: show these and search for none."""
         self._folder, self._chosen = folder, chosen
         self._runs: dict[str, WatchedRun] = {}
-        self._lock = threading.Lock()
+        self._lock, self._keeping = threading.Lock(), threading.Lock()
         self._find_s = 0.0
         """When to search next, on the monotonic clock."""
         self._found = 0
-        self._kept: dict[str, tuple[list[tuple[WatchedRun, int]], Any]] = {}
+        self._kept: dict[str, tuple[list[tuple[WatchedRun, int]], msgspec.Raw]] = {}
         self.groups: list[list[WatchedRun]] = []
         """Runs that differ in name and seed alone, newest group first."""
 
@@ -146,18 +152,26 @@ class WatchedRuns:
                     watched.look()
             return list(self._runs.values())
 
-    def kept(self, name: str, members: Sequence[WatchedRun], make: Callable[[], Any]) -> Any:
-        """Return what was made of these runs, as they are now, under a name; or make it. Pages ask for the same."""
+    def kept(self, name: str, members: Sequence[WatchedRun], make: Callable[[], Any]) -> msgspec.Raw:
+        """Return as JSON what was made of these runs, as they are now, under a name; or make it.
+
+        Pages ask for the same.
+        """
         state = [(watched, watched.version) for watched in members]
-        if name not in self._kept or self._kept[name][0] != state:
-            while len(self._kept) >= MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[name] = state, make()
-        return self._kept[name][1]
+        before, encoded = self._kept.get(name, (None, msgspec.Raw()))
+        if before != state:
+            encoded = msgspec.Raw(msgspec.json.encode(make()))
+            with self._keeping:
+                self._kept.pop(name, None)
+                while len(self._kept) >= max(MOST_KEPT, KEPT_OF_RUN * len(self._runs)):
+                    del self._kept[next(iter(self._kept))]
+                self._kept[name] = state, encoded
+        return encoded
 
     def get(self, run_id: str) -> WatchedRun | None:
-        """Return the run of this id, after a look."""
-        self.look()
+        """Return the run of this id; only one that is not known is looked for."""
+        if run_id not in self._runs:
+            self.look()
         return self._runs.get(run_id)
 
     def _find(self) -> None:

@@ -18,6 +18,8 @@ _NUMBERS = frozenset(
     ("incarnation", "pid", "busy", "deaths", "complaints", "mean", "best_mean", "learners_mean", "policy_version")
 )
 """Numbers in events, summaries and lists of processes that are no metrics."""
+_WORDS = frozenset(("kind",))
+"""Texts in events that are looked up in tables."""
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -43,19 +45,23 @@ def check_row(row: Mapping[str, Any]) -> dict[str, Any]:
 def keep_usable(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return the usable part of an object from a run folder or a reply.
 
-    Numbers that are none or are too large, and values nested too deep, are left out.
+    Numbers that are none or are too large, kinds that are no text, and values nested too deep, are left out.
     """
     return {
         key: value
         for key, value in found.items()
         # Most values of a long file are numbers, which are usable under any name.
-        if value is None or is_number(value) or (not _is_numeric(key) and _is_shallow(value, DEEPEST))
+        if value is None or is_number(value) or (not _is_numeric(key) and _is_text_or_free(key, value))
     }
 
 
 @lru_cache(4096)  # plug-ins' names are looked for in all specs, and a long run has hundreds of thousands of values
 def _is_numeric(name: str) -> bool:
     return name in _NUMBERS or (is_registered(name) and not metric(name).by_pair)
+
+
+def _is_text_or_free(key: str, value: object) -> bool:
+    return isinstance(value, str) if key in _WORDS else _is_shallow(value, DEEPEST)
 
 
 def _is_shallow(value: object, levels: int) -> bool:

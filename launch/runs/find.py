@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,8 @@ def start_time(pid: int) -> int | None:
 
 def read(path: Path) -> Run | None:
     """The run in this folder, or None when it is no run folder."""
-    if not (path / "meta.json").is_file() and not (path / "topology.yaml").is_file():
+    # os.path: of a folder of others that may not be looked into, pathlib raises.
+    if not any(os.path.isfile(path / name) for name in ("meta.json", "topology.yaml")):
         return None
     return Run(path.resolve(), read_object(path / "meta.json"))
 
@@ -178,12 +180,11 @@ def find_living(word: str | None, folder: Path = RUNS) -> Run:
 def _below(folder: Path, deeper: bool = True) -> Iterator[Run]:
     """Yield the runs whose folders are in this one, or in a folder in it that is no run's, as a sweep's is."""
     for path in folder.iterdir() if folder.is_dir() else ():
-        if not path.is_dir():
-            continue
         if (run := read(path)) is not None:
             yield run
-        elif deeper:
-            yield from _below(path, deeper=False)
+        elif deeper and os.path.isdir(path):
+            with suppress(OSError):  # it is another user's, or is being removed
+                yield from _below(path, deeper=False)
 
 
 def _age(run: Run) -> tuple[float, str]:

@@ -20,6 +20,8 @@ Value = TypeVar("Value")
 
 _SHORT_BYTES = 512
 """A file with fewer bytes for each line that is asked for is read whole; a row of one learner has 2 KiB."""
+_AT_ONCE = 1024 * 1024
+"""Bytes of lines that are in memory together."""
 _LAST_BYTES = 64 * 1024
 """Bytes at a file's end in which its last line is looked for; a row of many learners has 20 KiB."""
 
@@ -43,14 +45,12 @@ class Decoded(Generic[Value]):
     def new(self) -> Iterator[Value]:
         """Yield complete lines written since the last call."""
         try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                read = file.read()
-        except FileNotFoundError:
+            file = self._path.open("rb")
+        except OSError:
             return
-        whole = read[: read.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        yield from self._decoded(whole.splitlines())
+        with file:
+            while lines := self._read(file):
+                yield from self._decoded(lines)
 
     def sample(self, most: int) -> Iterator[Value]:
         """Yield some of the lines that are there, evenly spread over the file's bytes, and pass over the others.
@@ -84,6 +84,21 @@ class Decoded(Generic[Value]):
         except OSError:
             return None
         return next(self._decoded(reversed(lines)), None)
+
+    def _read(self, file: BinaryIO) -> list[bytes]:
+        """Return the next whole lines, a part of a long file; none at the end, or where it cannot be read (any more).
+
+        The line that is still being written is read again the next time.
+        """
+        try:
+            file.seek(self._offset)
+            lines = file.readlines(_AT_ONCE)
+        except OSError:
+            return []
+        if lines and not lines[-1].endswith(b"\n"):
+            del lines[-1]
+        self._offset += sum(map(len, lines))
+        return lines
 
     def _decoded(self, lines: Iterable[bytes]) -> Iterator[Value]:
         return (value for line in lines if (value := self._decode(line)) is not None)

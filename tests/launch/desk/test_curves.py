@@ -20,8 +20,8 @@ def test_a_curve_is_made_of_reports_and_grows_with_them(tmp_path: Path) -> None:
     assert curve.points.steps.tolist() == [0, 100, 200, 300, 400, 500]
     assert curve.points.minutes[-1] == 10.0 / 60
     assert np.allclose(curve.points.numbers, curve.points.steps / 1000)
-    assert curve.steps_at(3.0) == 150
-    assert GrowingCurve(run.path / "metrics.jsonl", "no such metric").steps_at(3.0) is None
+    assert curve.points.steps_at(3.0) == 150
+    assert GrowingCurve(run.path / "metrics.jsonl", "no such metric").points.steps_at(3.0) is None
 
 
 def test_of_a_long_run_a_sample_is_read_with_both_ends(tmp_path: Path) -> None:

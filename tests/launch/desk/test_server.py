@@ -95,6 +95,8 @@ def test_nothing_is_changed_unless_that_is_allowed_and_asked_for_by_the_page(sta
     refused = json.loads(changing.ask(path, "POST", "{}", Origin=own).read())
     assert refused["ok"] is False and "run" in refused["text"], "it is not alive: no supervisor answers"
     assert changing.status(f"/runs/{id_of(run)}/kill?token={TOKEN}", "POST", "{}", Origin=own) == 404
+    long = changing.ask(path, "POST", json.dumps({"names": ["x" * server.MOST_BODY]}), Origin=own)
+    assert long.status == 413 and "10,000 bytes" in json.loads(long.read())["text"]
 
 
 def test_a_stream_begins_with_all_parts_and_goes_on_with_changes(start: Any, tmp_path: Path) -> None:

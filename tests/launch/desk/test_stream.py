@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
+from launch.desk import parts
 from launch.desk import watched as watching
+from launch.desk.report import page
 from launch.desk.stream import Changes, InFull, Overview
 from launch.desk.watched import WatchedRuns, id_of
+from launch.reports.compare import find_differences
 from launch.runs import find
+from launch.runs.find import Run
 from launch.runs.view import RunReader
 from tests.launch.desk.folders import DIED, SPAWNED, append, row, write_run
 from tests.launch.runs.folders import me
+
+NOBODY = 65534
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +87,8 @@ def test_another_metric_is_drawn_when_it_is_asked_for(tmp_path: Path) -> None:
     told = Overview(WatchedRuns(tmp_path), "entropy").changed()
     assert told["desk"]["metric"]["name"] == "entropy" and "nats" in told["desk"]["metric"]["description"]
     assert "entropy" in [one["name"] for one in told["desk"]["metrics"]]
-    assert told[f"curve/{id_of(run)}"]["by_steps"][1] == [1.0, 0.5, pytest.approx(1 / 3, rel=1e-5), 0.25]
+    curve = msgspec.json.decode(told[f"curve/{id_of(run)}"])
+    assert curve["by_steps"][1] == [1.0, 0.5, pytest.approx(1 / 3, rel=1e-5), 0.25]
 
 
 def test_one_run_in_full_says_what_top_says(tmp_path: Path) -> None:
@@ -86,18 +99,18 @@ def test_one_run_in_full_says_what_top_says(tmp_path: Path) -> None:
     (run.path / "settings").mkdir()
     told_policy = {"policy": {"observation_shape": [4, 84, 84], "observation_dtype": "uint8"}}
     (run.path / "settings" / "trainer.0.json").write_text(json.dumps(told_policy))
-    parts = InFull(run).changed()
+    told = InFull(run).changed()
     view = RunReader(run).look()
-    figures = {one["name"]: one["text"] for one in parts["figures"]}
+    figures = {one["name"]: one["text"] for one in told["figures"]}
     assert figures["episode_return_mean"] == "0.300" and figures["best_return"] == "0.300" == f"{view.best_return:.3f}"
-    assert parts["head"]["status"] == view.status == "died"
-    assert parts["stages"]["most_work"] == "simulate" and parts["stages"]["limit"]["text"] == "75%"
-    assert [bar["text"] for bar in parts["histograms"][0]["bars"]] == ["90%", "10%"]
-    assert parts["events"][0]["text"] == "simulator-1 died: signal 9"
-    assert parts["about"]["repeat"] == ["git checkout abc", "actorlearn run x.yaml seed=1"]
-    assert parts["topology"].startswith("name: made")
-    assert any("1.3 MiB/s" in line["said"] for line in parts["graph"]["lines"]), "50 steps/s of 28,224 bytes"
-    assert json.loads(msgspec.json.encode(parts)) == parts
+    assert told["head"]["status"] == view.status == "died"
+    assert told["stages"]["most_work"] == "simulate" and told["stages"]["limit"]["text"] == "75%"
+    assert [bar["text"] for bar in told["histograms"][0]["bars"]] == ["90%", "10%"]
+    assert told["events"][0]["text"] == "simulator-1 died: signal 9"
+    assert told["about"]["repeat"] == ["git checkout abc", "actorlearn run x.yaml seed=1"]
+    assert told["topology"].startswith("name: made")
+    assert any("1.3 MiB/s" in line["said"] for line in told["graph"]["lines"]), "50 steps/s of 28,224 bytes"
+    assert json.loads(msgspec.json.encode(told)) == told
 
 
 def test_films_are_named_by_the_evaluation_and_its_scores(tmp_path: Path) -> None:
@@ -120,6 +133,122 @@ def test_damaged_files_are_shown_as_far_as_they_go(tmp_path: Path) -> None:
     append(run, "metrics.jsonl", {"time_s": "x", "env_steps": 1e300, "learners": 5, "policy_lag_0": "half"})
     told = Overview(WatchedRuns(tmp_path)).changed()
     assert [one["name"] for one in told["runs"]] == ["run"]
-    parts = InFull(run).changed()
-    assert parts["graph"]["boxes"] == [] and parts["histograms"] == []
-    assert msgspec.json.encode(parts)
+    told = InFull(run).changed()
+    assert told["graph"]["boxes"] == [] and told["histograms"] == []
+    assert msgspec.json.encode(told)
+
+
+def learners(**numbers: Any) -> list[dict[str, Any]]:
+    return [row(1), row(2, learners={"trainer": numbers})]
+
+
+def no_file(run: Run, name: str) -> None:
+    (run.path / name).unlink()
+    (run.path / name).mkdir()
+
+
+ODD_RUNS: dict[str, Callable[[Path], Run]] = {
+    "a metric of one learner that is text": lambda at: write_run(at, learners(policy_lag_mean="old"), SPAWNED),
+    "an event whose kind is a list": lambda at: write_run(at, [row(1)], [*SPAWNED, {"kind": ["died"]}]),
+}
+
+
+def odd_run(make: Callable[[Run], object]) -> Callable[[Path], Run]:
+    def made(at: Path) -> Run:
+        run = write_run(at, [row(1)], SPAWNED)
+        make(run)
+        return run
+
+    return made
+
+
+def write_film(run: Run, name: str, text: str) -> None:
+    folder = (run.path / name).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "best.mp4").write_bytes(b"film")
+    (run.path / name).write_text(text)
+
+
+ODD_RUNS |= {
+    "metrics.jsonl is a folder": odd_run(lambda run: no_file(run, METRICS_FILE)),
+    "events.jsonl is a folder": odd_run(lambda run: no_file(run, EVENTS_FILE)),
+    "films of no number of steps": odd_run(lambda run: write_film(run, "films/²/best.mp4", "film")),
+    "a film whose name is a list": odd_run(lambda run: write_film(run, "films/9/games.json", '[{"film": ["x"]}]')),
+}
+
+
+@pytest.mark.parametrize("what", ODD_RUNS)
+def test_one_odd_run_hides_neither_itself_nor_others(tmp_path: Path, what: str) -> None:
+    odd = ODD_RUNS[what](tmp_path / "odd")
+    write_run(tmp_path / "well", [row(1)])
+    told = Overview(WatchedRuns(tmp_path)).changed()
+    assert sorted(one["name"] for one in told["runs"]) == ["odd", "well"]
+    assert msgspec.json.encode(InFull(odd).changed())
+    assert "well" in page([odd, write_run(tmp_path / "well", [row(1)])], "episode_return_mean")
+
+
+def test_a_folder_that_may_not_be_looked_into_hides_no_other(tmp_path: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    write_run(tmp_path / "own", [row(1)])
+    write_run(tmp_path / "closed", [row(1)]).path.chmod(0o000)
+    (tmp_path / "closed too").mkdir(mode=0o000)
+    user = os.geteuid()
+    os.seteuid(user or NOBODY)  # who may do anything learns nothing
+    try:
+        told = Overview(WatchedRuns(tmp_path)).changed()
+    finally:
+        os.seteuid(user)
+        (tmp_path / "closed").chmod(0o700)
+    assert [one["name"] for one in told["runs"]] == ["own"]
+
+
+def test_groups_are_named_once_and_not_with_every_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 200 trials of a sweep, all of one name, a report took ten seconds."""
+    looked = Counter[str]()
+
+    def counted(*given: Any) -> Any:
+        looked["differences"] += 1
+        return find_differences(*given)
+
+    monkeypatch.setattr(parts, "find_differences", counted)
+    runs = [write_run(tmp_path / f"run-{n}", [row(1)], horizon=n + 1, **(me() if n == 0 else {})) for n in range(9)]
+    overview = Overview(WatchedRuns(tmp_path))
+    groups = overview.changed()["groups"]["groups"]
+    assert {group["name"] for group in groups} == {f"made algorithm.horizon={n + 1}" for n in range(9)}
+    append(runs[0], METRICS_FILE, row(2))
+    assert f"curve/{id_of(runs[0])}" in overview.changed()
+    assert looked["differences"] == 2, "of all groups, and of those of one name"
+
+
+def test_pages_may_ask_while_others_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page asks in a thread of its own; a curve was seen with more steps than numbers."""
+    monkeypatch.setattr(watching, "MOST_KEPT", 1)
+    monkeypatch.setattr(watching, "KEPT_OF_RUN", 0)
+    run = write_run(tmp_path / "living", [row(n) for n in range(9)], **me())
+    write_run(tmp_path / "ended", [row(n) for n in range(9)], horizon=9)
+    runs, failed = WatchedRuns(tmp_path), list[BaseException]()
+    ended = threading.Event()
+
+    def ask() -> None:
+        try:
+            while not ended.is_set():
+                Overview(runs).changed()
+        except BaseException as error:
+            failed.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    pages = [threading.Thread(target=ask) for _ in range(4)]
+    try:
+        for thread in pages:
+            thread.start()
+        for begin in range(9, 609, 20):
+            append(run, METRICS_FILE, *(row(n) for n in range(begin, begin + 20)))
+            runs.look()
+    finally:
+        ended.set()
+        for thread in pages:
+            thread.join()
+        sys.setswitchinterval(before)
+    assert failed == []
