@@ -47,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def comparisons(self) -> Sequence[Comparison]:
-        """What the paper says, beside what was measured."""
+        """Values of the paper, each beside what was measured."""
         return CLAIMS[self.claim].compare(Found(self.report))
 
     @property
