@@ -225,6 +225,38 @@ def vaco_loss(
     return reduced(terms, settings)
 
 
+def q_lambda_return(batch: Batch, best: Tensor, settings: AlgorithmSettings, t: int, b: int) -> float:
+    """Mix the returns of 1, 2, ... steps, each with the best action's value behind it; best is [T+1, B].
+
+    That of n steps has the share (1 - lambda) lambda^(n - 1), and the longest there is what is left.
+    """
+    mixed, left, collected, weight, stops = 0.0, 1.0, 0.0, 1.0, False
+    while True:
+        reward, discount, stops = outcome(batch, settings, t, b)
+        collected += weight * reward
+        weight *= discount
+        t += 1
+        n_step = collected + weight * float(best[t, b]) if weight else collected
+        if stops:
+            return mixed + left * n_step
+        mixed += left * (1 - settings.q_lambda) * n_step
+        left *= settings.q_lambda
+
+
+def pqn_loss(outputs: Mapping[str, Tensor], batch: Batch, best: Tensor, settings: AlgorithmSettings) -> Tensor:
+    """Half the squared errors of the actions played; outputs are [T, B, size]."""
+    terms = []
+    for t, b in valid_transitions(batch):
+        action = int(batch.action[t, b])
+        if settings.dueling:
+            advantage = outputs["advantage"][t, b]
+            q = outputs["value"][t, b, 0] + advantage[action] - sum(advantage) / len(advantage)
+        else:
+            q = outputs["q"][t, b, action]
+        terms.append((q_lambda_return(batch, best, settings, t, b) - q) ** 2 / 2)
+    return reduced(terms, settings)
+
+
 def n_step_target(rewards: list[float], ends: list[bool], following: list[float], settings: AlgorithmSettings) -> float:
     """The n-step target of a transition, by rewards and ends of the steps from it on, and the value after each."""
     total = 0.0
@@ -368,6 +400,15 @@ def rmsprop(
     return result
 
 
+def rectification(beta2: float, t: int) -> float:
+    """Factor of RAdam on step t (Liu et al. 2020, algorithm 2); 0 while the roots of squares are not to be used."""
+    infinite = 2 / (1 - beta2) - 1
+    rho = infinite - 2 * t * beta2**t / (1 - beta2**t)
+    if rho <= 5:
+        return 0.0
+    return sqrt((rho - 4) * (rho - 2) * infinite / ((infinite - 4) * (infinite - 2) * rho))
+
+
 def adam(
     parameters: list[float], gradients: list[list[float]], rates: list[float], settings: OptimizerSettings
 ) -> list[float]:
@@ -379,7 +420,11 @@ def adam(
         for t, (gradient, rate) in enumerate(zip(gradients, rates, strict=True), start=1):
             m = beta1 * m + (1.0 - beta1) * gradient[i]
             v = beta2 * v + (1.0 - beta2) * gradient[i] ** 2
-            if settings.epsilon_hat:
+            r = rectification(beta2, t) if settings.rectified else 1.0
+            rate *= r or 1.0
+            if not r:
+                parameter -= rate * m / (1.0 - beta1**t)
+            elif settings.epsilon_hat:
                 corrected = rate * sqrt(1.0 - beta2**t) / (1.0 - beta1**t)
                 parameter -= corrected * m / (sqrt(v) + settings.epsilon)
             else:
@@ -437,6 +482,9 @@ def multi_step_adam(
                 own["v"] = beta2 * own["v"] + (1.0 - beta2) * g**2
                 epsilon = settings.epsilon * (1.0 if settings.epsilon_hat else sqrt(1.0 - beta2 ** own["t"]))
                 s = a * own["m"] / (sqrt(own["v"]) + epsilon)
+                if settings.rectified:
+                    r = rectification(beta2, own["t"])
+                    s = r * s if r else rate * own["m"] / (1.0 - beta1 ** own["t"])
                 own["theta"] -= s
                 own["a_g"] = beta1 * own["a_g"] + g
                 own["a_gg"] = beta2 * own["a_gg"] + g**2

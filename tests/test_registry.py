@@ -68,7 +68,7 @@ def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def test_everything_that_is_shipped_can_be_made_and_is_called_what_its_tag_says() -> None:
-    assert set(ALGORITHMS.names()) == {"a2c", "ppo", "impala", "dqn", "c51", "r2d1", "sac", "vaco"}
+    assert set(ALGORITHMS.names()) == {"a2c", "ppo", "pqn", "impala", "dqn", "c51", "r2d1", "sac", "vaco"}
     assert set(OPTIMIZERS.names()) == {"rmsprop", "adam"}
     for registry in [*NAMED, ENVIRONMENTS]:
         assert [entry.load().name for entry in registry.entries()] == list(registry.names())
@@ -148,7 +148,7 @@ def test_a_strangers_class_brings_settings_of_its_own_or_has_those_of_its_kind()
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("a3c", "must be a2c, c51, dqn, impala, ppo, r2d1, sac, vaco or package.module:Name"),
+        ("a3c", "must be a2c, c51, dqn, impala, ppo, pqn, r2d1, sac, vaco or package.module:Name"),
         ("strangers:Nobody", "strangers has no 'Nobody'"),
         ("strangers:Half", "does not fit: it lacks columns, act, prepare, loss"),
         ("strangers:Wrong", "its Settings must be a subclass of actorlearn.algorithms.settings.AlgorithmSettings"),

@@ -21,7 +21,7 @@ for those whose `AlgorithmSpec` says so, has all rows up to the last that a retu
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -54,6 +54,14 @@ class Batch:
         columns = {name: column.index_select(1, chosen) for name, column in self.columns.items()}
         parts = {name: getattr(self, name).index_select(1, chosen) for name in Batch.__slots__ if name != "columns"}
         return Batch(**parts, columns=columns)
+
+    def parted(self, columns: Mapping[str, Tensor]) -> Batch:
+        """The batch with these columns and without its last row, as one row of T * B transitions, to be learned from.
+
+        With the column "state" of a recurrent network, which needs their order, it stays T rows.
+        """
+        rows = replace(self, observation=self.observation[:-1], first=self.first[:-1], columns=columns)
+        return rows if "state" in columns else rows.transitions()
 
     def transitions(self) -> Batch:
         """The same as one row of T * B transitions, for what needs no order; observation and first must have T rows."""

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -85,8 +84,7 @@ class PPO(ActorCritic):
             value_t = torch.cat([columns["value"][1:], value[-1:]])
             return_tm1 = lambda_returns(outcomes(batch, settings), value_t, settings.gae_lambda)
             columns |= {"return": return_tm1, "advantage": return_tm1 - columns["value"]}
-        prepared = replace(batch, observation=batch.observation[:-1], first=batch.first[:-1], columns=columns)
-        return prepared if "state" in columns else prepared.transitions()
+        return batch.parted(columns)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the scalar to descend, and its terms; outputs are [T, B, size] of one forward pass."""

@@ -1,7 +1,8 @@
-"""The common part of DQN and C51: one or more numbers for each action, acting on the best, and their targets.
+"""The common part of DQN, C51, R2D1 and PQN: one or more numbers for each action, and acting on the best.
 
-Reads outputs "q", or with `dueling` "value" and "advantage", and a replayed `Batch`; knows no network, optimizer or
-process. A transition leads from row 0 to row 1 of the batch, `n_step` agent steps later or at the game's end:
+Reads outputs "q", or with `dueling` "value" and "advantage", and a `Batch`; knows no network, optimizer or process.
+Those that learn from a replay have their targets in common too. A transition of it leads from row 0 to row 1 of the
+batch, `n_step` agent steps later or at the game's end:
 
     reward            the sum of gamma^k times the rewards on the way, each clipped before
     column discount   gamma^m after m steps, 0 where the future ends
@@ -23,20 +24,21 @@ from actorlearn.actions import Actions, describe_actions
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.returns import mean_over
+from actorlearn.algorithms.settings import AlgorithmSettings
 from actorlearn.algorithms.specs.q_learning import QSettings
 
 LEAST_PRIORITY = 1e-6
 """Least priority: an error of 0 leaves a transition a chance (Schaul et al. 2016, 3.3). accel_rl: C51 alone."""
 
 
-class QLearning:
-    """Base of the value-based algorithms; each adds `values`, `targets` and `loss`."""
+class ActionValues:
+    """Numbers for each action, of which the best is taken; base of the value-based algorithms."""
 
-    def __init__(self, settings: QSettings, numbers: int) -> None:
-        """Keep the settings, and how many numbers describe each action's value; there is no other state."""
+    def __init__(self, settings: AlgorithmSettings, numbers: int, dueling: bool) -> None:
+        """Keep the settings, how many numbers describe each action's value, and whether two heads make them."""
         self.settings = settings
         self.numbers = numbers
-        self.prepared_rows = 1 if settings.double else 0
+        self.dueling = dueling
 
     def heads(self, actions: Actions) -> dict[str, int]:
         """Ask for the numbers of each action, or for those of the state and, beside them, each action's."""
@@ -46,25 +48,67 @@ class QLearning:
                 f"algorithm.name: {self.settings.name!r} compares the values of discrete actions, and this "
                 f"environment's are {describe_actions(actions)}; use {others}"
             )
-        if self.settings.dueling:
+        if self.dueling:
             return {"value": self.numbers, "advantage": actions * self.numbers}
         return {"q": actions * self.numbers}
-
-    def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Ask for nothing: a value is worked out anew whenever a transition is replayed."""
-        return {}
 
     def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
         """Return the expected return of each action, […, A]."""
         raise NotImplementedError
 
-    def targets(self, batch: Batch, following: Tensor) -> Tensor:
-        """Return what row 0 should say, from the target network's numbers [1, B, n] of the best action in row 1."""
-        raise NotImplementedError
-
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
         """Take the best action of each row [N]; the settings' `exploration` replaces some of them."""
         return {"action": self.values(outputs).argmax(-1)}
+
+    def per_action(self, outputs: Mapping[str, Tensor]) -> Tensor:
+        """Return the numbers of each action, […, A, n]; of dueling heads V + A - mean A (Wang et al., equation 9)."""
+        flat = outputs["advantage" if self.dueling else "q"]
+        numbers = flat.reshape(*flat.shape[:-1], -1, self.numbers)
+        if not self.dueling:
+            return numbers
+        return outputs["value"].unsqueeze(-2) + numbers - numbers.mean(-2, keepdim=True)
+
+    def numbers_of(self, outputs: Mapping[str, Tensor], action: Tensor) -> Tensor:
+        """Return the numbers of one action in each row, […, n]."""
+        numbers = self.per_action(outputs)
+        chosen = action[..., None, None].expand(*action.shape, 1, self.numbers)
+        return numbers.gather(-2, chosen).squeeze(-2)
+
+    def numbers_of_played(self, outputs: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        """Return the numbers of the actions played, [rows, B, n]; refuse outputs of other rows."""
+        for name, output in outputs.items():
+            if output.shape[:-1] != batch.valid.shape:
+                raise ValueError(
+                    f"{self.settings.name}: outputs[{name!r}] begins with {tuple(output.shape[:-1])}, but the prepared "
+                    f"batch has rows {tuple(batch.valid.shape)}: run the network on the prepared observation"
+                )
+        return self.numbers_of(outputs, played_actions(batch))
+
+    def total(self, batch: Batch, error: Tensor) -> Tensor:
+        """Return the scalar to descend, from what each transition adds [rows, B]."""
+        loss = mean_over(batch.valid, error)
+        if self.settings.reduction == "sum":
+            loss = loss * batch.valid.sum()
+        return self.settings.loss_scale * loss
+
+
+class QLearning(ActionValues):
+    """Base of those that learn from a replay; each adds `values`, `targets` and `loss`."""
+
+    settings: QSettings
+
+    def __init__(self, settings: QSettings, numbers: int) -> None:
+        """Keep the settings, and how many numbers describe each action's value; there is no other state."""
+        super().__init__(settings, numbers, settings.dueling)
+        self.prepared_rows = 1 if settings.double else 0
+
+    def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Ask for nothing: a value is worked out anew whenever a transition is replayed."""
+        return {}
+
+    def targets(self, batch: Batch, following: Tensor) -> Tensor:
+        """Return what row 0 should say, from the target network's numbers [1, B, n] of the best action in row 1."""
+        raise NotImplementedError
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
         """Add the column "target" and drop row 1.
@@ -79,33 +123,6 @@ class QLearning:
         columns = {**batch.columns, "target": self.targets(batch, self.numbers_of(target, best))}
         return replace(batch, observation=batch.observation[:1], first=batch.first[:1], columns=columns)
 
-    def per_action(self, outputs: Mapping[str, Tensor]) -> Tensor:
-        """Return the numbers of each action, […, A, n]; of dueling heads V + A - mean A (Wang et al., equation 9)."""
-        flat = outputs["advantage" if self.settings.dueling else "q"]
-        numbers = flat.reshape(*flat.shape[:-1], -1, self.numbers)
-        if not self.settings.dueling:
-            return numbers
-        return outputs["value"].unsqueeze(-2) + numbers - numbers.mean(-2, keepdim=True)
-
-    def numbers_of(self, outputs: Mapping[str, Tensor], action: Tensor) -> Tensor:
-        """Return the numbers of one action in each row, […, n]."""
-        numbers = self.per_action(outputs)
-        chosen = action[..., None, None].expand(*action.shape, 1, self.numbers)
-        return numbers.gather(-2, chosen).squeeze(-2)
-
-    def numbers_of_played(self, outputs: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        """Return the numbers of the actions played, [1, B, n]; refuse outputs of other rows."""
-        for name, output in outputs.items():
-            if output.shape[:-1] != batch.valid.shape:
-                raise ValueError(
-                    f"{self.settings.name}: outputs[{name!r}] begins with {tuple(output.shape[:-1])}, but the prepared "
-                    f"batch has rows {tuple(batch.valid.shape)}: run the network on the prepared observation"
-                )
-        return self.numbers_of(outputs, played_actions(batch))
-
     def total(self, batch: Batch, error: Tensor) -> Tensor:
-        """Return the scalar to descend, from what each transition adds [1, B]."""
-        loss = mean_over(batch.valid, batch.columns["weight"] * error)
-        if self.settings.reduction == "sum":
-            loss = loss * batch.valid.sum()
-        return self.settings.loss_scale * loss
+        """Return the scalar to descend, from what each transition adds [rows, B], times its weight."""
+        return super().total(batch, batch.columns["weight"] * error)

@@ -14,7 +14,6 @@ first epoch only. Reads network outputs and a `Batch` with the column "log_prob"
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from torch import Tensor
 
@@ -63,8 +62,7 @@ class VACO(ActorCritic):
             "return": corrected.target_tm1,
             "advantage": corrected.advantage_tm1,
         }
-        prepared = replace(batch, observation=batch.observation[:-1], first=batch.first[:-1], columns=columns)
-        return prepared if "state" in columns else prepared.transitions()
+        return batch.parted(columns)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the scalar to descend, and its terms; outputs are [T, B, size] of one forward pass."""

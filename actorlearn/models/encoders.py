@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from actorlearn.models.specs import ImageSettings, MLPSettings
+from actorlearn.models.specs import MLPSettings, StackSettings
 
 
 class Convolution(NamedTuple):
@@ -49,9 +49,9 @@ STACKS = {
 
 
 class ConvolutionalEncoder(nn.Module):
-    """Convolutions and one fully connected layer, each followed by a ReLU."""
+    """Convolutions and one fully connected layer, each followed by a ReLU, with ``layer_norm`` behind one."""
 
-    def __init__(self, settings: ImageSettings, shape: tuple[int, ...]) -> None:
+    def __init__(self, settings: StackSettings, shape: tuple[int, ...]) -> None:
         """Size the layers of the stack of that name for observations of this shape."""
         super().__init__()
         convolutions, features = STACKS[settings.name]
@@ -60,17 +60,27 @@ class ConvolutionalEncoder(nn.Module):
         layers: list[nn.Module] = []
         for convolution in convolutions:
             kind = nn.Conv2d if layers else PixelConvolution
-            layers += [kind(channels, *convolution), nn.ReLU(True)]
+            normalized = [ChannelNorm(convolution.channels)] if settings.layer_norm else []
+            layers += [kind(channels, *convolution), *normalized, nn.ReLU(True)]
             channels, kernel, stride, padding = convolution
             height = (height + 2 * padding - kernel) // stride + 1
             width = (width + 2 * padding - kernel) // stride + 1
-        layers += [nn.Flatten(), nn.Linear(channels * height * width, features), nn.ReLU(True)]
+        layers += [nn.Flatten(), nn.Linear(channels * height * width, features)]
+        layers += [nn.LayerNorm(features), nn.ReLU(True)] if settings.layer_norm else [nn.ReLU(True)]
         self.layers = nn.Sequential(*layers)
         self.features = features
 
     def forward(self, observation: Tensor) -> Tensor:
         """Map [N, C, H, W] to [N, features]."""
         return self.layers(observation)  # type: ignore[no-any-return]
+
+
+class ChannelNorm(nn.LayerNorm):
+    """LayerNorm of the channels of each place, as flax has it (PQN's authors); torch's own is of all of an image."""
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Map [N, C, H, W] to the same shape."""
+        return super().forward(image.movedim(1, -1)).movedim(-1, 1)
 
 
 class PixelConvolution(nn.Conv2d):
@@ -124,7 +134,8 @@ class Perceptron(nn.Module):
         layers: list[nn.Module] = []
         self.features = self.inputs = prod(shape)
         for size in settings.hidden_sizes:
-            layers += [nn.Linear(self.features, size), ACTIVATIONS[settings.activation]()]
+            normalized = [nn.LayerNorm(size)] if settings.layer_norm else []
+            layers += [nn.Linear(self.features, size), *normalized, ACTIVATIONS[settings.activation]()]
             self.features = size
         self.layers = nn.Sequential(*layers)
 

@@ -93,12 +93,19 @@ class Dueling(nn.Module):
     ) -> None:
         """Take the encoder's convolutions, and its hidden layer's size; `gradient` scales what comes back to them."""
         super().__init__()
-        *convolutions, hidden, _ = encoder.layers
+        layers = list(encoder.layers)
+        place = max(place for place, layer in enumerate(layers) if isinstance(layer, nn.Linear))
+        hidden, normalized = layers[place], isinstance(layers[place + 1], nn.LayerNorm)
         assert isinstance(hidden, nn.Linear)
+        self.convolutions = nn.Sequential(*layers[:place])
         inputs, features = hidden.in_features, hidden.out_features
-        self.convolutions = nn.Sequential(*convolutions)
-        layers = {name: nn.Sequential(nn.Linear(inputs, features), nn.ReLU(True)) for name in heads}
-        self.streams = SeparateTrunks(layers, features, heads)
+
+        def stream() -> nn.Module:
+            behind = [nn.LayerNorm(features)] if normalized else []
+            return nn.Sequential(nn.Linear(inputs, features), *behind, nn.ReLU(True))
+
+        streams = {name: stream() for name in heads}
+        self.streams = SeparateTrunks(streams, features, heads)
         self.gradient = gradient
 
     def forward(self, observation: Tensor) -> dict[str, Tensor]:

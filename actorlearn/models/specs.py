@@ -17,6 +17,13 @@ from msgspec import Meta
 from actorlearn.registry import Registry, Settings, Spec, settings_of, tag_settings
 
 Width = Annotated[int, Meta(ge=1, le=65_536)]
+LayerNorm = Annotated[
+    bool,
+    Meta(
+        description="outputs of a layer are brought to mean 0 and deviation 1 before the function behind it; of a "
+        "convolution the channels of each place"
+    ),
+]
 
 
 class ModelSettings(Settings, frozen=True, kw_only=True):
@@ -72,6 +79,12 @@ class ImageSettings(EncoderSettings, frozen=True, kw_only=True):
     ] = 2**-0.5
 
 
+class StackSettings(ImageSettings, frozen=True, kw_only=True):
+    """Keys of networks that are a stack of convolutions and a layer behind it."""
+
+    layer_norm: LayerNorm = False
+
+
 class BA3CSettings(ImageSettings, frozen=True, kw_only=True, tag="ba3c"):
     """Keys of BA3C's network."""
 
@@ -94,6 +107,7 @@ class MLPSettings(EncoderSettings, frozen=True, kw_only=True, tag="mlp"):
 
     hidden_sizes: Annotated[tuple[Width, ...], Meta(max_length=16, description="units per hidden layer")] = (64, 64)
     activation: Annotated[Literal["tanh", "relu"], Meta(description="function behind each hidden layer")] = "tanh"
+    layer_norm: LayerNorm = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,25 +134,29 @@ class ModelSpec(Spec):
         return cls(name=name, settings=tag_settings(settings, name), made_by=name, takes_settings=own)
 
 
-def _image(name: str, made_by: str, strided: bool = True, large: bool = True) -> ModelSpec:
+def _stack(name: str, strided: bool = True, large: bool = True) -> ModelSpec:
     return ModelSpec(
         name=name,
-        settings=tag_settings(ImageSettings, name),
-        made_by=made_by,
+        settings=tag_settings(StackSettings, name),
+        made_by="actorlearn.models.encoders:ConvolutionalEncoder",
         convolutional=large,
         strided=strided,
     )
 
 
-_CONVOLUTIONS = "actorlearn.models.encoders:ConvolutionalEncoder"
-NIPS = _image("nips", _CONVOLUTIONS)
-NATURE = _image("nature", _CONVOLUTIONS)
-A3C = _image("a3c", _CONVOLUTIONS)
-DQN_NET = _image("dqn-net", _CONVOLUTIONS)
-GALA = _image("gala", _CONVOLUTIONS)
+NIPS = _stack("nips")
+NATURE = _stack("nature")
+A3C = _stack("a3c")
+DQN_NET = _stack("dqn-net")
+GALA = _stack("gala")
 BA3C = ModelSpec(name="ba3c", settings=BA3CSettings, made_by="actorlearn.models.ba3c:BA3CEncoder", convolutional=True)
-MINATAR = _image("minatar", _CONVOLUTIONS, strided=False, large=False)
-IMPALA = _image("impala", "actorlearn.models.residual:ResidualEncoder", strided=False)
+MINATAR = _stack("minatar", strided=False, large=False)
+IMPALA = ModelSpec(
+    name="impala",
+    settings=tag_settings(ImageSettings, "impala"),
+    made_by="actorlearn.models.residual:ResidualEncoder",
+    convolutional=True,
+)
 MLP = ModelSpec(name="mlp", settings=MLPSettings, made_by="actorlearn.models.encoders:Perceptron", separate=True)
 
 MODELS = Registry("model", "actorlearn.models", ModelSpec)

@@ -1,4 +1,4 @@
-"""Adam, with epsilon as in the paper and torch, or as in TensorFlow 1 and Lasagne ("epsilon hat").
+"""Adam, with epsilon as in the paper and torch, or as in TensorFlow 1 and Lasagne ("epsilon hat"); RAdam.
 
 Reads gradients, writes parameters, its two accumulators and its count of steps; knows no network.
 """
@@ -43,14 +43,19 @@ class Adam:
         root_correction = sqrt(1.0 - beta_square**steps)
         # The corrections fold into the rate; the paper's epsilon then shrinks with them, epsilon hat does not.
         epsilon = self.settings.epsilon * (1.0 if self.settings.epsilon_hat else root_correction)
-        rate = learning_rate * root_correction / (1.0 - beta_mean**steps)
+        rectification = rectify(beta_square, steps) if self.settings.rectified else 1.0
+        share = 1.0 if rectification is None else rectification * root_correction
+        rate = learning_rate * share / (1.0 - beta_mean**steps)
 
         @torch.no_grad()
         def work(part: slice) -> None:
             own, square = gradients[part], self.square[part]
             self.mean[part].lerp_(own, 1.0 - beta_mean)
             square.mul_(beta_square).addcmul_(own, own, value=1.0 - beta_square)
-            torch.sqrt(square, out=self.root[part]).add_(epsilon)
+            if rectification is None:
+                self.root[part] = 1.0
+            else:
+                torch.sqrt(square, out=self.root[part]).add_(epsilon)
             move(part, rate)
 
         self.spread(work, len(gradients))
@@ -62,3 +67,18 @@ class Adam:
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Copy a checkpoint's accumulators and count in."""
         copy_state(state, self.state())
+
+
+def rectify(beta_square: float, steps: int) -> float | None:
+    """Return RAdam's factor on the rate of a step, the first is 1; None: too early for roots of squared gradients.
+
+    The squares of so few gradients have a variance that has no end, or is larger than it will be; the factor makes up
+    for it (Liu et al. 2020, section 4, with the bound of 5 of the authors' code).
+    """
+    longest = 2.0 / (1.0 - beta_square) - 1.0  # rho, the length of the average, after infinitely many steps
+    decayed = beta_square**steps
+    length = longest - 2.0 * steps * decayed / (1.0 - decayed)
+    if length <= 5.0:
+        return None
+    share = (length - 4.0) * (length - 2.0) * longest / ((longest - 4.0) * (longest - 2.0) * length)
+    return sqrt(share)

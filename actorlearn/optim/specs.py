@@ -14,6 +14,7 @@ Forms the papers' code used (PAAC's are the defaults):
     accel_rl DQN      rmsprop  .95            1e-6 inside     clip_norm 10 if dueling
     accel_rl C51      adam     .9, .999       .01 / batch     epsilon_hat
     eps-Rainbow       adam     .9, .999       .005 / batch    epsilon_hat, clip_norm 10
+    PQN               adam     .9, .999       1e-8            rectified (optax), clip_norm 10
 """
 
 from __future__ import annotations
@@ -129,6 +130,13 @@ class AdamSettings(OptimizerSettings, frozen=True, kw_only=True, tag="adam"):
     ] = (0.9, 0.999)
     epsilon_hat: Annotated[
         bool, Meta(description="TensorFlow's form, as Lasagne's: epsilon not rescaled by the bias correction")
+    ] = False
+    rectified: Annotated[
+        bool,
+        Meta(
+            description="RAdam (Liu et al. 2020): smaller steps while few gradients have been squared, the first few "
+            "by the mean gradient alone"
+        ),
     ] = False
 
     @property

@@ -61,6 +61,9 @@ KINDS: dict[str, PolicySettings] = {
     "r2d1": msgspec.structs.replace(
         policy_settings(), **images("nature", recurrence="lstm", recurrent_size=8), algorithm=named.algorithm("r2d1")
     ),
+    "pqn": msgspec.structs.replace(
+        policy_settings(), **images("minatar", layer_norm=True), algorithm=named.algorithm("pqn")
+    ),
     **{
         network: msgspec.structs.replace(policy_settings(actions=6), **images(network))
         for network in ("a3c", "ba3c", "dqn-net", "gala", "impala", "minatar", "nips")

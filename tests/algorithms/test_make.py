@@ -100,6 +100,8 @@ def test_names_that_lead_nowhere_are_refused(name):
         ("dqn", "epsilon_hold_steps", -1),
         ("dqn", "epsilon_steps", 0),
         ("dqn", "epsilon_eval", 1.1),
+        ("pqn", "q_lambda", 1.1),
+        ("pqn", "epsilon_steps", 0),
     ],
 )
 def test_numbers_without_meaning_are_refused_by_name(name, key, number):
@@ -108,7 +110,14 @@ def test_numbers_without_meaning_are_refused_by_name(name, key, number):
 
 
 @pytest.mark.parametrize(
-    ("name", "key"), [("a2c", "ratio_clip"), ("ppo", "epsilon_steps"), ("dqn", "entropy_cost"), ("c51", "huber_delta")]
+    ("name", "key"),
+    [
+        ("a2c", "ratio_clip"),
+        ("ppo", "epsilon_steps"),
+        ("dqn", "entropy_cost"),
+        ("c51", "huber_delta"),
+        ("pqn", "gae_lambda"),
+    ],
 )
 def test_keys_that_an_algorithm_does_not_read_are_refused(name, key):
     with pytest.raises(msgspec.ValidationError, match=f"unknown field `{key}`"):

@@ -36,6 +36,7 @@ ALGORITHMS: dict[str, Sections] = {
     "a2c": {},
     "normalized": {"model": {"normalize_observation": True}, "env": {"kwargs": {"dtype": "float32"}}},
     "ppo": {"algorithm": {"name": "ppo", "epochs": 2, "minibatches": 3}},
+    "pqn": {"algorithm": {"name": "pqn", "epochs": 2, "minibatches": 3}},
     "uniform": {**_VALUES, "replay": _REPLAY},
     "prioritised": {**_VALUES, "replay": {**_REPLAY, "prioritised": True}},
 }

@@ -15,6 +15,7 @@ DRAINED = [
     ("sync", "prioritised", False),
     ("async", "normalized", False),
     ("gossip", "ppo", False),
+    ("alone", "pqn", False),
 ]
 TURNS = (7, 13)
 

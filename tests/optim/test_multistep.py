@@ -18,6 +18,7 @@ settings_of_adam = st.builds(
     betas=st.sampled_from(((0.9, 0.999), (0.8, 0.75), (0.0, 0.9))),
     epsilon=st.sampled_from((1e-5, 0.01, 0.1)),
     epsilon_hat=st.booleans(),
+    rectified=st.booleans(),
 )
 
 

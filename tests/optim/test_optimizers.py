@@ -28,6 +28,7 @@ settings_of_all_kinds = st.builds(
     betas=st.sampled_from(((0.9, 0.999), (0.8, 0.75), (0.0, 0.9))),
     epsilon=epsilons,
     epsilon_hat=st.booleans(),
+    rectified=st.booleans(),
 )
 
 
@@ -82,6 +83,19 @@ def test_adam_without_epsilon_hat_is_torchs():
         theirs.grad = gradient
         optimizer.step()
     torch.testing.assert_close(run(settings, parameters, gradients, [0.01] * STEPS), theirs)
+
+
+def test_rectified_adam_with_epsilon_hat_is_torchs():
+    """Five steps by the mean gradient alone, and 55 beyond; torch scales its epsilon as TensorFlow does."""
+    parameters, gradients = problem()
+    gradients = gradients.repeat(5, 1)
+    theirs = parameters.clone()
+    optimizer = torch.optim.RAdam([theirs], lr=0.01, eps=1e-4)
+    for gradient in gradients:
+        theirs.grad = gradient
+        optimizer.step()
+    settings = named.optimizer(name="adam", epsilon=1e-4, epsilon_hat=True, rectified=True)
+    torch.testing.assert_close(run(settings, parameters, gradients, [0.01] * len(gradients)), theirs)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ ALONE = {
     "served": [*SERVED, "simulators.groups=2"],
     "two servers": ["inference.count=2", "simulators.decorrelation_steps=20"],
     "ppo": ["algorithm.name=ppo", "algorithm.horizon=16", "algorithm.minibatches=4", *SERVED],
+    "pqn": ["algorithm.name=pqn", "algorithm.horizon=16", "algorithm.minibatches=4", "algorithm.epsilon_steps=1500"],
     "recurrent": ["model.recurrence=lstm", *SERVED, "simulators.reset=wait"],
     "lag": ["algorithm.name=ppo", "algorithm.horizon=8", *ROLLOUTS, *SERVED],
     "normalised": ["model.normalize_observation=true", "algorithm.normalize_reward=true", "simulators.groups=4"],

@@ -31,6 +31,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 CASES = [
     *(("a2c", "CartPole-v1"), ("a2c", "Pendulum-v1"), ("ppo", "CartPole-v1"), ("impala", "CartPole-v1")),
+    ("pqn", "CartPole-v1"),
     *(("impala", "Pendulum-v1"), ("dqn", "CartPole-v1"), ("c51", "CartPole-v1"), ("r2d1", "CartPole-v1")),
     ("sac", "Pendulum-v1"),
 ]

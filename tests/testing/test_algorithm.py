@@ -51,6 +51,10 @@ class TestVACOOfNumbers(TestVACO):
     actions = (2,)
 
 
+class TestPQN(AlgorithmContract):
+    section = {"name": "pqn", "dueling": True}
+
+
 class TestDQN(AlgorithmContract):
     section = {"name": "dqn", "double": True, "dueling": True}
 

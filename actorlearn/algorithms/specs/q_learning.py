@@ -1,4 +1,4 @@
-"""Numbers of the value-based algorithms, dqn and c51: exploration and targets; what they are by kind of environment.
+"""Numbers of the value-based algorithms: exploration and targets; what they are by kind of environment, from a replay.
 
 Forms the papers' code used:
 
@@ -18,29 +18,29 @@ from msgspec import Meta
 
 from actorlearn.algorithms.settings import OFF_POLICY_DEFAULTS, EpsilonSchedule, HardCopySettings, Share
 
+Dueling = Annotated[bool, Meta(description="heads of the state's value and of each action's advantage, added")]
+EpsilonInitial = Annotated[Share, Meta(description="share of random actions at first")]
+EpsilonFinal = Annotated[Share, Meta(description="share of random actions in the end, reached linearly")]
+EpsilonSteps = Annotated[int, Meta(ge=1, le=10**12, description="agent steps, of all environments, in which it falls")]
+EpsilonOfEvaluations = Annotated[Share, Meta(description="share of random actions in evaluations that are not greedy")]
+
 
 class QSettings(HardCopySettings, frozen=True, kw_only=True):
-    """The defaults are Nature DQN's (Mnih et al. 2015)."""
+    """Keys of those that learn from a replay. The defaults are Nature DQN's (Mnih et al. 2015)."""
 
     double: Annotated[bool, Meta(description="the network chooses the action that the target network values")] = (
         False  # van Hasselt et al. 2016
     )
-    dueling: Annotated[bool, Meta(description="heads of the state's value and of each action's advantage, added")] = (
-        False  # Wang et al. 2016
-    )
-    epsilon_initial: Annotated[Share, Meta(description="share of random actions at first")] = 1.0
-    epsilon_final: Annotated[Share, Meta(description="share of random actions in the end, reached linearly")] = 0.1
+    dueling: Dueling = False  # Wang et al. 2016
+    epsilon_initial: EpsilonInitial = 1.0
+    epsilon_final: EpsilonFinal = 0.1
     epsilon_final_min: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
         Meta(description="epsilon_final of environment 0, of others log-spaced up to epsilon_final; null = all alike"),
     ] = None
     epsilon_hold_steps: Annotated[int, Meta(ge=0, le=10**12, description="agent steps before epsilon falls")] = 50_000
-    epsilon_steps: Annotated[
-        int, Meta(ge=1, le=10**12, description="agent steps, of all environments, in which it falls")
-    ] = 1_000_000
-    epsilon_eval: Annotated[Share, Meta(description="share of random actions in evaluations that are not greedy")] = (
-        0.05
-    )
+    epsilon_steps: EpsilonSteps = 1_000_000
+    epsilon_eval: EpsilonOfEvaluations = 0.05
 
     @property
     def exploration(self) -> EpsilonSchedule:

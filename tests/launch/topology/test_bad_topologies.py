@@ -203,7 +203,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
             "t:2",
             "algorithm.epsilon_steps = 10",
             "algorithm a2c has no key",
-            "remove it; only c51, dqn and r2d1 have it",
+            "remove it; only c51, dqn, pqn and r2d1 have it",
         ],
     ),
     "key of another optimizer": (
@@ -421,11 +421,11 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "parts of a batch and replay": (
         OK + "algorithm: {name: c51, minibatches: 4}\n",
-        ["t:2", "algorithm c51 has no key 'minibatches'", "remove it; only a2c, impala, ppo and vaco have it"],
+        ["t:2", "algorithm c51 has no key 'minibatches'", "remove it; only a2c, impala, ppo, pqn and vaco have it"],
     ),
     "old transitions and replay": (
         OK + "algorithm: {name: dqn, on_policy_lag: drop}\n",
-        ["t:2", "algorithm dqn has no key 'on_policy_lag'", "remove it; only a2c, impala, ppo and vaco have it"],
+        ["t:2", "algorithm dqn has no key 'on_policy_lag'", "remove it; only a2c, impala, ppo, pqn and vaco have it"],
     ),
     "samples without ratios": (
         OK + "optimizer: {sample_size_scaling: sqrt}\n",
