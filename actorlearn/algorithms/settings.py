@@ -132,7 +132,11 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
     ] = "wait"
     minibatches: Annotated[
         int,
-        Meta(ge=1, le=10_000, description="parts of a batch: of environments; of transitions if these can part (ppo)"),
+        Meta(
+            ge=1,
+            le=10_000,
+            description="parts of a batch: of environments; of transitions if these can part (ppo, pqn, vaco)",
+        ),
     ] = 1
     normalize_reward: Annotated[
         bool, Meta(description="rewards divided by the running deviation of the discounted return, then clipped")

@@ -52,6 +52,15 @@ def test_each_stream_has_a_hidden_layer_of_its_own_on_the_same_convolutions(name
     assert {head: tuple(output.shape) for head, output in outputs.items()} == {"value": (2, 1), "advantage": (2, 3)}
 
 
+def test_a_stream_of_a_network_with_layer_norm_has_it_too():
+    module = network(layer_norm=True)
+    assert isinstance(module, Dueling)
+    kinds = [type(layer).__name__ for layer in module.streams.trunks["advantage"].encoder]
+    assert kinds == ["Linear", "LayerNorm", "ReLU"]
+    assert [type(layer).__name__ for layer in module.convolutions][:2] == ["PixelConvolution", "ChannelNorm"]
+    assert module(images())["advantage"].shape == (2, 3)
+
+
 def test_impala_duels_too_and_recurrent_and_flat_networks_have_plain_heads():
     assert isinstance(network(name="impala"), Dueling)
     assert not any(isinstance(m, Dueling) for m in network(recurrence="lstm").modules())

@@ -78,6 +78,57 @@ def test_nips_is_the_function_it_says():
     torch.testing.assert_close(module(images(2))["value"], expected)
 
 
+def normal(x: Tensor, weights: dict[str, Tensor], layer: str) -> Tensor:
+    """The last dimension with mean 0 and deviation 1, times gains, plus biases."""
+    centered = x - x.mean(-1, keepdim=True)
+    x = centered / (centered.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    return x * weights[f"{layer}.weight"] + weights[f"{layer}.bias"]
+
+
+def shaken(module: nn.Module) -> nn.Module:
+    """The network with other weights than its first: gains are 1 there, and biases 0."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return module
+
+
+def test_layer_norm_of_convolutions_is_of_the_channels_of_each_place():
+    """The same weights in plain functional form."""
+    module = shaken(network(layer_norm=True))
+    w = {name.removeprefix("encoder.layers."): p for name, p in module.named_parameters()}
+    x = images(2).float() / 255.0
+    for layer, stride in ((0, 4), (3, 2)):
+        x = nn.functional.conv2d(x, w[f"{layer}.weight"], w[f"{layer}.bias"], stride)
+        x = normal(x.permute(0, 2, 3, 1), w, str(layer + 1)).permute(0, 3, 1, 2).relu()
+    x = normal(x.flatten(1) @ w["7.weight"].T + w["7.bias"], w, "8").relu()
+    expected = x @ w["heads.value.weight"].T + w["heads.value.bias"]
+    torch.testing.assert_close(module(images(2))["value"], expected)
+
+
+def test_layer_norm_of_a_perceptron_is_before_its_activation():
+    module = shaken(make(named.model("mlp", hidden_sizes=[5, 3], layer_norm=True), (4,), "float32", {"q": 2}, 0))
+    w = {name.removeprefix("trunks.q.encoder.layers."): p for name, p in module.named_parameters()}
+    x = rows = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
+    for layer in (0, 3):
+        x = normal(x @ w[f"{layer}.weight"].T + w[f"{layer}.bias"], w, str(layer + 1)).tanh()
+    expected = x @ w["trunks.q.heads.q.weight"].T + w["trunks.q.heads.q.bias"]
+    torch.testing.assert_close(module(rows)["q"], expected)
+
+
+def test_a_network_with_layer_norm_is_of_any_precision_and_can_be_trained():
+    for name, shape in (("nips", ATARI), ("minatar", (4, 10, 10))):
+        module = network(name, shape, layer_norm=True)
+        with torch.autocast("cpu", torch.bfloat16):
+            half = module(images(3, shape))["value"]
+        whole = module(images(3, shape))["value"]
+        assert half.dtype == torch.float32
+        torch.testing.assert_close(half, whole, rtol=0.05, atol=0.05)
+        whole.sum().backward()
+        assert all(p.grad is not None for p in module.encoder.parameters())
+
+
 def test_impala_is_the_function_it_says():
     """The same weights in plain functional form: every section convolves, pools and adds two blocks."""
     module = network("impala", shape := (4, 30, 21))

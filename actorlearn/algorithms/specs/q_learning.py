@@ -21,7 +21,9 @@ from actorlearn.algorithms.settings import OFF_POLICY_DEFAULTS, EpsilonSchedule,
 Dueling = Annotated[bool, Meta(description="heads of the state's value and of each action's advantage, added")]
 EpsilonInitial = Annotated[Share, Meta(description="share of random actions at first")]
 EpsilonFinal = Annotated[Share, Meta(description="share of random actions in the end, reached linearly")]
-EpsilonSteps = Annotated[int, Meta(ge=1, le=10**12, description="agent steps, of all environments, in which it falls")]
+EpsilonSteps = Annotated[
+    int, Meta(ge=1, le=10**12, description="agent steps, of all environments, in which epsilon falls")
+]
 EpsilonOfEvaluations = Annotated[Share, Meta(description="share of random actions in evaluations that are not greedy")]
 
 
