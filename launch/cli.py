@@ -103,12 +103,14 @@ def sweep(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Say what would be run, and start nothing.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Try runs again that have failed.")] = False,
+    engine: Engine = None,
+    keys: Keys = None,
     json: Json = False,
 ) -> int:
     """Run a topology with varying keys and seeds, many at once; a table at the end. Killed or stopped, it goes on."""
     from launch.commands.sweep import sweep
 
-    return sweep(file, folder, check, retry, json)
+    return sweep(file, folder, check, retry, json, engine, keys)
 
 
 @app.command(rich_help_panel=_TRAIN)

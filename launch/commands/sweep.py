@@ -19,15 +19,15 @@ from rich.console import Console
 from actorlearn import __version__
 from actorlearn.files import write_atomically
 from launch.commands.desk import report
+from launch.commands.run import find_engine
 from launch.errors import RunError
-from launch.machine.gpus import visible_gpus
 from launch.runs.find import RUNS
 from launch.sweeps import table
 from launch.sweeps.decisions import Listed, Population, Search
 from launch.sweeps.file import Sweep, as_json, changed, read
 from launch.sweeps.history import FORMAT, Begun, History
 from launch.sweeps.loop import Loop
-from launch.sweeps.room import count_at_once, here, taken_by
+from launch.sweeps.slots import Slots, find_slots
 from launch.sweeps.state import STATE_FILE, State
 from launch.sweeps.state import read as read_history
 from launch.topology.load import literal
@@ -37,20 +37,31 @@ TOPOLOGY_FILE = "base.yaml"
 """File of the sweep's folder with the topology that all its runs begin from."""
 
 
-def sweep(file: Path, folder: Path | None, check: bool, retry: bool, json: bool) -> int:
-    """Run a sweep to its end, or go on with it; ``check``: say what would be run. Returns the exit status."""
+def sweep(
+    file: Path,
+    folder: Path | None,
+    check: bool,
+    retry: bool,
+    json: bool,
+    engine: str | None = None,
+    keys: Path | None = None,
+) -> int:
+    """Run a sweep to its end, or go on with it; ``check``: say what would be run. Returns the exit status.
+
+    ``engine``: what starts the nodes of its runs; ``keys``: the folder of keys by which these join.
+    """
     asked = read(file)
     place = folder or RUNS / asked.name
+    slots = find_slots(asked, place, find_engine(engine), keys)
     if check:
-        return _check(asked, place, json)
+        return _check(asked, slots, place, json)
     with State(place) as state:
         sweep = _begin(asked, state)
         topology = place / TOPOLOGY_FILE
         write_atomically(topology, sweep.text.encode(errors="surrogateescape"))
-        at_once, gpus, why = _room(sweep)
         say = partial(_say, stream=sys.stderr if json else sys.stdout)
-        say(f"{place}: {_size(sweep)}; {at_once} at once: {why}")
-        loop = Loop(sweep, state, topology, at_once, gpus, say)
+        say(f"{place}: {_size(sweep)}; {slots.at_once} at once: {slots.why}")
+        loop = Loop(sweep, state, topology, slots, say)
         if retry:
             loop.retry()
         status = loop.run()
@@ -75,21 +86,9 @@ def _begin(asked: Sweep, state: State) -> Sweep:
     return asked.pinned(begun.pins)
 
 
-def _room(sweep: Sweep) -> tuple[int, list[str], str]:
-    """Return how many runs are alive at once, the GPUs that they are given in turn, and why so many."""
-    wanted, gpus = sweep.keys.at_once, visible_gpus()
-    if wanted is not None and not gpus:
-        return wanted, [], "the file says so"
-    taken = taken_by(sweep.base)
-    one_each = taken.gpus == 1 and "cuda" in (sweep.base.trainer.device, sweep.base.inference.device)
-    count, why = (wanted, "the file says so") if wanted is not None else count_at_once(taken, here())
-    return count, gpus if one_each else [], why
-
-
-def _check(sweep: Sweep, place: Path, json: bool) -> int:
+def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:
     """Say what would be run, and start nothing."""
     history = read_history(place / STATE_FILE)
-    at_once, _, why = _room(sweep)
     search = sweep.search()
     if json:
         trials = [dict(values) for values in search.trials] if isinstance(search, Listed) else None
@@ -100,7 +99,8 @@ def _check(sweep: Sweep, place: Path, json: bool) -> int:
                     "folder": str(place),
                     "keys": as_json(sweep.keys),
                     "trials": trials,
-                    "at_once": at_once,
+                    "at_once": slots.at_once,
+                    "hosts": [*slots.hosts],
                 }
             )
         )
@@ -109,7 +109,7 @@ def _check(sweep: Sweep, place: Path, json: bool) -> int:
         for number, values in enumerate(search.trials):
             said = " ".join(f"{key}={literal(value)}" for key, value in values.items())
             print(f"trial {number:>4}  {said or 'as the topology is'}")
-    print(f"ok {sweep.name}: {_size(sweep)}; {at_once} at once: {why}")
+    print(f"ok {sweep.name}: {_size(sweep)}; {slots.at_once} at once: {slots.why}")
     if history.begun:
         print(f"{place}: {len(history.ended)} runs have ended; `actorlearn sweep {sweep.path}` goes on")
     return 0

@@ -4,10 +4,14 @@ The shell gets the node's key by its standard input, puts it into a folder that 
 folder, which has the node's files too, when the node has ended. It ends the node when its standard input does: so a
 node ends with its head, however that ends, and no process has to be looked for on another machine. A second process
 does that, and removes the folder where the shell itself has been killed.
+
+The shell, or the ``ssh`` or ``srun`` at whose other end it is, holds a lock on what its node prints as long as it
+lives: so whoever comes after a head that was killed sees whether its nodes have ended too.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from launch.engines.specs import NodeCommand
+from launch.machine.print_locks import open_beside, somebody_prints_to
 
 FOLDER = "nodes"
 """Folder in the run's, with the output of each node."""
@@ -65,9 +70,12 @@ class Shells:
         """Start a shell by a command, and give it the node's key; raises OSError."""
         self._folder.mkdir(parents=True, exist_ok=True)
         key = node.key.read_bytes()
-        with self._log(node.name).open("ab") as log:
+        log = open_beside(self._log(node.name))
+        try:
             # a session of its own: Ctrl-C in a terminal is the head's
             shell = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
+        finally:
+            os.close(log)
         self._shells[node.name] = shell
         assert shell.stdin is not None
         with suppress(BrokenPipeError):  # it has ended already, which `gone` tells
@@ -107,6 +115,11 @@ class Shells:
             lines = list(_lines(self._log(name)))
             said += f": {lines[-1]:.300}" if lines else ""
         return f"{said} ({FOLDER}/{name}.log)"
+
+
+def shells_live(run_dir: Path) -> bool:
+    """Whether a shell with a node of this run is alive, in whichever of the run's lives it was started."""
+    return any(somebody_prints_to(log) for log in (run_dir / FOLDER).glob("*.log"))
 
 
 def shell(node: NodeCommand) -> list[str]:

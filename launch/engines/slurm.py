@@ -39,8 +39,18 @@ def open_slurm(run_dir: Path, nodes: NodesSection) -> Engine:
         raise RunError(f"--engine slurm: there is no command {missing[0]}; call it where Slurm's commands are")
     if odd := [option for option in nodes.options if not re.fullmatch(r"--[a-z][^\n]*", option)]:
         raise RunError(f"nodes.options: {odd[0]!a:.100}: Slurm's options are single words here; write --partition=gpu")
+    if not inside and nodes.hosts:
+        raise RunError(
+            f"nodes.hosts: {nodes.hosts[0]!a:.100}: Slurm's queue chooses machines by itself; leave it out, or choose "
+            "by nodes.options=[--nodelist=…]"
+        )
     if not inside:
         return Jobs(run_dir, nodes)
+    if nodes.hosts and len(nodes.hosts) != nodes.count:
+        raise RunError(
+            f"nodes.hosts: {len(nodes.hosts)} machines of the allocation for nodes.count = {nodes.count}; name as "
+            "many, or none: the first ones"
+        )
     machines = int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
     if machines < nodes.count:
         raise RunError(
@@ -51,16 +61,17 @@ def open_slurm(run_dir: Path, nodes: NodesSection) -> Engine:
 
 
 class Steps:
-    """Nodes in the allocation in which the head is, one on each of its first machines."""
+    """Nodes in the allocation in which the head is, one on each of ``nodes.hosts`` or else of its first machines."""
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
         """Start nothing yet."""
-        self._shells, self._options = Shells(run_dir), nodes.options
+        self._shells, self._options, self._hosts = Shells(run_dir), nodes.options, nodes.hosts
 
     def start(self, nodes: Sequence[NodeCommand]) -> None:
         """Start nodes; raises OSError."""
         for number, node in enumerate(nodes):
-            place = ["--nodes=1", "--ntasks=1", f"--relative={number}", "--overlap", "--cpu-bind=none"]
+            where = f"--nodelist={self._hosts[number]}" if self._hosts else f"--relative={number}"
+            place = ["--nodes=1", "--ntasks=1", where, "--overlap", "--cpu-bind=none"]
             own = ["--no-kill", "--kill-on-bad-exit=0", f"--job-name={node.name}"]
             self._shells.start(node, ["srun", *place, *own, *self._options, *shell(node)])
 

@@ -26,6 +26,7 @@ from launch.plan.addresses import Addresses
 from launch.plan.resumption import Resumption
 from launch.runs.find import start_time
 from launch.runs.jsonl import read_object
+from launch.supervision.events import Done
 
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "pyzmq", "msgspec", "safetensors")
 
@@ -113,12 +114,10 @@ def machine() -> dict[str, Any]:
 
 
 def summary(
-    status: str,
-    error: str,
+    done: Done,
     deaths: int,
     complaints: int,
     last_row: Mapping[str, Any],
-    finished: Mapping[str, Any],
     elapsed_s: float,
     evaluated: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -126,12 +125,14 @@ def summary(
 
     ``evaluated`` comes from evaluations.best_and_last.
     """
+    finished = done.summary
     known = {**last_row, **finished}
     env_steps = known.get("env_steps") or 0
     wall_time_s = finished.get("wall_time_s") or known.get("time_s") or elapsed_s
     return {
-        "status": status,
-        "error": error or None,
+        "status": done.status,
+        "error": done.error or None,
+        "lacks_nodes": done.lacks_nodes,
         "env_steps": env_steps,
         "frames": known.get("frames") or 0,
         "updates": known.get("updates") or 0,

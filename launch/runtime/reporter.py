@@ -108,8 +108,7 @@ class Reporter:
     def end(self, done: ev.Done, now_s: float) -> None:
         """Write how the run has ended, and show its best and its last evaluation."""
         found = evaluations.best_and_last(self._events.new())
-        rows = (self.last_row, done.summary)
-        summary = metadata.summary(done.status, done.error, self._deaths, self._complaints.count, *rows, now_s, found)
+        summary = metadata.summary(done, self._deaths, self._complaints.count, self.last_row, now_s, found)
         self._journal.summary(summary)
         if found:
             said = ev.Note("evaluated", cause=evaluations.best_and_last_line(found))

@@ -32,7 +32,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class CannotRun:
-    """The run has not what it needs to begin, or to go on."""
+    """The run has not the nodes that it needs to begin, or to go on."""
 
     reason: str
 
@@ -242,6 +242,8 @@ class Done:
     exit_code: int
     error: str = ""
     summary: Mapping[str, Any] = field(default_factory=dict)
+    lacks_nodes: bool = False
+    """Whether it has failed for want of nodes alone, so that it goes on with others."""
 
 
 Action = Spawn | Kill | ShowStack | Send | Enlarge | Answer | Note | MetricsRow | Done

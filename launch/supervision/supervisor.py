@@ -244,7 +244,7 @@ class Supervisor:
     def _cannot_run(self, event: ev.CannotRun) -> None:
         """End a run that lacks something; one that had come to its end remains finished or stopped."""
         if self.phase not in ("scoring", "ending"):
-            self._outcome = ev.Done("failed", 1, event.reason)
+            self._outcome = ev.Done("failed", 1, event.reason, lacks_nodes=True)
         self._end(self._outcome)
 
     def _drain(self, outcome: ev.Done) -> None:

@@ -30,6 +30,8 @@ from launch.topology.schema import LONGEST_NAME
 from launch.topology.strict_yaml import fault, show
 from launch.topology.validate import MISSING, Problem, problems_at, problems_of
 
+NODES = "nodes"
+"""Section of a topology that says where runs are, and not what they learn."""
 RANGE = ("low", "high", "scale")
 SCALES = ("linear", "log")
 MOST_TRIED = 200
@@ -76,6 +78,10 @@ class Sweep:
     def overrides(self, values: Values) -> list[str]:
         """Return the overrides of the topology's file for a trial of these values."""
         return [f"{key}={literal(value)}" for key, value in {**self.pins, **self.keys.overrides, **values}.items()]
+
+    def overrides_of_nodes(self) -> list[str]:
+        """Return the overrides that say where runs are, which may be others than when a run was begun."""
+        return [f"{key}={literal(value)}" for key, value in self.keys.overrides.items() if _of_nodes(key)]
 
     def topology(self, values: Values) -> Topology:
         """Return the topology of a trial; raises TopologyError."""
@@ -132,12 +138,15 @@ def changed(before: Mapping[str, Any], keys: SweepKeys) -> str:
     """Return why a sweep cannot go on with other keys than it was begun with; empty where it can.
 
     More may be asked for: ``at_once`` may change, seeds may follow those there are, and ``search.trials`` may grow.
+    Runs may go on elsewhere: overrides of ``nodes`` may change.
     """
     now = as_json(keys)
     for key in now:
         old: Any = before.get(key)
         new: Any = now[key]
         if key == "at_once" or old == new:
+            continue
+        if key == "overrides" and _without_nodes(old or {}) == _without_nodes(new):
             continue
         if key == "seeds" and not isinstance(keys.search, PopulationKeys) and new[: len(old or ())] == old:
             continue
@@ -146,6 +155,14 @@ def changed(before: Mapping[str, Any], keys: SweepKeys) -> str:
             continue
         return f"{key} was {json.dumps(old):.200} and is {json.dumps(new):.200}"
     return ""
+
+
+def _without_nodes(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in overrides.items() if not _of_nodes(key)}
+
+
+def _of_nodes(key: str) -> bool:
+    return key.partition(".")[0] == NODES
 
 
 def as_json(keys: SweepKeys) -> dict[str, Any]:
@@ -223,6 +240,8 @@ def _of_topologys_keys(name: str, section: object) -> Iterator[Problem]:
     for key, value in section.items():
         if (own := key.partition(".")[0]) in OWN:
             yield Problem((name, key), value, f"a sweep sets {own} itself: {OWN[own]}", "remove it")
+        elif name == "vary" and own == NODES:
+            yield Problem((name, key), value, "trials do not differ in where they run", f"write {key} under overrides")
         elif name == "vary":
             yield from _of_axis(key, value)
 

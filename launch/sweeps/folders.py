@@ -29,6 +29,8 @@ class Outcome:
     wall_time_s: float = 0.0
     score: float | None = None
     error: str = ""
+    lacks_nodes: bool = False
+    """Whether it has failed for want of nodes alone, and goes on where there are others."""
 
 
 def read_outcome(folder: Path, metric: str, end_steps: int) -> Outcome:
@@ -48,6 +50,7 @@ def read_outcome(folder: Path, metric: str, end_steps: int) -> Outcome:
         wall_time_s=float(wall_time_s) if is_number(wall_time_s) else 0.0,
         score=_score(run, metric),
         error=str(summary.get("error") or ""),
+        lacks_nodes=summary.get("lacks_nodes") is True,
     )
 
 

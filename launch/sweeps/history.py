@@ -62,6 +62,8 @@ class Started(Fact, frozen=True, kw_only=True, tag="started"):
     """Steps of the run's own checkpoint from which it goes on; 0 = it begins."""
     gpu: str = ""
     """GPU that the run alone is shown; empty: it sees what the sweep sees."""
+    hosts: tuple[str, ...] = ()
+    """Hosts of its nodes, its own until it has ended; empty: it is not told where its nodes are."""
 
 
 Status = Literal["finished", "failed", "dropped"]

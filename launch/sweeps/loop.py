@@ -24,6 +24,7 @@ from launch.sweeps.file import Sweep
 from launch.sweeps.folders import Outcome
 from launch.sweeps.history import Chosen, Dropped, Ended, Retried, RunId, Started, Status, Trial
 from launch.sweeps.processes import Processes, last_line
+from launch.sweeps.slots import Slot, Slots
 from launch.sweeps.state import State
 from launch.topology.load import literal
 
@@ -42,15 +43,9 @@ INTERRUPTED = 130
 class Loop:
     """One life of a sweep, from the runs that it finds to the last end."""
 
-    def __init__(
-        self, sweep: Sweep, state: State, topology: Path, at_once: int, gpus: list[str], say: Callable[[str], None]
-    ) -> None:
-        """Start nothing yet.
-
-        ``topology``: the file that all runs begin from; ``gpus``: those given to runs, one to each; none: all see all.
-        """
-        self._sweep, self._state, self._topology = sweep, state, topology
-        self._at_once, self._gpus = at_once, gpus
+    def __init__(self, sweep: Sweep, state: State, topology: Path, slots: Slots, say: Callable[[str], None]) -> None:
+        """Start nothing yet; ``topology``: the file that all runs begin from."""
+        self._sweep, self._state, self._topology, self._slots = sweep, state, topology, slots
         self._search = sweep.search()
         self._history = state.history
         self._processes = Processes()
@@ -59,6 +54,10 @@ class Loop:
         self._alive: set[RunId] = set()
         self._set_aside: set[RunId] = set()
         """Runs that somebody has stopped; the next life of the sweep goes on with them."""
+        self._left_out: set[str] = set()
+        """Hosts on which a run had no node; the next life of the sweep tries them again."""
+        self._stranded = False
+        """Whether there is something to run, and no host left to run it."""
         self._starts: Counter[tuple[RunId, int]] = Counter()
         """Starts in this life, by the steps that a run went on from."""
         self._asked_s: dict[RunId, float] = {}
@@ -89,7 +88,7 @@ class Loop:
         if self._stopping:
             return INTERRUPTED
         failed = any(ended.status == "failed" for ended in self._history.ended.values())
-        return int(failed or bool(self._set_aside))
+        return int(failed or self._stranded or bool(self._set_aside))
 
     def folder(self, run: RunId) -> Path:
         """Return the folder of a run."""
@@ -114,17 +113,20 @@ class Loop:
             return not self._alive
         self._drop_trials()
         self._stop({run for run in self._alive if run.trial in self._history.dropped})
-        while len(self._alive) < self._at_once:
+        while (slot := self._free_slot()) is not None:
             step = next_step(self._search, self._history, self._alive, self._set_aside)
             if step is OVER:
                 return True
             if isinstance(step, RunId):
-                self._begin(step)
+                self._begin(step, slot)
             elif isinstance(step, Trial):
                 self._state.add(Chosen(trial=step.number, values=dict(step.values), parent=step.parent))
             else:
                 return False
-        return False
+        if self._alive:
+            return False
+        self._stranded = next_step(self._search, self._history, self._alive, self._set_aside) is not OVER
+        return True
 
     def _find_living(self) -> None:
         """Take over runs of earlier lives of the sweep, and write down those that have ended since."""
@@ -152,7 +154,7 @@ class Loop:
 
     # Beginnings and ends ------------------------------------------------------------------------------------------
 
-    def _begin(self, run: RunId) -> None:
+    def _begin(self, run: RunId, slot: Slot) -> None:
         """Start a run, or go on with it from its newest checkpoint; write down first that it is started."""
         folder, trial = self.folder(run), self._history.trials[run.trial]
         if run in self._history.starts and self._settle(run):
@@ -161,8 +163,8 @@ class Loop:
         own = found is not None and bool(found.checkpoints())
         from_steps = folders.saved_steps(found) if found is not None else 0
         if self._starts[run, from_steps] == MOST_STARTS:
-            died = f"died {MOST_STARTS} times without saving anything newer; {last_line(folder)}"
-            self._end(run, Outcome("failed", env_steps=from_steps, error=died), "failed")
+            ended = f"ended {MOST_STARTS} times without saving anything newer; {last_line(folder)}"
+            self._end(run, Outcome("failed", env_steps=from_steps, error=ended), "failed")
             return
         if not own:
             shutil.rmtree(folder, ignore_errors=True)  # of a run that died before its first checkpoint
@@ -170,12 +172,13 @@ class Loop:
                 (parent,) = self._search.runs(self._history.trials[trial.parent])
                 self._copy(self.folder(parent), folder)
         self._starts[run, from_steps] += 1
-        words = self._words(run, trial, resumed=own)
-        gpu = self._free_gpu()
-        self._state.add(Started(trial=run.trial, seed=run.seed, from_steps=from_steps, gpu=gpu))
-        if self._processes.start(folder, words, gpu):
+        words = self._words(run, trial, slot.hosts, resumed=own)
+        self._state.add(Started(trial=run.trial, seed=run.seed, from_steps=from_steps, gpu=slot.gpu, hosts=slot.hosts))
+        if self._processes.start(folder, words, slot.gpu):
             values = " ".join(f"{key}={literal(value)}" for key, value in trial.values.items())
-            self._say(run, f"goes on from {from_steps:,} steps" if own else f"begun: {values or 'as the topology is'}")
+            on = f" on {', '.join(slot.hosts)}" if slot.hosts else ""
+            said = f"goes on{on} from {from_steps:,} steps" if own else f"begun{on}: {values or 'as the topology is'}"
+            self._say(run, said)
         self._alive.add(run)
         self._asked_s.pop(run, None)
 
@@ -187,20 +190,21 @@ class Loop:
                 f"{parent}: {folder.name} cannot go on from it: {error}; restore it, or name another --folder"
             ) from None
 
-    def _words(self, run: RunId, trial: Trial, resumed: bool) -> list[str]:
+    def _words(self, run: RunId, trial: Trial, hosts: Sequence[str], resumed: bool) -> list[str]:
         """Return the command that begins a run, or goes on with it."""
-        folder = str(self.folder(run))
-        keys = [*self._sweep.overrides(trial.values), f"seed={run.seed}", f"name={self.name(run)}"]
+        folder, own = str(self.folder(run)), [f"nodes.hosts={literal([*hosts])}"] if hosts else []
+        keys = [*self._sweep.overrides(trial.values), *own, f"seed={run.seed}", f"name={self.name(run)}"]
         if (end := self._stop_at(run)) is not None:
             keys.append(f"stop_at_steps={end}")
         if trial.parent is not None:
-            return ["resume", folder, *keys]
-        return ["resume", folder] if resumed else ["run", str(self._topology), *keys, "--run-dir", folder]
+            return ["resume", folder, *keys, *self._slots.words]
+        if resumed:
+            return ["resume", folder, *self._sweep.overrides_of_nodes(), *own, *self._slots.words]
+        return ["run", str(self._topology), *keys, "--run-dir", folder, *self._slots.words]
 
-    def _free_gpu(self) -> str:
-        """Return the GPU that the fewest living runs have; empty where runs are given none."""
-        taken = [self._history.starts[run][-1].gpu for run in self._alive]
-        return min(self._gpus, key=taken.count, default="")
+    def _free_slot(self) -> Slot | None:
+        """Return what one more run would have; None where there is no slot for it."""
+        return self._slots.free([self._history.starts[run][-1] for run in self._alive], self._left_out)
 
     def _gone(self, run: RunId) -> None:
         """Write down how a run has ended; without its own word on it, it is begun again, or has failed."""
@@ -208,7 +212,9 @@ class Loop:
             return
         folder = self.folder(run)
         outcome = self._outcome(run)
-        if self._processes.returncode(folder) in REFUSED:
+        if outcome.lacks_nodes:
+            self._leave_out(run, outcome)
+        elif self._processes.returncode(folder) in REFUSED:
             self._end(run, Outcome("failed", env_steps=outcome.env_steps, error=last_line(folder)), "failed")
         elif outcome.status == "stopped":
             self._set_aside.add(run)
@@ -217,6 +223,15 @@ class Loop:
             )
         else:
             self._say(run, f"died; its newest checkpoint is of {outcome.env_steps:,} steps")
+
+    def _leave_out(self, run: RunId, outcome: Outcome) -> None:
+        """Give hosts on which a run had no node to no further run: it would end there as soon as it has begun."""
+        started = self._history.starts[run][-1]
+        if started.hosts:
+            self._left_out |= {*started.hosts}
+            self._starts[run, started.from_steps] -= 1  # it is not to blame, and there are only so many hosts
+        said = f"; no further run on {', '.join(started.hosts)} until the next sweep of this file"
+        self._say(run, f"has no node at {outcome.env_steps:,} steps: {outcome.error}{said if started.hosts else ''}")
 
     def _outcome(self, run: RunId) -> Outcome:
         """Read how a run has ended that is not alive."""
@@ -234,8 +249,10 @@ class Loop:
         """Write down the end of a run that is not alive, if its folder tells it; says whether it does."""
         outcome = self._outcome(run)
         status: Status
-        if outcome.status in ("finished", "failed"):
-            status = "finished" if outcome.status == "finished" else "failed"
+        if outcome.status == "finished":
+            status = "finished"
+        elif outcome.status == "failed" and not outcome.lacks_nodes:
+            status = "failed"
         elif run.trial in self._history.dropped:
             status = "dropped"
         else:

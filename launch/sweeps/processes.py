@@ -1,15 +1,14 @@
 """Processes of a sweep's runs: started apart from the sweep, found again by another, and asked to stop.
 
 Each run is an ordinary ``actorlearn run`` or ``resume`` in a session of its own, so that neither the sweep's end nor
-Ctrl-C in its terminal is its own. What it prints goes to a file beside its folder, which is locked (flock) as long as
-somebody has it open to print: the sweep takes the lock before it starts the process, which inherits it. So a run is
-alive if and only if the lock is held, from before its first instruction until its last process has gone, whoever
-started it; no process id is remembered, and none can be taken for another's.
+Ctrl-C in its terminal is its own. What it prints goes to a file beside its folder, which is locked as long as somebody
+has it open to print (``launch/machine/print_locks.py``), and so is what the nodes print that an engine has started for
+it, which outlive a head that is killed by a moment. So a run is alive if and only if one of these locks is held: from
+before its first instruction until its last process has gone, whoever started it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -17,8 +16,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from launch.engines.shells import shells_live
 from launch.errors import FailedError
 from launch.machine.gpus import VISIBLE
+from launch.machine.print_locks import open_alone, somebody_prints_to
 from launch.runs import find
 from launch.runs.client import ask
 
@@ -39,9 +40,11 @@ class Processes:
 
         ``gpu``: GPUs that it is shown, as CUDA's variable has them; empty: those that this process is shown.
         """
-        log = os.open(log_of(folder), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            log = open_alone(log_of(folder))
+        except BlockingIOError:
+            return False
+        try:
             self._popened[folder] = subprocess.Popen(
                 [sys.executable, "-m", "actorlearn", *words],
                 stdin=subprocess.DEVNULL,
@@ -50,27 +53,15 @@ class Processes:
                 env={**os.environ, **({VISIBLE: gpu} if gpu else {})},
                 start_new_session=True,
             )
-        except BlockingIOError:
-            return False
         finally:
             os.close(log)
         return True
 
     def alive(self, folder: Path) -> bool:
-        """Whether a run's process, or one that it has started, is alive."""
+        """Whether a run's process is alive, or one that it has started, or a node of it that an engine's shell has."""
         if process := self._popened.get(folder):
             process.poll()  # reaps it
-        try:
-            log = os.open(log_of(folder), os.O_WRONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(log)
-        return False
+        return somebody_prints_to(log_of(folder)) or shells_live(folder)
 
     def returncode(self, folder: Path) -> int | None:
         """Return the exit status of a process that was started here and is gone; None for others."""

@@ -16,6 +16,7 @@ from launch.topology.load import Topology
 
 PROCESS_BYTES = 256 << 20
 """Memory of a process beside shared memory: one that has imported torch takes 200 MB."""
+_GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,10 @@ def taken_by(topology: Topology) -> Room:
     description = describe(topology)
     made, learners = plan(topology, description), topology.learners.count
     need = need_of(made.topology, description)
+    agents = topology.nodes.count if topology.nodes.several else 0
     return Room(
         cores=need.cores * learners,
-        memory_bytes=made.bytes_total + PROCESS_BYTES * (1 + len(made.processes)),
+        memory_bytes=made.bytes_total + PROCESS_BYTES * (1 + agents + len(made.processes)),
         shm_bytes=made.bytes_total,
         gpus=need.gpus * learners,
     )
@@ -49,13 +51,12 @@ def taken_by(topology: Topology) -> Room:
 
 def count_at_once(run: Room, machine: Room) -> tuple[int, str]:
     """Return how many runs have room, one at least, and what bounds that."""
-    gib = 1 << 30
     bounds = {
         f"{machine.cores:g} cores, of which a run takes {run.cores:g}": machine.cores / run.cores,
-        f"{machine.memory_bytes / gib:.1f} GiB of memory, of which a run takes about {run.memory_bytes / gib:.1f}": (
+        f"{machine.memory_bytes / _GIB:.1f} GiB of memory, of which a run takes about {run.memory_bytes / _GIB:.1f}": (
             machine.memory_bytes / run.memory_bytes
         ),
-        f"{machine.shm_bytes / gib:.1f} GiB of shared memory, of which a run takes {run.shm_bytes / gib:.2f}": (
+        f"{machine.shm_bytes / _GIB:.1f} GiB of shared memory, of which a run takes {run.shm_bytes / _GIB:.2f}": (
             machine.shm_bytes / run.shm_bytes
         ),
     }
@@ -63,3 +64,11 @@ def count_at_once(run: Room, machine: Room) -> tuple[int, str]:
         bounds[f"{machine.gpus} GPUs, of which a run takes {run.gpus}"] = machine.gpus / run.gpus
     why = min(bounds, key=bounds.__getitem__)
     return max(1, int(bounds[why])), why
+
+
+def heads_at_once(machine: Room) -> tuple[int, str]:
+    """Return how many runs have room whose processes are on other machines, and what bounds that: a head each."""
+    why = (
+        f"{machine.memory_bytes / _GIB:.1f} GiB of memory here, of which a run's head takes {PROCESS_BYTES / _GIB:.2f}"
+    )
+    return max(1, machine.memory_bytes // PROCESS_BYTES), why

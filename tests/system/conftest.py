@@ -18,7 +18,7 @@ import pytest
 
 from tests.sizes import ROOT
 from tests.system.environments import PACED_VARIABLE
-from tests.system.launched import PATIENCE_S, Launched
+from tests.system.launched import PATIENCE_S, Launched, nodes_of, within
 
 CONFIGS = ROOT / "configs"
 QUICK = ["report.every_s=0.2", "simulators.count=2", "simulators.envs=4", "checkpoint.every_steps=1000"]
@@ -49,6 +49,20 @@ def environment(sockets_root: Path, tmp_path: Path) -> dict[str, str]:
         "TERM": "dumb",
         PACED_VARIABLE: str(tmp_path / "paced"),
     }
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, environment: dict[str, str]) -> Iterator[Path]:
+    """Folder in which nodes of this machine make theirs; empty when all have ended."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    environment["TMPDIR"] = str(folder)
+    yield folder
+
+    def left() -> list[object]:
+        return [*nodes_of(folder), *folder.rglob("*")]
+
+    assert within(30, lambda: left() == []), left()
 
 
 @pytest.fixture

@@ -198,6 +198,16 @@ def processes_of(run_dir: Path) -> list[int]:
     return found
 
 
+def nodes_of(folder: Path) -> list[str]:
+    """Living nodes whose files are in a folder of nodes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if str(folder).encode() in path.read_bytes():
+                found.append(path.parent.name)
+    return found
+
+
 def within(seconds: float, happened: Callable[[], bool]) -> bool:
     """Whether it happens in time."""
     deadline_s = time.monotonic() + seconds

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -17,45 +15,13 @@ import pytest
 
 from tests.system import slurm
 from tests.system.conftest import PACED, Command, Start
-from tests.system.launched import Launched, within
+from tests.system.launched import Launched, nodes_of, within
+from tests.system.sshd import command_there, free_port, needs_sshd, sshd
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
 
 APART = ["mode=gossip", "gossip.graph=none", "learners.count=2", "simulators.count=1", "inference.count=0"]
 """Two learners that do not exchange."""
-SSHD = Path("/usr/sbin/sshd")
-
-
-def free_port() -> int:
-    with socket.socket() as port:
-        port.bind(("127.0.0.1", 0))
-        return int(port.getsockname()[1])
-
-
-def nodes_of_ours(folder: Path) -> list[str]:
-    """Living nodes whose files are in a folder of nodes."""
-    return [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if str(folder).encode() in _read(path)]
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
-@pytest.fixture
-def temporary(tmp_path: Path, environment: dict[str, str]) -> Iterator[Path]:
-    """Folder in which nodes of this machine make theirs; empty when all have ended."""
-    folder = tmp_path / "tmp"
-    folder.mkdir()
-    environment["TMPDIR"] = str(folder)
-    yield folder
-
-    def left() -> list[object]:
-        return [*nodes_of_ours(folder), *folder.rglob("*")]
-
-    assert within(30, lambda: left() == []), left()
 
 
 def test_a_run_over_nodes_of_this_machine_needs_nothing_else(launched: Start, temporary: Path) -> None:
@@ -85,9 +51,9 @@ def test_nodes_of_this_machine_end_with_a_head_that_is_killed(
 ) -> None:
     run = launched("catch", *APART, PACED, "total_steps=100_000_000", "nodes.count=2", "--engine", "local")
     run.wait_for(lambda: len(run.events("ready")) > 1, "both trainers")
-    assert len(nodes_of_ours(temporary)) > 1
+    assert len(nodes_of(temporary)) > 1
     run.kill()
-    assert within(60, lambda: nodes_of_ours(temporary) == [] and list(temporary.iterdir()) == [])
+    assert within(60, lambda: nodes_of(temporary) == [] and list(temporary.iterdir()) == [])
     command("clean")  # what the head has left
 
 
@@ -98,40 +64,6 @@ def test_nodes_that_cannot_start_end_the_run_with_their_last_words(launched: Sta
     assert run.leftovers() == []
 
 
-@contextmanager
-def sshd(folder: Path) -> Iterator[list[str]]:
-    """A real sshd on a free port, with keys of its own; yields the words by which ssh reaches it."""
-    for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
-    shutil.copy(folder / "user.pub", folder / "authorized_keys")
-    port = free_port()
-    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
-    lines = [
-        f"Port {port}",
-        "ListenAddress 127.0.0.1",
-        f"HostKey {folder / 'host'}",
-        f"AuthorizedKeysFile {folder / 'authorized_keys'}",
-        f"PidFile {folder / 'sshd.pid'}",
-        "PasswordAuthentication no",
-        "StrictModes no",
-        "UsePAM no",
-    ]
-    (folder / "sshd_config").write_text("\n".join(lines) + "\n")
-    Path("/run/sshd").mkdir(exist_ok=True)
-    with (folder / "sshd.log").open("w") as log:
-        served = subprocess.Popen([SSHD, "-D", "-e", "-f", folder / "sshd_config"], stderr=log)
-    try:
-        assert within(20, lambda: "listening" in (folder / "sshd.log").read_text())
-        known = f"UserKnownHostsFile={folder / 'known_hosts'}"
-        yield ["-F", "none", "-p", str(port), "-i", str(folder / "user"), "-o", known]
-    finally:
-        served.terminate()
-        served.wait(20)
-
-
-needs_sshd = pytest.mark.skipif(not SSHD.exists(), reason="there is no sshd: apt-get install openssh-server")
-
-
 @pytest.mark.slow
 @needs_sshd
 def test_nodes_are_started_through_sshd_and_end_with_their_connections(
@@ -139,16 +71,10 @@ def test_nodes_are_started_through_sshd_and_end_with_their_connections(
 ) -> None:
     keys = tmp_path / "keys"
     assert command("keys", "new", "--node", "a", "--node", "b", keys).returncode == 0
-    known = {
-        name: environment[name]
-        for name in ("PYTHONPATH", "XDG_RUNTIME_DIR", "TMPDIR", "ACTORLEARN_TEST_PACED")
-        if name in environment
-    }
-    there = ["env", *(f"{name}={value}" for name, value in known.items()), sys.executable, "-m", "actorlearn"]
     with sshd(tmp_path) as options:
         words = [
             *("nodes.count=2", "nodes.hosts=[127.0.0.1,127.0.0.1]", f"nodes.listen=127.0.0.1:{free_port()}"),
-            f"nodes.command=[{', '.join(there)}]",
+            f"nodes.command=[{', '.join(command_there(environment))}]",
             f"nodes.options=[{', '.join(map(repr, options))}]",
             *("--keys", str(keys), "--engine", "ssh"),
         ]
@@ -158,7 +84,7 @@ def test_nodes_are_started_through_sshd_and_end_with_their_connections(
         killed = launched("catch", *APART, "total_steps=100_000_000", *words)
         killed.wait_for(lambda: len(killed.events("ready")) > 1, "both trainers")
         killed.kill()
-        assert within(60, lambda: nodes_of_ours(temporary) == [] and list(temporary.iterdir()) == [])
+        assert within(60, lambda: nodes_of(temporary) == [] and list(temporary.iterdir()) == [])
         command("clean")  # what the head has left
 
 
@@ -207,7 +133,7 @@ def test_nodes_are_a_job_array_of_slurm_and_one_whose_machine_dies_comes_back_el
     assert machine_of(cluster, run, node) not in ("", machine)
     run.ctrl_c()
     assert run.end() == 130, run.screen()
-    assert within(30, lambda: cluster.jobs() == "" and nodes_of_ours(temporary) == [])
+    assert within(30, lambda: cluster.jobs() == "" and nodes_of(temporary) == [])
     (left,) = temporary.iterdir()  # of the machine that has died
     shutil.rmtree(left)
     command("clean")
@@ -245,7 +171,7 @@ def test_scancel_leaves_nothing_of_a_run(
     assert cluster.call("scancel", "--user=root") == ""
     assert run.end() != 0, run.screen()
     assert "all its nodes are gone for good" in run.summary()["error"]
-    assert within(60, lambda: cluster.jobs() == "" and nodes_of_ours(temporary) == [])
+    assert within(60, lambda: cluster.jobs() == "" and nodes_of(temporary) == [])
     assert run.leftovers() == [] and list(temporary.iterdir()) == []
 
 
@@ -332,9 +258,9 @@ def test_nodes_are_actors_of_ray_and_one_whose_machine_dies_comes_back_elsewhere
     run.wait_for(lambda: len(run.events("joined")) == 3, "the node on another machine")
     run.ctrl_c()
     assert run.end() == 130, run.screen()
-    assert within(30, lambda: nodes_of_ours(temporary) == [])
+    assert within(30, lambda: nodes_of(temporary) == [])
     killed = launched("catch", *words)
     killed.wait_for(lambda: len(killed.events("ready")) > 1, "both trainers")
     killed.kill()
-    assert within(60, lambda: nodes_of_ours(temporary) == [])
+    assert within(60, lambda: nodes_of(temporary) == [])
     command("clean")  # what the head has left

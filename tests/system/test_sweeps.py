@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from launch.machine.namespaces import HEAD
 from launch.runs import find
 from launch.sweeps.history import History
 from launch.sweeps.state import STATE_FILE, read
@@ -25,6 +26,8 @@ from launch.topology import strict_yaml
 from tests.system.conftest import CONFIGS, PACED, Command
 from tests.system.environments import PACED_VARIABLE
 from tests.system.launched import PATIENCE_S, hear_ctrl_c, lines, processes_of
+from tests.system.namespaces import namespaces
+from tests.system.sshd import command_there, needs_sshd, sshd
 
 pytestmark = [pytest.mark.system, pytest.mark.nightly, pytest.mark.timeout(3600)]
 
@@ -49,19 +52,20 @@ SEEDS = [3, 1, 2]
 class Sweep:
     """``actorlearn sweep`` of one file, begun as often as a test wants."""
 
-    def __init__(self, folder: Path, environment: dict[str, str], **keys: Any) -> None:
+    def __init__(self, folder: Path, environment: dict[str, str], by: Sequence[str] = (), **keys: Any) -> None:
+        """``by``: words that go before its command."""
         self.file = folder / "tiny.yaml"
         own = {"topology": str(CONFIGS / "catch.yaml"), "overrides": TINY, **keys}
         self.file.write_text(json.dumps(own))
         self.folder = folder / "runs" / "tiny"
-        self.environment = environment
+        self.environment, self.by = environment, by
         self.process: subprocess.Popen[bytes] | None = None
         self.said = folder / "said"
 
     def begin(self, *options: str) -> None:
         with self.said.open("ab") as said:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "launch", "sweep", str(self.file), *options],
+                [*self.by, sys.executable, "-m", "launch", "sweep", str(self.file), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
@@ -135,6 +139,11 @@ def topology(run: find.Run) -> dict[str, Any]:
     return value
 
 
+def checkpoints_of(sweep: Sweep, count: int) -> bool:
+    """Whether so many of its runs have a checkpoint of some steps."""
+    return sum(any(int(path.name) > 0 for path in run.checkpoints()) for run in sweep.runs()) >= count
+
+
 def check_one_life(run: find.Run) -> None:
     """A run that nothing has happened to: one life, steps that only grow, all of them learned from once."""
     summary, meta = run.summary(), run.meta
@@ -196,12 +205,7 @@ def test_runs_that_are_killed_with_their_sweep_go_on_from_their_checkpoints(
     own = {**TINY, "env.id": PACED.partition("=")[2]}
     tried = sweep(vary=vary, seeds=[1, 2], at_once=2, overrides=own)
     tried.begin()
-
-    def saved() -> bool:
-        found = [max((int(path.name) for path in run.checkpoints()), default=0) for run in tried.runs()]
-        return len(found) == 2 and min(found) > 0
-
-    tried.wait_for(saved, "checkpoints")
+    tried.wait_for(lambda: checkpoints_of(tried, 2), "checkpoints")
     tried.kill()
     for run in tried.runs():
         os.kill(run.meta["supervisor_pid"], signal.SIGKILL)
@@ -212,6 +216,79 @@ def test_runs_that_are_killed_with_their_sweep_go_on_from_their_checkpoints(
         assert run.meta["resumed_at"] > 0 and len(run.meta["earlier"]) == 1
         assert run.summary()["steps_used"] >= STEPS
     assert [len(starts) for starts in tried.history().starts.values()] == [2, 2]
+
+
+@pytest.mark.usefixtures("temporary")
+def test_runs_with_nodes_of_an_engine_are_killed_with_their_sweep_and_done_once(
+    sweep: Callable[..., Sweep], environment: dict[str, str]
+) -> None:
+    own = {**TINY, "env.id": PACED.partition("=")[2], "nodes.listen": "127.0.0.1:0"}
+    tried = sweep(vary={"optimizer.learning_rate": RATES[:1]}, seeds=[1, 2], at_once=2, overrides=own)
+    assert tried.end() == 2
+    assert "nobody starts those of so many runs; name an --engine that does" in tried.said.read_text()
+    tried.begin("--engine", "local")
+    tried.wait_for(lambda: checkpoints_of(tried, 2), "checkpoints")
+    tried.kill()
+    for run in tried.runs():
+        os.kill(run.meta["supervisor_pid"], signal.SIGKILL)
+    Path(environment[PACED_VARIABLE]).unlink()
+    assert tried.end("--engine", "local") == 0, tried.said.read_text()
+    check_ledger(tried, RATES[:1], [1, 2])
+    for run in tried.runs():
+        assert run.meta["resumed_at"] > 0 and len(run.meta["earlier"]) == 1
+        joined = [event["node"] for event in lines(run.path / "events.jsonl") if event["kind"] == "joined"]
+        assert joined == ["node-0", "node-0"], "one in each of its lives"
+
+
+def deals(sweep: Sweep) -> list[set[tuple[int, int]]]:
+    """The runs that each host had at once, by the state: a run leaves its host when it ends or is begun again."""
+    held: dict[str, set[tuple[int, int]]] = {}
+    found = []
+    for fact in lines(sweep.folder / STATE_FILE):
+        if fact["kind"] in ("started", "ended"):
+            run = fact["trial"], fact["seed"]
+            for runs in held.values():
+                runs.discard(run)
+            for host in fact.get("hosts", []):
+                held.setdefault(host, set()).add(run)
+                found.append({*held[host]})
+    return found
+
+
+@pytest.mark.slow
+@needs_sshd
+@pytest.mark.usefixtures("temporary")
+def test_runs_are_dealt_to_hosts_of_which_one_is_down_and_a_head_and_the_sweep_are_killed(
+    sweep: Callable[..., Sweep], environment: dict[str, str], command: Command, tmp_path: Path
+) -> None:
+    """Hosts are network namespaces, each with an sshd but for the last."""
+    assert command("keys", "new", "--node", "a", tmp_path / "keys").returncode == 0
+    with namespaces("n1", "n2", "n3") as network:
+        hosts = [f"10.77.0.{number}" for number in (1, 2, 3)]
+        served = {host: network.enter(f"n{number}") for number, host in enumerate(hosts[:2], 1)}
+        with sshd(tmp_path, served) as options:
+            nodes = {"listen": f"{network.head}:0", "hosts": hosts, "command": command_there(environment)}
+            own = {**TINY, "env.id": PACED.partition("=")[2], "nodes": {**nodes, "options": options}}
+            vary = {"optimizer.learning_rate": RATES[:2]}
+            tried = sweep(vary=vary, seeds=[1, 2], overrides=own, by=network.enter(HEAD))
+            words = ("--engine", "ssh", "--keys", str(tmp_path / "keys"))
+            tried.begin(*words)
+            tried.wait_for(lambda: checkpoints_of(tried, 2), "checkpoints of two runs")
+            tried.kill()
+            killed = next(run for run in tried.runs() if run.alive and run.checkpoints())
+            os.kill(killed.meta["supervisor_pid"], signal.SIGKILL)
+            Path(environment[PACED_VARIABLE]).unlink()
+            assert tried.end(*words) == 0, tried.said.read_text()
+        check_ledger(tried, RATES[:2], [1, 2])
+        said = tried.said.read_text()
+        assert f"no further run on {hosts[2]} until the next sweep of this file" in said
+        starts = [start for starts in tried.history().starts.values() for start in starts]
+        assert {host for start in starts for host in start.hosts} == {*hosts}
+        assert all(len(runs) == 1 for runs in deals(tried)), "one run at a time on each"
+        assert [len(run.meta["earlier"]) for run in tried.runs() if run.name == killed.name] == [1]
+        for host in hosts[:2]:
+            accepted = (tmp_path / f"sshd-{host}.log").read_text().count("Accepted publickey")
+            assert accepted == sum(start.hosts == (host,) for start in starts)
 
 
 def test_ctrl_c_saves_and_ends_all_runs_and_the_next_sweep_goes_on_with_them(

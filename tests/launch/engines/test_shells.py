@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -12,7 +13,7 @@ import psutil
 import pytest
 
 from launch.engines.local import LocalEngine
-from launch.engines.shells import SCRIPT, shell
+from launch.engines.shells import SCRIPT, shell, shells_live
 from launch.engines.specs import NodeCommand, node_command
 from launch.topology.schema import NodesSection
 from tests.launch.engines.waiting import within
@@ -86,6 +87,23 @@ def test_a_node_ends_with_a_head_that_is_killed(node: NodeCommand, tmp_path: Pat
     head.kill()
     head.wait()
     assert within(10, lambda: not lives(pid)) and within(10, lambda: not folder.exists())
+
+
+def test_a_shell_is_known_to_live_after_its_head_until_its_node_has_ended(node: NodeCommand, tmp_path: Path) -> None:
+    starts = (
+        "import sys; from pathlib import Path; from launch.engines.shells import Shells, shell;"
+        "from launch.engines.specs import NodeCommand; path = Path(sys.argv[1]);"
+        "node = NodeCommand('a', path / 'key', tuple(sys.argv[2:]));"
+        "Shells(path / 'run').start(node, shell(node)); sys.stdin.read()"
+    )
+    head = subprocess.Popen([sys.executable, "-c", starts, str(tmp_path), *node.words], stdin=subprocess.PIPE)
+    pid, _, _, _ = told(tmp_path)
+    os.kill(pid, signal.SIGSTOP)  # so that it does not end before that is looked at
+    head.kill()
+    head.communicate()
+    assert shells_live(tmp_path / "run")
+    os.kill(pid, signal.SIGCONT)
+    assert within(20, lambda: not shells_live(tmp_path / "run")) and not lives(pid)
 
 
 def test_a_node_that_ends_is_gone_with_its_last_words(

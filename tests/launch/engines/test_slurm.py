@@ -112,11 +112,28 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
     with pytest.raises(RunError, match="there is no command sbatch; call it where Slurm's commands are"):
         open_slurm(tmp_path / "run", NodesSection())
     install(sbatch="", squeue="", scancel="", srun="")
+    with pytest.raises(RunError, match="nodes.hosts: 'n1': Slurm's queue chooses machines by itself"):
+        open_slurm(tmp_path / "run", NodesSection(hosts=("n1",)))
     with pytest.raises(RunError, match="nodes.options: 'gpu': Slurm's options are single words here"):
         open_slurm(tmp_path / "run", NodesSection(options=("gpu",)))
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
     assert isinstance(open_slurm(tmp_path / "run", NodesSection(count=2)), Steps)
+    with pytest.raises(RunError, match="nodes.hosts: 1 machines of the allocation for nodes.count = 2; name as many"):
+        open_slurm(tmp_path / "run", NodesSection(count=2, hosts=("n1",)))
     with pytest.raises(RunError, match="nodes.count: 4; this allocation has 2 machines"):
         open_slurm(tmp_path / "run", NodesSection(count=4))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("hosts", "where"), [((), "--relative=0 "), (("n3",), "--nodelist=n3 ")])
+def test_steps_are_on_the_machines_of_the_allocation_that_are_named(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hosts: tuple[str, ...], where: str
+) -> None:
+    install(srun="cat > /dev/null")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    (tmp_path / "a.key").write_text("a key\n")
+    engine = open_slurm(tmp_path / "run", NodesSection(hosts=hosts))
+    engine.start(nodes_of(tmp_path, "a"))
+    engine.close()
+    assert f"srun --nodes=1 --ntasks=1 {where}" in (tmp_path / "calls").read_text()

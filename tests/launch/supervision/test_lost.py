@@ -71,7 +71,7 @@ def test_processes_are_listed_with_their_nodes() -> None:
 @pytest.mark.parametrize("mode", ["sync", "async", "gossip"])
 def test_a_run_that_cannot_begin_ends_with_the_reason(mode: str) -> None:
     story = Story(TWO, mode=mode).at(0, ev.CannotRun("n1 is missing"))
-    assert story.done == ev.Done("failed", 1, "n1 is missing")
+    assert story.done == ev.Done("failed", 1, "n1 is missing", lacks_nodes=True)
     assert story.ever(ev.Spawn) == []
 
 
@@ -79,7 +79,7 @@ def test_a_run_that_cannot_go_on_ends_all_processes_with_the_reason() -> None:
     story = two().at(2, ev.CannotRun("all nodes are gone"))
     ended = [ev.Exited(f"{role}-{number}", 0, -15) for role in ("trainer", "simulator") for number in (0, 1)]
     story.at(3, *ended)
-    assert story.done == ev.Done("failed", 1, "all nodes are gone")
+    assert story.done == ev.Done("failed", 1, "all nodes are gone", lacks_nodes=True)
 
 
 def test_a_run_that_is_ending_ends_as_it_would_have() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from random import Random
 
@@ -12,6 +13,7 @@ from launch.sweeps.axes import Axis, Choices, Range, Values, combinations, draw_
 from launch.sweeps.decisions import OVER, WAIT, Listed, Population, Search, next_step, open_runs
 from launch.sweeps.history import Dropped, History, RunId, Trial
 from launch.sweeps.keys import PopulationKeys
+from launch.sweeps.slots import Slots
 from tests.launch.sweeps.worlds import Killed, World
 
 AXES: list[Axis] = [Range("rate", 0.001, 1.0, log=True), Choices("horizon", (5, 10, 20))]
@@ -31,6 +33,11 @@ populations = st.builds(
     st.lists(st.integers(0, 50), min_size=2, max_size=6, unique=True),
     st.integers(1, 4),
 )
+
+
+def slots_of(at_once: int) -> Slots:
+    """Return slots with nothing to share."""
+    return Slots(at_once, "the test says so")
 
 
 def score(values: Values, seed: int) -> float | None:
@@ -55,7 +62,7 @@ def live_on(search: Search, world: World, random: Random, kills: list[int]) -> H
 def test_every_run_is_done_once_whenever_the_sweep_is_killed(
     search: Search, entropy: int, kills: list[int], at_once: int
 ) -> None:
-    world = World(score, at_once)
+    world = World(score, slots_of(at_once))
     history = live_on(search, world, Random(entropy), kills)
     expected = [run for trial in history.trials.values() for run in search.runs(trial)]
     assert sorted(history.ended) == sorted(expected) == sorted(world.begun)
@@ -71,12 +78,30 @@ def test_every_run_is_done_once_whenever_the_sweep_is_killed(
 def test_kills_and_the_order_of_ends_change_nothing_of_what_is_tried(
     search: Search, entropy: int, kills: list[int], at_once: int
 ) -> None:
-    killed = live_on(search, World(score, at_once), Random(entropy), kills)
-    whole = World(score, 1).live(search, Random(0))
+    killed = live_on(search, World(score, slots_of(at_once)), Random(entropy), kills)
+    whole = World(score, slots_of(1)).live(search, Random(0))
     assert killed.trials == whole.trials
     assert {run: ended.score for run, ended in killed.ended.items()} == {
         run: ended.score for run, ended in whole.ended.items()
     }
+
+
+@given(
+    st.one_of(listed, populations),
+    st.integers(0, 2**32),
+    st.lists(st.integers(0, 40), max_size=6),
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=4),
+)
+def test_a_host_is_free_again_only_when_its_run_has_ended_whoever_has_begun_it(
+    search: Search, entropy: int, kills: list[int], hosts: list[str]
+) -> None:
+    world = World(score, Slots(len(hosts), "as many as hosts", hosts=hosts))
+    history = live_on(search, world, Random(entropy), kills)
+    assert history.has_ended(world.begun)
+    assert all(not Counter(busy) - Counter(hosts) for busy in world.busy)
+    runs = sum(len(search.runs(trial)) for trial in history.trials.values())
+    if runs >= len(hosts) and not kills and isinstance(search, Listed):
+        assert sorted(max(world.busy, key=len)) == sorted(hosts), "every host has its runs"
 
 
 @given(st.lists(st.integers(1, 4), max_size=3))
@@ -91,7 +116,7 @@ def test_a_grid_has_every_combination_once(sizes: list[int]) -> None:
 
 
 def test_runs_that_have_begun_come_before_others_and_these_before_new_trials() -> None:
-    search, world = Listed([{"rate": 0.1}, {"rate": 0.2}], [1, 2]), World(score, 1)
+    search, world = Listed([{"rate": 0.1}, {"rate": 0.2}], [1, 2]), World(score, slots_of(1))
     with suppress(Killed):
         world.live(search, Random(0), 5)  # begun, chosen, and started with the first seed
     history = world.history()
@@ -104,7 +129,7 @@ def test_runs_that_have_begun_come_before_others_and_these_before_new_trials() -
 
 def test_a_generation_waits_for_the_one_before_and_is_given_up_with_what_is_set_aside() -> None:
     search = Population(AXES, PopulationKeys(every_steps=1), [1, 2], 1, generations=2)
-    world = World(lambda values, seed: float(seed), 2)
+    world = World(lambda values, seed: float(seed), slots_of(2))
     with suppress(Killed):
         world.live(search, Random(0), 10)  # both members of the first generation are chosen and begun
     history, both = world.history(), {RunId(0, 1), RunId(1, 2)}
@@ -115,12 +140,12 @@ def test_a_generation_waits_for_the_one_before_and_is_given_up_with_what_is_set_
 
 def test_a_population_in_which_all_fail_is_over() -> None:
     search = Population(AXES, PopulationKeys(every_steps=1), [1, 2, 3], 1, generations=3)
-    history = World(lambda values, seed: None, 2).live(search, Random(0))
+    history = World(lambda values, seed: None, slots_of(2)).live(search, Random(0))
     assert len(history.trials) == 3 and all(ended.status == "failed" for ended in history.ended.values())
 
 
 def test_of_a_dropped_trial_only_what_has_begun_is_open() -> None:
-    search, world = Listed([{"rate": 0.1}], [1, 2]), World(score, 1)
+    search, world = Listed([{"rate": 0.1}], [1, 2]), World(score, slots_of(1))
     with suppress(Killed):
         world.live(search, Random(0), 5)
     history = world.history()

@@ -13,6 +13,7 @@ import msgspec
 from launch.sweeps.axes import Values
 from launch.sweeps.decisions import OVER, Search, next_step
 from launch.sweeps.history import FORMAT, AnyFact, Begun, Chosen, Ended, History, RunId, Started, Trial
+from launch.sweeps.slots import Slots
 
 Score = Callable[[Values, int], float | None]
 """The score of a run by its values and seed; None: it fails."""
@@ -25,7 +26,7 @@ class Killed(Exception):
 class World:
     """The state file, the processes that are alive, and what run folders say."""
 
-    def __init__(self, score: Score, at_once: int) -> None:
+    def __init__(self, score: Score, slots: Slots) -> None:
         self.lines: list[bytes] = []
         self.alive: dict[RunId, int] = {}
         """Living runs, and how often each has been started."""
@@ -34,7 +35,9 @@ class World:
         self.begun: list[RunId] = []
         """Runs in the order in which they began; one that goes on is not listed again."""
         self.most = 0
-        self.score, self.at_once = score, at_once
+        self.busy: list[tuple[str, ...]] = []
+        """Hosts of the living runs, whenever one was begun."""
+        self.score, self.slots = score, slots
 
     def history(self) -> History:
         """Read the state file."""
@@ -67,15 +70,16 @@ class World:
                 score = self.over[run]
                 status = "failed" if score is None else "finished"
                 add(Ended(trial=run.trial, seed=run.seed, status=status, score=score))
-            while len(self.alive) < self.at_once:
+            while slot := self.slots.free([history.starts[run][-1] for run in self.alive]):
                 step = next_step(search, history, {*self.alive})
                 if step is OVER:
                     return history
                 if isinstance(step, Trial):
                     add(Chosen(trial=step.number, values=dict(step.values), parent=step.parent))
                 elif isinstance(step, RunId):
-                    add(Started(trial=step.trial, seed=step.seed))
+                    add(Started(trial=step.trial, seed=step.seed, hosts=slot.hosts))
                     self._start(step)
+                    self.busy.append(tuple(host for run in self.alive for host in history.starts[run][-1].hosts))
                 else:
                     break
             chance()

@@ -1,0 +1,148 @@
+"""Slots: so many runs at once, hosts dealt to them, and engines that are refused before anything is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actorlearn.wire.keys import make_keys
+from launch.engines.specs import ENGINES
+from launch.errors import RunError
+from launch.sweeps.file import read
+from launch.sweeps.history import Started
+from launch.sweeps.slots import Slot, Slots, find_slots
+
+
+def deal(slots: Slots, runs: int, left_out: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Hosts of so many runs that are begun one after another and all live; fewer where there is no slot for more."""
+    living: list[Started] = []
+    while len(living) < runs and (slot := slots.free(living, left_out)):
+        living.append(Started(trial=len(living), seed=1, hosts=slot.hosts, gpu=slot.gpu))
+    return [started.hosts for started in living]
+
+
+def slots_of(*hosts: str, at_once: int | None = None, each: int = 1) -> Slots:
+    return Slots(len(hosts) // each if at_once is None else at_once, "", hosts=hosts, hosts_each=each)
+
+
+def test_each_host_has_as_many_runs_as_it_is_named() -> None:
+    assert deal(slots_of("a", "b", "a"), 9) == [("a",), ("b",), ("a",)]
+    assert deal(slots_of("a", "a", "a", "b"), 9) == [("a",), ("b",), ("a",), ("a",)]
+
+
+def test_a_host_whose_run_has_ended_is_given_to_the_next() -> None:
+    slots = slots_of("a", "b", "c")
+    living = [Started(trial=0, seed=1, hosts=("a",)), Started(trial=2, seed=1, hosts=("c",))]
+    assert slots.free(living) == Slot(hosts=("b",))
+    assert slots.free([*living, Started(trial=1, seed=1, hosts=("b",))]) is None
+
+
+def test_hosts_that_living_runs_hold_and_that_are_named_no_more_are_nobodys() -> None:
+    living = [Started(trial=0, seed=1, hosts=("gone",))]
+    assert slots_of("a", "b").free(living) == Slot(hosts=("a",))
+    assert slots_of("a").free(living) is None, "as many runs as slots are alive"
+
+
+def test_a_file_that_says_how_many_shares_the_hosts_evenly() -> None:
+    assert deal(slots_of("a", "b", "c", at_once=2), 9) == [("a",), ("b",)]
+    assert deal(slots_of("a", "b", at_once=4), 9) == [("a",), ("b",), ("a",), ("b",)]
+
+
+def test_hosts_that_are_left_out_have_no_run_and_their_runs_do_not_crowd_the_others() -> None:
+    assert deal(slots_of("a", "b", "c"), 9, left_out=("b",)) == [("a",), ("c",)]
+    assert deal(slots_of("a", "b", at_once=4), 9, left_out=("a",)) == [("b",), ("b",)]
+    assert deal(slots_of("a"), 9, left_out=("a",)) == []
+
+
+def test_a_run_of_several_nodes_has_a_host_for_each() -> None:
+    assert deal(slots_of("a", "b", "c", "d", "e", each=2), 9) == [("a", "b"), ("c", "d")]
+    assert deal(slots_of("a", "b", "c", each=2), 9, left_out=("a", "b")) == [], "one is not enough"
+
+
+def test_gpus_are_shown_in_turn() -> None:
+    slots = Slots(3, "", gpus=("0", "1"))
+    assert slots.free([Started(trial=0, seed=1, gpu="0")]) == Slot(gpu="1")
+    assert slots.free([]) == Slot(gpu="0")
+
+
+# Which slots a sweep has ------------------------------------------------------------------------------------------
+
+
+def find(tmp_path: Path, nodes: str, engine: str | None, keys: Path | None = None, at_once: str = "null") -> Slots:
+    """The slots of a sweep whose topology has these nodes."""
+    (tmp_path / "cart.yaml").write_text("env: {id: CartPole-v1}\n")
+    file = tmp_path / "rates.yaml"
+    file.write_text(f"topology: cart.yaml\noverrides: {{nodes: {{{nodes}}}}}\nat_once: {at_once}\n")
+    return find_slots(read(file), tmp_path, None if engine is None else ENGINES.spec(engine), keys)
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    make_keys(tmp_path / "keys", ["a"])
+    return tmp_path / "keys"
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command ssh that nobody calls."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ssh").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+
+@pytest.mark.usefixtures("ssh")
+def test_with_ssh_there_are_as_many_as_hosts(tmp_path: Path, keys: Path) -> None:
+    slots = find(tmp_path, "hosts: [big1, big2, big1], listen: '10.0.0.1:0'", "ssh", keys)
+    assert (slots.at_once, slots.why) == (3, "3 in nodes.hosts, of which a run takes 1")
+    assert (slots.hosts, slots.words) == (("big1", "big2", "big1"), ["--engine", "ssh", "--keys", str(keys)])
+    assert find(tmp_path, "hosts: [big1], listen: '10.0.0.1:5555'", "ssh", keys).at_once == 1
+    assert find(tmp_path, "hosts: [big1], listen: '10.0.0.1:0'", "ssh", keys, at_once="4").at_once == 4
+
+
+def test_nodes_on_this_machine_have_what_it_has(tmp_path: Path) -> None:
+    slots = find(tmp_path, "listen: '127.0.0.1:0'", "local", at_once="2")
+    assert slots == Slots(2, "the file says so", words=["--engine", "local"])
+
+
+@pytest.mark.usefixtures("ssh")
+@pytest.mark.parametrize(
+    ("nodes", "engine", "has_keys", "said"),
+    [
+        ("listen: '127.0.0.1:0'", None, False, "nobody starts those of so many runs; name an --engine"),
+        ("count: 2", None, False, "nobody starts those of so many runs; name an --engine"),
+        ("hosts: [big1]", "ssh", True, "--engine ssh: starts nodes, and this topology has none; write nodes.listen"),
+        ("count: 1, listen: '10.0.0.1:0'", "ssh", True, "nodes.hosts: 0 hosts for nodes.count = 1"),
+        ("hosts: [big1], listen: '10.0.0.1:0'", "ssh", False, "nodes.listen: 10.0.0.1:0: whoever reaches a port"),
+        ("hosts: [big1], listen: '0.0.0.0:0'", "ssh", True, "an engine gives nodes this address"),
+        ("hosts: [-v], listen: '10.0.0.1:0'", "ssh", True, "ssh would take it for an option"),
+        ("hosts: [b1, b2], listen: '10.0.0.1:5555'", "ssh", True, "nodes.listen: 10.0.0.1:5555: 2 runs at once, each"),
+        ("hosts: [b1, b2], listen: '10.0.0.1:5555'", "ssh", True, "own; write 10.0.0.1:0, with which each takes"),
+        ("count: 3, hosts: [b1, b2], listen: '10.0.0.1:0'", "ssh", True, "2 hosts, and a run has nodes.count = 3"),
+        ("count: 2, hosts: [b1, b2], listen: '10.0.0.1:0'", "ssh", True, "has the keys of 1 nodes, and nodes.count is"),
+        ("listen: '10.0.0.1:0'", "slurm", True, "--engine slurm: there is no command"),
+    ],
+)
+def test_what_could_not_start_a_run_is_refused(
+    tmp_path: Path, keys: Path, nodes: str, engine: str | None, has_keys: bool, said: str
+) -> None:
+    with pytest.raises(RunError) as refused:
+        find(tmp_path, nodes, engine, keys if has_keys else None)
+    assert said in str(refused.value)
+
+
+def test_how_many_a_cluster_has_room_for_the_file_says(
+    tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    for name in ("sbatch", "squeue", "scancel"):
+        (tmp_path / "bin" / name).touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with pytest.raises(
+        RunError, match="at_once: null, and this machine cannot know how many runs the cluster of --eng"
+    ):
+        find(tmp_path, "listen: '10.0.0.1:0'", "slurm", keys)
+    assert find(tmp_path, "listen: '10.0.0.1:0'", "slurm", keys, at_once="7").at_once == 7
+    with pytest.raises(RunError, match=r"nodes.hosts: 'b1': Slurm's queue chooses machines by itself; leave it out"):
+        find(tmp_path, "listen: '10.0.0.1:0', hosts: [b1]", "slurm", keys, at_once="7")
