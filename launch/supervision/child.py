@@ -106,6 +106,8 @@ class Child:
     """First error since the child last ran without dying."""
     cause: str = ""
     """Cause of its last death."""
+    went_with_node: bool = False
+    """Whether its newest incarnation is gone because its node is."""
     saved_steps: int = -1
     """Environment steps of its newest checkpoint (trainers only)."""
     postponed: int = 0
@@ -128,7 +130,7 @@ class Child:
         self.to(State.STARTING, now_s)
         self.incarnation += 1
         self.pid, self.member, self.listens, self.applied = None, None, None, 0
-        self.killed_for, self.finished, self.admitted = "", False, False
+        self.killed_for, self.finished, self.admitted, self.went_with_node = "", False, False, False
         if self.incarnation > 0:
             self._restarts_s = [*self._recent(now_s), now_s]
             self._unsaved_restarts += 1

@@ -238,7 +238,7 @@ class Children:
         """Handle the end of all processes of a node; they are started again elsewhere, or given up."""
         children = [self.current(name, incarnation) for name, incarnation in event.processes]
         for child in filter(None, children):
-            child.member = None  # its segment went with the node
+            child.member, child.went_with_node = None, True  # its segment went too
             needed = child.role.scope == "run" and child.role.needed == "each"
             if event.elsewhere or needed or not self.mending or child.leaving or child.finished:
                 self.gone(child, f"node {event.node} was lost")

@@ -24,4 +24,5 @@ def outcome_of(children: Children, said: Mapping[str, Mapping[str, Any]], wanted
     lost = next((trainer for trainer in trainers if not trainer.finished and trainer.cause not in ("", "exit 0")), None)
     if lost is None or words:
         return dataclasses.replace(wanted, summary=merge_rows(words, left) if words else {})
-    return ev.Done("failed", 1, f"the trainer died before it had finished: {lost.error or lost.cause}")
+    reason = f"the trainer died before it had finished: {lost.error or lost.cause}"
+    return ev.Done("failed", 1, reason, lacks_nodes=lost.went_with_node)

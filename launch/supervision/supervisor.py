@@ -335,7 +335,8 @@ class Supervisor:
         causes = [*causes, *(ends_all if others_go_on else [missed for _, missed in stuck])]
         causes += self._children.lost_by_all()
         if causes:
-            self._end(ev.Done("failed", 1, f"{causes[0].name}: {causes[0].error}"))
+            first = causes[0]
+            self._end(ev.Done("failed", 1, f"{first.name}: {first.error}", lacks_nodes=first.went_with_node))
 
     def _end(self, outcome: ev.Done) -> None:
         """End all children; Done follows when they have ended."""

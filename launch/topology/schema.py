@@ -333,7 +333,11 @@ class NodesSection(Section, frozen=True, kw_only=True):
     ] = "elsewhere"
     hosts: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=300)], ...],
-        Meta(max_length=256, description="machines, one a node, for engines that are told where to start nodes: ssh"),
+        Meta(
+            max_length=256,
+            description="machines, one a node, for engines that are told where to start nodes: ssh, slurm in an "
+            "allocation; those of a sweep's runs are dealt to them",
+        ),
     ] = ()
     command: Annotated[
         Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=1000)], ...], Meta(min_length=1, max_length=100)]

@@ -268,6 +268,7 @@ def test_runs_are_dealt_to_hosts_of_which_one_is_down_and_a_head_and_the_sweep_a
         served = {host: network.enter(f"n{number}") for number, host in enumerate(hosts[:2], 1)}
         with sshd(tmp_path, served) as options:
             nodes = {"listen": f"{network.head}:0", "hosts": hosts, "command": command_there(environment)}
+            nodes["lease_s"] = 300  # beside others that compute a node may be silent for long
             own = {**TINY, "env.id": PACED.partition("=")[2], "nodes": {**nodes, "options": options}}
             vary = {"optimizer.learning_rate": RATES[:2]}
             tried = sweep(vary=vary, seeds=[1, 2], overrides=own, by=network.enter(HEAD))

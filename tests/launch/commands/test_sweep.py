@@ -69,3 +69,12 @@ def test_a_folder_with_something_else_in_it_is_left_alone(file: Path) -> None:
     with pytest.raises(RunError, match=r"there: holds mine and no sweep; name an empty or a new --folder"):
         sweep(file, Path("there"), check=False, retry=False, json=False)
     assert [path.name for path in Path("there").iterdir()] == ["mine"]
+
+
+def test_what_could_start_no_run_is_said_before_anything_is_made(file: Path) -> None:
+    for check in (True, False):
+        with pytest.raises(RunError, match="--engine: 'sssh' must be local, ray, slurm, ssh or package"):
+            sweep(file, Path("there"), check=check, retry=False, json=False, engine="sssh")
+        with pytest.raises(RunError, match="--engine slurm: starts nodes, and this topology has none"):
+            sweep(file, Path("there"), check=check, retry=False, json=False, engine="slurm")
+    assert not Path("there").exists()

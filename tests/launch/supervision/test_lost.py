@@ -82,6 +82,27 @@ def test_a_run_that_cannot_go_on_ends_all_processes_with_the_reason() -> None:
     assert story.done == ev.Done("failed", 1, "all nodes are gone", lacks_nodes=True)
 
 
+def ended(*names: str) -> list[ev.Exited]:
+    return [ev.Exited(name, 0, -15) for name in names]
+
+
+def test_a_run_whose_only_learner_goes_with_its_node_before_it_came_to_run_has_failed_for_want_of_nodes() -> None:
+    one = {"trainer-0": "trainer", "simulator-0": "simulator"}
+    story = Story(one).at(0, ev.Begin(), *(spawned(name) for name in one))
+    story.at(1, ev.Lost("n0", (("trainer-0", 0), ("simulator-0", 0)), True))
+    assert story.done == ev.Done("failed", 1, "trainer-0: node n0 was lost", lacks_nodes=True)
+    story = Story(one).at(0, ev.Begin(), *(spawned(name) for name in one)).at(1, ev.Exited("trainer-0", 0, 1))
+    assert story.at(2, *ended("simulator-0")).done == ev.Done("failed", 1, "trainer-0: exit 1")
+
+
+def test_a_learner_that_goes_with_its_node_as_it_drains_has_failed_for_want_of_nodes() -> None:
+    one = {"trainer-0": "trainer", "simulator-0": "simulator"}
+    story = Story(one).at(0, ev.Begin(), *up(*one)).at(1, ev.Interrupted())
+    story.at(2, ev.Lost("n0", (("trainer-0", 0), ("simulator-0", 0)), True))
+    assert story.done is not None and story.done.lacks_nodes
+    assert story.done.error == "the trainer died before it had finished: node n0 was lost"
+
+
 def test_a_run_that_is_ending_ends_as_it_would_have() -> None:
     story = two().at(2, ev.Interrupted(), ev.Interrupted(), ev.CannotRun("all nodes are gone"))
     assert story.done is not None and story.done.status == "stopped"

@@ -117,6 +117,7 @@ WRONG = {
     "topology: cart.yaml\nsearch: {name: grid, trials: 3}": "search.trials = 3: section search has no key 'trials'",
     "topology: cart.yaml\nsearch: {name: random, trials: 3}": "vary = {}: random chooses values of keys that vary",
     "topology: cart.yaml\nvary: {seed: [1]}": "a sweep sets seed itself: a sweep's own key is seeds; remove it",
+    "topology: cart.yaml\nvary: {nodes.count: [1, 2]}": "trials do not differ in where they run; write nodes.",
     "topology: cart.yaml\noverrides: {stop_at_steps: 5}": "a sweep sets stop_at_steps itself",
     "topology: cart.yaml\noverrides: [1]": "overrides = [1]: must be a mapping of a topology's keys",
     "topology: cart.yaml\ngoal: {metric: episode_return}": "goal.metric = 'episode_return': must be a column of",
@@ -180,6 +181,16 @@ def test_more_may_be_asked_for_of_a_sweep_that_was_begun_and_nothing_else(folder
     assert changed(before, keys(**{**random, "goal": {"metric": "loss"}})).startswith("goal was")
 
 
+def test_a_sweep_that_was_begun_may_go_on_elsewhere_and_not_otherwise(folder: Path) -> None:
+    def keys(overrides: dict[str, Any]) -> SweepKeys:
+        return read(write(folder, json.dumps({"topology": "cart.yaml", "overrides": overrides}))).keys
+
+    begun = keys({"total_steps": 10, "nodes.hosts": ["a"]})
+    assert changed(as_json(begun), keys({"total_steps": 10, "nodes": {"hosts": ["b"]}})) == ""
+    assert changed(as_json(begun), keys({"total_steps": 10})) == ""
+    assert changed(as_json(begun), keys({"total_steps": 20, "nodes.hosts": ["a"]})).startswith("overrides was")
+
+
 def test_a_missing_optuna_is_named_with_what_brings_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(RunError, match="search.name: optuna: optuna is not installed; .*, or search by random"):
@@ -212,6 +223,6 @@ def test_the_schema_knows_every_key_and_its_range() -> None:
 def test_the_page_shows_the_shipped_sweeps() -> None:
     page_text = (ROOT / "docs" / "sweeps.md").read_text()
     shown = [strict_yaml.read(text, "page").value for text in re.findall(r"```yaml\n(.*?)```", page_text, re.DOTALL)]
-    names = ("catch-rates.yaml", "catch-population.yaml")
+    names = ("catch-rates.yaml", "pong-hosts.yaml", "catch-population.yaml")
     shipped = [(ROOT / "examples" / "sweeps" / name).read_text() for name in names]
     assert shown == [strict_yaml.read(text, "example").value for text in shipped]
