@@ -28,7 +28,7 @@ from launch.topology.schema import NodesSection
 
 
 class Slot(NamedTuple):
-    """What one run has for itself."""
+    """GPU and hosts that one run has for itself."""
 
     gpu: str = ""
     """GPU that it alone is shown; empty: it sees what the sweep sees."""
@@ -42,7 +42,7 @@ class Slots:
 
     at_once: int
     why: str
-    """What bounds their number, for people."""
+    """The reason of that number, for people."""
     gpus: Sequence[str] = ()
     """GPUs of which each run is shown one; none: all see all."""
     hosts: Sequence[str] = ()
