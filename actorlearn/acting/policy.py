@@ -79,6 +79,7 @@ class Policy:
         self._precision = settings.precision
         self._passes = Passes(self.network, ComputePool(threads if device == "cpu" else 1), settings.precision)
         self._staging = Staging(device)
+        self._captures = settings.cuda_graphs
         self._graphs: dict[tuple[int, ...], Graph] = {}
         self._seed = (seed << 16) + stream
         self._generator = torch.Generator(device)
@@ -136,8 +137,8 @@ class Policy:
         return chosen if after is None else {**chosen, "state": after}
 
     def _outputs(self, *rows: Tensor) -> tuple[Outputs, Tensor | None]:
-        """Return the outputs of one forward pass; on a GPU by a CUDA graph per shape."""
-        if rows[0].is_cuda:
+        """Return the outputs of one forward pass; on a GPU, unless told otherwise, by a CUDA graph per shape."""
+        if rows[0].is_cuda and self._captures:
             shape = tuple(rows[0].shape)
             if shape not in self._graphs:
                 self._graphs[shape] = Graph(self.network, rows, self._precision)

@@ -34,7 +34,10 @@ class Graph:
             eager, _ = unroll(network, *other)
         for name, output in self(*other)[0].items():
             if not torch.allclose(output, eager[name], rtol=1e-3, atol=1e-3):
-                raise RuntimeError(f"the CUDA graph of {type(network).__name__} differs from its eager pass in {name}")
+                raise RuntimeError(
+                    f"the CUDA graph of {type(network).__name__} differs from its eager pass in {name}: its pass "
+                    "depends on more than its input; write inference.cuda_graphs: false"
+                )
 
     def _capture(self, network: nn.Module, precision: str) -> None:
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]

@@ -64,6 +64,8 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     algorithm: Algorithm
     precision: str = "fp32"
     """Precision of acting: fp32, or bf16 (autocast)."""
+    cuda_graphs: bool = True
+    """Whether a pass on a GPU is one CUDA graph."""
     weights: str = "newest"
     """Weights that choose the actions of blocks: newest, or rollout: those published when the rollout was opened."""
     environments: int = 1

@@ -96,6 +96,7 @@ def policy(topology: Topology, description: Description) -> PolicySettings:
         model=topology.model,
         algorithm=topology.algorithm,
         precision=topology.inference.precision,
+        cuda_graphs=topology.inference.cuda_graphs,
         weights=topology.simulators.weights,
         environments=environments(topology),
     )

@@ -110,6 +110,13 @@ class InferenceSection(Section, frozen=True, kw_only=True):
         int, Meta(ge=1, le=1_024, description="shares of a server's rows, each computed by a thread of its own")
     ] = 1
     precision: Annotated[Precision, Meta(description="auto, fp32 or bf16 (autocast)")] = "auto"
+    cuda_graphs: Annotated[
+        bool,
+        Meta(
+            description="on a GPU, a pass as one launch and not one for each layer; "
+            "false for a network whose pass cannot be captured"
+        ),
+    ] = True
     batch_rows: Annotated[
         int,
         Meta(

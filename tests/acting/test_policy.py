@@ -43,6 +43,17 @@ def echoing(made: Policy, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return moments
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_on_a_gpu_a_policy_chooses_alike_by_graphs_and_without() -> None:
+    seen, chosen = torch.rand(16, 4), []
+    for captured in (True, False):
+        made = Policy(policy_settings(cuda_graphs=captured), "cuda", 0, stream=0)
+        chosen.append([made.choose(seen, moment)["action"].tolist() for moment in range(8)])
+    assert chosen[0] == chosen[1]
+    assert len({tuple(actions) for actions in chosen[0]}) > 1  # drawn anew at each moment
+
+
 def test_every_row_is_answered_where_it_lies_and_no_other(
     members: list[Blocks], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -12,10 +13,11 @@ from torch import Tensor
 
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.make import make
 from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.update import Learning, OptimizerStep
 from actorlearn.parameters.interface import Stopped
-from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning
+from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning, trainer_settings
 
 NOTHING = OptimizerStep(loss=0.0, gradient_norm=0.0, learning_rates={}, taken=True, metrics={})
 
@@ -148,3 +150,17 @@ def test_outputs_of_the_last_rows_are_those_of_all_rows() -> None:
     for name in ("logits", "value"):
         assert whole[name].shape[:2] == (HORIZON + 1, ENVIRONMENTS)
         torch.testing.assert_close(last[name], whole[name][-2:])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_rollout_is_learned_from_on_a_gpu_as_on_the_cpu() -> None:
+    weights = []
+    for device in ("cpu", "cuda"):
+        made = make(msgspec.structs.replace(trainer_settings(epochs=2, minibatches=2), device=device))
+        seen = batch()
+        columns = {name: column.to(device) for name, column in seen.columns.items()}
+        own = {name: getattr(seen, name).to(device) for name in Batch.__slots__ if name != "columns"}
+        made.learn(Batch(**own, columns=columns), 0, 0)
+        weights.append(made.weights.detach().cpu())
+    torch.testing.assert_close(weights[0], weights[1], rtol=1e-3, atol=1e-4)

@@ -26,6 +26,7 @@ def test_several_are_joined_in_their_order_and_keep_their_type(dim: int) -> None
     assert not (joined == 9).any()  # a copy
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: joins in pinned memory")
 def test_to_a_gpu_a_buffer_is_used_again_while_shapes_stay() -> None:
     staging = Staging("cuda")
