@@ -19,10 +19,10 @@ BIN := .venv/bin
 # The stamp holds the folder it was made in: a virtual environment does not survive being moved.
 STAMP := .venv/.installed
 
-.PHONY: help setup run test nightly lint bench chaos pages docs clean
+.PHONY: help setup run test nightly lint bench gpu-kit chaos pages docs clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' "$(ROOT)/Makefile" | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' "$(ROOT)/Makefile" | expand -t 16
 
 setup:  ## make .venv with the versions in constraints.txt (once; again when they change)
 	@cd "$(ROOT)"
@@ -61,6 +61,10 @@ nightly: lint  ## every test but slow ones, which are for hands, and those for a
 bench: setup  ## measure this machine
 	@cd "$(ROOT)"
 	$(BIN)/actorlearn bench $(ARGS)
+
+gpu-kit: setup  ## wheels into .gpu-kit, for a visit to a GPU machine without a network (docs/performance.md)
+	@cd "$(ROOT)"
+	$(BIN)/python -m launch.bench.gpu.kit
 
 chaos: setup  ## FAULTS random faults over living runs of all modes, drawn from SEED; goes on where it was left
 	@cd "$(ROOT)"

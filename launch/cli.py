@@ -405,25 +405,37 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
     ] = None,
     overrides: Overrides = None,
     repetitions: Annotated[int, typer.Option(min=1, max=1000, help="How often each case is measured, in turn.")] = 5,
-    seconds: Annotated[float, typer.Option(min=1.0, max=86_400.0, help="How long each time.")] = 15.0,
+    seconds: Annotated[
+        float | None, typer.Option(min=1.0, max=86_400.0, help="How long each time; else 15, gpu: 6.")
+    ] = None,
     quick: Annotated[
         bool,
         typer.Option("--quick", help="Once, for 5 seconds, with fewer cases: rough. A claim in its reduced form."),
     ] = False,
-    score: Annotated[float | None, typer.Option(help="time-to-score, dba3c-nodes: the mean score to reach.")] = None,
+    score: Annotated[
+        float | None, typer.Option(help="time-to-score, dba3c-nodes, gpu: the mean score to reach.")
+    ] = None,
+    every_part: Annotated[bool, typer.Option("--all", help="gpu: all parts.")] = False,
+    parts: Annotated[list[str] | None, typer.Option("--part", metavar="NAME", help="gpu: a part; repeatable.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.1, max=1_440.0, help="gpu: begin no part that would not be over in this time.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="gpu: cpu tries the parts without a GPU; else cuda.")] = None,
     engine: Engine = None,
     keys: Keys = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for SUITE.json, .md, .png.")] = None,
     json: Json = False,
 ) -> int:
     """Measure this machine: sampling, training, hand-over, peers on the same work, claims of papers; cases in turn."""
+    from launch.bench.measure.request import ALL
     from launch.commands.bench import REPRODUCE, bench, reproduce
 
     if suite == REPRODUCE:
         return reproduce(topology, overrides or [], quick, output, json)
     amount = {"repetitions": 1 if quick else repetitions, "seconds": 5.0 if quick else seconds, "score": score}
     where = {"topology": topology, "overrides": tuple(overrides or ()), "engine": engine, "keys": keys}
-    return bench(suite, {**where, **amount}, output, json)
+    which = {"parts": (ALL,) if every_part else tuple(parts or ()), "minutes": minutes, "device": device}
+    return bench(suite, {**where, **amount, **which}, output, json)
 
 
 @app.command(rich_help_panel=_MACHINE)

@@ -1,8 +1,8 @@
 """Benchmarks: each suite measures this machine, its cases interleaved, and reports machine, versions and commit.
 
-Rooms, each on those after it: ``claims`` (what papers claim, judged by suites), ``peers`` (other programs on the same
-work), ``papers`` (tables and figures of a paper), ``suites`` (this program alone), ``measure`` (runs and their parts,
-cases in turn, reports).
+Rooms, each on those after it: ``claims`` (what papers claim, judged by suites), ``gpu`` (a visit to a machine with one),
+``peers`` (other programs on the same work), ``papers`` (tables and figures of a paper), ``suites`` (this program alone),
+``measure`` (runs and their parts, cases in turn, reports).
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ class Suite:
     """Overrides of that topology, before those of the request."""
     takes_engine: bool = False
     """It runs topologies of several nodes, which the request's engine starts."""
+    in_parts: bool = False
+    """It is a list of parts, of which a request names some."""
+    seconds: float = 15.0
+    """Length of one measurement where none is given."""
 
     def load(self) -> Callable[[Request], Report]:
         """Import it; its docstring's first line says what it measures."""
@@ -108,7 +112,7 @@ SUITES: Mapping[str, Suite] = {
     "memory": Suite("suites.memory:memory"),
     "desk": Suite("suites.desk:desk", topology=None),
     "replay": Suite("suites.replay:replay", topology=None),
-    "gpu": Suite("suites.gpu:gpu"),
+    "gpu": Suite("gpu.visit:gpu", topology=None, in_parts=True, seconds=6.0),
     "families": Suite("suites.families:families", topology=None, reads_runs=True),
     "games": Suite("papers.games:games_of", topology=None, reads_runs=True),
 }

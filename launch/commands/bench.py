@@ -85,6 +85,8 @@ def reproduce(name: str | None, overrides: Sequence[str], quick: bool, output: P
 def _request(name: str, suite: Suite, wanted: Mapping[str, Any]) -> Request:
     """The request of a suite; what is wrong with its topology is said before anything is measured."""
     topology, overrides = wanted["topology"], wanted["overrides"]
+    wanted = {**wanted, "seconds": wanted["seconds"] or suite.seconds}
+    wanted |= _in_parts(name, suite, wanted)
     if suite.reads_runs:
         words = tuple(word for word in (topology, *overrides) if word is not None)
         return Request(**{**wanted, "topology": "", "overrides": (), "runs": words})
@@ -94,6 +96,18 @@ def _request(name: str, suite: Suite, wanted: Mapping[str, Any]) -> Request:
     find_engine(wanted.get("engine"))
     topology, overrides = _to_measure(name, suite, topology, overrides)
     return Request(**{**wanted, "topology": topology, "overrides": overrides})
+
+
+def _in_parts(name: str, suite: Suite, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts, minutes and device that are asked for; raises RunError where the suite has no parts."""
+    options = {"parts": "--all or --part", "minutes": "--minutes", "device": "--device"}
+    asked = {word: wanted[word] for word in options if wanted.get(word)}
+    if asked and not suite.in_parts:
+        takers = ", ".join(known for known, one in SUITES.items() if one.in_parts)
+        raise RunError(f"{name} takes no {options[next(iter(asked))]}: leave it out; these do: {takers}")
+    if asked.get("device", "cpu") not in ("cpu", "cuda"):
+        raise RunError(f"--device {asked['device']}: cpu or cuda")
+    return {"parts": (), "minutes": None, "device": "cuda", **asked}
 
 
 def _to_measure(name: str, suite: Suite, topology: str | None, overrides: Sequence[str]) -> tuple[str, tuple[str, ...]]:

@@ -43,6 +43,7 @@ from launch.engines.specs import ENGINES
 from launch.machine.cgroups import autogroups
 from launch.machine.cores import Cores
 from launch.machine.folders import longest_root
+from launch.machine.gpus import TORCH_AND_GPUS
 from launch.plan.memory_order import disorder
 from launch.reports.format import as_bytes
 from launch.spawning.answers import NoAnswerError, ask
@@ -249,10 +250,6 @@ _ASK_SCHEDULER = (
     "print(json.dumps([set_slice(300_000), set_policy('batch'), set_policy('idle')]))"
 )
 _ASK_ZMQ = "import json, zmq; print(json.dumps([zmq.zmq_version_info(), zmq.__version__]))"
-_ASK_TORCH = (
-    "import json, torch; n = torch.cuda.device_count() if torch.cuda.is_available() else 0; "
-    "print(json.dumps([torch.__version__, [torch.cuda.get_device_name(i) for i in range(n)]]))"
-)
 
 
 def _ask(code: str) -> Any:
@@ -268,7 +265,7 @@ def _ask(code: str) -> Any:
 
 def _torch() -> list[Finding]:
     try:
-        version, devices = _ask(_ASK_TORCH)
+        version, devices = _ask(TORCH_AND_GPUS)
     except NoAnswerError as error:
         return [Finding("torch", f"cannot be imported: {error}", STOP, "pip install torch; with a GPU, try nvidia-smi")]
     gpu = Finding("gpu", ", ".join(devices) or "none")

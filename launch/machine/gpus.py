@@ -1,4 +1,4 @@
-"""GPUs that processes of this machine may use, by device files and CUDA's variable: no library is loaded."""
+"""GPUs that processes of this machine may use, by device files and CUDA's variable: no library is loaded here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from pathlib import Path
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """Environment variable with indices or UUIDs of the GPUs that CUDA shows; it stops at the first that there is not."""
+TORCH_AND_GPUS = (
+    "import json, torch; n = torch.cuda.device_count() if torch.cuda.is_available() else 0; "
+    "print(json.dumps([torch.__version__, [torch.cuda.get_device_name(i) for i in range(n)]]))"
+)
+"""Program that imports torch and prints its version and the names of the GPUs that it sees, as JSON."""
 
 
 def count_gpus(devices: Path = Path("/dev"), environment: Mapping[str, str] = os.environ) -> int:

@@ -1,4 +1,4 @@
-"""Neighbours for a measured program: busy loops beside it, and a control group that rations its time.
+"""Neighbours for a measured program: busy loops beside it, a control group that rations its time, fewer cores.
 
 Each is a context: what it has started or made is gone afterwards, however it ends.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from launch.errors import FailedError
 from launch.machine.cgroups import PERIOD_FILE, QUOTA_FILE, Cgroup, groups
+from launch.machine.cores import in_turn
 
 _PERIOD_US = 100_000
 """The kernel's own."""
@@ -60,6 +61,17 @@ def rationed(cores: float) -> Iterator[Path]:
             _enter(home)
         finally:
             _remove(made)
+
+
+@contextmanager
+def confined(cores: int) -> Iterator[None]:
+    """Let what this thread starts meanwhile run on so many of its cores: as a run takes them, physical ones first."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, in_turn(allowed)[:cores])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def _group(cores: float) -> tuple[Path, Path]:

@@ -8,6 +8,9 @@ from pathlib import Path
 from launch.errors import FailedError
 from launch.topology.sources import examples
 
+ALL = "all"
+"""Name for all parts of a suite."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -28,6 +31,12 @@ class Request:
     """Folder of the report, which is there already; None where it is shown only."""
     runs: tuple[str, ...] = ()
     """Words that name runs, for suites that read runs and measure nothing."""
+    parts: tuple[str, ...] = ()
+    """Parts to do, for a suite in parts: their names, or ALL."""
+    minutes: float | None = None
+    """Time in which every part that is begun is over, for a suite in parts; None: no limit but its own."""
+    device: str = "cuda"
+    """Device that a suite in parts is about."""
 
     @property
     def quick(self) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from typing import Any
 
 from launch.bench.measure.interleaved import Spread
 from launch.bench.measure.report import Report
@@ -39,15 +41,25 @@ def time_to_score(request: Request) -> Report:
 
 def _until(request: Request, seed: int) -> dict[str, float]:
     """Return the first report with the score; raises FailedError where the run ends without it."""
+    assert request.score is not None
     began_s = time.monotonic()
     with Running(request.topology, (*request.overrides, f"seed={seed}"), total_steps=None) as run:
-        while True:
-            for row in run.new_reports():
-                score = row["episode_return_mean"]
-                if row["episodes"] >= GAMES and score is not None and score >= request.score:
-                    return dict(row)
-            if run.ended:
-                minutes = (time.monotonic() - began_s) / 60
-                why = f": {error}" if (error := run.error()) else f" without a score of {request.score:g}"
-                raise FailedError(f"seed {seed} ended after {minutes:.0f} minutes{why}")
-            time.sleep(_TURN_S)
+        if row := first_report_with(run, request.score):
+            return row
+        minutes = (time.monotonic() - began_s) / 60
+        why = f": {error}" if (error := run.error()) else f" without a score of {request.score:g}"
+        raise FailedError(f"seed {seed} ended after {minutes:.0f} minutes{why}")
+
+
+def first_report_with(run: Running, score: float, seconds: float = math.inf) -> dict[str, Any] | None:
+    """Return the first report with this mean score; None when the run ends, or the seconds are over, without it."""
+    until_s = time.monotonic() + seconds
+    while True:
+        ended = run.ended or time.monotonic() >= until_s
+        for row in run.new_reports():
+            mean = row["episode_return_mean"]
+            if row["episodes"] >= GAMES and mean is not None and mean >= score:
+                return dict(row)
+        if ended:
+            return None
+        time.sleep(_TURN_S)

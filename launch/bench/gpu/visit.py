@@ -1,0 +1,151 @@
+"""The suite ``gpu``: a visit to a machine with a GPU, in parts that can be chosen, broken off and gone on with.
+
+Before anything starts it says which parts the machine cannot do and why. Then part by part: each keeps its measurements
+as they are made, writes a report of its own, and leaves an outcome as a line; one that fails leaves its reason, and the
+next goes on.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from launch.bench.gpu.host import Host
+from launch.bench.gpu.parts import PARTS, Part
+from launch.bench.gpu.stay import Stay
+from launch.bench.measure import report
+from launch.bench.measure.interleaved import Spread
+from launch.bench.measure.kept import keep_result, read_results
+from launch.bench.measure.report import Report
+from launch.bench.measure.request import ALL, Request
+from launch.errors import RunError
+from launch.runs.jsonl import read_object
+
+KEPT = "gpu-parts"
+"""Name of the file of outcomes, without its ending."""
+KIT = Path(__file__).parents[3] / ".gpu-kit" / "kit.json"
+"""File that says which commit a kit was made from, for a working tree that came without its history."""
+DONE, PARTLY, FAILED, LEFT_OUT, NOT_BEGUN = "done", "partly", "failed", "left out", "not begun"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of one part."""
+
+    part: str
+    device: str
+    quick: bool
+    state: str
+    """One of the five above."""
+    minutes: float = 0.0
+    reason: str = ""
+
+
+def gpu(request: Request) -> Report:
+    """All that is wanted of a GPU machine, in 25 minutes: --all or --part NAME; with neither, the list of parts."""
+    chosen = choose(request.parts)
+    host = Host.here(request.device)
+    if request.parts and request.output is None:
+        raise RunError("gpu: measurements are kept as they are made: name their folder, as in -o results-gpu")
+    if not request.parts:
+        listed = [(part.name, f"{part.minutes:g}", part.says, _foreseen(part, host)) for part in PARTS]
+        return _report(host, ("part", "minutes", "what", "on this machine"), listed, {})
+    say(f"{host}; {sum(part.minutes for part in chosen):g} minutes at most")
+    for part in chosen:
+        say(f"{part.name}: {_foreseen(part, host)}")
+    found = do(chosen, request, host)
+    rows = [
+        (
+            part.name,
+            f"{part.minutes:g}",
+            f"{found[part.name].minutes:.1f}",
+            found[part.name].state,
+            found[part.name].reason,
+        )
+        for part in chosen
+    ]
+    return _report(host, ("part", "minutes", "took", "outcome", "why"), rows, found)
+
+
+def choose(names: Sequence[str]) -> list[Part]:
+    """Return parts by name, in the order of the plan; all for none; raises RunError for a name that is none."""
+    known = {part.name: part for part in PARTS}
+    if unknown := [name for name in names if name not in known and name != ALL]:
+        raise RunError(f"--part {unknown[0]}: gpu has no such part: choose of {', '.join(known)}")
+    return [part for part in PARTS if not names or ALL in names or part.name in names]
+
+
+def do(chosen: Sequence[Part], request: Request, host: Host) -> Mapping[str, Outcome]:
+    """Do one part after the other, and keep the outcome of each; returns them by name.
+
+    A part that is done in this folder is not done again; one that would not be over in time is not begun.
+    """
+    began_s = time.monotonic()
+    found = {
+        line.part: line
+        for line in read_results(request, KEPT, Outcome)
+        if line.device == host.device and line.quick == request.quick
+    }
+    for part in chosen:
+        left = float("inf") if request.minutes is None else request.minutes - (time.monotonic() - began_s) / 60
+        if part.name in found and found[part.name].state == DONE:
+            say(f"{part.name}: done already, in {found[part.name].minutes:.1f} minutes")
+            continue
+        state, reason, minutes = NOT_BEGUN, f"{left:.1f} minutes were left: the same command again goes on", 0.0
+        if why := part.lacks(host):
+            state, reason = LEFT_OUT, why
+        elif part.minutes <= left:
+            say(f"{part.name}: {part.minutes:g} minutes at most")
+            part_began_s = time.monotonic()
+            state, reason = _do(part, request, host)
+            minutes = (time.monotonic() - part_began_s) / 60
+        found[part.name] = Outcome(part.name, host.device, request.quick, state, minutes, reason)
+        keep_result(request, KEPT, found[part.name])
+        say(f"{part.name}: {state}{f': {reason}' if reason else ''}")
+    return found
+
+
+def _do(part: Part, request: Request, host: Host) -> tuple[str, str]:
+    """Do one part and write its report; returns state and reason."""
+    stay = Stay(request, host, part.name, part.minutes)
+    try:
+        made = part.function(stay)
+        if request.output is not None:
+            report.write(made, request.output)
+    except Exception as why:  # the machine is here for minutes: whatever one part raises, the next goes on
+        return FAILED, str(why) if isinstance(why, RuntimeError | ValueError) else f"{type(why).__name__}: {why}"
+    return (PARTLY, "; ".join(stay.shortfalls)) if stay.shortfalls else (DONE, "")
+
+
+def _foreseen(part: Part, host: Host) -> str:
+    """Say whether a part will be done on a machine."""
+    if why := part.lacks(host):
+        return f"left out: {why}"
+    return host.few_cores if part.by_cores and host.few_cores else "ready"
+
+
+def _report(host: Host, headings: Sequence[str], rows: Sequence[Sequence[str]], found: Mapping[str, Outcome]) -> Report:
+    smi = shutil.which("nvidia-smi")
+    told = subprocess.run([smi], capture_output=True, text=True, timeout=30, check=False).stdout if smi else ""
+    return Report(
+        suite="gpu",
+        headings=headings,
+        rows=rows,
+        bars={row[0]: Spread((found[row[0]].minutes if found else float(row[1]),)) for row in rows},
+        unit="minutes",
+        notes=(str(host), f"{sum(float(row[1]) for row in rows):g} minutes at most"),
+        figures={
+            **{"gpus": list(host.gpus), "torch": host.torch, "device": host.device},
+            **{"nvidia_smi": told.splitlines(), "kit": read_object(KIT) or None},
+        },
+    )
+
+
+def say(text: str) -> None:
+    """Tell what goes on, on standard error at once: a log of a command that was cut off ends with where it was."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,149 @@
+"""A visit says first what is lacking, does its parts in turn, goes on after one that fails, and is gone on with."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from launch.bench.gpu import visit
+from launch.bench.gpu.host import Host
+from launch.bench.gpu.parts import COMMAND_MINUTES, INSTALL_MINUTES, PARTS, VISIT_MINUTES, Part
+from launch.bench.gpu.stay import Stay
+from launch.bench.gpu.visit import do, gpu
+from launch.bench.measure.report import Report
+from launch.commands.bench import bench
+from launch.errors import FailedError, RunError
+from tests.launch.bench.gpu.hosts import BARE, RICH, asked
+
+NAMES = [part.name for part in PARTS]
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Host:
+    """The machine that is found here."""
+    found: Host = getattr(request, "param", BARE)
+    monkeypatch.setattr(Host, "here", lambda device: found)
+    return found
+
+
+def measuring(stay: Stay) -> Report:
+    found = stay.measure({"a": lambda: 100.0}, 1, start_s=0.0)
+    return Report("gpu-good", ("case", "steps/s"), [("a", "100")], found, "steps/s")
+
+
+def failing(stay: Stay) -> Report:
+    raise FailedError("the driver is too old")
+
+
+def short(stay: Stay) -> Report:
+    stay.shortfalls.append("b: not begun")
+    return measuring(stay)
+
+
+def part(name: str, function, minutes: float = 1.0) -> Part:
+    return Part(name, minutes, name, function)
+
+
+def test_the_parts_fit_into_the_visit_and_each_into_a_command() -> None:
+    assert sum(each.minutes for each in PARTS) + INSTALL_MINUTES <= VISIT_MINUTES
+    assert max(each.minutes for each in PARTS) < COMMAND_MINUTES
+    assert len(set(NAMES)) == len(NAMES)
+
+
+def test_what_a_machine_lacks_is_said_of_every_part_before_anything_starts(
+    host: Host, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = gpu(asked(tmp_path))
+    why = "no CUDA device (torch 2.13.0+cpu)"
+    said = capsys.readouterr().err.splitlines()
+    assert said[1 : 1 + len(NAMES)] == [f"{name}: left out: {why}" for name in NAMES]
+    assert [(row[0], row[3], row[4]) for row in made.rows] == [(name, "left out", why) for name in NAMES]
+    assert made.as_json()["gpus"] == []
+
+
+def test_with_no_part_named_they_are_listed_and_nothing_is_done(host: Host) -> None:
+    made = gpu(asked(None, parts=()))
+    assert [row[0] for row in made.rows] == NAMES
+    assert {row[3] for row in made.rows} == {"left out: no CUDA device (torch 2.13.0+cpu)"}
+
+
+@pytest.mark.parametrize("host", [Host("cuda", 6, "2.13.0", ("GPU A",))], indirect=True)
+def test_too_few_cores_are_said_of_the_parts_that_they_matter_to(host: Host) -> None:
+    told = {row[0]: row[3] for row in gpu(asked(None, parts=())).rows}
+    assert told["cores"].startswith("6 of 16 cores: cases for more are left out")
+    assert told["graphs"] == "ready"
+
+
+def test_one_that_fails_leaves_its_reason_and_the_next_goes_on(tmp_path: Path) -> None:
+    found = do([part("bad", failing), part("good", measuring), part("half", short)], asked(tmp_path), RICH)
+    assert {name: (each.state, each.reason) for name, each in found.items()} == {
+        "bad": ("failed", "the driver is too old"),
+        "good": ("done", ""),
+        "half": ("partly", "b: not begun"),
+    }
+    assert (tmp_path / "gpu-good.md").is_file() and (tmp_path / "gpu-good.png").is_file()
+    lines = [json.loads(line) for line in (tmp_path / "gpu-parts.jsonl").read_text().splitlines()]
+    assert [line["part"] for line in lines] == ["bad", "good", "half"]
+
+
+def test_the_same_command_again_does_what_is_not_done(tmp_path: Path) -> None:
+    plan = [part("good", measuring), part("bad", failing)]
+    do(plan, asked(tmp_path), RICH)
+    again = [part("good", failing), part("bad", measuring)]
+    assert [each.state for each in do(again, asked(tmp_path), RICH).values()] == ["done", "done"]
+    on_cpu = do([part("good", failing)], asked(tmp_path, device="cpu"), Host("cpu", 2, "2.13.0"))
+    assert on_cpu["good"].state == "failed"  # what was done on another device is not done here
+
+
+def test_a_part_that_would_not_be_over_in_time_is_not_begun_and_a_shorter_one_is(tmp_path: Path) -> None:
+    plan = [part("long", failing, minutes=5.0), part("short", measuring, minutes=1.0)]
+    found = do(plan, asked(tmp_path, minutes=2.0), RICH)
+    assert [each.state for each in found.values()] == ["not begun", "done"]
+    assert "the same command again goes on" in found["long"].reason
+
+
+def test_an_unknown_part_and_a_missing_folder_are_refused(host: Host) -> None:
+    with pytest.raises(RunError, match="--part kernels: gpu has no such part: choose of tests, servers"):
+        gpu(asked(None, parts=("kernels",)))
+    with pytest.raises(RunError, match="-o results-gpu"):
+        gpu(asked(None))
+
+
+@pytest.mark.parametrize(
+    ("suite", "options", "said"),
+    [
+        ("training", {"parts": ("all",)}, "training takes no --all or --part: leave it out; these do: gpu"),
+        ("sampling", {"device": "cpu"}, "sampling takes no --device"),
+        ("gpu", {"device": "tpu"}, "--device tpu: cpu or cuda"),
+    ],
+)
+def test_other_suites_have_no_parts(suite: str, options: dict[str, object], said: str) -> None:
+    words = {"topology": None, "overrides": (), "repetitions": 1, "seconds": None, "parts": (), "minutes": None}
+    with pytest.raises(RunError, match=said):
+        bench(suite, {**words, "device": None, **options}, None, False)
+
+
+@pytest.mark.system
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+def test_the_whole_plan_can_be_tried_without_a_gpu(tmp_path: Path) -> None:
+    words = {"topology": None, "overrides": (), "repetitions": 1, "seconds": 1.0, "parts": ("all",), "minutes": None}
+    assert bench("gpu", {**words, "device": "cpu"}, tmp_path, False) == 0
+    told = {
+        row["part"]: (row["outcome"], row["why"]) for row in json.loads((tmp_path / "gpu.json").read_text())["rows"]
+    }
+    assert told.pop("tests")[1].endswith("were skipped: no CUDA device")
+    assert told.pop("pong")[1].startswith("policies in simulators, seed 1: not at 18")  # in seconds it is not learned
+    assert {name: state for name, (state, _) in told.items()} == dict.fromkeys(told, "done")
+    for each in PARTS:
+        assert (tmp_path / f"{each.suite}.md").is_file()
+    assert visit.KEPT in {path.stem for path in tmp_path.glob("*.jsonl")}
+
+
+def test_the_document_has_the_parts_and_their_minutes() -> None:
+    page = (visit.KIT.parents[1] / "docs" / "performance.md").read_text()
+    told = re.findall(r"^\| `([a-z]+)` \| ([\d.]+) \|", page.partition("## On a GPU machine")[2], re.MULTILINE)
+    assert told == [(part.name, f"{part.minutes:g}") for part in PARTS]
