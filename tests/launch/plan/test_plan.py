@@ -14,7 +14,7 @@ from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.settings import GossipExchangeSettings, SyncExchangeSettings
 from actorlearn.replay.rows import replay_fields
 from actorlearn.wire.identity import ProcessId
-from actorlearn.worker.settings import EvaluatorSettings, SimulatorSettings, TrainerSettings
+from actorlearn.worker.settings import EvaluatorSettings, InferenceSettings, SimulatorSettings, TrainerSettings
 from launch.commands import check
 from launch.plan.plan import Plan, plan
 from launch.plan.processes import PlannedProcess
@@ -47,6 +47,13 @@ def env_seeds(made: Plan, name: str, incarnation: int = 0) -> list[int]:
     settings = told(made, name, incarnation)
     assert isinstance(settings, SimulatorSettings)
     return settings.env_seeds
+
+
+def test_inference_servers_are_told_whether_a_pass_is_a_cuda_graph() -> None:
+    for word, expected in (("true", True), ("false", False)):
+        settings = told(planned("inference.count=1", f"inference.cuda_graphs={word}"), "inference-0")
+        assert isinstance(settings, InferenceSettings)
+        assert settings.policy.cuda_graphs is expected
 
 
 def test_more_processes_than_rows_are_refused_in_one_line() -> None:
