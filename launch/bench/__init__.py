@@ -1,8 +1,8 @@
 """Benchmarks: each suite measures this machine, its cases interleaved, and reports machine, versions and commit.
 
-Rooms, each on those after it: ``claims`` (what papers claim, judged by suites), ``gpu`` (a visit to a machine with one),
-``peers`` (other programs on the same work), ``papers`` (tables and figures of a paper), ``suites`` (this program alone),
-``measure`` (runs and their parts, cases in turn, reports).
+Rooms, each on those after it: ``claims`` (what papers claim, judged by suites), ``gpu`` (a visit to a machine with
+one), ``peers`` (other programs on the same work), ``papers`` (tables and figures of a paper), ``suites`` (this program
+alone), ``measure`` (runs and their parts, cases in turn, reports).
 """
 
 from __future__ import annotations
