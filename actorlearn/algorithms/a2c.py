@@ -30,10 +30,11 @@ class A2C(ActorCritic):
 
     Settings = A2CSettings
     settings: A2CSettings
+    bootstrap_rows = 1
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the scalar to descend, and its terms; outputs are [T+1, B, size] of one forward pass."""
-        self.check_shapes(outputs, batch, bootstrap_rows=1)
+        self.check_shapes(outputs, batch)
         settings, valid = self.settings, batch.valid
         value = outputs["value"].squeeze(-1)  # [T+1, B]
         value_tm1, value_t = value[:-1], value[1:].detach()

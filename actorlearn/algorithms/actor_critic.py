@@ -21,6 +21,8 @@ class ActorCritic:
     """Base of the policy-gradient algorithms; each adds its `loss`."""
 
     prepared_rows = 0
+    bootstrap_rows = 0
+    """Rows more than transitions that `loss` needs outputs of, without a gradient: to bootstrap from."""
     recorded: tuple[str, ...] = ()
     """Numbers kept from the network that acted: "log_prob" of the action, "value" of the observation."""
 
@@ -70,10 +72,10 @@ class ActorCritic:
             total = total * valid.sum()
         return settings.loss_scale * total
 
-    def check_shapes(self, outputs: Mapping[str, Tensor], batch: Batch, bootstrap_rows: int) -> None:
-        """Refuse outputs that have not so many rows more than the batch has transitions."""
+    def check_shapes(self, outputs: Mapping[str, Tensor], batch: Batch) -> None:
+        """Refuse outputs that have not `bootstrap_rows` more rows than the batch has transitions."""
         horizon, environments = batch.valid.shape
-        expected = (horizon + bootstrap_rows, environments)
+        expected = (horizon + self.bootstrap_rows, environments)
         for name, output in outputs.items():
             if tuple(output.shape[:-1]) != expected:
                 raise ValueError(

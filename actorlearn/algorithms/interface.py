@@ -123,6 +123,14 @@ class ReadsSomeHeads(Protocol):
         """Name the outputs that `act` reads; it gets these at least, and perhaps others."""
 
 
+@runtime_checkable
+class Bootstraps(Protocol):
+    """An algorithm whose `loss` takes the outputs of a minibatch's last rows for constants: values to bootstrap from."""
+
+    bootstrap_rows: int
+    """Number of these rows; 0 = none. On a CPU no gradient is computed for them."""
+
+
 Networks = Mapping[str, "Callable[..., Mapping[str, Tensor]]"]
 """Networks by name, each called with what it reads, observations [N, *shape] and actions [N, n]: {head: [N, size]}.
 

@@ -88,7 +88,7 @@ class PPO(ActorCritic):
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the scalar to descend, and its terms; outputs are [T, B, size] of one forward pass."""
-        self.check_shapes(outputs, batch, bootstrap_rows=0)
+        self.check_shapes(outputs, batch)
         valid, columns = batch.valid, batch.columns
         policy_tm1, value_tm1 = self.policy(outputs), outputs["value"].squeeze(-1)
         log_prob = policy_tm1.log_prob(played_actions(batch))

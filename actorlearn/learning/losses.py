@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from actorlearn.algorithms.interface import Algorithm, MultiNetworkAlgorithm, Networks
+from actorlearn.algorithms.interface import Algorithm, Bootstraps, MultiNetworkAlgorithm, Networks
 from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.network import Network
 from actorlearn.learning.target import Target
@@ -39,15 +39,17 @@ class Losses(Protocol):
 
 
 class SingleLoss:
-    """One loss of all parameters, from one forward pass, which this learner's cores share out."""
+    """One loss of all parameters, from outputs of all rows, whose passes this learner's cores share out."""
 
     def __init__(self, algorithm: Algorithm, network: Network) -> None:
         """Take the loss of this algorithm."""
         self._algorithm, self._network = algorithm, network
+        self._bootstrap = algorithm.bootstrap_rows if isinstance(algorithm, Bootstraps) else 0
 
     def compute_gradient(self, minibatch: Minibatch, progress: float) -> LossAndMetrics:
         """Write the flat gradient of a minibatch."""
-        loss, metrics = self._algorithm.loss(self._network.outputs(minibatch.batch), minibatch.batch, progress)
+        outputs = self._network.outputs(minibatch.batch, bootstrap=self._bootstrap)
+        loss, metrics = self._algorithm.loss(outputs, minibatch.batch, progress)
         self._network.passes.backward(loss)
         return LossAndMetrics(loss, metrics)
 

@@ -36,12 +36,13 @@ class Network:
         """Return an equal network with its own weights, for forward passes only."""
         return type(self)(copy.deepcopy(self.module), *self._how, learns=False)
 
-    def outputs(self, batch: Batch, last: int = 0) -> Outputs:
-        """Return outputs of one forward pass for all rows of a batch, or the ``last``: {head: [rows, B, size]}.
+    def outputs(self, batch: Batch, last: int = 0, bootstrap: int = 0) -> Outputs:
+        """Return outputs for all rows of a batch, or the ``last``: {head: [rows, B, size]}.
 
-        A recurrent network passes over all rows, from the state it had when it acted on the first.
+        A recurrent network passes over all rows, from the state it had when it acted on the first. A loss may take the
+        outputs of the last ``bootstrap`` rows for constants only.
         """
         state = batch.columns["state"][0] if self.state_size else None
         observation = batch.observation if self.state_size else batch.observation[-last:]
-        outputs, _ = self.passes.forward(observation, state, batch.first)
+        outputs, _ = self.passes.forward(observation, state, batch.first, bootstrap)
         return {name: output[-last:] for name, output in outputs.items()}

@@ -83,6 +83,10 @@ class ChannelNorm(nn.LayerNorm):
         return super().forward(image.movedim(1, -1)).movedim(-1, 1)
 
 
+RUNS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Number types by their size in bytes."""
+
+
 class PixelConvolution(nn.Conv2d):
     """A convolution of images as they are stored: uint8 ones are scaled to [0, 1] by scaling the weights.
 
@@ -114,8 +118,11 @@ class PixelConvolution(nn.Conv2d):
         """
         s = self.stride[0]
         count, channels, height, width = observation.shape
-        pixels = observation.view(count, channels, height // s, s, width // s, s).permute(0, 2, 4, 1, 3, 5)
-        deep = pixels.reshape(count, height // s, width // s, channels * s * s).to(dtype).permute(0, 3, 1, 2)
+        whole = RUNS.get(s * observation.element_size())  # s pixels of a line are moved as one number
+        lines = observation.view(whole) if whole else observation.view(count, channels, height, width // s, s)
+        pixels = lines.view(count, channels, height // s, s, width // s, -1).permute(0, 2, 4, 1, 3, 5)
+        deep = pixels.contiguous().view(observation.dtype).view(count, height // s, width // s, channels * s * s)
+        deep = deep.to(dtype).permute(0, 3, 1, 2)
         k = self.kernel_size[0] // s
         taps = weight.view(-1, channels, k, s, k, s).permute(0, 1, 3, 5, 2, 4).reshape(-1, channels * s * s, k, k)
         return torch.nn.functional.conv2d(deep, taps, self.bias)

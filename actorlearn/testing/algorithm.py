@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.actions import Actions, cell, choices, draw
-from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm
+from actorlearn.algorithms.interface import Algorithm, Batch, Bootstraps, MultiNetworkAlgorithm
 from actorlearn.algorithms.make import extra_networks, make
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, AlgorithmSpec
 from actorlearn.models.make import make as make_model
@@ -188,6 +188,14 @@ class AlgorithmContract:
             assert priority.shape == (1, batch.valid.shape[1]) and (priority >= 0).all()
         wrong = [name for name, metric in metrics.items() if metric.numel() != 1 or not torch.isfinite(metric)]
         assert not wrong, f"{wrong} are not one finite number each"
+
+    def test_nothing_goes_back_from_rows_to_bootstrap_from(self) -> None:
+        """The loss takes the outputs of the last ``bootstrap_rows`` rows for constants; trainers rely on it."""
+        algorithm = self.algorithm()
+        rows = algorithm.bootstrap_rows if isinstance(algorithm, Bootstraps) else 0
+        _, _, gradients = self.learned(self.batch())
+        moved = [name for name, gradient in gradients.items() if rows and gradient[-rows:].any()]
+        assert not moved, f"{moved} of the last {rows} rows have a gradient; detach them, or set bootstrap_rows to 0"
 
     def test_what_is_not_valid_counts_for_nothing(self) -> None:
         """The action after a game's end was ignored: with another one, and any reward, the gradient is the same."""

@@ -119,13 +119,16 @@ class Passes:
         """Outputs of the newest forward pass: of all shares together, by which a loss is computed, and of each."""
 
     def forward(
-        self, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None
+        self, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None, bootstrap: int = 0
     ) -> tuple[Outputs, Tensor | None]:
-        """Return outputs {head: [T, B, size]} and the state after the last row, as `models.unroll.unroll` does."""
+        """Return outputs {head: [T, B, size]} and the state after the last row, as `models.unroll.unroll` does.
+
+        Nothing need go back from the outputs of the last ``bootstrap`` rows, which a loss takes for constants.
+        """
         count = max(1, min(self._pool.count, observation.shape[1]))
         if count == 1:
             self._pending = None
-            return self._pass(0, observation, state, first)
+            return self._pass(0, observation, state, first, bootstrap)
         rows = observation.tensor_split(count, 1)
         states = state.tensor_split(count) if state is not None else [None] * count
         firsts = first.tensor_split(count, 1) if first is not None else [None] * count
@@ -137,7 +140,7 @@ class Passes:
                 stack.enter_context(torch.set_grad_enabled(modes[0]))
                 if modes[0] and index:
                     self._apart[index - 1].zero_()
-                return self._pass(index if modes[0] else 0, rows[index], states[index], firsts[index])
+                return self._pass(index if modes[0] else 0, rows[index], states[index], firsts[index], bootstrap)
 
         passed = self._pool.run(share, count)
         parts = [outputs for outputs, _ in passed]
@@ -150,10 +153,16 @@ class Passes:
         return joined, torch.cat(after) if after else None
 
     def _pass(
-        self, index: int, observation: Tensor, state: Tensor | None, first: Tensor | None
+        self, index: int, observation: Tensor, state: Tensor | None, first: Tensor | None, bootstrap: int = 0
     ) -> tuple[Outputs, Tensor | None]:
+        network = self._networks[index]
         with autocast(observation.device.type, self._precision):
-            return unroll(self._networks[index], observation, state, first)
+            if not bootstrap or state is not None or observation.is_cuda or not torch.is_grad_enabled():
+                return unroll(network, observation, state, first)
+            outputs, _ = unroll(network, observation[:-bootstrap])
+            with torch.no_grad():  # so that the way back, the longer one, passes over fewer rows
+                constant, _ = unroll(network, observation[-bootstrap:])
+        return {name: torch.cat([output, constant[name]]) for name, output in outputs.items()}, None
 
     @torch.no_grad()
     def whole(self, observation: Tensor) -> Outputs:

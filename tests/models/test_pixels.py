@@ -23,6 +23,16 @@ def test_bytes_give_what_scaled_images_give(layout: str, kernel: int, stride: in
     torch.testing.assert_close(convolution(seen).double(), expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [torch.uint8, torch.float32, torch.float64])
+@pytest.mark.parametrize(("kernel", "stride"), [(4, 2), (8, 4), (16, 8), (9, 3)])
+def test_runs_of_pixels_are_moved_whole_whatever_their_length(kind: torch.dtype, kernel: int, stride: int) -> None:
+    convolution = PixelConvolution(3, 2, kernel, stride)
+    seen = images(5, (3, 144, 72)).to(kind)[1:4]  # which begins in the middle of its memory
+    plain = convolution(seen)
+    convolution.layout = "space-to-depth"
+    torch.testing.assert_close(convolution(seen), plain, atol=1e-3 * float(plain.detach().abs().max()), rtol=1e-4)
+
+
 def test_images_of_other_types_are_not_scaled() -> None:
     convolution = PixelConvolution(1, 2, 3, 1)
     seen = torch.rand(2, 1, 5, 5)

@@ -119,6 +119,14 @@ class EverythingCounts(A2C):
         return loss, {"value_loss": loss}
 
 
+class GoesBackToTheLastRow(A2C):
+    """Draws the value to bootstrap from to its own."""
+
+    def loss(self, outputs: Outputs, batch: Batch, progress: float) -> tuple[Tensor, Metrics]:
+        loss, metrics = super().loss(outputs, batch, progress)
+        return loss + (outputs["value"][1:] - outputs["value"][:-1]).square().mean(), metrics
+
+
 class Empty(A2C):
     """Divides by the number of what is valid."""
 
@@ -182,6 +190,7 @@ MUTANTS = [
     ("test_a_loss_is_a_finite_number_with_a_gradient", EverythingCounts),
     ("test_a_loss_is_a_finite_number_with_a_gradient", ReplaysEverything),
     ("test_a_loss_is_a_finite_number_with_a_gradient", AnotherCritic),
+    ("test_nothing_goes_back_from_rows_to_bootstrap_from", GoesBackToTheLastRow),
     ("test_what_is_not_valid_counts_for_nothing", EverythingCounts),
     ("test_what_is_not_valid_counts_for_nothing", ReplaysEverything),
     ("test_what_is_not_valid_counts_for_nothing", ForgetsWhatIsNotValid),

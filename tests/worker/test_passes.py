@@ -71,6 +71,33 @@ def test_shares_make_the_same_outputs_and_gradients(name: str, shares: int) -> N
     assert all(torch.equal(again[head], shared[head]) for head in shared)
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("shares", [1, 2])
+def test_rows_to_bootstrap_from_have_the_same_outputs_and_change_no_gradient(name: str, shares: int) -> None:
+    found = []
+    for bootstrap in (0, 1):
+        made, _, flat = network(name)
+        passes = Passes(made, ComputePool(shares), "fp32", flat)
+        _, state, first = (*seen(name), None, None)[:3]
+        outputs, _ = passes.forward(seen(name)[0], state, first, bootstrap)
+        constant = {head: torch.cat([output[:-1], output[-1:].detach()]) for head, output in outputs.items()}
+        passes.backward(loss(constant))
+        found.append(({head: output.detach() for head, output in outputs.items()}, flat.clone()))
+    (whole, expected), (parted, gradient) = found
+    for head, output in whole.items():
+        torch.testing.assert_close(parted[head], output, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(gradient, expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("shares", [1, 2])
+def test_nothing_is_computed_on_the_way_back_from_rows_to_bootstrap_from(shares: int) -> None:
+    made, _, flat = network("convolutions")
+    passes = Passes(made, ComputePool(shares), "fp32", flat)
+    outputs, _ = passes.forward(*seen("convolutions"), bootstrap=1)
+    passes.backward(loss({head: output[-1:] for head, output in outputs.items()}))
+    assert not flat.any()
+
+
 def test_one_share_is_the_reference() -> None:
     made, _, flat = network("perceptron")
     outputs, _ = unroll(made, *seen("perceptron"))

@@ -21,10 +21,11 @@ class AWR(ActorCritic):
 
     Settings = AWRSettings
     settings: AWRSettings
+    bootstrap_rows = 1
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the scalar to descend, and its terms; outputs are [T+1, B, size] of one forward pass."""
-        self.check_shapes(outputs, batch, bootstrap_rows=1)
+        self.check_shapes(outputs, batch)
         settings, valid = self.settings, batch.valid
         value = outputs["value"].squeeze(-1)  # [T+1, B]
         return_tm1 = lambda_returns(outcomes(batch, settings), value[1:].detach(), settings.gae_lambda)

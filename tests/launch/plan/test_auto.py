@@ -14,7 +14,8 @@ from launch.topology.load import dump, parse, tree
 
 PONG = "env: {id: ALE/Pong-v5}\nsimulators: {count: 2, envs: 16}"
 TWO = Cores(2)
-ZEN5, XEON, OLD = {"avx512_bf16"}, {"avx512_bf16", "amx_bf16"}, {"avx2"}
+ZEN5, XEON = {"avx2", "avx512f", "avx512_bf16"}, {"avx2", "avx512f", "avx512_bf16", "amx_bf16"}
+ZEN3, SKYLAKE = {"avx2"}, {"avx2", "avx512f"}
 
 
 def chosen(text: str, flags: set[str], *overrides: str) -> dict[str, object]:
@@ -34,7 +35,13 @@ def test_nothing_is_left_to_chance_and_every_choice_says_why() -> None:
 
 @pytest.mark.parametrize(
     ("flags", "precision", "layout"),
-    [(ZEN5, "bf16", "plain"), (XEON, "bf16", "space-to-depth"), (OLD, "fp32", "plain"), (set(), "fp32", "plain")],
+    [
+        (ZEN5, "bf16", "plain"),
+        (XEON, "bf16", "space-to-depth"),
+        (ZEN3, "fp32", "space-to-depth"),
+        (SKYLAKE, "fp32", "plain"),
+        (set(), "fp32", "plain"),
+    ],
 )
 def test_learning_takes_what_the_processor_is_good_at(flags: set[str], precision: str, layout: str) -> None:
     found = chosen(PONG, flags)
@@ -55,7 +62,7 @@ def test_probabilities_that_are_compared_are_computed_alike(name: str) -> None:
     found = chosen(PONG, XEON, *keys)
     assert (found["trainer.precision"], found["inference.precision"]) == ("bf16", "bf16")
     assert chosen(PONG, XEON, *keys, "trainer.precision=fp32")["inference.precision"] == "fp32"
-    assert chosen(PONG, OLD, *keys)["inference.precision"] == "fp32"
+    assert chosen(PONG, ZEN3, *keys)["inference.precision"] == "fp32"
     elsewhere = [*keys, "trainer.device=cuda", "inference.device=cpu"]
     assert chosen(PONG, XEON, *elsewhere)["inference.precision"] == "fp32", "16 rows on a CPU"
 
