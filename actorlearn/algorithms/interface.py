@@ -125,7 +125,7 @@ class ReadsSomeHeads(Protocol):
 
 @runtime_checkable
 class Bootstraps(Protocol):
-    """An algorithm whose `loss` takes the outputs of a minibatch's last rows for constants: values to bootstrap from."""
+    """An algorithm whose `loss` takes outputs of a minibatch's last rows for constants: values to bootstrap from."""
 
     bootstrap_rows: int
     """Number of these rows; 0 = none. On a CPU no gradient is computed for them."""

@@ -44,5 +44,5 @@ class Network:
         """
         state = batch.columns["state"][0] if self.state_size else None
         observation = batch.observation if self.state_size else batch.observation[-last:]
-        outputs, _ = self.passes.forward(observation, state, batch.first, bootstrap)
+        outputs, _ = self.passes.forward(observation, state, batch.first, bootstrap=bootstrap)
         return {name: output[-last:] for name, output in outputs.items()}

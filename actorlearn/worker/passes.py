@@ -119,7 +119,7 @@ class Passes:
         """Outputs of the newest forward pass: of all shares together, by which a loss is computed, and of each."""
 
     def forward(
-        self, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None, bootstrap: int = 0
+        self, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None, *, bootstrap: int = 0
     ) -> tuple[Outputs, Tensor | None]:
         """Return outputs {head: [T, B, size]} and the state after the last row, as `models.unroll.unroll` does.
 

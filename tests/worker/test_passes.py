@@ -78,8 +78,7 @@ def test_rows_to_bootstrap_from_have_the_same_outputs_and_change_no_gradient(nam
     for bootstrap in (0, 1):
         made, _, flat = network(name)
         passes = Passes(made, ComputePool(shares), "fp32", flat)
-        _, state, first = (*seen(name), None, None)[:3]
-        outputs, _ = passes.forward(seen(name)[0], state, first, bootstrap)
+        outputs, _ = passes.forward(*seen(name), bootstrap=bootstrap)
         constant = {head: torch.cat([output[:-1], output[-1:].detach()]) for head, output in outputs.items()}
         passes.backward(loss(constant))
         found.append(({head: output.detach() for head, output in outputs.items()}, flat.clone()))
