@@ -20,6 +20,11 @@ from typing import Any
 
 import pytest
 
+from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
+from launch.desk.watched import id_of
+from launch.runs.find import Run
+from tests.launch.desk.folders import DIED, SPAWNED, append, row, write_run
+from tests.launch.runs.folders import me
 from tests.sizes import ROOT
 from tests.system.conftest import PACED, Start
 from tests.system.launched import PATIENCE_S, Launched
@@ -133,7 +138,8 @@ def test_a_run_is_watched_hurt_changed_and_stopped_from_its_page(launched: Start
     page = seen.page
     answer = page.goto(desk.address)
     assert "default-src 'none'" in answer.headers["content-security-policy"]
-    assert "token" not in page.url.replace(desk.address, ""), "the address that is kept has no token"
+    page.locator("#connection", has_text="live").wait_for()
+    assert "token" not in page.url, "the address that is kept has no token"
 
     seen.turn_to(run)
     seen.sees("#part-graph svg .name", "simulator-1")
@@ -251,3 +257,86 @@ def test_a_report_opens_from_a_file_and_asks_for_nothing(
 
     wrong = command("report", folders[0], "--y", "scor", "-o", tmp_path / "no.html")
     assert wrong.returncode == 2 and "no run has numbers of it" in wrong.stderr
+
+
+def written(folder: Path, *events: dict[str, Any], **meta: Any) -> Run:
+    """A run of reports that no process makes; it counts as alive while this test is."""
+    return write_run(folder, [row(n) for n in range(5)], [*SPAWNED, *events], **me(), **meta)
+
+
+def test_what_is_open_and_focused_stays_so_while_reports_come(serve: Any, browser: Any, tmp_path: Path) -> None:
+    run = written(tmp_path / "watched")
+    seen = Watched(browser.new_page())
+    page = seen.page
+    page.goto(f"{serve().address}#run={id_of(run)}")
+    seen.sees("#part-graph svg .name", "trainer")
+    for number, place in enumerate(("#curves figure", "#part-graph")):
+        summary = page.locator(f"{place} summary").first
+        summary.focus()
+        page.keyboard.press("Enter")
+        page.locator(f"{place} table").first.wait_for()
+        append(run, METRICS_FILE, row(5 + number))
+        append(run, EVENTS_FILE, {**DIED, "time_s": 10.0 + number})
+        seen.sees(
+            f"{place} table", f"{500 + 100 * number} steps" if place == "#curves figure" else f"{number + 1} death"
+        )
+        assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
+        assert summary.evaluate("summary => summary === document.activeElement && summary.parentElement.open")
+    assert seen.complaints == []
+
+
+def test_names_are_text_and_as_long_as_they_like(serve: Any, browser: Any, command: Any, tmp_path: Path) -> None:
+    markup = "<img src=x onerror=alert(1)>"
+    run = written(tmp_path / (markup + "x" * 200), {"kind": "warned", "cause": f"</script>{markup}" * 40})
+    topology = run.path / "topology.yaml"
+    topology.write_text(topology.read_text().replace("made", f"'{markup * 9}'").replace("CartPole-v1", "Y" * 300))
+    append(run, METRICS_FILE, row(5, **{markup * 9: 1.0}))
+    report = tmp_path / "report.html"
+    assert command("report", run.path, "-o", report).returncode == 0
+    for address in (serve().address, report.as_uri()):
+        seen = Watched(browser.new_page(viewport={"width": 390, "height": 844}))
+        seen.page.goto(f"{address}#run={id_of(run)}")
+        seen.sees("h2", "onerror")
+        for hash in (f"#run={id_of(run)}", "#"):
+            seen.page.goto(f"{address.partition('?')[0]}{hash}")
+            seen.sees("#curves figure", "As a table")
+            assert seen.page.locator("img").count() == 0
+            assert seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), hash
+        assert seen.complaints == []
+
+
+def test_pages_that_nobody_sees_leave_their_connection_to_others(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """A browser has six connections to a host, and each page that is live keeps one."""
+    run = written(tmp_path / "watched")
+    desk = serve()
+    context = browser.new_context()
+    # Pages of this browser are never hidden, however many there are: this is said to them.
+    context.add_init_script(
+        "let is_hidden = false; Object.defineProperty(document, 'hidden', {get: () => is_hidden});"
+        "window.hide = (now) => { is_hidden = now; document.dispatchEvent(new Event('visibilitychange')); };"
+    )
+    pages = []
+    for _ in range(8):
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.goto(desk.address)
+        page.locator("#connection", has_text="live").wait_for()
+        page.evaluate("hide(true)")
+        pages.append(page)
+    pages[0].evaluate("hide(false)")
+    append(run, METRICS_FILE, row(5))
+    pages[0].locator("table", has_text="0.5").wait_for()
+    context.close()
+
+
+def test_a_page_of_a_desk_that_was_ended_says_that_it_is_refused(serve: Any, browser: Any, tmp_path: Path) -> None:
+    written(tmp_path / "watched")
+    first = serve()
+    page = browser.new_page()
+    page.goto(first.address)
+    page.locator("#connection", has_text="live").wait_for()
+    first.process.send_signal(signal.SIGINT)
+    first.process.wait(PATIENCE_S)
+    page.locator("#connection", has_text="trying again").wait_for()
+    serve("--port", first.root.rpartition(":")[2].rstrip("/"))
+    page.locator("#connection", has_text="refused: open the address").wait_for()

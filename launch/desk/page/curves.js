@@ -1,10 +1,13 @@
 // Learning curves against steps and against minutes: lines of runs, bands of seeds, marks of events.
 
-import { behind, element, table } from "./elements.js";
+import { behind, element, renew, table } from "./elements.js";
 
 const HEIGHT = 250;
 const NEAR = 6; // pixels between the pointer and a mark whose event is then said
 const ROWS = 12; // rows of the table behind a picture
+const MOST_SAID = 8; // curves whose numbers are said
+const CELLS = 400_000; // most numbers of a picture: all curves at all places of any of them
+const PLACES = 2_000; // places of a picture of more: more than it has pixels
 
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
 const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
@@ -51,10 +54,10 @@ class Picture {
 
   show(label, curves, marks) {
     Object.assign(this, { label, marks, curves: curves.filter((curve) => points(curve, this.axis)[0].length) });
-    const last = this.curves.map((curve) => `${curve.name} ${written(points(curve, this.axis)[1].at(-1))}`);
+    const last = this.curves.slice(0, MOST_SAID).map((curve) => `${curve.name} ${written(points(curve, this.axis)[1].at(-1))}`);
+    if (this.curves.length > MOST_SAID) last.push(`and ${this.curves.length - MOST_SAID} more`);
     this.place.setAttribute("aria-label", `${label} against ${AXES[this.axis].title}; last: ${last.join(", ") || "none yet"}`);
-    this.rows.open = false;
-    this.rows.lastChild.tagName === "TABLE" && this.rows.lastChild.remove();
+    renew(this.rows, () => this.table());
     this.draw();
   }
 
@@ -92,7 +95,7 @@ class Picture {
   options() {
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(name).trim();
-    const ink = (given) => (given === "#000000" ? colour("--ink") : given);
+    const ink = (given) => given.replace("#000000", colour("--ink")); // black is ink, also where it is pale
     const series = [{}];
     const bands = [];
     for (const curve of this.curves) {
@@ -160,7 +163,7 @@ class Picture {
       return x !== null && Math.abs(plot.valToPos(x, "x") - left) <= NEAR;
     });
     const events = near.slice(-2).map((mark) => mark.text);
-    this.said.textContent = [AXES[this.axis].said(at), ...events, ...values.slice(0, 8)].join(" · ");
+    this.said.textContent = [AXES[this.axis].said(at), ...events, ...values.slice(0, MOST_SAID)].join(" · ");
   }
 
   table() {
@@ -196,5 +199,19 @@ function value_at([at, numbers], place) {
 // All curves over the places of any of them, as uPlot wants them.
 function joined(curves, axis) {
   const tables = curves.map((curve) => curve.band?.[axis] ?? curve[axis]);
-  return tables.length ? uPlot.join(tables) : [[]];
+  const count = tables.reduce((sum, [at]) => sum + at.length, 0);
+  if (!count) return [[], ...tables.flatMap((columns) => columns.slice(1))];
+  return uPlot.join(count * tables.length > CELLS ? brought_together(tables) : tables);
+}
+
+// Tables with few places in common: 200 curves with places of their own would have a row for each of 100,000.
+function brought_together(tables) {
+  const ends = tables.filter(([at]) => at.length).flatMap(([at]) => [at[0], at.at(-1)]);
+  const first = Math.min(...ends);
+  const wide = (Math.max(...ends) - first) / PLACES || 1;
+  return tables.map(([at, ...columns]) => {
+    const places = at.map((one) => Math.round((one - first) / wide));
+    const kept = [...places.keys()].filter((index) => places[index] !== places[index + 1]); // the newest of each place
+    return [kept.map((index) => first + places[index] * wide), ...columns.map((numbers) => kept.map((index) => numbers[index]))];
+  });
 }

@@ -1,6 +1,6 @@
 // The page: what it looks at, the parts that the server sends of it (launch/desk/stream.py), and keys.
 
-import { element } from "./elements.js";
+import { element, refill } from "./elements.js";
 import { CurvePair } from "./curves.js";
 import { SECTIONS, differences, figures, films_of, groups, heading, run_item } from "./sections.js";
 
@@ -13,6 +13,7 @@ let focused = ""; // the run whose sections stand there
 let announced = new Map(); // newest alarm of each run
 let silence = 0; // the timer that takes the alarm from the top again; it stays among the events
 const ALARM_MS = 60_000;
+const DASHES = [undefined, [8, 4], [2, 3]]; // of lines, where there are more groups than colours
 
 // What it looks at: the run in full, or "" for all, and the metric. It stands in the address, so it can be kept.
 function looked_at() {
@@ -43,7 +44,7 @@ function show(changed) {
   if (is_new("runs", "groups")) show_list(runs, run);
   announce(runs);
   if (run !== focused) clear(run);
-  show_curves(run);
+  if (!changed.every((name) => name.startsWith("run/")) || !changed.length) show_curves(run);
   if (run) show_run(run, changed);
   else if (is_new("groups", "runs") || changed.some((name) => name.startsWith("curve/") || name.startsWith("band/"))) show_all();
   requestAnimationFrame(() => (document.documentElement.dataset.drawn = String(performance.now())));
@@ -51,7 +52,8 @@ function show(changed) {
 
 function show_desk(desk) {
   const choice = by_id("metric");
-  if (choice.length !== desk.metrics.length) {
+  const names = desk.metrics.map(({ name }) => name);
+  if (names.join() !== [...choice.options].map(({ value }) => value).join()) {
     choice.replaceChildren(...desk.metrics.map(({ name, label }) => element("option", { value: name }, label)));
   }
   choice.value = desk.metric.name;
@@ -61,8 +63,7 @@ function show_desk(desk) {
 }
 
 function colour_of(number) {
-  const { colours } = parts.get("desk");
-  const colour = colours[number % colours.length];
+  const { colour } = look_of(number);
   return colour === "#000000" ? "var(--ink)" : colour;
 }
 
@@ -98,15 +99,21 @@ function show_curves(run) {
   curve_pair.show(desk.metric.label, curves, marks);
 }
 
+// How the lines of a group look; ``colour_of`` is the same for what is no line.
+function look_of(number) {
+  const { colours } = parts.get("desk");
+  return { colour: colours[number % colours.length], dash: DASHES[Math.floor(number / colours.length) % DASHES.length] };
+}
+
 // A group: its band, where several seeds have come far enough, and the line of each of its runs.
 function group_curves(group, number) {
-  const colour = parts.get("desk").colours[number % parts.get("desk").colours.length];
+  const { colour, dash } = look_of(number);
   const band = parts.get(`band/${number}`);
   const names = new Map(parts.get("runs").map((run) => [run.id, run.name]));
   const alone = !band?.by_steps;
-  const lines = group.runs.map((id) => line_of(id, names.get(id), colour, alone ? 2 : 0.7)).filter(Boolean);
+  const lines = group.runs.map((id) => line_of(id, names.get(id), colour, alone ? 2 : 0.7, dash)).filter(Boolean);
   if (alone) return lines.map((line) => (lines.length === 1 ? { ...line, name: group.name } : line));
-  return [{ name: group.name, colour, width: 2.2, by_steps: [[], []], by_minutes: [[], []], band }, ...lines.map((line) => ({ ...line, colour: `${colour}80` }))];
+  return [{ name: group.name, colour, dash, width: 2.2, by_steps: [[], []], by_minutes: [[], []], band }, ...lines.map((line) => ({ ...line, colour: `${colour}80` }))];
 }
 
 // A run, in front of others of its group.
@@ -115,13 +122,12 @@ function run_curves(run, all) {
   if (number < 0) return [];
   const names = new Map(parts.get("runs").map((one) => [one.id, one.name]));
   const others = all[number].runs.filter((id) => id !== run).map((id) => line_of(id, names.get(id), "#8888887f", 0.8));
-  const colour = parts.get("desk").colours[number % parts.get("desk").colours.length];
-  return [line_of(run, names.get(run), colour, 2.2), ...others].filter(Boolean);
+  return [line_of(run, names.get(run), look_of(number).colour, 2.2), ...others].filter(Boolean);
 }
 
-function line_of(id, name, colour, width) {
+function line_of(id, name, colour, width, dash) {
   const curve = parts.get(`curve/${id}`);
-  return curve ? { name, colour, width, by_steps: curve.by_steps, by_minutes: curve.by_minutes, band: null } : null;
+  return curve ? { name, colour, width, dash, by_steps: curve.by_steps, by_minutes: curve.by_minutes, band: null } : null;
 }
 
 // All runs -------------------------------------------------------------------------------------------------------------
@@ -133,9 +139,7 @@ function show_all() {
     hidden.has(number) ? hidden.delete(number) : hidden.add(number);
     show(["groups"]);
   });
-  const held = [...by_id("rest").querySelectorAll("button")].indexOf(document.activeElement);
-  by_id("rest").replaceChildren(...[element("section", { class: "card wide", tabindex: "0", "aria-label": "Groups" }, legend), differences(parts.get("groups"))].filter(Boolean));
-  if (held >= 0) by_id("rest").querySelectorAll("button")[held]?.focus();
+  refill(by_id("rest"), element("section", { class: "card wide", tabindex: "0", "aria-label": "Groups" }, legend), differences(parts.get("groups")));
 }
 
 // One run --------------------------------------------------------------------------------------------------------------
@@ -162,14 +166,7 @@ function show_run(run, changed) {
   for (const [name, draw] of Object.entries(SECTIONS)) {
     const value = part(name);
     if (value === undefined) continue;
-    const place = by_id(`part-${name}`);
-    const open = place.querySelector("details.behind")?.open;
-    const scrolled = place.querySelector("ol, .wide");
-    const [top, left] = [scrolled?.scrollTop ?? 0, scrolled?.scrollLeft ?? 0];
-    const made = draw(value);
-    place.replaceChildren(...(made ? [made] : []));
-    if (open) place.querySelector("details.behind").open = true;
-    place.querySelector("ol, .wide")?.scrollTo(left, top);
+    refill(by_id(`part-${name}`), draw(value));
   }
   show_changes(run);
 }
@@ -230,7 +227,10 @@ function connect() {
   const asked = new URLSearchParams(Object.entries({ run, metric }).filter(([, value]) => value));
   stream = new EventSource(`stream?${asked}`);
   stream.onopen = () => (by_id("connection").textContent = "live");
-  stream.onerror = () => (by_id("connection").textContent = "the desk does not answer; trying again");
+  stream.onerror = (event) => {
+    const refused = event.target.readyState === EventSource.CLOSED; // a browser does not ask again then
+    by_id("connection").textContent = refused ? "refused: open the address that `actorlearn desk` printed last" : "the desk does not answer; trying again";
+  };
   stream.onmessage = (event) => receive(JSON.parse(event.data));
 }
 
@@ -327,4 +327,6 @@ if (kept) {
 } else {
   if (new URLSearchParams(location.search).has("token")) history.replaceState(null, "", location.pathname + location.hash);
   connect();
+  // A browser has six connections to a host: pages that nobody sees leave theirs to others.
+  document.addEventListener("visibilitychange", () => (document.hidden ? stream.close() : connect()));
 }

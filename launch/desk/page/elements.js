@@ -48,6 +48,27 @@ export function behind(title, make) {
   return details;
 }
 
+// Make what stands behind a picture anew where it is open; else it will be made when it is opened.
+export function renew(details, make) {
+  const made = details.children[1];
+  if (details.open) made?.replaceWith(make());
+  else made?.remove();
+}
+
+const FOCUSED = "a, button, summary, [tabindex]";
+const SCROLLED = "ol, pre, .wide";
+
+// Put other children into a place; what is open, scrolled and focused there stays so.
+export function refill(place, ...children) {
+  const held = [...place.querySelectorAll(FOCUSED)].indexOf(document.activeElement);
+  const open = [...place.querySelectorAll("details")].map((details) => details.open);
+  const scrolled = [...place.querySelectorAll(SCROLLED)].map(({ scrollLeft, scrollTop }) => [scrollLeft, scrollTop]);
+  place.replaceChildren(...children.filter(Boolean));
+  place.querySelectorAll("details").forEach((details, at) => (details.open = open[at] ?? false));
+  place.querySelectorAll(SCROLLED).forEach((made, at) => made.scrollTo(...(scrolled[at] ?? [0, 0])));
+  if (held >= 0) place.querySelectorAll(FOCUSED)[held]?.focus({ preventScroll: true });
+}
+
 // A bar of a share, 0 to 1.
 export function bar(share, colour) {
   const inner = element("span", {});

@@ -63,8 +63,13 @@ export function groups(all, runs, bands, curves, colours, hidden, toggle) {
 // What differs between the topologies of groups.
 export function differences(all) {
   if (!all.keys.length) return null;
-  const rows = all.keys.map((key, at) => [key, ...all.groups.map((group) => element("code", {}, group.values[at]))]);
-  return section("What differs", element("div", { class: "wide", tabindex: "0", "aria-label": "What differs" }, table("Keys in which the topologies differ", ["key", ...all.groups.map((group) => group.name)], rows)));
+  const values = (group) => group.values.map((value) => element("code", {}, value));
+  const few = all.groups.length <= all.keys.length; // the longer list goes down the page
+  const headings = few ? ["key", ...all.groups.map((group) => group.name)] : ["group", ...all.keys];
+  const rows = few
+    ? all.keys.map((key, at) => [key, ...all.groups.map((group) => values(group)[at])])
+    : all.groups.map((group) => [group.name, ...values(group)]);
+  return section("What differs", element("div", { class: "wide", tabindex: "0", "aria-label": "What differs" }, table("Keys in which the topologies differ", headings, rows)));
 }
 
 // One run: the part above its curves.
