@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from launch.errors import RunError
@@ -64,6 +66,8 @@ def read_monitors(paths: Iterable[Path]) -> Log:
                 head = json.loads(file.readline().removeprefix("#"))
                 began_s, env_id = float(head["t_start"]), head.get("env_id") or env_id
                 rows = [(began_s + float(row["t"]), float(row["r"]), float(row["l"])) for row in csv.DictReader(file)]
+                if not all(map(math.isfinite, (began_s, *chain.from_iterable(rows)))):
+                    raise ValueError("a number that is not finite")
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise RunError(f"{path}: no file of Monitor: {error!r}; its first line is JSON, then r,l,t") from None
         starts.append(began_s)
@@ -81,17 +85,24 @@ def _first(names: Sequence[str], columns: Sequence[str]) -> str | None:
 
 
 def _number(cell: str | None) -> float | None:
-    """Return a cell's number; None of an empty cell or text."""
+    """Return a cell's number; None of an empty cell, of text, and of a number that is not finite."""
     try:
-        return float(cell) if cell else None
+        number = float(cell) if cell else math.nan
     except ValueError:
         return None
+    return number if math.isfinite(number) else None
 
 
 def _log(path: Path, whose: tuple[str, ...], points: dict[str, list[Point]], alone: bool) -> Log:
     env_id, algorithm, seed, run = whose
     name = "" if alone else "-".join(_said(algorithm, env_id, seed, run))
-    return Log(path, points, env_id or None, algorithm or None, int(seed) if seed.isdecimal() else None, name=name)
+    return Log(path, points, env_id or None, algorithm or None, _seed(seed), name=name)
+
+
+def _seed(cell: str) -> int | None:
+    """Return a seed; pandas writes 1.0 where another row has none."""
+    number = _number(cell)
+    return int(number) if number is not None and number.is_integer() else None
 
 
 def _said(*parts: str) -> Iterator[str]:

@@ -155,3 +155,17 @@ def test_what_cannot_be_imported_is_refused_before_anything_is_written() -> None
 
 
 AS_PPO = ("--env", "CartPole-v1", "--algorithm", "sb3 ppo")
+
+
+def test_numbers_that_are_not_finite_are_none() -> None:
+    """JSON has no NaN: a row with one would be left out by whoever reads it."""
+    lines = ["global_step,_runtime,charts/episodic_return,loss,env_id,exp_name,seed"]
+    lines += [f"{100 * n},nan,{n},inf,CartPole-v1,ppo,{1.0 + n % 2}" for n in range(4)]
+    Path("runs.csv").write_text("\n".join([*lines, "500,1,nan,1,CartPole-v1,ppo,1.0"]))
+    runs = imported("runs.csv")
+    assert [run["seed"] for run in runs] == [1, 2], "as pandas writes them"
+    assert [len(read_curve(find.find(Path(run["folder"]).name)).newest) for run in runs] == [2, 2]
+    Path("steps.csv").write_text("global_step,charts/episodic_return\nnan,1\n")
+    assert "must be a number of steps" in refused("import", "steps.csv", *AS_PPO)
+    Path("monitor.csv").write_text('#{"t_start": 1.0}\nr,l,t\n1.0,nan,2.0\n')
+    assert "not finite" in refused("import", "monitor.csv", *AS_PPO)
