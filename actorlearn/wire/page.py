@@ -33,7 +33,7 @@ made from `actorlearn/wire/messages.py` by `python -m actorlearn.wire.page > doc
 
 | `command` of a Request | needs | `data` of the Reply |
 |---|---|---|
-| `status` | | `processes`, maps with `name`, `role`, `learner`, `state`, `incarnation` and `pid`; `order`; `phase` |
+| `status` | | `processes`: `name`, `role`, `learner`, `state`, `incarnation`, `pid`, `busy` (share); `order`; `phase` |
 | `attach` | `simulators` or `learners`; `overrides`, such as `env.kwargs.size=8` | `names`, `running`, `seconds` |
 | `detach` | `names` | `names`, `seconds` |
 | `save` | | `path`, `env_steps`, `seconds` |

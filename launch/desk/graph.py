@@ -33,12 +33,12 @@ class Column(IntEnum):
 
 
 def graph(
-    processes: Sequence[Process], row: Mapping[str, Any], topology: Mapping[str, Any], observation_bytes: int | None
+    processes: Sequence[Process], row: Mapping[str, Any], topology: Mapping[str, Any], meta: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return boxes and lines, as the page draws them; ``observation_bytes``: size of one observation, where known."""
+    """Return boxes and lines, as the page draws them; ``meta`` has the sizes of observations and weights, if known."""
     boxes = [box for group in _groups(processes) for box in _boxes(group)]
     learners = sorted({box["learner"] for box in boxes})
-    lines = [line for learner in learners for line in _lines(learner, boxes, row, observation_bytes)]
+    lines = [line for learner in learners for line in _lines(learner, boxes, row, meta)]
     return {"boxes": boxes, "lines": [*lines, *_between_learners(boxes, row, topology)]}
 
 
@@ -91,7 +91,7 @@ def _column(role: str) -> Column:
 
 
 def _lines(
-    learner: int, boxes: Sequence[Mapping[str, Any]], row: Mapping[str, Any], observation_bytes: int | None
+    learner: int, boxes: Sequence[Mapping[str, Any]], row: Mapping[str, Any], meta: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Experience to a learner's trainer, and weights from it to those who act."""
     own = {
@@ -101,16 +101,25 @@ def _lines(
         return []
     trainer = own[Column.TRAINERS][0]["name"]
     numbers = _of_learner(row, trainer)
-    steps = numbers.get("env_steps_per_s")
+    steps_per_s = numbers.get("env_steps_per_s")
     rate, lag = metric_value(numbers, "env_steps_per_s"), metric_value(numbers, "policy_lag_mean")
-    flow = f" · {as_bytes(steps * observation_bytes)}/s" if observation_bytes and is_number(steps) else ""
     actors = own[Column.SERVERS] or own[Column.MAKERS]
     lines = [_line(box["name"], trainer, "experience") for box in own[Column.MAKERS]]
     lines += [_line(trainer, box["name"], "weights") for box in actors]
-    for kind, told in (("experience", f"{rate} {metric('env_steps_per_s').shown_as}{flow}"), ("weights", f"lag {lag}")):
+    observations = _flow(steps_per_s, meta.get("observation_bytes"))
+    # Weights are published with each update, of which a step is everywhere the same part.
+    weights = _flow(steps_per_s, meta.get("weights_bytes"), row.get("updates"), row.get("env_steps"))
+    rate = f"{rate} {metric('env_steps_per_s').shown_as}"
+    for kind, told in (("experience", f"{rate}{observations}"), ("weights", f"lag {lag}{weights}")):
         if first := next((line for line in lines if line["kind"] == kind), None):
             first["said"] = told
     return lines
+
+
+def _flow(steps_per_s: Any, size: Any, pieces: Any = 1, steps: Any = 1) -> str:
+    """Return the bytes per second of so many pieces of a size in so many steps; nothing where one is not known."""
+    known = all(is_number(number) and number > 0 for number in (steps_per_s, size, pieces, steps))
+    return f" · {as_bytes(steps_per_s * size * pieces / steps)}/s" if known else ""
 
 
 def _between_learners(

@@ -205,16 +205,14 @@ def _rounded(numbers: npt.NDArray[np.float64]) -> list[float]:
 # One run --------------------------------------------------------------------------------------------------------------
 
 
-def run_parts(
-    view: RunView, processes: Sequence[Process], observation_bytes: int | None, topology: str
-) -> dict[str, Part]:
+def run_parts(view: RunView, processes: Sequence[Process], topology: str) -> dict[str, Part]:
     """Return the parts of one run; ``topology``: its file as it stands."""
     row = {**view.row, **{name: view.final(name) for name in view.row}} if view.has_ended else view.row
     return {
         "head": _head(view),
         "figures": [*(figure(row, name) for name in _FIGURES), _best(view)],
         "dropped": [figure(row, name) for name in DROPPED if row.get(name)],
-        "graph": graph(processes, view.row, view.topology, observation_bytes),
+        "graph": graph(processes, view.row, view.topology, view.meta),
         "stages": _stages(view.row),
         "histograms": list(_histograms(view.row)),
         "learning": [figure(view.row, name) for name in learning_metrics(view.row)],

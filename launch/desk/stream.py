@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from launch.desk import parts
 from launch.desk.cast import Cast
@@ -23,7 +22,6 @@ from launch.reports.checks import is_number
 from launch.reports.format import as_number
 from launch.runs.curves import SCORE
 from launch.runs.find import Run
-from launch.runs.jsonl import read_object
 from launch.runs.view import RunReader
 from launch.topology.strict_yaml import MAX_BYTES
 
@@ -91,17 +89,14 @@ class InFull:
         """Whether it had, at the last look."""
         self._cast = Cast()
         self._reader = RunReader(run, self._cast.note)
-        self._observation_bytes = observation_bytes(run.path)
         self._topology = read_topology(run.path)
 
     def changed(self) -> dict[str, Any]:
         """Return all its parts, after a look at the run and its processes."""
         view = self._reader.look()
         self.has_ended = view.has_ended
-        if self._observation_bytes is None:  # its processes may not have been started before
-            self._observation_bytes = observation_bytes(self.run.path)
         processes = self._cast.processes(view.processes, not view.has_ended)
-        found = parts.run_parts(view, processes, self._observation_bytes, self._topology)
+        found = parts.run_parts(view, processes, self._topology)
         return {**found, "films": films(self.run.path)}
 
 
@@ -132,20 +127,6 @@ def read_topology(folder: Path) -> str:
             return file.read(MAX_BYTES).decode(errors="replace")
     except OSError:
         return ""
-
-
-def observation_bytes(folder: Path) -> int | None:
-    """Return the bytes of one observation, as the run's processes were told; None where they were told elsewhere."""
-    for path in sorted((folder / "settings").glob("*.json")):
-        policy = read_object(path).get("policy")
-        if not isinstance(policy, dict):
-            continue
-        try:
-            shape = np.array(policy.get("observation_shape"), dtype=np.int64)
-            return int(shape.prod()) * np.dtype(str(policy.get("observation_dtype"))).itemsize
-        except (TypeError, ValueError):
-            return None
-    return None
 
 
 def films(folder: Path) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ cannot be built gives a one-line error before any process is started.
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from actorlearn.actions import Actions
 from actorlearn.worker import settings as all_settings
@@ -47,6 +49,16 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """Reason why the environment's state cannot be saved; empty where it can."""
     no_restart: str = ""
     """Reason why no game of the environment can be begun at will; empty where it can."""
+
+    @property
+    def observation_bytes(self) -> int:
+        """Size of one observation."""
+        return math.prod(self.observation_shape) * np.dtype(self.observation_dtype).itemsize
+
+    @property
+    def weights_bytes(self) -> int:
+        """Size of the weights that are published."""
+        return self.weights * np.dtype(np.float32).itemsize
 
     @property
     def unseen(self) -> str:

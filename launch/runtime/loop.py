@@ -164,7 +164,8 @@ class Runner:
         self._actions: deque[ev.Action] = deque()
         self._handlers: dict[type, Callable[[Any], ev.Event | None]] = {
             ev.Spawn: self.roster.spawn,
-            **dict.fromkeys((ev.Kill, ev.ShowStack, ev.Send, ev.Answer), node.do),
+            **dict.fromkeys((ev.Kill, ev.ShowStack, ev.Send), node.do),
+            ev.Answer: lambda answer: node.do(self.reporter.complete(answer)),
             ev.Enlarge: self.roster.enlarge,
             ev.Note: self.reporter.note,
             ev.MetricsRow: lambda action: self.reporter.row(

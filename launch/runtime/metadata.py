@@ -23,6 +23,7 @@ from actorlearn.metric import Kind, Merge
 from actorlearn.metrics.registry import METRICS
 from launch.machine.cores import Cores
 from launch.plan.addresses import Addresses
+from launch.plan.plan import Plan
 from launch.plan.resumption import Resumption
 from launch.runs.find import start_time
 from launch.runs.jsonl import read_object
@@ -44,14 +45,17 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def meta(name: str, addresses: Addresses, resumption: Resumption) -> dict[str, Any]:
-    """Return the program, the machine and the run's addresses; a resumed run keeps the entries of its earlier lives."""
+def meta(plan: Plan, addresses: Addresses, resumption: Resumption) -> dict[str, Any]:
+    """Return the program, the machine, sizes of what passes between processes, and the run's addresses.
+
+    A resumed run keeps the entries of its earlier lives.
+    """
     before = read_object(addresses.run_dir / "meta.json") if resumption.resumed else {}
     parts = before.pop("earlier", [])
     earlier = [*(parts if isinstance(parts, list) else []), before] if before else []
     return {
         "run_id": addresses.run_id,
-        "name": name,
+        "name": plan.topology.name,
         "version": __version__,
         **commit(Path(__file__).parents[2]),
         "python": platform.python_version(),
@@ -62,6 +66,8 @@ def meta(name: str, addresses: Addresses, resumption: Resumption) -> dict[str, A
         "resumed_from": resumption.checkpoints,
         "started": now(),
         "ended": None,
+        "observation_bytes": plan.description.observation_bytes,
+        "weights_bytes": plan.description.weights_bytes,
         "supervisor_pid": os.getpid(),
         "supervisor_started": start_time(os.getpid()),
         "sockets": str(addresses.sockets),

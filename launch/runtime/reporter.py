@@ -6,10 +6,11 @@ Merges the rows of learners and adds other processes' metrics; counts deaths and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,6 +57,8 @@ class Reporter:
         """Metrics of the newest evaluation."""
         self._measured: dict[str, Mapping[str, Any]] = {}
         """Newest metrics of each process other than a trainer, by name."""
+        self._busy: dict[str, float | None] = {}
+        """Share of its time that each process did not wait, by name, when processes were shown last."""
         self._deaths, self._complaints = 0, Complaints()
 
     def begin(self, notes: Iterator[ev.Note]) -> None:
@@ -102,8 +105,20 @@ class Reporter:
     def processes(self, listed: Sequence[Mapping[str, Any]], rows: Mapping[str, int]) -> None:
         """Show the process list, with how busy each was since the last time; ``rows`` as for `row`, by name."""
         busy = self._shown_shares.busy()
-        shown = [{**process, "busy": busy[rows[process["name"]]]} for process in listed]
+        self._busy = {process["name"]: busy[rows[process["name"]]] for process in listed}
+        shown = self._with_busy(listed)
         self._show(lambda console: console.processes(shown))
+
+    def complete(self, answer: ev.Answer) -> ev.Answer:
+        """Return an answer whose processes, where it lists them, are as busy as they were when they were shown last."""
+        listed = answer.reply.data.get("processes")
+        if listed is None:
+            return answer
+        data = {**answer.reply.data, "processes": self._with_busy(listed)}
+        return replace(answer, reply=msgspec.structs.replace(answer.reply, data=data))
+
+    def _with_busy(self, listed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [{**process, "busy": self._busy.get(process["name"])} for process in listed]
 
     def end(self, done: ev.Done, now_s: float) -> None:
         """Write how the run has ended, and show its best and its last evaluation."""

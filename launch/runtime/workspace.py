@@ -100,7 +100,7 @@ class Workspace:
                     if not path.exists():
                         undo.callback(_remove, path)
                 write_atomically(topology, dump(plan.topology).encode())
-                metadata.write(meta, metadata.meta(plan.topology.name, self.addresses, resumption))
+                metadata.write(meta, metadata.meta(plan, self.addresses, resumption))
                 undo.pop_all()
         except OSError as error:
             raise FailedError(

@@ -146,6 +146,9 @@ def test_a_run_is_watched_hurt_changed_and_stopped_from_its_page(launched: Start
     page.locator("#curves canvas").first.wait_for()
     page.locator(".tile", has_text="mean score").first.wait_for()
     seen.sees("#part-stages", "simulation limit")
+    seen.sees("#part-graph svg .box.running", "% busy")
+    seen.sees("#part-graph svg .words", "lag")
+    assert page.locator("#part-graph svg .words", has_text="B/s").count() == 2, "observations and weights"
     seen.picture("desk-run")
 
     os.kill(run.pids()["simulator-1"], signal.SIGKILL)

@@ -51,13 +51,14 @@ def test_a_supervisor_knows_better_than_events_and_a_new_life_begins_anew() -> N
 
 def test_lines_say_what_passes_and_boxes_what_is_wrong() -> None:
     found = cast(event("ready", "trainer"), event("ready", "simulator-0"), DIED)
-    row = {"env_steps_per_s": 1000.0, "policy_lag_mean": 1.5}
-    drawn = graph(found.processes((), True), row, {"mode": "sync"}, observation_bytes=1024)
+    row = {"env_steps_per_s": 1000.0, "policy_lag_mean": 1.5, "env_steps": 640, "updates": 4}
+    meta = {"observation_bytes": 1024, "weights_bytes": 16 * 2**20}
+    drawn = graph(found.processes((), True), row, {"mode": "sync"}, meta)
     boxes = {box["name"]: box for box in drawn["boxes"]}
     assert boxes["simulator-1"]["said"] == "died, 1 death" and boxes["simulator-1"]["cause"] == "signal 9"
     assert boxes["trainer"]["column"] > boxes["simulator-0"]["column"]
     said = {line["kind"]: line["said"] for line in drawn["lines"] if line["said"]}
-    assert said == {"experience": "1,000 steps/s · 1000.0 KiB/s", "weights": "lag 1.500"}
+    assert said == {"experience": "1,000 steps/s · 1000.0 KiB/s", "weights": "lag 1.500 · 100.0 MiB/s"}
     ways = {(line["from"], line["to"]) for line in drawn["lines"]}
     assert ("simulator-1", "trainer") in ways and ("trainer", "simulator-0") in ways
 
@@ -65,7 +66,7 @@ def test_lines_say_what_passes_and_boxes_what_is_wrong() -> None:
 def test_many_that_are_well_share_a_box_and_who_is_not_has_its_own() -> None:
     many = [spawned(f"simulator-{n}", "simulator", 0) for n in range(20)]
     found = cast(*many, *(event("ready", f"simulator-{n}") for n in range(20)), DIED)
-    names = [box["name"] for box in graph(found.processes((), True), {}, {}, None)["boxes"]]
+    names = [box["name"] for box in graph(found.processes((), True), {}, {}, {"observation_bytes": "many"})["boxes"]]
     assert names == ["trainer", "simulator-1", "19 × simulator"]
     assert len(names) < MOST_BOXES
 
@@ -78,7 +79,7 @@ def test_learners_are_joined_by_their_mode_with_each_ones_numbers() -> None:
     each = {
         f"trainer-{n}": {"env_steps_per_s": 100.0 + n, "policy_lag_mean": 0.0, "bytes_sent": 4096} for n in range(2)
     }
-    drawn = graph(found.processes((), True), {"learners": each}, {"mode": "gossip", "report": {"every_s": 2}}, None)
+    drawn = graph(found.processes((), True), {"learners": each}, {"mode": "gossip", "report": {"every_s": 2}}, {})
     exchange = [line for line in drawn["lines"] if line["kind"] == "exchange"]
     assert [(line["from"], line["to"]) for line in exchange] == [("trainer-0", "trainer-1")]
     assert "gossip" in exchange[0]["said"]

@@ -94,11 +94,9 @@ def test_another_metric_is_drawn_when_it_is_asked_for(tmp_path: Path) -> None:
 def test_one_run_in_full_says_what_top_says(tmp_path: Path) -> None:
     shares = {"share_simulate": 0.5, "share_learn": 0.3, "share_wait": 0.2, "simulation_limit_share": 0.75}
     rows = [row(n, **shares, policy_lag_0=0.9, policy_lag_1=0.1, loss=0.5) for n in range(4)]
-    meta = {"command": ["run", "x.yaml", "seed=1"], "commit": "abc", "dirty": False, "machine": {"cpu": "fast"}}
+    told_of = {"command": ["run", "x.yaml", "seed=1"], "commit": "abc", "dirty": False, "machine": {"cpu": "fast"}}
+    meta = {**told_of, "observation_bytes": 4 * 84 * 84}
     run = write_run(tmp_path / "run", rows, [*SPAWNED, DIED], **meta)
-    (run.path / "settings").mkdir()
-    told_policy = {"policy": {"observation_shape": [4, 84, 84], "observation_dtype": "uint8"}}
-    (run.path / "settings" / "trainer.0.json").write_text(json.dumps(told_policy))
     told = InFull(run).changed()
     view = RunReader(run).look()
     figures = {one["name"]: one["text"] for one in told["figures"]}

@@ -149,6 +149,7 @@ def test_ten_thousand_odd_messages_end_nothing(
     assert run_beside(tmp_path, monkeypatch, tell, screens) == 0
     screens.close()
     assert replies[0].data["phase"] == "running"
+    assert all("busy" in process for process in replies[0].data["processes"]), "what `top` and the desk show of them"
     events = rows(tmp_path / "run" / "events.jsonl")
     complaints = [event for event in events if "was not understood" in str(event["cause"])]
     assert not [event for event in events if "nothing is shown" in str(event["cause"])]
