@@ -406,7 +406,7 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
     overrides: Overrides = None,
     repetitions: Annotated[int, typer.Option(min=1, max=1000, help="How often each case is measured, in turn.")] = 5,
     seconds: Annotated[
-        float | None, typer.Option(min=1.0, max=86_400.0, help="How long each time; else 15, gpu: 6.")
+        float | None, typer.Option(min=1.0, max=86_400.0, help="How long each time; else 15, gpu: 5.")
     ] = None,
     quick: Annotated[
         bool,

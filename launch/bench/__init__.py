@@ -112,7 +112,7 @@ SUITES: Mapping[str, Suite] = {
     "memory": Suite("suites.memory:memory"),
     "desk": Suite("suites.desk:desk", topology=None),
     "replay": Suite("suites.replay:replay", topology=None),
-    "gpu": Suite("gpu.visit:gpu", topology=None, in_parts=True, seconds=6.0),
+    "gpu": Suite("gpu.visit:gpu", topology=None, in_parts=True, seconds=5.0),
     "families": Suite("suites.families:families", topology=None, reads_runs=True),
     "games": Suite("papers.games:games_of", topology=None, reads_runs=True),
 }

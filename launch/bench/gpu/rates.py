@@ -25,9 +25,10 @@ from launch.errors import FailedError
 PAAC, DQN = "atari/paac.yaml", "atari/fast-dqn.yaml"
 ENVIRONMENTS = 16
 """Environments of a simulator."""
-ROWS = (32, 128, 512)
+ROWS = (32, 256)
 """Rows of an acting pass with which CUDA graphs are measured."""
-WARMUP_S = 3.0
+WARMUP_S, DQN_WARMUP_S = 3.0, 5.0
+"""DQN first fills its replay."""
 DQN_ENVIRONMENTS = fast_dqn.COUNTS[-1]
 
 
@@ -49,7 +50,7 @@ class Case:
         path = shipped(self.topology)
         with confined(self.cores) if self.cores else nullcontext():
             if not self.alone:
-                return rate_of(path, self.keys, seconds, min(self.warmup_s, seconds))
+                return rate_of(path, self.keys, seconds, self.warmup_s)
             with Parts(path, self.keys) as parts:
                 measure: Callable[[float], float] = getattr(parts, self.alone)
                 return measure(seconds)
@@ -97,14 +98,15 @@ def by_servers(host: Host, quick: bool) -> Cases:
 
 
 def by_graphs(host: Host, quick: bool) -> Cases:
-    """Acting alone, by rows of a pass, and training, with CUDA graphs and with a launch for each layer."""
-    found: dict[str, Case] = {}
+    """Training, and acting alone by rows of a pass, with CUDA graphs and with a launch for each layer."""
     training = (*_simulators(host.cores), *_trainer(host))
-    for said, key in (("with graphs", "true"), ("without", "false")):
-        captured = (*_servers(host, 1), f"inference.cuda_graphs={key}")
-        for rows in ROWS[:1] if quick else ROWS:
-            found[f"acting alone on {rows} rows, {said}"] = Case(PAAC, (*_simulators(1, rows), *captured), "infer")
-        found[f"training, {said}"] = Case(PAAC, (*training, *captured))
+    works = {"training": (training, "")}
+    works |= {f"acting alone on {rows} rows": (_simulators(1, rows), "infer") for rows in (ROWS[:1] if quick else ROWS)}
+    found: dict[str, Case] = {}
+    for work, (keys, alone) in works.items():
+        for said, key in (("with graphs", "true"), ("without", "false")):
+            captured = (*keys, *_servers(host, 1), f"inference.cuda_graphs={key}")
+            found[f"{work}, {said}"] = Case(PAAC, captured, alone)
     return found
 
 
@@ -140,7 +142,7 @@ def by_ways_of_dqn(host: Host, quick: bool) -> Cases:
             *_trainer(host),
             *_servers(host, processes if apart else 1),
         )
-        found[way] = Case(DQN, keys, warmup_s=fast_dqn.WARMUP_S)
+        found[way] = Case(DQN, keys, warmup_s=DQN_WARMUP_S)
     return found
 
 
