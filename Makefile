@@ -89,7 +89,7 @@ docs: setup  ## HTML of docs/ in build/docs; a warning or a link that leads nowh
 
 clean:  ## remove .venv, caches and build products (runs/ stays)
 	@cd "$(ROOT)"
-	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .gpu-kit build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find actorlearn launch tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .ONESHELL:
