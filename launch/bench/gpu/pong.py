@@ -77,8 +77,8 @@ def minutes_to(score: float, stay: Stay, trial: str, keys: tuple[str, ...]) -> f
         error = run.error()
         try:
             steps, minutes, newest = _keep_curve(stay, trial, read_curve(Run(run.run_dir, {})))
-        except ValueError as no_curve:
-            raise FailedError(error or str(no_curve)) from None
+        except ValueError:  # no curve yet
+            raise FailedError(error or f"not at {score:g}: no whole game was over after {limit_s:.0f} s") from None
     if first is None:
         raise FailedError(error or f"not at {score:g} after {minutes:.1f} minutes: {newest:.1f} at {steps:,.0f} steps")
     return float(first["time_s"]) / 60

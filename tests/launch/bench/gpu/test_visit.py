@@ -138,7 +138,7 @@ def test_the_whole_plan_can_be_tried_without_a_gpu(tmp_path: Path) -> None:
     assert found.pop("tests").reason.endswith("were skipped: no CUDA device")
     assert found.pop("pong").reason.startswith("policies in simulators, seed 1: not at 18")  # after seconds
     assert {name: (each.state, each.reason) for name, each in found.items()} == dict.fromkeys(found, ("done", ""))
-    for part in PARTS:
+    for part in (part for part in PARTS if part.name != "pong"):
         assert (tmp_path / f"{part.suite}.md").is_file()
         assert (tmp_path / f"{part.suite}.png").is_file()
 
