@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.sizes import ROOT
+from tests.system import slurm
 from tests.system.environments import PACED_VARIABLE
 from tests.system.launched import PATIENCE_S, Launched, nodes_of, within
 
@@ -63,6 +64,16 @@ def temporary(tmp_path: Path, environment: dict[str, str]) -> Iterator[Path]:
         return [*nodes_of(folder), *folder.rglob("*")]
 
     assert within(30, lambda: left() == []), left()
+
+
+@pytest.fixture
+def cluster(environment: dict[str, str]) -> Iterator[slurm.Slurm]:
+    """A real Slurm of four machines; the runs of the test find it."""
+    if missing := slurm.missing():
+        pytest.skip(f"Slurm cannot be tried, without {', '.join(missing)}: apt-get install slurm-wlm munge")
+    with slurm.slurm() as made:
+        environment.update(made.environment | environment, SLURM_CONF=made.environment["SLURM_CONF"], PATH=slurm.PATH)
+        yield made
 
 
 @pytest.fixture

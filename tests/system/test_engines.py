@@ -88,16 +88,6 @@ def test_nodes_are_started_through_sshd_and_end_with_their_connections(
         command("clean")  # what the head has left
 
 
-@pytest.fixture
-def cluster(environment: dict[str, str]) -> Iterator[slurm.Slurm]:
-    """A real Slurm of four machines; the runs of the test find it."""
-    if missing := slurm.missing():
-        pytest.skip(f"Slurm cannot be tried, without {', '.join(missing)}: apt-get install slurm-wlm munge")
-    with slurm.slurm() as made:
-        environment.update(made.environment | environment, SLURM_CONF=made.environment["SLURM_CONF"], PATH=slurm.PATH)
-        yield made
-
-
 def machine_of(cluster: slurm.Slurm, run: Launched, node: str) -> str:
     """The machine on which Slurm has a node: its element's of the job array."""
     number = ["a", "b"].index(node)

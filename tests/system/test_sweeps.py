@@ -25,8 +25,9 @@ from launch.sweeps.state import STATE_FILE, read
 from launch.topology import strict_yaml
 from tests.system.conftest import CONFIGS, PACED, Command
 from tests.system.environments import PACED_VARIABLE
-from tests.system.launched import PATIENCE_S, hear_ctrl_c, lines, processes_of
+from tests.system.launched import PATIENCE_S, hear_ctrl_c, lines, processes_of, within
 from tests.system.namespaces import namespaces
+from tests.system.slurm import Slurm
 from tests.system.sshd import command_there, needs_sshd, sshd
 
 pytestmark = [pytest.mark.system, pytest.mark.nightly, pytest.mark.timeout(3600)]
@@ -290,6 +291,37 @@ def test_runs_are_dealt_to_hosts_of_which_one_is_down_and_a_head_and_the_sweep_a
         for host in hosts[:2]:
             accepted = (tmp_path / f"sshd-{host}.log").read_text().count("Accepted publickey")
             assert accepted == sum(start.hosts == (host,) for start in starts)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("temporary")
+@pytest.mark.parametrize("inside", [True, False], ids=["an allocation", "the queue"])
+def test_runs_are_on_machines_of_slurms(
+    inside: bool, cluster: Slurm, sweep: Callable[..., Sweep], command: Command, tmp_path: Path
+) -> None:
+    assert command("keys", "new", "--node", "a", tmp_path / "keys").returncode == 0
+    tells = f'echo "$SLURMD_NODENAME" >> {tmp_path / "machines"}; exec "$0" "$@"'
+    nodes = {
+        "listen": "127.0.0.1:0",
+        "lease_s": 300,
+        "command": ["sh", "-c", tells, sys.executable, "-m", "actorlearn"],
+    }
+    tried = sweep(
+        vary={"optimizer.learning_rate": RATES[:1]},
+        seeds=[1, 2],
+        overrides={**TINY, "nodes": {**nodes, **({"hosts": ["n3", "n2"]} if inside else {})}},
+        at_once=None if inside else 2,
+        by=["salloc", "--quiet", "--nodelist=n2,n3", "--no-kill"] if inside else [],
+    )
+    assert tried.end("--engine", "slurm", "--keys", str(tmp_path / "keys")) == 0, tried.said.read_text()
+    check_ledger(tried, RATES[:1], [1, 2])
+    for run in tried.runs():
+        check_one_life(run)
+    found = (tmp_path / "machines").read_text().split()
+    assert sorted(found) == ["n2", "n3"] if inside else len(found) == len({*found}) == 2
+    dealt = [start.hosts for starts in tried.history().starts.values() for start in starts]
+    assert dealt == ([("n3",), ("n2",)] if inside else [(), ()])
+    assert within(30, lambda: cluster.jobs() == "")
 
 
 def test_ctrl_c_saves_and_ends_all_runs_and_the_next_sweep_goes_on_with_them(
