@@ -59,16 +59,8 @@ def gpu(request: Request) -> Report:
     for part in chosen:
         say(f"{part.name}: {_foreseen(part, host)}")
     found = do(chosen, request, host)
-    rows = [
-        (
-            part.name,
-            f"{part.minutes:g}",
-            f"{found[part.name].minutes:.1f}",
-            found[part.name].state,
-            found[part.name].reason,
-        )
-        for part in chosen
-    ]
+    known = [(part, found[part.name]) for part in PARTS if part.name in found]  # those of earlier calls too
+    rows = [(part.name, f"{part.minutes:g}", f"{end.minutes:.1f}", end.state, end.reason) for part, end in known]
     return _report(host, ("part", "minutes", "took", "outcome", "why"), rows, found)
 
 

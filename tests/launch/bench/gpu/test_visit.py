@@ -107,6 +107,11 @@ def test_a_part_that_would_not_be_over_in_time_is_not_begun_and_a_shorter_one_is
     assert "the same command again goes on" in found["long"].reason
 
 
+def test_the_overview_has_the_parts_of_earlier_calls_too(host: Host, tmp_path: Path) -> None:
+    gpu(asked(tmp_path, parts=("pong",)))
+    assert [row[0] for row in gpu(asked(tmp_path, parts=("cores",))).rows] == ["cores", "pong"]
+
+
 def test_an_unknown_part_and_a_missing_folder_are_refused(host: Host) -> None:
     with pytest.raises(RunError, match="--part kernels: gpu has no such part: choose of tests, servers"):
         gpu(asked(None, parts=("kernels",)))
