@@ -20,6 +20,12 @@ def test_catch_is_learned_by_impala(launched: Start) -> None:
     learned(launched("catch", *CATCH, *LEARNS["impala"], "seed=2", "simulators.weights=rollout"), 0.8)
 
 
+@pytest.mark.nightly
+def test_catch_is_learned_by_pqn(launched: Start) -> None:
+    """A twentieth of its actions is random to the end. Seeds 1 to 3 are at 0.96 or more after all 100,000 steps."""
+    learned(launched("catch-pqn"), 0.8)
+
+
 OWN, SERVER = ["inference.count=0"], ["inference.count=1", "simulators.groups=2"]
 
 

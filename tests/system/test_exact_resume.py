@@ -135,6 +135,7 @@ def uninterrupted(launched: Start, keys: list[str]) -> str:
     ("mode", "name"),
     [
         pytest.param("alone", "a2c", marks=pytest.mark.smoke),
+        pytest.param("alone", "pqn", marks=pytest.mark.nightly),
         ("sync", "a2c"),
         pytest.param("sync", "diloco", marks=pytest.mark.nightly),
         ("replay", "dqn"),
