@@ -19,17 +19,17 @@ SLEEPERS_VARIABLE = "ACTORLEARN_TEST_SLEEPERS"
 """Name of the processes that ``StartsOthers`` starts."""
 
 PACED_VARIABLE = "ACTORLEARN_TEST_PACED"
-"""While the file of this name exists, a step of ``Paced`` takes its time."""
+"""While the file of this name exists, a step of ``Paced`` takes its time: the seconds that stand in it, or `STEP_S`."""
 
 STEP_S = 0.005
 
 
 class Paced(Catch):
-    """Catch that takes 5 ms a step until a test removes a file: time for faults, and then a quick end."""
+    """Catch that takes its time until a test removes a file: time for faults, and then a quick end."""
 
     def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
-        if Path(os.environ[PACED_VARIABLE]).exists():
-            time.sleep(STEP_S)
+        with suppress(FileNotFoundError):
+            time.sleep(float(Path(os.environ[PACED_VARIABLE]).read_text() or STEP_S))
         return super().step(action)
 
 
