@@ -404,7 +404,9 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
         ),
     ] = None,
     overrides: Overrides = None,
-    repetitions: Annotated[int, typer.Option(min=1, max=1000, help="How often each case is measured, in turn.")] = 5,
+    repetitions: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="How often each case is measured, in turn; else 5.")
+    ] = None,
     seconds: Annotated[
         float | None, typer.Option(min=1.0, max=86_400.0, help="How long each time; else 15, gpu: 5.")
     ] = None,
@@ -431,8 +433,11 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
     from launch.commands.bench import REPRODUCE, bench, reproduce
 
     if suite == REPRODUCE:
-        return reproduce(topology, overrides or [], quick, output, json)
-    amount = {"repetitions": 1 if quick else repetitions, "seconds": 5.0 if quick else seconds, "score": score}
+        unread: dict[str, object] = {"repetitions": repetitions, "seconds": seconds, "score": score, "engine": engine}
+        unread |= {"keys": keys, "all": every_part, "part": parts, "minutes": minutes, "device": device}
+        given = [*(overrides or []), *(f"--{name}" for name, value in unread.items() if value)]
+        return reproduce(topology, given, quick, output, json)
+    amount = {"repetitions": 1 if quick else repetitions or 5, "seconds": 5.0 if quick else seconds, "score": score}
     where = {"topology": topology, "overrides": tuple(overrides or ()), "engine": engine, "keys": keys}
     which = {"parts": (ALL,) if every_part else tuple(parts or ()), "minutes": minutes, "device": device}
     return bench(suite, {**where, **amount, **which}, output, json)

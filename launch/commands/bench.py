@@ -49,10 +49,10 @@ def bench(name: str | None, wanted: Mapping[str, Any], output: Path | None, json
     return 0
 
 
-def reproduce(name: str | None, overrides: Sequence[str], quick: bool, output: Path | None, json: bool) -> int:
+def reproduce(name: str | None, unread: Sequence[str], quick: bool, output: Path | None, json: bool) -> int:
     """Measure a claim of a paper and judge it, or list them with what the ledger says; returns the exit status.
 
-    How thoroughly a claim is measured it says itself: whole, or ``quick``.
+    How thoroughly a claim is measured it says itself: whole, or ``quick``. ``unread``: further words, which it refuses.
     """
     from launch.bench.claims import CLAIMS, ledger
 
@@ -63,9 +63,11 @@ def reproduce(name: str | None, overrides: Sequence[str], quick: bool, output: P
             print(f"{claim.name:<24} {found:<20} {claim.paper.partition(',')[0]}, {claim.part}")
         return 0
     claim = ledger.claim_of(name)
-    if overrides:
+    if unread:
         raise RunError(
-            f"{REPRODUCE} {name} takes no overrides: leave {' '.join(overrides)} out, or `bench {claim.suite}`"
+            f"{REPRODUCE} {name}: leave {' '.join(unread)} out, as the claim says how it is measured; its suite by "
+            "itself is "
+            f"`bench {claim.suite}`"
         )
     end_in_order()
     try:

@@ -178,7 +178,7 @@ def test_claims_are_listed_and_what_is_none_is_refused(capsys: pytest.CaptureFix
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(CLAIMS)
     with pytest.raises(RunError, match="'fast-dqn-sped' is no claim: choose one of"):
         reproduce("fast-dqn-sped", [], True, None, json=False)
-    with pytest.raises(RunError, match="takes no overrides"):
+    with pytest.raises(RunError, match="leave seed=2 out"):
         reproduce("fast-dqn-speed", ["seed=2"], True, None, json=False)
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="name a folder"):
