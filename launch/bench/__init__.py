@@ -59,8 +59,10 @@ FOUR_NODES = (
 """Keys by which nodes add speed though they share cores: their simulators sleep in every step."""
 LONGER = ("total_steps=300_000",)
 """Keys by which Catch is learned with batches of more steps than its own."""
-VALUES = ("total_steps=40_000",)
+VALUES = ("total_steps=80_000",)
 """Keys by which Catch is learned by value learning."""
+LONGER_VALUES = ("total_steps=120_000",)
+"""The same with minibatches of many steps."""
 
 SUITES: Mapping[str, Suite] = {
     "sampling": Suite("suites.sampling:sampling"),
@@ -81,11 +83,11 @@ SUITES: Mapping[str, Suite] = {
     "a2c-environments": Suite("papers.accelerated:a2c_environments", topology="catch.yaml", keys=LONGER),
     "a3c-learners": Suite("papers.accelerated:a3c_learners", topology="catch.yaml", keys=LONGER, sets_modes=True),
     "ppo-environments": Suite("papers.accelerated:ppo_environments", topology="catch.yaml", keys=LONGER),
-    "dqn-batches": Suite("papers.accelerated:dqn_batches", topology="catch.yaml", keys=("total_steps=120_000",)),
+    "dqn-batches": Suite("papers.accelerated:dqn_batches", topology="catch.yaml", keys=LONGER_VALUES),
     "secondary-learner": Suite(
         "papers.accelerated:secondary_learner",
         topology="catch.yaml",
-        keys=(*VALUES, "evaluator.every_steps=5_000", "evaluator.episodes=50", "evaluator.greedy=true"),
+        keys=(*LONGER_VALUES, "evaluator.every_steps=5_000", "evaluator.episodes=50", "evaluator.greedy=true"),
     ),
     "fast-dqn": Suite("papers.fast_dqn:fast_dqn", topology=None),
     "fast-dqn-learning": Suite("papers.fast_dqn:fast_dqn_learning", topology="catch.yaml", keys=VALUES),

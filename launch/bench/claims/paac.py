@@ -22,7 +22,7 @@ def _environments(found: Found) -> Sequence[Comparison]:
     rates = [found.median(name, "steps_per_s") for name in (least, more)]
     scores = [found.median(name) for name in (more, most)]
     return (
-        alike(found, more, least, "similar"),
+        *alike(found, [more], least, "similar"),
         Comparison(
             "steps/s with 64 environments, and with 16",
             "significantly faster",
