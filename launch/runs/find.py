@@ -147,13 +147,13 @@ def find(word: str | None, folder: Path = RUNS) -> Run:
         return run
     runs = all_runs(folder)
     if not runs:
-        said = f"{word!r} is no run folder and " if word else ""
+        said = f"{word!r:.100} is no run folder and " if word else ""
         raise RunError(f"{said}there are no runs in {folder}/; start one with `actorlearn run TOPOLOGY`")
     if not word:
         return next((run for run in reversed(runs) if run.alive), runs[-1])
     named = [run for run in runs if run.name == word] or [run for run in runs if run.name.startswith(word)]
     if not named:
-        raise RunError(f"{word!r} is no run: neither a run folder nor the beginning of {_names(runs)}")
+        raise RunError(f"{word!r:.100} is no run: neither a run folder nor the beginning of {_names(runs)}")
     if len(named) > 1:
         raise RunError(f"{word!r} is the beginning of {len(named)} runs: say more of {_names(named)}")
     return named[0]
