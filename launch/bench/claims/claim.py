@@ -9,6 +9,8 @@ from typing import Any
 VERDICTS = REPRODUCED, IN_SHAPE, NOT_REPRODUCED = "reproduced", "reproduced in shape", "not reproduced"
 NEAR = 0.15
 """Relative difference up to which a number is the paper's, unless the claim says otherwise."""
+FASTER = 1.05
+"""Factor from which one rate is called faster than another; less is noise."""
 
 
 @dataclass(frozen=True)
@@ -100,3 +102,11 @@ def near(here: float, paper: float, within: float = NEAR) -> bool:
 def number(what: str, paper: float, here: float, written: str = "{:,.2f}", within: float = NEAR) -> Comparison:
     """Compare a number with the paper's."""
     return Comparison(what, written.format(paper), written.format(here), near(here, paper, within), exact=True)
+
+
+def faster(
+    what: str, paper: str, here: float, there: float, written: str = "{:,.0f}", factor: float = FASTER
+) -> Comparison:
+    """Compare two rates, of which the first should be the faster one."""
+    said = f"{written.format(here)} and {written.format(there)}"
+    return Comparison(what, paper, said, here >= factor * there)

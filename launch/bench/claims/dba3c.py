@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from launch.bench.claims.claim import Claim, Comparison, Extent, Found, number
+from launch.bench.claims.claim import Claim, Comparison, Extent, Found, faster, number
 from launch.bench.papers.dba3c_nodes import nodes_of
 from launch.bench.papers.dba3c_sizes import PAPER_PARAMETERS
 
@@ -85,24 +85,15 @@ def _sizes(found: Found) -> Sequence[Comparison]:
             for units, row in rows.items()
         ),
         number("MB of an update of 64 nodes, computed", 263.0, float(rows[most][TRAFFIC].split()[0]), "{:,.0f}", 0.01),
-        Comparison(
-            f"data points/s with {least} units, and with {most}",
-            "the smaller is faster",
-            f"{rates[0]:,.0f} and {rates[1]:,.0f}",
-            rates[0] > rates[1],
-        ),
+        faster(f"data points/s with {least} units, and with {most}", "the smaller is faster", *rates),
     )
 
 
 def _servers(found: Found) -> Sequence[Comparison]:
     one, two, four = (found.median(name) for name in ("1 server", "2 servers", "4 servers"))
     return (
-        Comparison(
-            "data points/s with 1, 2 and 4 servers",
-            "grows",
-            f"{one:,.0f}, {two:,.0f}, {four:,.0f}",
-            one < two < four,
-        ),
+        faster("data points/s with 2 servers, and with one", "grows", two, one),
+        faster("data points/s with 4 servers, and with 2", "grows", four, two),
         Comparison(
             "factor of each doubling", "less with each", f"{two / one:.2f}, {four / two:.2f}", four / two < two / one
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from launch.bench.claims.catch import alike
-from launch.bench.claims.claim import Claim, Comparison, Extent, Found, number
+from launch.bench.claims.claim import Claim, Comparison, Extent, Found, faster, number
 from launch.bench.papers.fast_dqn import COUNTS, PAPER_HOURS
 
 PAPER = "Fast DQN, Daley and Amato 2021"
@@ -28,8 +28,7 @@ def _speed(found: Found) -> Sequence[Comparison]:
             number(f"both, {MOST}, over standard with one", paper, rates[_BOTH] / found.median(first), "{:.2f}x")
         ]
     for way in (_CONCURRENT, _SYNCHRONISED):
-        said = f"{rates[_BOTH]:,.0f} and {rates[way]:,.0f} steps/s"
-        comparisons += [Comparison(f"both, and {way} alone", "both is faster", said, rates[_BOTH] > rates[way])]
+        comparisons += [faster(f"steps/s: both, and {way} alone", "both is faster", rates[_BOTH], rates[way])]
     return comparisons
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from launch.bench.claims.claim import Claim, Comparison, Extent, Found
+from launch.bench.claims.claim import Claim, Comparison, Extent, Found, faster
 from launch.bench.papers.gossip import COUNTS
 
 PAPER = "GALA, Assran et al. 2019"
@@ -31,12 +31,7 @@ def _learning(found: Found) -> Sequence[Comparison]:
             f"{convergent[0]:.0%} and {convergent[1]:.0%}",
             convergent[0] >= convergent[1],
         ),
-        Comparison(
-            f"steps/s of {most} learners: gossip, and sync",
-            "more",
-            f"{rates[0]:,.0f} and {rates[1]:,.0f}",
-            rates[0] > rates[1],
-        ),
+        faster(f"steps/s of {most} learners: gossip, and sync", "more", *rates),
     )
 
 
@@ -63,14 +58,8 @@ def _consensus(found: Found) -> Sequence[Comparison]:
 
 def _stragglers(found: Found) -> Sequence[Comparison]:
     kept = {mode: found.median(f"{mode}, one slow") / found.median(f"{mode}, even") for mode in ("sync", "gossip")}
-    return (
-        Comparison(
-            "share of the rate that is left with one of two learners 5 times slower: gossip, and sync",
-            "no learner is hampered by another",
-            f"{kept['gossip']:.0%} and {kept['sync']:.0%}",
-            kept["gossip"] > kept["sync"],
-        ),
-    )
+    what = "share of the rate that is left with one of two learners 5 times slower: gossip, and sync"
+    return [faster(what, "no learner is hampered by another", kept["gossip"], kept["sync"], "{:.0%}")]
 
 
 LOW = 0.3

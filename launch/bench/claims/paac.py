@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from launch.bench.claims.catch import ALIKE, alike
-from launch.bench.claims.claim import Claim, Comparison, Extent, Found, number
+from launch.bench.claims.claim import Claim, Comparison, Extent, Found, faster, number
 from launch.bench.papers.paac import NETWORKS, case, environments
 
 PAPER = "PAAC, Clemente et al. 2017"
-FASTER = 1.2
-"""Factor from which a rate is called faster."""
+SIGNIFICANTLY = 1.2
+"""Factor from which a rate is called significantly faster."""
 DIVERGES = 256
 """Environments with which three of the paper's games diverged, and four were tried (section 5.2)."""
 CPU_DROP, WITHIN = 0.41, 0.2
@@ -23,11 +23,12 @@ def _environments(found: Found) -> Sequence[Comparison]:
     scores = [found.median(name) for name in (more, most)]
     return (
         *alike(found, [more], least, "similar"),
-        Comparison(
+        faster(
             "steps/s with 64 environments, and with 16",
             "significantly faster",
-            f"{rates[1]:,.0f} and {rates[0]:,.0f}",
-            rates[1] >= FASTER * rates[0],
+            rates[1],
+            rates[0],
+            factor=SIGNIFICANTLY,
         ),
         Comparison(
             f"score with {DIVERGES}, and with 64",
@@ -43,9 +44,7 @@ def _time(found: Found) -> Sequence[Comparison]:
     drop = 1 - large / small
     return (
         number("share of the rate that arch_nature costs, on a CPU, 32 environments", CPU_DROP, drop, "{:.0%}", WITHIN),
-        Comparison(
-            "steps/s with arch_nips, and with arch_nature", "faster", f"{small:,.0f}, {large:,.0f}", small > large
-        ),
+        faster("steps/s with arch_nips, and with arch_nature", "faster", small, large),
     )
 
 
