@@ -85,7 +85,7 @@ def _sizes(found: Found) -> Sequence[Comparison]:
             for units, row in rows.items()
         ),
         number("MB of an update of 64 nodes, computed", 263.0, float(rows[most][TRAFFIC].split()[0]), "{:,.0f}", 0.01),
-        faster(f"data points/s with {least} units, and with {most}", "the smaller is faster", *rates),
+        faster(f"data points/s with {least} units, and with {most}", "the smaller is faster", rates[0], rates[1]),
     )
 
 

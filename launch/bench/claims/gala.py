@@ -31,7 +31,7 @@ def _learning(found: Found) -> Sequence[Comparison]:
             f"{convergent[0]:.0%} and {convergent[1]:.0%}",
             convergent[0] >= convergent[1],
         ),
-        faster(f"steps/s of {most} learners: gossip, and sync", "more", *rates),
+        faster(f"steps/s of {most} learners: gossip, and sync", "more", rates[0], rates[1]),
     )
 
 

@@ -27,7 +27,7 @@ def page(claim: Claim, entry: Entry) -> str:
         _table(
             ("", "in the paper", "here", "holds"),
             [
-                (one.what, one.paper, one.here, ("yes" if one.holds else "no") + (", exactly" if one.exact else ""))
+                (one.what, one.paper, one.here, ("yes" if one.holds else "no") + (" (a number)" if one.exact else ""))
                 for one in entry.comparisons
             ],
         ),

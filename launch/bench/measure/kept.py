@@ -42,4 +42,4 @@ def _file(request: Request, suite: str) -> Path | None:
 
 def _asked(request: Request) -> dict[str, Any]:
     """Return what results must agree in to be of one table."""
-    return {"topology": Path(request.topology).name, "overrides": list(request.overrides)}
+    return {"topology": request.file, "overrides": list(request.overrides)}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -199,7 +198,7 @@ def compare(suite: str, request: Request, ran: Mapping[str, Sequence[Ran]], note
             *notes,
         ),
         figures={
-            "topology": Path(request.topology).name,
+            "topology": request.file,
             "overrides": list(request.overrides),
             "steps": steps,
             "minutes": minutes,

@@ -39,6 +39,11 @@ class Request:
     """Device that a suite in parts is about."""
 
     @property
+    def file(self) -> str:
+        """The name of the topology's file: reports do not tell where it lies."""
+        return Path(self.topology).name
+
+    @property
     def quick(self) -> bool:
         """Whether few cases are enough, for a rough answer."""
         return self.repetitions == 1

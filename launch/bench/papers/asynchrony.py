@@ -131,7 +131,7 @@ def report(request: Request, ran: Mapping[tuple[str, int], Sequence[Result]]) ->
             "policy lag, effective sample and clipped: means over updates, at the last optimizer step of each",
         ),
         figures={
-            "topology": request.topology,
+            "topology": request.file,
             "overrides": list(request.overrides),
             "interquartile": {name: its._asdict() for name, its in found.items()},
         },

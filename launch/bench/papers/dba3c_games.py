@@ -85,5 +85,5 @@ def compare(request: Request, loaded: Topology, ran: Mapping[str, Sequence[Ran]]
             "in the paper of 50; its hours are to the best score that stays",
             *failed,
         ),
-        figures={"topology": request.topology, "overrides": list(request.overrides)},
+        figures={"topology": request.file, "overrides": list(request.overrides)},
     )

@@ -172,6 +172,6 @@ def compare(
             "staleness: changes of the weights since those that a gradient was taken by; "
             "largest fall: from the best score before",
         ),
-        figures={"topology": request.topology, "overrides": list(request.overrides)},
+        figures={"topology": request.file, "overrides": list(request.overrides)},
         curves=[one.curve for all_ in ran.values() for one in all_],
     )

@@ -98,7 +98,7 @@ def compare(request: Request, loaded: Topology, ran: Mapping[int, Sequence[Ran]]
             "minutes: from the first report to the first evaluation with that mean; in the paper hours to 300 in "
             "Breakout, mean of 10 runs, of 50 games each 1,000 updates",
         ),
-        figures={"topology": request.topology, "overrides": list(request.overrides)},
+        figures={"topology": request.file, "overrides": list(request.overrides)},
     )
 
 

@@ -120,7 +120,7 @@ def report(request: Request, ran: Mapping[str, Sequence[Result]]) -> Report:
             f"of the last 100 training games, interquartile mean of {request.repetitions} seeds with its 95 % interval",
         ),
         figures={
-            "topology": request.topology,
+            "topology": request.file,
             "overrides": list(request.overrides),
             "interquartile": {case: [its._asdict() for its in after] for case, after in found.items()},
         },

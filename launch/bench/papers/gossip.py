@@ -134,7 +134,7 @@ def gossip(request: Request) -> Report:
         bars=rates,
         unit="steps/s",
         notes=(*_notes(found), *_cut(ran, loaded.total_steps)),
-        figures={"topology": request.topology, **msgspec.to_builtins(found.said())},
+        figures={"topology": request.file, **msgspec.to_builtins(found.said())},
         picture=partial(draw, found),
     )
 

@@ -87,7 +87,7 @@ def neighbours(request: Request) -> Report:
         unit="steps/s",
         notes=(f"reports of {REPORT_S:g} s; of alone: of the median report with nothing beside it", *notes),
         figures={
-            "topology": request.topology,
+            "topology": request.file,
             "overrides": list(request.overrides),
             "peers": {name: packages(python) for name, python in pythons.items()},
         },

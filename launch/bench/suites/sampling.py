@@ -63,7 +63,7 @@ def sampling(request: Request) -> Report:
         bars=bars,
         unit="steps/s",
         notes=("percent: of the pure simulation measured in the same turns",),
-        figures={"topology": request.topology},
+        figures={"topology": request.file},
     )
 
 

@@ -52,7 +52,7 @@ def stragglers(request: Request) -> Report:
         bars=spread,
         unit="steps/s",
         notes=(f"where nobody waits for the slow one, {at_most} of the even rate is left, and the other keeps 100 %",),
-        figures={"topology": request.topology},
+        figures={"topology": request.file},
     )
 
 
