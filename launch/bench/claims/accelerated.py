@@ -37,7 +37,8 @@ def _a2c(found: Found) -> Sequence[Comparison]:
     least, more, most = (environments(count) for count in A2C_ENVIRONMENTS)
     here, there = found.median(most, "curve"), found.median(least, "curve")
     return (
-        *alike(found, [more], least, "learns as well"),
+        *alike(found, [more], least, "learns as well", or_better=True),
+        learned(most, found.median(most)),
         Comparison(
             f"mean of the curve with {most}, and {least}",
             "a gradual decay in efficiency remains",

@@ -15,12 +15,18 @@ ALIKE = 0.15 * (BEST - RANDOM)
 HALF_WAY = (RANDOM + BEST) / 2
 
 
-def alike(found: Found, cases: Sequence[str], base: str, paper: str) -> Sequence[Comparison]:
+def alike(found: Found, cases: Sequence[str], base: str, paper: str, or_better: bool = False) -> Sequence[Comparison]:
     """Compare scores after equal steps with those of a base, which must itself have learned to say anything."""
     there = found.median(base)
+    scores = {case: found.median(case) for case in cases}
     compared = [
-        Comparison(f"score: {case}, and {base}", paper, f"{here:.2f} and {there:.2f}", here >= there - ALIKE)
-        for case, here in ((case, found.median(case)) for case in cases)
+        Comparison(
+            f"score: {case}, and {base}",
+            paper,
+            f"{here:.2f} and {there:.2f}",
+            here >= there - ALIKE and (or_better or here <= there + ALIKE),
+        )
+        for case, here in scores.items()
     ]
     return [learned(base, there), *compared]
 

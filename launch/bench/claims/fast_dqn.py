@@ -33,7 +33,7 @@ def _speed(found: Found) -> Sequence[Comparison]:
 
 
 def _learning(found: Found) -> Sequence[Comparison]:
-    return alike(found, [_BOTH], _STANDARD, "as well as DQN or better in 37 games of 49")
+    return alike(found, [_BOTH], _STANDARD, "as well as DQN or better in 37 games of 49", or_better=True)
 
 
 def _repeated(found: Found) -> Sequence[Comparison]:

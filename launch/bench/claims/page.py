@@ -6,11 +6,11 @@ Writes a page for each entry, and the tables of docs/results.md and of the READM
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from launch.bench.claims import CLAIMS
 from launch.bench.claims.claim import VERDICTS, Claim
 from launch.bench.claims.ledger import LEDGER, Entry, read
+from launch.bench.measure.report import described
 
 ROOT = LEDGER.parents[2]
 BEGIN, END = "<!-- the ledger: made by `make pages` -->", "<!-- the ledger's end -->"
@@ -20,6 +20,7 @@ def page(claim: Claim, entry: Entry) -> str:
     """Return an entry as a page of Markdown."""
     report = entry.report
     reduced = f"{claim.differs[0].upper()}{claim.differs[1:]}."
+    where = described(report, f"{report['machine']['cores']} cores")
     seeds = f"{entry.repetitions} repetition{'s' * (entry.repetitions > 1)}"
     parts = [
         f"# {claim.name}: {entry.verdict}",
@@ -32,7 +33,7 @@ def page(claim: Claim, entry: Entry) -> str:
             ],
         ),
         f"In place of the paper's: {reduced}",
-        f"`{entry.command}`, {seeds}, {entry.seconds:g} s at most of each case or run, {entry.date}, {_where(report)}:",
+        f"`{entry.command}`, {seeds}, {entry.seconds:g} s at most of each case or run, {entry.date}, {where}:",
         _table(tuple(report["rows"][0]), [tuple(row.values()) for row in report["rows"]]),
         "\n".join(f"* {note}" for note in report["notes"]),
     ]
@@ -81,13 +82,6 @@ def with_table(text: str, made: str) -> str:
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     return "\n".join([*lines, *("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)])
-
-
-def _where(report: Mapping[str, Any]) -> str:
-    """Return machine, torch and commit of a report."""
-    about = report["machine"]
-    commit = f", commit {report['commit'][:7]}{' and changes' if report['dirty'] else ''}" if report["commit"] else ""
-    return f"{about['cores']} cores of {about['cpu']}, torch {report['packages'].get('torch', '?')}{commit}"
 
 
 def main() -> None:

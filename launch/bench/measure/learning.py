@@ -88,15 +88,30 @@ def follow(request: Request, overrides: Sequence[str], label: str, column: str =
     return Ran(*since_first(curve, rows))
 
 
+@dataclass(frozen=True)
+class _Result:
+    """One run as it is kept."""
+
+    case: str
+    seed: int
+    ran: Ran
+
+
 def run_all(
-    request: Request, cases: Mapping[str, Sequence[str]], column: str = SCORE, failed: list[str] | None = None
+    request: Request,
+    cases: Mapping[str, Sequence[str]],
+    column: str = SCORE,
+    failed: list[str] | None = None,
+    kept: str | None = None,
 ) -> dict[str, list[Ran]]:
     """Run each case once with each seed, seed after seed.
 
     What is wrong with a run is added to ``failed``, and the others go on; where that is None, FailedError is raised.
+    With ``kept``, a suite's name, runs that the folder of the report has of it are not run again.
     """
     for keys in cases.values():  # what is wrong with one of them is said before anything is run
         load(request.topology, (*request.overrides, *keys))
+    known = {(one.case, one.seed): one.ran for one in read_results(request, kept, _Result)} if kept else {}
     ran: dict[str, list[Ran]] = {name: [] for name in cases}
     with progress_bar() as progress:
         task = progress.add_task("", total=request.repetitions * len(cases))
@@ -105,13 +120,22 @@ def run_all(
                 label = f"{name}, seed {seed}"
                 progress.update(task, description=label)
                 try:
-                    ran[name].append(follow(request, (*keys, f"seed={seed}"), label, column))
+                    if (name, seed) not in known:
+                        known[name, seed] = follow(request, (*keys, f"seed={seed}"), label, column)
+                        if kept:
+                            keep_result(request, kept, _Result(name, seed, _for_rates(known[name, seed])))
+                    ran[name].append(known[name, seed])
                 except FailedError as error:
                     if failed is None:
                         raise
                     failed.append(f"{label}: {error}")
                 progress.advance(task)
     return ran
+
+
+def _for_rates(one: Ran) -> Ran:
+    """Return a run with those columns of its reports alone that its rate follows from."""
+    return replace(one, rows=[{at: row[at] for at in _RATE} for row in one.rows])
 
 
 def curve_of(run: Running, name: str, seconds: float, column: str = SCORE) -> Curve:
@@ -137,36 +161,12 @@ def score(spread: Spread) -> str:
     return f"{spread.median:,.2f} ({spread.low:,.2f} to {spread.high:,.2f})"
 
 
-@dataclass(frozen=True)
-class _Result:
-    """One run as it is kept."""
-
-    case: str
-    seed: int
-    ran: Ran
-
-
 def learn(suite: str, request: Request, cases: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> Report:
     """Run each case with each seed, and return how they compare after equal steps and after equal time.
 
-    A run ends with its topology's steps, or when the request's seconds are over. Runs that the folder of the report
-    has from an earlier call are not run again.
+    A run ends with its topology's steps, or when the request's seconds are over.
     """
-    for keys in cases.values():  # what is wrong with one of them is said before anything is run
-        load(request.topology, (*request.overrides, *keys))
-    seeds = range(1, request.repetitions + 1)
-    known = {(one.case, one.seed): one.ran for one in read_results(request, suite, _Result)}
-    missing = [(name, seed) for seed in seeds for name in cases if (name, seed) not in known]
-    with progress_bar() as progress:
-        task = progress.add_task("", total=len(missing))
-        for name, seed in missing:
-            label = f"{name}, seed {seed}"
-            progress.update(task, description=label)
-            one = follow(request, (*cases[name], f"seed={seed}"), label)
-            known[name, seed] = one = replace(one, rows=[{at: row[at] for at in _RATE} for row in one.rows])
-            keep_result(request, suite, _Result(name, seed, one))
-            progress.advance(task)
-    return compare(suite, request, {name: [known[name, seed] for seed in seeds] for name in cases}, notes)
+    return compare(suite, request, run_all(request, cases, kept=suite), notes)
 
 
 def compare(suite: str, request: Request, ran: Mapping[str, Sequence[Ran]], notes: Sequence[str] = ()) -> Report:

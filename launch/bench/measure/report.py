@@ -64,11 +64,15 @@ def where() -> dict[str, Any]:
 
 def machine_line() -> str:
     """Return machine, torch's version and commit as one line of text."""
-    found = where()
+    return described(where(), str(Cores.here()))
+
+
+def described(found: Mapping[str, Any], cores: str) -> str:
+    """Return where a measurement was made, as ``where`` tells it, as one line of text."""
     about, packages = found["machine"], found["packages"]
     at = f", commit {found['commit'][:7]}{' and changes' if found['dirty'] else ''}" if found["commit"] else ""
     memory_gib = about["memory_bytes"] / 2**30
-    return f"{Cores.here()} of {about['cpu']}, {memory_gib:.0f} GiB, torch {packages.get('torch', '?')}{at}"
+    return f"{cores} of {about['cpu']}, {memory_gib:.0f} GiB, torch {packages.get('torch', '?')}{at}"
 
 
 def show(report: Report) -> None:

@@ -107,6 +107,30 @@ def test_more_environments_of_paac_learn_alike_up_to_a_limit() -> None:
     assert paac.DIVERGES == 256
 
 
+def test_a_base_that_has_not_learned_shows_nothing_and_better_is_not_alike() -> None:
+    cases = ("1 learner", "2 learners", "4 learners")
+
+    def judged(*scores: float) -> str:
+        return verdict(CLAIMS["accelerated-a3c"].compare(found(dict(zip(cases, scores, strict=True)))))
+
+    assert judged(0.8, 0.8, 0.7) == IN_SHAPE
+    assert judged(-0.3, -0.3, -0.3) == NOT_REPRODUCED
+    assert judged(0.8, 0.8, 0.4) == NOT_REPRODUCED
+    assert judged(0.4, 0.8, 0.8) == NOT_REPRODUCED
+
+
+def test_many_environments_that_forget_are_no_gradual_decay() -> None:
+    cases = ("16 environments", "64 environments", "256 environments")
+
+    def judged(*scores: float) -> str:
+        bars = dict(zip(cases, scores, strict=True))
+        curve = {name: {"median": score} for name, score in bars.items()}
+        return verdict(CLAIMS["accelerated-a2c"].compare(found(bars, curve=curve)))
+
+    assert judged(0.8, 0.8, 0.6) == IN_SHAPE
+    assert judged(0.8, 0.8, -0.6) == NOT_REPRODUCED
+
+
 def test_cases_are_compared_after_equal_steps_and_after_equal_minutes() -> None:
     def ran(points: list[tuple[float, float, float]]) -> Ran:
         rows = [{"time_s": 60 * minutes, "env_steps": steps} for steps, minutes, _ in points]
