@@ -43,11 +43,6 @@ def make(
         raise ValueError(
             f"observation_dtype: {observation_dtype!r} is not a numpy number type such as 'uint8' or 'float32'"
         )
-    if settings.normalize_observation and observation_dtype == "uint8":
-        raise ValueError(
-            "model.normalize_observation: true is for observations of numbers, and this environment's are bytes, which "
-            "networks scale to [0, 1] themselves; leave it at false"
-        )
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # the CPU's alone: torch.manual_seed would seed every device
         network = _initialised(settings, shape, heads)

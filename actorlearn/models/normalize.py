@@ -18,6 +18,9 @@ EPSILON = 1e-8
 """Added to the variance, as gymnasium's NormalizeObservation does."""
 LIMIT = 10.0
 """Normalised elements are cut to +-LIMIT (OpenAI baselines, VecNormalize)."""
+ROWS_AT_ONCE = 32
+"""Rows whose moments are taken at a time: images in float64 should stay in the cache (2,048 of [4, 44, 44] in 30 ms of
+a core, so 140 by the variance of torch)."""
 
 
 class Moments(NamedTuple):
@@ -29,12 +32,18 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, rows: Tensor) -> Moments:
-        """Moments of rows [N, *shape], in float64."""
-        rows = rows.double()
+        """Moments of rows [N, *shape], in float64: sums of what they are away from the first row, in one pass."""
         number = torch.tensor(len(rows), dtype=torch.float64, device=rows.device)
+        total, squares = (torch.zeros(rows.shape[1:], dtype=torch.float64, device=rows.device) for _ in range(2))
         if not len(rows):
-            return cls(number, rows.new_zeros(rows.shape[1:]), rows.new_zeros(rows.shape[1:]))
-        return cls(number, rows.mean(0), rows.var(0, correction=0))
+            return cls(number, total, squares)
+        origin = rows[0].double()
+        for some in torch.split(rows, ROWS_AT_ONCE):
+            away = some.double() - origin
+            total += away.sum(0)
+            squares += away.square_().sum(0)
+        mean = total / number
+        return cls(number, origin + mean, (squares / number - mean.square()).clamp(min=0.0))
 
     def merge(self, other: Moments) -> Moments:
         """Moments of both together (Chan, Golub & LeVeque 1979)."""
@@ -63,8 +72,8 @@ class Normalized(nn.Module):
 
     def forward(self, observation: Tensor, *further: Tensor) -> Any:
         """Call the network on the normalised observation [..., *shape], and whatever else it takes."""
-        seen = (observation.float() - self.mean) * (self.variance + EPSILON).rsqrt()
-        return self.network(seen.clamp(-LIMIT, LIMIT), *further)
+        seen = torch.sub(observation, self.mean)  # the only new tensor: bytes become float32 on the way
+        return self.network(seen.mul_((self.variance + EPSILON).rsqrt()).clamp_(-LIMIT, LIMIT), *further)
 
 
 @torch.no_grad()

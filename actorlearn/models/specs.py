@@ -32,7 +32,8 @@ class ModelSettings(Settings, frozen=True, kw_only=True):
     normalize_observation: Annotated[
         bool,
         Meta(
-            description="observations less their running mean, divided by their deviation, clipped to +-10; not images"
+            description="observations less their running mean, divided by their deviation, clipped to +-10; of images "
+            "each pixel, which brings out what moves"
         ),
     ] = False
 

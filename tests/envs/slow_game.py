@@ -9,7 +9,13 @@ from ale_py import roms
 from actorlearn.envs import atari
 from actorlearn.envs.specs import EnvSettings
 
-SIZES = {"ba3c": (84, 84, 84), "dqn": (84, 84, 84), "paac": (84, 84, 84), "stooke-abbeel": (105, 80, 104)}
+SIZES = {
+    "ba3c": (84, 84, 84),
+    "dqn": (84, 84, 84),
+    "paac": (84, 84, 84),
+    "small": (44, 44, 44),
+    "stooke-abbeel": (105, 80, 104),
+}
 
 
 def area_weights(source: int, target: int) -> np.ndarray:

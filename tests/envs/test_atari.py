@@ -43,6 +43,7 @@ def assert_rows_equal(fast: list[Row], slow: list[dict[str, object]], environmen
         ("ALE/MsPacman-v5", "dqn", 4, 100, 140),
         ("ALE/Pong-v5", "paac", 4, 0, 100),
         ("ALE/Pong-v5", "stooke-abbeel", 2, 60, 80),
+        ("ALE/Pong-v5", "small", 4, 0, 100),
         ("ALE/Freeway-v5", "dqn", 1, 0, 60),
         ("ALE/Breakout-v5", "ba3c", 3, 50, 80),  # without a maximum of two frames
     ],

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from torch import nn
 
 from actorlearn.models.make import flatten, make
-from actorlearn.models.normalize import EPSILON, LIMIT, Moments, Normalized, merge_into, moments_of, statistics
+from actorlearn.models.normalize import (
+    EPSILON,
+    LIMIT,
+    ROWS_AT_ONCE,
+    Moments,
+    Normalized,
+    merge_into,
+    moments_of,
+    statistics,
+)
 from tests import named
 
 HEADS = {"logits": 2, "value": 1}
@@ -95,9 +104,27 @@ def test_whoever_gets_the_vector_or_the_saved_tensors_sees_alike() -> None:
             torch.testing.assert_close(output, expected[head], rtol=0.0, atol=0.0)
 
 
-def test_images_are_refused_with_the_way_out() -> None:
-    with pytest.raises(ValueError, match=r"model\.normalize_observation: true .* bytes.* leave it at false"):
-        make(named.model(name="nips", normalize_observation=True), (4, 84, 84), "uint8", HEADS, 0)
+def test_images_in_bytes_are_normalised_pixel_by_pixel() -> None:
+    settings = {"name": "nips", "init": "torch"}
+    plain = make(named.model(**settings), (4, 44, 44), "uint8", HEADS, 0)
+    normalized = make(named.model(**settings, normalize_observation=True), (4, 44, 44), "uint8", HEADS, 0)
+    drawn = torch.randint(0, 256, (40, 4, 44, 44), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    images = torch.where(torch.arange(44) < 30, drawn, 87)  # what never changes is the background
+    weights, gradients = flatten(normalized)
+    merge_into(weights[gradients.numel() :], moments_of(images))
+    numbers = images.double()
+    deviation = (numbers.var(0, correction=0) + EPSILON).sqrt()
+    expected = plain(((numbers - numbers.mean(0)) / deviation).clamp(-LIMIT, LIMIT).float())
+    for name, output in normalized(images).items():
+        torch.testing.assert_close(output, expected[name], rtol=1e-4, atol=1e-4)
+    assert torch.equal(images, torch.where(torch.arange(44) < 30, drawn, 87)), "what is observed is not written to"
+
+
+def test_moments_of_many_rows_are_their_mean_and_variance() -> None:
+    seen = rows(ROWS_AT_ONCE * 3 + 5)
+    found, numbers = Moments.of(seen), seen.double()
+    torch.testing.assert_close(found.mean, numbers.mean(0), rtol=1e-12, atol=0.0)
+    torch.testing.assert_close(found.variance, numbers.var(0, correction=0), rtol=1e-9, atol=0.0)
 
 
 @pytest.mark.parametrize("odd", [torch.nan, torch.inf, 1e30])
