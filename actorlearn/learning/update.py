@@ -197,7 +197,8 @@ class Learning:
     def _observe(self, prepared: Batch) -> None:
         """Bring the statistics of observations up to date: by rows that were acted upon, each once, no void ones."""
         if self.learns and isinstance(self.network.module, Normalized):
-            seen = prepared.observation[: len(prepared.valid)][prepared.valid]
+            seen, valid = prepared.observation[: len(prepared.valid)], prepared.valid
+            seen = seen.flatten(0, 1) if valid.all() else seen[valid]  # a selection is a copy
             self.exchange.merge(moments_of(seen), merge_into)
 
     # One optimizer step --------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ class ChannelNorm(nn.LayerNorm):
         return super().forward(image.movedim(1, -1)).movedim(-1, 1)
 
 
-RUNS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+RUNS = {2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
 """Number types by their size in bytes."""
 
 
