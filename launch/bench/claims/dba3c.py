@@ -142,7 +142,7 @@ CLAIMS = (
         suite="dba3c-epsilon",
         whole=Extent(3, 60.0),
         quick=Extent(1, 45.0),
-        differs=f"{IN_SMALL}; batches of 512 and 32 by one learner",
+        differs=f"{IN_SMALL}; batches of 512 and 40 by one learner",
         compare=_epsilon,
     ),
     Claim(
