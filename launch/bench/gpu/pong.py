@@ -1,6 +1,6 @@
 """The part of a visit that trains Pong until its mean score is at 18: configs/pong-fast.yaml with a trainer on the GPU.
 
-Its 32 environments are spread over more simulators. So a batch has the 2,048 steps with which it was tuned, and only
+Its 32 environments are spread over more simulators. So a batch has the 1,024 steps with which it was tuned, and only
 the time that a step takes is another.
 """
 
