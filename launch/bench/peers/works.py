@@ -6,7 +6,8 @@ Factory is asynchronous, so it is compared with PPO at one update of lag.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import TypeVar
 
 from actorlearn.algorithms.specs.ppo import PPOSettings
 from actorlearn.models.specs import MLPSettings
@@ -16,7 +17,10 @@ from launch.bench.papers.fast_dqn import keys
 from launch.bench.peers.compare import Peer, Work, compare
 from launch.errors import RunError
 from launch.machine.cores import allowed_cores
+from launch.plan.auto import BF16_PRODUCTS, cpu_flags
 from launch.topology.load import Topology, load
+
+T = TypeVar("T")
 
 PPO = ("algorithm.name=ppo", "algorithm.normalize_advantage=true", "model.name=nature", "algorithm.horizon=128")
 CLEANRL_SHAPED = (*PPO, "simulators.envs=4", "algorithm.epochs=4", "algorithm.minibatches=4")
@@ -33,6 +37,16 @@ OURS: Mapping[str, tuple[str, ...]] = {
     ),
     "ours: PPO 16 x 128, nature, auto precision, 1 epoch x 8 minibatches, lag 1": FACTORY_SHAPED,
 }
+
+
+IN_BF16 = ("bf16", "auto precision")
+"""Words by which a case's name says that it computes in bfloat16, where the processor has it."""
+
+
+def where_fast(cases: Mapping[str, T], flags: Collection[str]) -> dict[str, T]:
+    """Return cases without those in bfloat16 on a processor that would emulate it; ours would be another's in fp32."""
+    native = any(flag in flags for flag in BF16_PRODUCTS)
+    return {name: case for name, case in cases.items() if native or not any(word in name for word in IN_BF16)}
 
 
 def on_pong(cores: int) -> dict[str, Peer]:
@@ -183,15 +197,21 @@ def peers_dqn(request: Request) -> Report:
 
 
 def peers(request: Request) -> Report:
-    """Other programs on the same work on Pong: Stable-Baselines3, Sample Factory, CleanRL, plain loops."""
+    """Other programs on the same work on Pong: Stable-Baselines3, Sample Factory, CleanRL, plain loops.
+
+    Cases in bfloat16 are left out on a processor that would emulate it.
+    """
     note = "A2C: 16 environments, horizon 5; CleanRL: 8 x 128, Sample Factory: 16 x 128, both with their own settings"
-    return compare("peers", Work(shipped("pong.yaml"), OURS, on_pong(allowed_cores()), note), request)
+    flags = cpu_flags()
+    ours, theirs = where_fast(OURS, flags), where_fast(on_pong(allowed_cores()), flags)
+    return compare("peers", Work(shipped("pong.yaml"), ours, theirs, note), request)
 
 
 def sb3(request: Request) -> Report:
     """Stable-Baselines3's A2C on Pong, right before and after ours; the shortest of the comparisons with peers."""
     theirs = {name: peer for name, peer in on_pong(allowed_cores()).items() if peer.environment == "sb3"}
-    ours = {name: keys for name, keys in OURS.items() if any(name in (p.against, p.also) for p in theirs.values())}
+    met = {name for peer in theirs.values() for name in (peer.against, peer.also)}
+    ours = where_fast({name: keys for name, keys in OURS.items() if name in met}, cpu_flags())
     return compare("sb3", Work(shipped("pong.yaml"), ours, theirs, "16 environments, horizon 5"), request)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from launch.bench.peers.compare import HERE, PEERS, REQUIREMENTS, environment, packages
+from launch.bench.peers.works import OURS, on_pong, where_fast
 from launch.errors import FailedError
 
 
@@ -55,3 +56,11 @@ def test_the_script_says_how_it_is_called_and_which_peers_there_are() -> None:
     known = " ".join(sorted(file.stem for file in REQUIREMENTS.iterdir()))
     assert call("nobody").stderr == f"nobody: no such peer; there are {known}\n"
     assert not PEERS.exists()
+
+
+def test_cases_in_bf16_are_measured_where_the_processor_has_it_alone() -> None:
+    theirs, slow, quick = on_pong(2), frozenset({"avx2"}), frozenset({"avx512_bf16"})
+    assert where_fast(theirs, quick) == theirs and where_fast(OURS, quick) == OURS
+    left = where_fast(OURS, slow)
+    assert len(left) == 4 and not any("bf16" in name or "auto" in name for name in left)
+    assert {peer.against for peer in where_fast(theirs, slow).values()} <= set(left), "each has a case of ours"
