@@ -71,8 +71,13 @@ def compare(suite: str, work: Work, request: Request) -> Report:
         spread = interleave(cases, request.repetitions)
     rows = []
     for name, measured in spread.items():
-        peer = work.theirs.get(name)
-        met = [case for case in (peer.against, peer.also) if case and case in work.ours] if peer else []
+        met = [
+            case
+            for known in (work.theirs.get(name),)
+            if known
+            for case in (known.against, known.also)
+            if case and case in work.ours
+        ]
         ratios = "; ".join(f"{spread[case].median / measured.median:.2f}x: {case}" for case in met)
         rows.append((name, rate(measured), percent(measured.median / spread[SIMULATION].median), ratios))
     headings = ("program", "steps/s", "of pure simulation", "ours on the same work; other")

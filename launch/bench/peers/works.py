@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 PPO = ("algorithm.name=ppo", "algorithm.normalize_advantage=true", "model.name=nature", "algorithm.horizon=128")
 CLEANRL_SHAPED = (*PPO, "simulators.envs=4", "algorithm.epochs=4", "algorithm.minibatches=4")
-FACTORY_SHAPED = (*PPO, "algorithm.minibatches=8", "simulators.blocks=2")
+FACTORY_SHAPED = (*PPO, "algorithm.epochs=1", "algorithm.minibatches=8", "simulators.blocks=2")
 OURS: Mapping[str, tuple[str, ...]] = {
     "ours: A2C, nips, bf16, as shipped": (),
     "ours: A2C, nips, fp32": ("trainer.precision=fp32",),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from actorlearn.algorithms.specs.ppo import PPOSettings
+from launch.bench.measure.request import shipped
 from launch.bench.peers.compare import HERE, PEERS, REQUIREMENTS, environment, packages
 from launch.bench.peers.works import OURS, on_pong, where_fast
 from launch.errors import FailedError
+from launch.topology.load import load
 
 
 @pytest.fixture(autouse=True)
@@ -64,3 +68,13 @@ def test_cases_in_bf16_are_measured_where_the_processor_has_it_alone() -> None:
     left = where_fast(OURS, slow)
     assert len(left) == 4 and not any("bf16" in name or "auto" in name for name in left)
     assert {peer.against for peer in where_fast(theirs, slow).values()} <= set(left), "each has a case of ours"
+
+
+@pytest.mark.parametrize("case", [case for case in OURS if "PPO" in case])
+def test_a_case_of_ours_does_what_its_name_says(case: str) -> None:
+    said = [int(number) for number in re.findall(r"\d+", case.replace("fp32", ""))]
+    topology = load(shipped("pong.yaml"), OURS[case])
+    algorithm, simulators = topology.algorithm, topology.simulators
+    assert isinstance(algorithm, PPOSettings)
+    lag = [simulators.blocks - 1] if "lag" in case else []
+    assert said == [simulators.environments, algorithm.horizon, algorithm.epochs, algorithm.minibatches, *lag]
