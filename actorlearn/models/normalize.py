@@ -72,7 +72,7 @@ class Normalized(nn.Module):
 
     def forward(self, observation: Tensor, *further: Tensor) -> Any:
         """Call the network on the normalised observation [..., *shape], and whatever else it takes."""
-        seen = torch.sub(observation, self.mean)  # the only new tensor: bytes become float32 on the way
+        seen = observation.float() - self.mean  # a tensor of its own, which is changed in place
         return self.network(seen.mul_((self.variance + EPSILON).rsqrt()).clamp_(-LIMIT, LIMIT), *further)
 
 

@@ -120,6 +120,15 @@ def test_images_in_bytes_are_normalised_pixel_by_pixel() -> None:
     assert torch.equal(images, torch.where(torch.arange(44) < 30, drawn, 87)), "what is observed is not written to"
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.int64, torch.uint8, torch.bool])
+def test_numbers_of_every_type_become_float32_and_stay_as_they_are(dtype: torch.dtype) -> None:
+    normalized = Normalized(nn.Identity(), (3,))
+    seen = torch.tensor([[0, 1, 1], [1, 1, 0]]).to(dtype)
+    before = seen.clone()
+    assert normalized(seen).dtype == torch.float32
+    assert torch.equal(seen, before)
+
+
 def test_moments_of_many_rows_are_their_mean_and_variance() -> None:
     seen = rows(ROWS_AT_ONCE * 3 + 5)
     found, numbers = Moments.of(seen), seen.double()
