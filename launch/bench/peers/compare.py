@@ -71,13 +71,8 @@ def compare(suite: str, work: Work, request: Request) -> Report:
         spread = interleave(cases, request.repetitions)
     rows = []
     for name, measured in spread.items():
-        met = [
-            case
-            for known in (work.theirs.get(name),)
-            if known
-            for case in (known.against, known.also)
-            if case and case in work.ours
-        ]
+        known = work.theirs.get(name)
+        met = [case for case in (known.against, known.also) if case and case in work.ours] if known else []
         ratios = "; ".join(f"{spread[case].median / measured.median:.2f}x: {case}" for case in met)
         rows.append((name, rate(measured), percent(measured.median / spread[SIMULATION].median), ratios))
     headings = ("program", "steps/s", "of pure simulation", "ours on the same work; other")
