@@ -115,7 +115,7 @@ def run_all(
     ran: dict[str, list[Ran]] = {name: [] for name in cases}
     with progress_bar() as progress:
         task = progress.add_task("", total=request.repetitions * len(cases))
-        for seed in range(1, request.repetitions + 1):
+        for seed in request.seeds:
             for name, keys in cases.items():
                 label = f"{name}, seed {seed}"
                 progress.update(task, description=label)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch.errors import FailedError
+from launch.topology.load import load
 from launch.topology.sources import examples
 
 ALL = "all"
@@ -42,6 +43,12 @@ class Request:
     def file(self) -> str:
         """The name of the topology's file: reports do not tell where it lies."""
         return Path(self.topology).name
+
+    @property
+    def seeds(self) -> range:
+        """Seeds of the repetitions: the topology's own, as its file or the overrides have it, and those after it."""
+        first = load(self.topology, [given for given in self.overrides if given.partition("=")[0] == "seed"]).seed
+        return range(first, first + self.repetitions)
 
     @property
     def quick(self) -> bool:

@@ -92,7 +92,7 @@ def secondary_learner(request: Request) -> Report:
     ends: dict[str, list[Sequence[float]]] = {name: [] for name in SECONDARY}
     with progress_bar() as progress:
         task = progress.add_task("", total=request.repetitions * len(SECONDARY))
-        for seed in range(1, request.repetitions + 1):
+        for seed in request.seeds:
             for name, (primary, secondary) in SECONDARY.items():
                 progress.update(task, description=f"{name}, seed {seed}")
                 keys = (

@@ -63,7 +63,7 @@ class Result:
 def asynchrony(request: Request) -> Report:
     """PPO at policy lags of 0 to 16 by each correction, after equal steps; -o names a folder to go on from."""
     cases = [(method, lag) for lag in (LAGS[::2] if request.quick else LAGS) for method in _methods(lag)]
-    seeds = range(1, request.repetitions + 1)
+    seeds = request.seeds
     known = {(*one.case, one.seed): one for one in read_results(request, SUITE, Result)}
     missing = [(*case, seed) for seed in seeds for case in cases if (*case, seed) not in known]
     topologies = [loaded(request.topology, overrides(request, method, seed)) for method, _, seed in missing]

@@ -53,7 +53,7 @@ def experience(request: Request) -> Report:
     """Four learners that share weights, experience, both or neither, at equal own steps; -o a folder to go on from."""
     load(request.topology, overrides(request, BOTH, seed=1))
     known = {(one.case, one.seed): one for one in read_results(request, SUITE, Result)}
-    seeds = range(1, request.repetitions + 1)
+    seeds = request.seeds
     with progress_bar() as progress:
         task = progress.add_task("", total=request.repetitions * len(CASES))
         for seed in seeds:

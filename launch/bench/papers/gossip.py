@@ -110,7 +110,7 @@ def gossip(request: Request) -> Report:
     cases = [(mode, count) for count in counts for mode in modes(count, counts[-1], _steps_of_a_batch(loaded))]
     for case in cases:  # what is wrong with one of them is said before anything is measured
         load(request.topology, overrides(request, loaded, case, 1))
-    seeds = range(1, request.repetitions + 1)
+    seeds = request.seeds
     known = {(one.mode, one.learners, one.seed): one.ran for one in read_results(request, SUITE, Result)}
     missing = [(*case, seed) for seed in seeds for case in cases if (*case, seed) not in known]
     with progress_bar() as progress:

@@ -62,10 +62,10 @@ def scaling(request: Request) -> Report:
         task = progress.add_task("", total=request.repetitions * len(wanted))
         for name, (topology, overrides) in wanted.items():
             found = []
-            for seed in range(1, request.repetitions + 1):
+            for seed in request.seeds:
                 progress.update(task, description=f"{name}, seed {seed}")
                 named = f"{name}, seed {seed}" if request.repetitions > 1 else name
-                found.append(_curve(request, named, shipped(f"atari/{topology}.yaml"), (*overrides, f"seed={seed}")))
+                found.append(_curve(request, named, shipped(f"atari/{topology}.yaml"), (*overrides, *request.overrides, f"seed={seed}")))
                 progress.advance(task)
             curves += found
             scores = Spread(tuple(curve.final for curve in found))
@@ -85,5 +85,5 @@ def scaling(request: Request) -> Report:
 
 def _curve(request: Request, name: str, topology: str, overrides: tuple[str, ...]) -> Curve:
     """Return the learning curve of one run, which is ended when its seconds are over."""
-    with Running(topology, (*overrides, *request.overrides), total_steps=None) as run:
+    with Running(topology, overrides, total_steps=None) as run:
         return curve_of(run, name, request.seconds)

@@ -24,7 +24,7 @@ def time_to_score(request: Request) -> Report:
             "time-to-score: needs --score, the mean raw score of the last 100 games to reach, e.g. --score 18"
         )
     rows, minutes = [], []
-    for seed in range(1, request.repetitions + 1):
+    for seed in request.seeds:
         reached = _until(request, seed)
         minutes.append(reached["time_s"] / 60)
         row = (f"{minutes[-1]:.1f}", f"{reached['env_steps']:,}", f"{reached['frames']:,}")

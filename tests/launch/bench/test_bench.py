@@ -188,6 +188,14 @@ def test_a_score_must_be_named() -> None:
         SUITES["time-to-score"].load()(Request(CATCH, (), 1, 1.0))
 
 
+def test_repetitions_take_the_topologys_seed_and_those_after_it(tmp_path: Path) -> None:
+    file = tmp_path / "seven.yaml"
+    file.write_text(Path(CATCH).read_text().replace("seed: 1", "seed: 7"))
+    assert [*Request(CATCH, (), 2, 1.0).seeds] == [1, 2]
+    assert [*Request(str(file), (), 2, 1.0).seeds] == [7, 8]
+    assert [*Request(str(file), ("seed=3", "simulators.envs=4"), 2, 1.0).seeds] == [3, 4]
+
+
 @pytest.mark.system
 @pytest.mark.timeout(180)
 def test_parts_are_measured_alone_with_the_topologys_sizes() -> None:
