@@ -13,8 +13,8 @@ A preset is how a screen becomes an observation. Every preset sums rewards over 
     | paac          | [stack, 84, 84]  | Clemente 2017    | area, not nearest resize; a game starts with stack-1   |
     |               |                  |                  | black frames, not with a history filled by 16 frames   |
     |               |                  |                  | of no-ops. Pixels are those of dqn                     |
-    | small         | [stack, 40, 40]  | nobody's paper   | means of 5x4 pixels, without the 10 lowest lines; with |
-    |               |                  |                  | the same convolutions passes cost a fifth of dqn's     |
+    | small         | [stack, 44, 44]  | nobody's paper   | dqn's, of a quarter of the pixels: acting and learning |
+    |               |                  |                  | cost a fourth with the same convolutions               |
     | stooke-abbeel | [stack, 104, 80] | Stooke 2018,     | no NOOP, FIRE, UP at a game's start and after each     |
     |               |                  | accel_rl         | lost life, and the history is not blanked there        |
     | ba3c          | [3 stack, 84,    | Adamski 2018     | the same number of frames each step, not 2, 3 or 4 at  |
@@ -81,8 +81,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "ba3c": Preset(84, 84, 84, colours=3, pooled=False),
         "dqn": Preset(84, 84, 84),
         "paac": Preset(84, 84, 84),
-        # Of 210x160: whole pixels are averaged, in less time than parts of them, and 4 divides what is kept.
-        "small": Preset(42, 40, 40),
+        "small": Preset(44, 44, 44),  # four divides its sides, as "space-to-depth" asks
         # 210x160 halved is 105x80; without its last line that is accel_rl's two bottom lines cropped, then halved.
         "stooke-abbeel": Preset(105, 80, 104),
     }
