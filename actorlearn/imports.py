@@ -5,6 +5,7 @@ Importing runs the named code, which is trusted.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 from importlib import metadata
@@ -53,10 +54,16 @@ def to_install(module_name: str, missing: str) -> str:
     Ours are first because they pin versions that work.
     """
     root = module_name.partition(".")[0]
-    for package in (OURS, next(iter(metadata.packages_distributions().get(root, ())), root)):
+    for package in (OURS,) if root == OURS else (OURS, _distribution(root)):
         if extra := _extra(package, module_name, missing):
             return f"`pip install '{package}[{extra}]'`"
     return f"`pip install {missing.partition('.')[0]}`"
+
+
+@functools.cache
+def _distribution(root: str) -> str:
+    """Return the distribution that has a top-level package: 0.1 s and more, as it reads what all are made of."""
+    return next(iter(metadata.packages_distributions().get(root, ())), root)
 
 
 def _extra(package: str, module_name: str, missing: str) -> str:

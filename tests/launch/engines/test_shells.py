@@ -132,7 +132,8 @@ def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("signal_name", ["TERM", "HUP", "INT"])
 def test_a_shell_that_is_signalled_ends_its_node(node: NodeCommand, tmp_path: Path, signal_name: str) -> None:
-    started = subprocess.Popen(shell(node), stdin=subprocess.PIPE)
+    # Tests in the background inherit ignored signals (`nohup`, `&`), for which no shell can set a trap.
+    started = subprocess.Popen(["env", "--default-signal", *shell(node)], stdin=subprocess.PIPE)
     assert started.stdin is not None
     started.stdin.write(KEY.encode() + b"\n")
     started.stdin.flush()
