@@ -131,6 +131,15 @@ def test_many_environments_that_forget_are_no_gradual_decay() -> None:
     assert judged(0.8, 0.8, -0.6) == NOT_REPRODUCED
 
 
+def test_nodes_that_did_not_reach_the_score_are_not_left_out() -> None:
+    cases = {"1 node": 1.5, "2 nodes": 0.6, "4 nodes": 0.5}
+    (faster,) = CLAIMS["dba3c-nodes"].compare(found(cases))
+    (slower,) = CLAIMS["dba3c-nodes"].compare(found(cases | {"4 nodes": 1.6}))
+    missed = [CLAIMS["dba3c-nodes"].compare(found({k: v for k, v in cases.items() if k != name}))[0] for name in cases]
+    assert faster.holds and not slower.holds
+    assert [one.holds for one in missed] == [False, True, False]
+
+
 def test_cases_are_compared_after_equal_steps_and_after_equal_minutes() -> None:
     def ran(points: list[tuple[float, float, float]]) -> Ran:
         rows = [{"time_s": 60 * minutes, "env_steps": steps} for steps, minutes, _ in points]
