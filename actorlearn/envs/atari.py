@@ -81,8 +81,8 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "ba3c": Preset(84, 84, 84, colours=3, pooled=False),
         "dqn": Preset(84, 84, 84),
         "paac": Preset(84, 84, 84),
-        # Four divides its sides, as "space-to-depth" asks, and nips' second convolution sees all of it: of 40x40 it would
-        # not see the last four columns, where Pong's own paddle is.
+        # Four divides its sides, as "space-to-depth" asks, and nips' second convolution sees all of it: of 40x40 it
+        # would not see the last four columns, where Pong's own paddle is.
         "small": Preset(44, 44, 44),
         # 210x160 halved is 105x80; without its last line that is accel_rl's two bottom lines cropped, then halved.
         "stooke-abbeel": Preset(105, 80, 104),

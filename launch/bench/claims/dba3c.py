@@ -57,15 +57,12 @@ def _epsilon(found: Found) -> Sequence[Comparison]:
 
 def _nodes(found: Found) -> Sequence[Comparison]:
     one, most = (nodes_of(count) for count in (1, 4))
+    what, paper = f"minutes to the score on {most}, and on one", "0.35 h on 64, 14.2 h on one"
     missed = [name for name in (one, most) if not found.has(name)]
-    return [
-        Comparison(
-            f"minutes to the score on {most}, and on one",
-            "0.35 h on 64, 14.2 h on one",
-            f"not reached on {', '.join(missed)}" if missed else f"{found.median(most):.2f} and {found.median(one):.2f}",
-            not missed and found.median(most) < found.median(one),
-        )
-    ]
+    if missed:
+        return [Comparison(what, paper, f"not reached on {', '.join(missed)}", False)]
+    minutes = [found.median(name) for name in (most, one)]
+    return [Comparison(what, paper, "{:.2f} and {:.2f}".format(*minutes), minutes[0] < minutes[1])]
 
 
 def _sizes(found: Found) -> Sequence[Comparison]:

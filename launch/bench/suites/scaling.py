@@ -65,7 +65,8 @@ def scaling(request: Request) -> Report:
             for seed in request.seeds:
                 progress.update(task, description=f"{name}, seed {seed}")
                 named = f"{name}, seed {seed}" if request.repetitions > 1 else name
-                found.append(_curve(request, named, shipped(f"atari/{topology}.yaml"), (*overrides, *request.overrides, f"seed={seed}")))
+                keys = (*overrides, *request.overrides, f"seed={seed}")
+                found.append(_curve(request, named, shipped(f"atari/{topology}.yaml"), keys))
                 progress.advance(task)
             curves += found
             scores = Spread(tuple(curve.final for curve in found))
