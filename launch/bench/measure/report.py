@@ -126,12 +126,17 @@ def draw(report: Report, path: Path) -> None:
     above = [report.bars[name].high - report.bars[name].median for name in names]
     axes.barh(names, medians, color=COLOURS[0], xerr=(below, above), ecolor=INK, capsize=3)
     for number, median in enumerate(medians):
-        axes.annotate(f" {median:,.0f}", (0, number), color="white", va="center", fontsize=9)
+        axes.annotate(f" {short(median)}", (0, number), color="white", va="center", fontsize=9)
     axes.invert_yaxis()
     axes.set_xlabel(report.unit)
     axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(report.suite, fontweight="bold", color=INK)
     save(figure, path)
+
+
+def short(number: float) -> str:
+    """Return a number of three digits, or of all those before the point: 0.358, 12.3, 2,266."""
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
 def rate(spread: Spread) -> str:

@@ -18,7 +18,7 @@ from launch.bench import SUITES
 from launch.bench.measure import report
 from launch.bench.measure.interleaved import Spread, interleave
 from launch.bench.measure.parts import Parts, bound
-from launch.bench.measure.report import Report
+from launch.bench.measure.report import Report, short
 from launch.bench.measure.request import Request, shipped
 from launch.bench.measure.running import Reading, Running
 from launch.bench.papers.fast_dqn import COUNTS, PAPER_HOURS, PERIOD_STEPS
@@ -186,6 +186,11 @@ def test_every_way_of_drawing_from_a_replay_is_measured(tmp_path: Path) -> None:
 def test_a_score_must_be_named() -> None:
     with pytest.raises(RunError, match="--score"):
         SUITES["time-to-score"].load()(Request(CATCH, (), 1, 1.0))
+
+
+@pytest.mark.parametrize(("number", "said"), [(2266.4, "2,266"), (12.34, "12.3"), (0.3581, "0.358"), (0.0, "0")])
+def test_small_numbers_in_pictures_keep_digits(number: float, said: str) -> None:
+    assert short(number) == said
 
 
 def test_repetitions_take_the_topologys_seed_and_those_after_it(tmp_path: Path) -> None:
