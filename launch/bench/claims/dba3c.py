@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from launch.bench.claims.catch import ALIKE
 from launch.bench.claims.claim import Claim, Comparison, Extent, Found, faster, number
 from launch.bench.papers.dba3c_nodes import nodes_of
 from launch.bench.papers.dba3c_sizes import PAPER_PARAMETERS
@@ -16,12 +17,13 @@ KEPT = 0.9
 
 
 def _falls(found: Found, steady: str, unsteady: str, paper: str) -> Comparison:
+    """Compare the largest falls of two scores, which vary even where nothing is lost."""
     falls = [float(found.row(name)["largest fall"].split()[0]) for name in (unsteady, steady)]
     return Comparison(
         f"largest fall of the score: {unsteady}, and {steady}",
         paper,
         f"{falls[0]:.2f} and {falls[1]:.2f}",
-        falls[0] > falls[1],
+        falls[0] > falls[1] + ALIKE,
     )
 
 
@@ -58,7 +60,7 @@ def _epsilon(found: Found) -> Sequence[Comparison]:
 def _nodes(found: Found) -> Sequence[Comparison]:
     one, most = (nodes_of(count) for count in (1, 4))
     what, paper = f"minutes to the score on {most}, and on one", "0.35 h on 64, 14.2 h on one"
-    missed = [name for name in (one, most) if not found.has(name)]
+    missed = [name for name in (one, most) if len(set(found.row(name)["reached 0.5"].split(" of "))) > 1]
     if missed:
         return [Comparison(what, paper, f"not reached on {', '.join(missed)}", False)]
     minutes = [found.median(name) for name in (most, one)]

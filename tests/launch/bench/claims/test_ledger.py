@@ -132,12 +132,27 @@ def test_many_environments_that_forget_are_no_gradual_decay() -> None:
 
 
 def test_nodes_that_did_not_reach_the_score_are_not_left_out() -> None:
-    cases = {"1 node": 1.5, "2 nodes": 0.6, "4 nodes": 0.5}
-    (faster,) = CLAIMS["dba3c-nodes"].compare(found(cases))
-    (slower,) = CLAIMS["dba3c-nodes"].compare(found(cases | {"4 nodes": 1.6}))
-    missed = [CLAIMS["dba3c-nodes"].compare(found({k: v for k, v in cases.items() if k != name}))[0] for name in cases]
-    assert faster.holds and not slower.holds
-    assert [one.holds for one in missed] == [False, True, False]
+    def holds(minutes: float = 0.5, **reached: int) -> bool:
+        runs = {f"{count} node{'s' * (count > 1)}": reached.get(f"on_{count}", 3) for count in (1, 2, 4)}
+        rows = [{"": name, "reached 0.5": f"{times} of 3"} for name, times in runs.items()]
+        measured = {"1 node": 1.5, "2 nodes": 0.6, "4 nodes": minutes}
+        bars = {name: measured[name] for name, times in runs.items() if times}
+        (only,) = CLAIMS["dba3c-nodes"].compare(found(bars, rows=rows))
+        return only.holds
+
+    assert holds() and holds(on_2=0)
+    assert not holds(minutes=1.6)
+    assert not any(holds(**{node: reached}) for node in ("on_1", "on_4") for reached in (0, 1, 2))
+
+
+def test_a_fall_within_what_scores_vary_by_is_none() -> None:
+    def holds(fall: float) -> bool:
+        falls = {"async, 8 learners": fall, "sync, 8 of 8 learners": 0.14}
+        rows = [{"": name, "largest fall": f"{one:.2f} ({one:.2f} to {one:.2f})"} for name, one in falls.items()]
+        (only,) = CLAIMS["dba3c-async"].compare(found(falls, rows=rows))
+        return only.holds
+
+    assert holds(0.9) and not holds(0.29)
 
 
 def test_cases_are_compared_after_equal_steps_and_after_equal_minutes() -> None:
