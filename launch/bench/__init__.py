@@ -84,6 +84,11 @@ SUITES: Mapping[str, Suite] = {
     "a3c-learners": Suite("papers.accelerated:a3c_learners", topology="catch.yaml", keys=LONGER, sets_modes=True),
     "ppo-environments": Suite("papers.accelerated:ppo_environments", topology="catch.yaml", keys=LONGER),
     "dqn-batches": Suite("papers.accelerated:dqn_batches", topology="catch.yaml", keys=LONGER_VALUES),
+    "policy-gradients": Suite(
+        "papers.accelerated:policy_gradients", topology="catch.yaml", keys=LONGER, sets_modes=True
+    ),
+    "pong": Suite("papers.accelerated:pong", topology="pong-fast.yaml"),
+    "update-rules": Suite("papers.accelerated:update_rules", topology="catch.yaml", keys=VALUES),
     "secondary-learner": Suite(
         "papers.accelerated:secondary_learner",
         topology="catch.yaml",

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from statistics import median
 
 from launch.bench.claims.catch import ALIKE, alike, learned
 from launch.bench.claims.claim import Claim, Comparison, Extent, Found, number
-from launch.bench.papers.accelerated import A2C_ENVIRONMENTS, A3C_LEARNERS, PPO_ENVIRONMENTS, SECONDARY
+from launch.bench.papers.accelerated import (
+    A2C_ENVIRONMENTS,
+    A3C_LEARNERS,
+    MASTERED,
+    POLICY_GRADIENTS,
+    PPO_ENVIRONMENTS,
+    SECONDARY,
+    UPDATE_RULE_BATCHES,
+    UPDATE_RULES,
+    update_rule,
+)
 from launch.bench.papers.paac import environments
-from launch.bench.suites.learners import TABLE_2
+from launch.bench.suites.learners import TABLE_2, TABLE_3, System
 
 PAPER = "Accelerated methods, Stooke and Abbeel 2018"
 SHARE, FREE = 0.8, 0.97
 """Share of the speed without inference (figure 2), and share of a rate from which it is called as fast."""
+PHASE_MINUTES, PONG_MINUTES = 10.0, 4.0
+"""Time of the steep beginning of any game, and of PPO's Pong (section 5.5)."""
 IN_SMALL = "Catch and a layer of 32 units in place of Atari and its networks"
 
 
@@ -75,16 +90,72 @@ def _secondary(found: Found) -> Sequence[Comparison]:
     )
 
 
-def _hours(found: Found) -> Sequence[Comparison]:
-    systems = [name for name in TABLE_2 if found.has(f"{name}, 1 learner", f"{name}, 2 learners")]
+def _update_rules(found: Found) -> Sequence[Comparison]:
+    least, *_, most = UPDATE_RULE_BATCHES
+    norms = {
+        (rule, what): [found.median(update_rule(rule, batch), f"{what}_l2_fc0") for batch in UPDATE_RULE_BATCHES]
+        for rule in UPDATE_RULES
+        for what in ("parameters", "gradients", "steps")
+    }
+    said = {key: ", ".join(f"{norm:.3g}" for norm in of) for key, of in norms.items()}
+    sizes = f"minibatches of {', '.join(f'{batch:,}' for batch in UPDATE_RULE_BATCHES)}"
+    apart = {rule: max(of) / min(of) for rule in UPDATE_RULES if (of := norms[rule, "parameters"])}
+    return (
+        *(
+            Comparison(
+                f"norm of gradients, {rule}, {sizes}",
+                "larger minibatches, smaller gradients",
+                said[rule, "gradients"],
+                norms[rule, "gradients"] == sorted(norms[rule, "gradients"], reverse=True),
+            )
+            for rule in UPDATE_RULES
+        ),
+        Comparison(
+            f"norm of steps, Adam, minibatches of {least:,} and {most:,}",
+            "significantly bigger with larger minibatches",
+            said["Adam", "steps"],
+            norms["Adam", "steps"][-1] > norms["Adam", "steps"][0],
+        ),
+        Comparison(
+            f"largest norm of weights over the smallest, {sizes}, one rate: Adam, and RMSProp",
+            "fairly tight, unlike RMSProp",
+            f"{apart['Adam']:.2f} and {apart['RMSProp']:.2f}",
+            apart["Adam"] < apart["RMSProp"],
+        ),
+    )
+
+
+def _pong(found: Found) -> Sequence[Comparison]:
+    took = [math.inf if minutes is None else float(minutes) for minutes in found.report["minutes_to_score"]]
+    return (
+        number(f"minutes to {MASTERED:g}", PONG_MINUTES, median(took), "{:.1f}"),
+        Comparison("minutes that the slowest run needed", "under 10", f"{max(took):.1f}", max(took) < PHASE_MINUTES),
+    )
+
+
+def _policy_gradients(found: Found) -> Sequence[Comparison]:
+    minutes = float(found.report["minutes"])
+    return [
+        *(
+            learned(f"{name}, after {minutes:.1f} minutes", found.median(name, "after_minutes"))
+            for name in POLICY_GRADIENTS
+        ),
+        Comparison("minutes after which these are compared", "under 10", f"{minutes:.1f}", minutes < PHASE_MINUTES),
+    ]
+
+
+def _hours(table: Mapping[str, System], found: Found) -> Sequence[Comparison]:
+    """Compare how much faster two learners are than one, in a table that has the hours of both."""
     return [
         number(
             f"times faster with two learners: {name}",
-            (TABLE_2[name].paper_hours[0] or 0.0) / (TABLE_2[name].paper_hours[1] or 1.0),
+            alone / together,
             found.median(f"{name}, 2 learners") / found.median(f"{name}, 1 learner"),
         )
-        for name in systems
-        if TABLE_2[name].paper_hours[0]
+        for name, system in table.items()
+        if found.has(f"{name}, 1 learner", f"{name}, 2 learners")
+        and (alone := system.paper_hours[0])
+        and (together := system.paper_hours[1])
     ]
 
 
@@ -151,6 +222,43 @@ CLAIMS = (
         compare=_dqn,
     ),
     Claim(
+        name="accelerated-policy-gradients",
+        paper=PAPER,
+        part="figure 5",
+        says="A2C, A3C, PPO and APPO of several learners each learn a game within ten minutes.",
+        suite="policy-gradients",
+        whole=Extent(3, 300.0),
+        quick=Extent(1, 300.0),
+        differs=f"{IN_SMALL}, two learners of 4 environments on shared cores and 300,000 steps in place of eight GPUs "
+        "and some 15 minutes",
+        compare=_policy_gradients,
+    ),
+    Claim(
+        name="accelerated-pong",
+        paper=PAPER,
+        part="figure 5, section 5.5",
+        says="The first, steep phase of Pong is over in less than ten minutes; PPO masters it in four.",
+        suite="pong",
+        whole=Extent(3, 600.0),
+        quick=Extent(1, 600.0),
+        differs="two cores, screens of 44x44 and PPO tuned for them in place of eight GPUs, 40 cores and the paper's "
+        "numbers",
+        compare=_pong,
+    ),
+    Claim(
+        name="accelerated-update-rules",
+        paper=PAPER,
+        part="figure 9",
+        says="Larger minibatches have smaller gradients; Adam makes larger steps with them and keeps norms of weights "
+        "together at one learning rate, RMSProp does not.",
+        suite="update-rules",
+        whole=Extent(3, 300.0),
+        quick=Extent(1, 300.0),
+        differs=f"{IN_SMALL}, its first layer and DQN in place of FC-0 of Categorical DQN on Q*bert; 80,000 steps; "
+        "RMSProp at Adam's rate alone, where the paper also adjusts it",
+        compare=_update_rules,
+    ),
+    Claim(
         name="accelerated-secondary",
         paper=PAPER,
         part="figures 6 and 8",
@@ -172,6 +280,17 @@ CLAIMS = (
         whole=Extent(3, 10.0),
         quick=Extent(1, 10.0),
         differs="learners share the cores of one machine without a GPU; in the paper each has a GPU and five cores",
-        compare=_hours,
+        compare=partial(_hours, TABLE_2),
+    ),
+    Claim(
+        name="accelerated-learners-dqn",
+        paper=PAPER,
+        part="table 3",
+        says="Two learners that share a minibatch are 1.6 to 1.8 times as fast as one in value learning.",
+        suite="learners-dqn",
+        whole=Extent(3, 20.0),
+        quick=Extent(1, 20.0),
+        differs="learners share the cores of one machine without a GPU; in the paper each has a GPU and five cores",
+        compare=partial(_hours, TABLE_3),
     ),
 )

@@ -51,8 +51,12 @@ class Ran:
     @property
     def staleness(self) -> float | None:
         """Mean over reports of the age of gradients, in changes of the weights; None without parameter servers."""
-        known = [row["staleness_mean"] for row in self.rows if row.get("staleness_mean") is not None]
-        return fmean(known) if known else None
+        return self.mean("staleness_mean")
+
+    @property
+    def best(self) -> float:
+        """The highest score."""
+        return max(score for stretch in self.curve.stretches for _, _, score in stretch)
 
     @property
     def largest_fall(self) -> float:
@@ -69,6 +73,16 @@ class Ran:
         points = [point for stretch in self.curve.stretches for point in stretch]
         before = [point for point in points if point[axis] <= at]
         return (before or points[:1])[-1][2]
+
+    def minutes_to(self, score: float) -> float | None:
+        """Return the minutes after which a score was first reached; None where it was not."""
+        points = (point for stretch in self.curve.stretches for point in stretch)
+        return next((minutes for _, minutes, reached in points if reached >= score), None)
+
+    def mean(self, column: str) -> float | None:
+        """Return the mean of a column over the reports that have it; None where none has."""
+        known = [row[column] for row in self.rows if row.get(column) is not None]
+        return fmean(known) if known else None
 
     def mean_score(self, steps: float) -> float:
         """Return the mean of its scores up to so many steps; the first where none was before."""

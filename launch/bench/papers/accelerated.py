@@ -1,18 +1,20 @@
-"""Suites of Stooke and Abbeel (2018), in small: their figures 3, 4, 6 and 8.
+"""Suites of Stooke and Abbeel (2018), in small: their figures 3 to 6, 8 and 9.
 
 ``a2c-environments``, ``a3c-learners`` and ``ppo-environments`` are panels of figure 3, ``dqn-batches`` is figure 4,
-``secondary-learner`` figures 6 and 8. Environment and network are the topology's, Catch and a small layer where none is
-named; what a figure varies, and how other numbers follow from it, is the paper's. Its own sizes are those of the suites
-``scaling`` and ``learners``, and of configs/bench.
+``policy-gradients`` and ``pong`` are of figure 5, ``secondary-learner`` of figures 6 and 8, ``update-rules`` is figure
+9. Environment and network are the topology's: Catch and a small layer, but for ``pong``, where none is named; what a
+figure varies, and how other numbers follow from it, is the paper's. Its own sizes are those of the suites ``scaling``
+and ``learners``, and of configs/bench.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import sqrt
 
 from launch.bench.measure.interleaved import Spread, progress_bar
-from launch.bench.measure.learning import learn, score
+from launch.bench.measure.learning import compare, learn, run_all, score
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request
 from launch.bench.measure.running import Running
@@ -35,6 +37,27 @@ INTENSITY = 8.0
 """Samples learned from for each step, at any batch."""
 SECONDARY = {"2,048 acts, 64 beside it": (2_048, 64), "64 acts, 2,048 beside it": (64, 2_048), "256 both": (256, 256)}
 """Steps of minibatches of the learner that acts, and of the one that learns beside it (section 5.4.2)."""
+POLICY_GRADIENTS = {
+    "A2C": ("algorithm.name=a2c", "mode=sync"),
+    "A3C": ("algorithm.name=a2c", "mode=async"),
+    "PPO": ("algorithm.name=ppo", "mode=sync"),
+    "APPO": ("algorithm.name=ppo", "mode=async"),
+}
+"""The paper's name -> what it is here, of several learners."""
+MASTERED = 18.0
+"""Mean raw score of 100 training games of Pong from which it is called mastered; the best is 21."""
+UPDATE_RULES: Mapping[str, Sequence[str]] = {
+    "Adam": ("optimizer.name=adam",),
+    "RMSProp": (
+        *("optimizer.name=rmsprop", "optimizer.decay=0.95", "optimizer.epsilon=1e-6"),
+        "optimizer.accumulator_init=0",
+    ),
+}
+"""As appendix C has them: RMSProp in Lasagne's form with the decay of the authors' code."""
+UPDATE_RULE_BATCHES = (64, 256, 1_024)
+"""Steps of a minibatch (appendix C)."""
+NORMS = ("parameters_l2_fc0", "gradients_l2_fc0", "steps_l2_fc0")
+"""Columns of the first linear layer: weights as they are, means of gradients and of steps since the report before."""
 EVALUATED = ("eval_return_mean", "eval_return_secondary")
 
 
@@ -84,6 +107,73 @@ def dqn_batches(request: Request) -> Report:
         for batch, factor in DQN_BATCHES.items()
     }
     return learn("dqn-batches", request, cases)
+
+
+def policy_gradients(request: Request) -> Report:
+    """A2C, A3C, PPO and APPO of two learners by steps and by time, beside the paper's figure 5."""
+    own = ("learners.count=2", "learners.rate_scaling=none", "simulators.count=1", "trainer.threads=1")
+    return learn("policy-gradients", request, {name: (*own, *keys) for name, keys in POLICY_GRADIENTS.items()})
+
+
+def pong(request: Request) -> Report:
+    """Minutes until PPO's mean score of Pong is 18, beside the paper's figure 5; --seconds a run at most."""
+    runs = run_all(request, {"PPO": ()}, kept="pong")["PPO"]
+    took = [one.minutes_to(MASTERED) for one in runs]
+    reached = tuple(minutes for minutes in took if minutes is not None)
+    return Report(
+        suite="pong",
+        headings=("seed", f"minutes to {MASTERED:g}", "best score", "at the end", "steps", "minutes", "steps/s"),
+        rows=[
+            (
+                str(seed),
+                f"{minutes:.1f}" if minutes is not None else "-",
+                *(f"{score:.2f}" for score in (one.best, one.curve.final)),
+                f"{one.steps:,.0f}",
+                f"{one.minutes:.1f}",
+                f"{one.steps_per_s:,.0f}",
+            )
+            for seed, one, minutes in zip(request.seeds, runs, took, strict=True)
+        ],
+        bars={"PPO": Spread(reached)} if reached else {},
+        unit=f"minutes to {MASTERED:g}",
+        notes=("scores: mean of the last 100 training games; time begins with a run's first report",),
+        figures={"topology": request.file, "overrides": list(request.overrides), "minutes_to_score": took},
+        curves=[replace(one.curve, label=f"seed {seed}") for seed, one in zip(request.seeds, runs, strict=True)],
+    )
+
+
+def update_rules(request: Request) -> Report:
+    """Norms of weights, gradients and steps by update rule and minibatch, beside the paper's figure 9."""
+    base = load(request.topology, ("algorithm.name=dqn", *request.overrides)).optimizer.learning_rate
+    cases = {
+        update_rule(rule, batch): (*value_learning(batch), *_constant(base), *keys, "reports.norms=true")
+        for rule, keys in UPDATE_RULES.items()
+        for batch in UPDATE_RULE_BATCHES
+    }
+    ran = run_all(request, cases)
+    report = compare("update-rules", request, ran)
+    norms = {
+        column: {name: Spread(tuple(one.mean(column) or 0.0 for one in runs)) for name, runs in ran.items()}
+        for column in NORMS
+    }
+    return replace(
+        report,
+        headings=(*report.headings, *NORMS),
+        rows=[
+            (*row, *(f"{norms[column][name].median:.3g}" for column in NORMS))
+            for name, row in zip(cases, report.rows, strict=True)
+        ],
+        notes=(*report.notes, "norms of the first linear layer, means over a run's reports"),
+        figures={
+            **report.figures,
+            **{column: {name: spread.as_json() for name, spread in found.items()} for column, found in norms.items()},
+        },
+    )
+
+
+def update_rule(rule: str, batch: int) -> str:
+    """Return the name of a case of ``update-rules``."""
+    return f"{rule}, minibatches of {batch:,}"
 
 
 def secondary_learner(request: Request) -> Report:

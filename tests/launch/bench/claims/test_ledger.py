@@ -155,6 +155,75 @@ def test_a_fall_within_what_scores_vary_by_is_none() -> None:
     assert holds(0.9) and not holds(0.29)
 
 
+def test_pong_is_mastered_in_minutes_by_every_run_or_not() -> None:
+    def judged(*minutes: float | None) -> str:
+        return verdict(CLAIMS["accelerated-pong"].compare(found({}, minutes_to_score=list(minutes))))
+
+    assert judged(4.1, 3.8, 4.4) == REPRODUCED
+    assert judged(7.0, 8.5, 8.1) == IN_SHAPE
+    assert judged(7.0, 8.5, 10.2) == judged(4.0, None, 4.0) == judged(None) == NOT_REPRODUCED
+
+
+def test_each_policy_gradient_learns_and_soon() -> None:
+    names = tuple(accelerated.POLICY_GRADIENTS)
+
+    def judged(minutes: float, *scores: float) -> str:
+        after = {name: {"median": score} for name, score in zip(names, scores, strict=True)}
+        claim = CLAIMS["accelerated-policy-gradients"]
+        return verdict(claim.compare(found({}, minutes=minutes, after_minutes=after)))
+
+    assert judged(1.0, 0.9, 0.8, 0.9, 0.7) == IN_SHAPE
+    assert judged(1.0, 0.9, 0.1, 0.9, 0.7) == judged(11.0, 0.9, 0.8, 0.9, 0.7) == NOT_REPRODUCED
+
+
+def test_update_rules_differ_in_what_they_do_to_norms() -> None:
+    sizes = accelerated.UPDATE_RULE_BATCHES
+
+    def judged(adam: tuple[float, ...], rmsprop: tuple[float, ...], **other: tuple[float, ...]) -> str:
+        norms = {"parameters": (adam, rmsprop)} | {
+            name: 2 * (other.get(name, default),)
+            for name, default in (("gradients", (3.0, 2.0, 1.0)), ("steps", (1.0, 2.0, 3.0)))
+        }
+        columns = {
+            f"{name}_l2_fc0": {
+                accelerated.update_rule(rule, size): {"median": norm}
+                for rule, of in zip(accelerated.UPDATE_RULES, both, strict=True)
+                for size, norm in zip(sizes, of, strict=True)
+            }
+            for name, both in norms.items()
+        }
+        return verdict(CLAIMS["accelerated-update-rules"].compare(found({}, **columns)))
+
+    tight, wide = (2.0, 2.1, 2.2), (5.0, 3.0, 2.0)
+    assert judged(tight, wide) == IN_SHAPE
+    assert judged(wide, tight) == NOT_REPRODUCED
+    assert judged(tight, wide, gradients=(3.0, 1.0, 2.0)) == NOT_REPRODUCED
+    assert judged(tight, wide, steps=(3.0, 2.0, 1.0)) == NOT_REPRODUCED
+
+
+def test_two_learners_are_judged_by_the_hours_of_their_own_table() -> None:
+    rates = {
+        "DQN-512, 1 learner": 4.8,
+        "DQN-512, 2 learners": 8.3,
+        "C51-2048, 1 learner": 6.0,
+        "C51-2048, 2 learners": 10.7,
+    }
+    both = CLAIMS["accelerated-learners-dqn"].compare(found(rates))
+    assert [one.what for one in both] == [f"times faster with two learners: {name}" for name in ("DQN-512", "C51-2048")]
+    assert verdict(both) == REPRODUCED
+    assert (
+        verdict(CLAIMS["accelerated-learners-dqn"].compare(found({**rates, "C51-2048, 2 learners": 6.0})))
+        == NOT_REPRODUCED
+    )
+    assert verdict(CLAIMS["accelerated-learners"].compare(found(rates))) == NOT_REPRODUCED, "nothing of table 2"
+
+
+def test_the_minutes_to_a_score_are_those_of_the_first_time() -> None:
+    points = [(0.0, 0.0, -21.0), (500.0, 1.5, 18.2), (900.0, 2.0, 17.0), (1_000.0, 2.5, 19.0)]
+    ran = Ran(Curve("", "Pong", 1.0, None, [points]), [{"time_s": 0.0, "env_steps": 0}])
+    assert (ran.minutes_to(18.0), ran.minutes_to(18.5), ran.minutes_to(20.0), ran.best) == (1.5, 2.5, None, 19.0)
+
+
 def test_cases_are_compared_after_equal_steps_and_after_equal_minutes() -> None:
     def ran(points: list[tuple[float, float, float]]) -> Ran:
         rows = [{"time_s": 60 * minutes, "env_steps": steps} for steps, minutes, _ in points]
@@ -170,7 +239,11 @@ def test_cases_are_compared_after_equal_steps_and_after_equal_minutes() -> None:
 
 
 @pytest.mark.parametrize(
-    "suite", ["a2c-environments", "a3c-learners", "ppo-environments", "dqn-batches", "fast-dqn-learning"]
+    "suite",
+    [
+        *("a2c-environments", "a3c-learners", "ppo-environments", "dqn-batches", "policy-gradients"),
+        "fast-dqn-learning",
+    ],
 )
 def test_cases_of_figures_are_topologies_with_the_papers_batches(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, tuple[str, ...]] = {}
@@ -183,6 +256,10 @@ def test_cases_of_figures_are_topologies_with_the_papers_batches(suite: str, mon
             assert batches == {2_048}
         if suite == "a3c-learners":
             assert {one.simulators.environments for one in topologies.values()} == {16}
+        if suite == "policy-gradients":
+            assert [(one.algorithm.name, one.mode) for one in topologies.values()] == [
+                *(("a2c", "sync"), ("a2c", "async"), ("ppo", "sync"), ("ppo", "async"))
+            ]
         if suite == "dqn-batches":
             assert [one.replay.batch_size for one in topologies.values() if one.replay] == list(accelerated.DQN_BATCHES)
         return Report("", (), (), {}, "")
