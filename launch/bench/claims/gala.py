@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from launch.bench.claims.claim import Claim, Comparison, Extent, Found, faster
+from launch.bench.claims.minatar import as_good
 from launch.bench.papers.gossip import COUNTS
+from launch.bench.papers.tables_of_games import GALA_GAMES
 
 PAPER = "GALA, Assran et al. 2019"
 KEYS = ("algorithm.entropy_cost=0.05",)
@@ -62,6 +64,10 @@ def _stragglers(found: Found) -> Sequence[Comparison]:
     return [faster(what, "no learner is hampered by another", kept["gossip"], kept["sync"], "{:.0%}")]
 
 
+def _games(found: Found) -> Sequence[Comparison]:
+    return as_good(found, GALA_GAMES, "GALA-A2C", "A2C", "as good or better in five games of six")
+
+
 LOW = 0.3
 """Cosine below which gradients are called little correlated: the darker half of the figure's scale."""
 
@@ -89,6 +95,18 @@ CLAIMS = (
         quick=Extent(1, 120.0, KEYS),
         differs=f"{IN_SMALL}; the bound with the mixing that took place in place of the constant beta",
         compare=_consensus,
+    ),
+    Claim(
+        name="gala-games",
+        paper=PAPER,
+        part="table 1",
+        says="A2C of learners that gossip scores as well as A2C with as many environments, or better.",
+        suite="gala-games",
+        whole=Extent(3, 300.0),
+        quick=Extent(1, 300.0),
+        differs="two games of MinAtar, two learners and a million steps in place of six Atari games, four learners "
+        "and 40 million; the mean of training games in place of the best seed's, played greedily",
+        compare=_games,
     ),
     Claim(
         name="gala-stragglers",

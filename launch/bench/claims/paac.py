@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from launch.bench.claims.catch import ALIKE, alike
 from launch.bench.claims.claim import Claim, Comparison, Extent, Found, faster, number
+from launch.bench.claims.minatar import as_good
 from launch.bench.papers.paac import NETWORKS, case, environments
+from launch.bench.papers.tables_of_games import GAMES
 
 PAPER = "PAAC, Clemente et al. 2017"
 SIGNIFICANTLY = 1.2
@@ -48,7 +50,23 @@ def _time(found: Found) -> Sequence[Comparison]:
     )
 
 
+def _games(found: Found) -> Sequence[Comparison]:
+    return as_good(found, tuple(GAMES), "PAAC", "A3C", "as good as asynchronous methods")
+
+
 CLAIMS = (
+    Claim(
+        name="paac-games",
+        paper=PAPER,
+        part="table 1",
+        says="One learner in step with its environments scores as well as the asynchronous methods of its time.",
+        suite="paac-games",
+        whole=Extent(3, 300.0),
+        quick=Extent(1, 300.0),
+        differs="three games of MinAtar and a million steps in place of twelve Atari games and 115 million; A3C of two "
+        "learners with the same numbers in place of published scores; the mean of training games",
+        compare=_games,
+    ),
     Claim(
         name="paac-environments",
         paper=PAPER,

@@ -50,7 +50,7 @@ UPDATE_RULES: Mapping[str, Sequence[str]] = {
     "Adam": ("optimizer.name=adam",),
     "RMSProp": (
         *("optimizer.name=rmsprop", "optimizer.decay=0.95", "optimizer.epsilon=1e-6"),
-        "optimizer.accumulator_init=0",
+        *("optimizer.accumulator_init=0", "optimizer.clip_norm=10"),
     ),
 }
 """As appendix C has them: RMSProp in Lasagne's form with the decay of the authors' code."""
@@ -146,7 +146,7 @@ def update_rules(request: Request) -> Report:
     """Norms of weights, gradients and steps by update rule and minibatch, beside the paper's figure 9."""
     base = load(request.topology, ("algorithm.name=dqn", *request.overrides)).optimizer.learning_rate
     cases = {
-        update_rule(rule, batch): (*value_learning(batch), *_constant(base), *keys, "reports.norms=true")
+        update_rule(rule, batch): (*value_learning(batch), *_constant(base), *keys, "report.norms=true")
         for rule, keys in UPDATE_RULES.items()
         for batch in UPDATE_RULE_BATCHES
     }

@@ -18,7 +18,7 @@ from launch.bench.measure.interleaved import Spread
 from launch.bench.measure.learning import Ran, compare
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request, shipped
-from launch.bench.papers import accelerated
+from launch.bench.papers import accelerated, tables_of_games
 from launch.bench.papers.fast_dqn import COUNTS, PAPER_HOURS
 from launch.commands.bench import reproduce
 from launch.errors import RunError
@@ -201,6 +201,20 @@ def test_update_rules_differ_in_what_they_do_to_norms() -> None:
     assert judged(tight, wide, steps=(3.0, 2.0, 1.0)) == NOT_REPRODUCED
 
 
+def test_games_are_compared_where_they_were_learned() -> None:
+    def judged(claim: str, column: str, base: str, *scores: tuple[float, float]) -> str:
+        pairs = zip(tables_of_games.GAMES, scores, strict=False)
+        bars = {case(game, of): score for game, both in pairs for of, score in zip((column, base), both, strict=True)}
+        return verdict(CLAIMS[claim].compare(found(bars)))
+
+    case = tables_of_games.case
+    assert judged("gala-games", "GALA-A2C", "A2C", (5.0, 5.5), (30.0, 20.0)) == IN_SHAPE
+    assert judged("gala-games", "GALA-A2C", "A2C", (5.0, 6.5), (30.0, 20.0)) == NOT_REPRODUCED
+    assert judged("gala-games", "GALA-A2C", "A2C", (0.5, 0.5), (30.0, 20.0)) == NOT_REPRODUCED
+    assert judged("paac-games", "PAAC", "A3C", (5.0, 5.0), (20.0, 20.0), (3.0, 3.0)) == IN_SHAPE
+    assert judged("paac-games", "PAAC", "A3C", (5.0, 5.0), (20.0, 20.0), (2.0, 3.0)) == NOT_REPRODUCED
+
+
 def test_two_learners_are_judged_by_the_hours_of_their_own_table() -> None:
     rates = {
         "DQN-512, 1 learner": 4.8,
@@ -242,10 +256,12 @@ def test_cases_are_compared_after_equal_steps_and_after_equal_minutes() -> None:
     "suite",
     [
         *("a2c-environments", "a3c-learners", "ppo-environments", "dqn-batches", "policy-gradients"),
-        "fast-dqn-learning",
+        *("fast-dqn-learning", "gala-games", "paac-games"),
     ],
 )
 def test_cases_of_figures_are_topologies_with_the_papers_batches(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if suite.endswith("-games"):
+        pytest.importorskip("minatar", reason="pip install 'actorlearn[minatar]'")
     seen: dict[str, tuple[str, ...]] = {}
 
     def learn(_: str, request: Request, cases: dict[str, tuple[str, ...]]) -> Report:
@@ -264,10 +280,29 @@ def test_cases_of_figures_are_topologies_with_the_papers_batches(suite: str, mon
             assert [one.replay.batch_size for one in topologies.values() if one.replay] == list(accelerated.DQN_BATCHES)
         return Report("", (), (), {}, "")
 
-    module = SUITES[suite].load().__module__
+    module, topology = SUITES[suite].load().__module__, SUITES[suite].topology
+    assert topology is not None
     monkeypatch.setattr(f"{module}.learn", learn)
-    SUITES[suite].load()(Request(shipped("catch.yaml"), SUITES[suite].keys, 2, 1.0))
+    SUITES[suite].load()(Request(shipped(topology), SUITES[suite].keys, 2, 1.0))
     assert len(seen) >= 3
+
+
+def test_update_rules_are_topologies_that_differ_in_rule_and_minibatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Seen(Exception):
+        pass
+
+    def run_all(request: Request, cases: dict[str, tuple[str, ...]]) -> None:
+        topologies = [load(request.topology, (*request.overrides, *keys)) for keys in cases.values()]
+        rules = {(type(one.optimizer).__name__, one.optimizer.learning_rate) for one in topologies}
+        assert {name for name, _ in rules} == {"AdamSettings", "RMSPropSettings"} and len(rules) == 2
+        assert len({one.optimizer.clip_norm for one in topologies}) == 1
+        assert all(one.report.norms for one in topologies)
+        assert [one.replay.batch_size for one in topologies if one.replay] == 2 * [*accelerated.UPDATE_RULE_BATCHES]
+        raise Seen
+
+    monkeypatch.setattr(accelerated, "run_all", run_all)
+    with pytest.raises(Seen):
+        accelerated.update_rules(Request(shipped("catch.yaml"), SUITES["update-rules"].keys, 1, 1.0))
 
 
 def test_an_entry_is_written_with_curves_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
