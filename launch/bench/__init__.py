@@ -114,12 +114,8 @@ SUITES: Mapping[str, Suite] = {
     "prediction": Suite("suites.prediction:prediction", sets_modes=True),
     "neighbours": Suite("peers.neighbours:neighbours", topology="atari/paac.yaml"),
     "gossip": Suite("papers.gossip:gossip", topology="catch.yaml", sets_modes=True),
-    "gala-games": Suite(
-        "papers.tables_of_games:gala_games", topology="bench/gala-minatar.yaml", sets_modes=True, seconds=300.0
-    ),
-    "paac-games": Suite(
-        "papers.tables_of_games:paac_games", topology="bench/paac-minatar.yaml", sets_modes=True, seconds=300.0
-    ),
+    "gala-games": Suite("papers.tables_of_games:gala_games", topology="bench/gala-minatar.yaml", sets_modes=True),
+    "paac-games": Suite("papers.tables_of_games:paac_games", topology="bench/paac-minatar.yaml", sets_modes=True),
     "experience": Suite("papers.experience:experience", topology="catch.yaml", sets_modes=True),
     "asynchrony": Suite("papers.asynchrony:asynchrony", topology="catch.yaml"),
     "memory": Suite("suites.memory:memory"),
