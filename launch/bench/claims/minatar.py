@@ -24,7 +24,10 @@ def as_good(found: Found, games: Sequence[str], column: str, base: str, paper: s
                 f"score: {game}, {base}", "learns", f"{there:.1f}, twice random play is {least:.1f}", there >= least
             ),
             Comparison(
-                f"score: {game}, {column}, and {base}", paper, f"{here:.1f} and {there:.1f}", here >= WITHIN * there
+                f"score: {game}, {column}, and {base}",
+                paper,
+                f"{here:.1f} and {there:.1f}, as good is {WITHIN * there:.1f}",
+                here >= WITHIN * there,
             ),
         ]
     return compared
