@@ -210,6 +210,7 @@ def test_games_are_compared_where_they_were_learned() -> None:
     case = tables_of_games.case
     assert judged("gala-games", "GALA-A2C", "A2C", (5.0, 5.5), (30.0, 20.0)) == IN_SHAPE
     assert judged("gala-games", "GALA-A2C", "A2C", (5.0, 6.5), (30.0, 20.0)) == NOT_REPRODUCED
+    assert judged("gala-games", "GALA-A2C", "A2C", (5.0, 5.5), (19.0, 20.0)) == NOT_REPRODUCED, "better in none"
     assert judged("gala-games", "GALA-A2C", "A2C", (0.5, 0.5), (30.0, 20.0)) == NOT_REPRODUCED
     assert judged("paac-games", "PAAC", "A3C", (5.0, 5.0), (20.0, 20.0), (3.0, 3.0)) == IN_SHAPE
     assert judged("paac-games", "PAAC", "A3C", (5.0, 5.0), (20.0, 20.0), (2.0, 3.0)) == NOT_REPRODUCED
