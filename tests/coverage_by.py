@@ -95,6 +95,7 @@ COVERED_BY = {
     "launch/bench/claims/": "tests/launch/bench/claims/test_ledger.py",
     "launch/bench/papers/accelerated.py": "tests/launch/bench/claims/test_ledger.py",
     "launch/bench/papers/paac.py": "tests/launch/bench/claims/test_ledger.py",
+    "launch/bench/papers/tables_of_games.py": "tests/launch/bench/claims/test_ledger.py",
     "launch/bench/gpu/": "tests/launch/bench/gpu/test_visit.py",
     "launch/bench/gpu/pong.py": "tests/launch/bench/gpu/test_rates.py",
     "launch/bench/measure/costs.py": "tests/launch/bench/test_costs.py",
