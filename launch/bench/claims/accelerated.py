@@ -8,7 +8,7 @@ from functools import partial
 from statistics import median
 
 from launch.bench.claims.catch import ALIKE, alike, learned
-from launch.bench.claims.claim import FASTER, Claim, Comparison, Extent, Found, number
+from launch.bench.claims.claim import Claim, Comparison, Extent, Found, number
 from launch.bench.papers.accelerated import (
     A2C_ENVIRONMENTS,
     A3C_LEARNERS,
@@ -28,8 +28,8 @@ SHARE, FREE = 0.8, 0.97
 """Share of the speed without inference (figure 2), and share of a rate from which it is called as fast."""
 PHASE_MINUTES, PONG_MINUTES = 10.0, 4.0
 """Time of the steep beginning of any game, and of PPO's Pong (section 5.5)."""
-TIGHT = 1.25
-"""Largest norm over the smallest up to which norms lie close together."""
+TIGHT, LARGER = 1.25, 1.2
+"""Largest norm over the smallest: up to the first norms are close together, from the second one of two is larger."""
 IN_SMALL = "Catch and a layer of 32 units in place of Atari and its networks"
 
 
@@ -93,7 +93,6 @@ def _secondary(found: Found) -> Sequence[Comparison]:
 
 
 def _update_rules(found: Found) -> Sequence[Comparison]:
-    least, *_, most = UPDATE_RULE_BATCHES
     norms = {
         (rule, what): [found.median(update_rule(rule, batch), f"{what}_l2_fc0") for batch in UPDATE_RULE_BATCHES]
         for rule in UPDATE_RULES
@@ -101,8 +100,10 @@ def _update_rules(found: Found) -> Sequence[Comparison]:
     }
     said = {key: ", ".join(f"{norm:.3g}" for norm in of) for key, of in norms.items()}
     sizes = f"minibatches of {', '.join(f'{batch:,}' for batch in UPDATE_RULE_BATCHES)}"
-    apart = {rule: max(of) / min(of) for rule in UPDATE_RULES if (of := norms[rule, "parameters"])}
+    apart = {rule: max(norms[rule, "parameters"]) / min(norms[rule, "parameters"]) for rule in UPDATE_RULES}
+    cases = [update_rule(rule, batch) for rule in UPDATE_RULES for batch in UPDATE_RULE_BATCHES]
     return (
+        *(learned(case, found.median(case)) for case in cases),
         *(
             Comparison(
                 f"norm of gradients, {rule}, {sizes}",
@@ -113,10 +114,10 @@ def _update_rules(found: Found) -> Sequence[Comparison]:
             for rule in UPDATE_RULES
         ),
         Comparison(
-            f"norm of steps, Adam, minibatches of {least:,} and {most:,}",
+            f"norm of steps, Adam, {sizes}",
             "significantly bigger with larger minibatches",
             said["Adam", "steps"],
-            norms["Adam", "steps"][-1] > norms["Adam", "steps"][0],
+            norms["Adam", "steps"][-1] >= LARGER * norms["Adam", "steps"][0],
         ),
         Comparison(
             f"largest norm of weights over the smallest, Adam at one rate, {sizes}",
@@ -126,29 +127,27 @@ def _update_rules(found: Found) -> Sequence[Comparison]:
         ),
         Comparison(
             "the same of Adam, and of RMSProp",
-            "RMSProp's is larger",
+            "tight unlike RMSProp's (section 5.4)",
             f"{apart['Adam']:.2f} and {apart['RMSProp']:.2f}",
-            apart["RMSProp"] >= FASTER * apart["Adam"],
+            apart["RMSProp"] >= LARGER * apart["Adam"],
         ),
     )
 
 
 def _pong(found: Found) -> Sequence[Comparison]:
     took = [math.inf if minutes is None else float(minutes) for minutes in found.report["minutes_to_score"]]
+    slowest = f"{max(took):.1f}" if max(took) < math.inf else "not reached"
     return (
         number(f"minutes to {MASTERED:g}", PONG_MINUTES, median(took), "{:.1f}"),
-        Comparison("minutes that the slowest run needed", "under 10", f"{max(took):.1f}", max(took) < PHASE_MINUTES),
+        Comparison("minutes that the slowest run needed", "under 10", slowest, max(took) < PHASE_MINUTES),
     )
 
 
 def _policy_gradients(found: Found) -> Sequence[Comparison]:
     minutes = float(found.report["minutes"])
     return [
-        *(
-            learned(f"{name}, after {minutes:.1f} minutes", found.median(name, "after_minutes"))
-            for name in POLICY_GRADIENTS
-        ),
-        Comparison("minutes after which these are compared", "under 10", f"{minutes:.1f}", minutes < PHASE_MINUTES),
+        learned(f"{name}, after {minutes:.1f} minutes", found.median(name, "after_minutes"))
+        for name in POLICY_GRADIENTS
     ]
 
 
@@ -238,7 +237,7 @@ CLAIMS = (
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),
         differs=f"{IN_SMALL}, two learners of 4 environments on shared cores and 300,000 steps in place of eight GPUs "
-        "and some 15 minutes",
+        "and Atari games; Catch is learned in seconds, so that the paper's ten minutes say little of it",
         compare=_policy_gradients,
     ),
     Claim(

@@ -10,7 +10,7 @@ VERDICTS = REPRODUCED, IN_SHAPE, NOT_REPRODUCED = "reproduced", "reproduced in s
 NEAR = 0.15
 """Relative difference up to which a number is the paper's, unless the claim says otherwise."""
 FASTER = 1.05
-"""Factor from which one rate is called faster than another, or one norm larger; less is noise."""
+"""Factor from which one rate is called faster than another; less is noise."""
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ def update_rules(request: Request) -> Report:
     ran = run_all(request, cases)
     report = compare("update-rules", request, ran)
     norms = {
-        column: {name: Spread(tuple(one.mean(column) or 0.0 for one in runs)) for name, runs in ran.items()}
+        column: {name: Spread(tuple(_known(one.mean(column), column) for one in runs)) for name, runs in ran.items()}
         for column in NORMS
     }
     return replace(
@@ -169,6 +169,12 @@ def update_rules(request: Request) -> Report:
             **{column: {name: spread.as_json() for name, spread in found.items()} for column, found in norms.items()},
         },
     )
+
+
+def _known(mean: float | None, column: str) -> float:
+    if mean is None:
+        raise FailedError(f"no report has {column}; give it more --seconds")
+    return mean
 
 
 def update_rule(rule: str, batch: int) -> str:

@@ -1,7 +1,8 @@
 """Suites ``gala-games`` and ``paac-games``: tables 1 of Assran et al. (2019) and Clemente et al. (2017), in small.
 
 Games are those of MinAtar (Young and Tian 2019), and scores those of training games after equal steps; the papers play
-the best of several seeds. A3C, to which both are compared, has two learners with half of the environments each.
+the best of several seeds. A3C, to which both are compared, has two learners with half of the environments
+each, and the rate of so many.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def _of_several(way: str) -> Sequence[str]:
 
 
 GALA = {"A3C": _of_several("async"), "A2C": _of_several("sync"), "GALA-A2C": _of_several("gossip")}
-PAAC = {"A3C": ("simulators.count=1", *_of_several("async")), "PAAC": ()}
+HALF_RATE = ("optimizer.learning_rate=0.0112", "optimizer.learning_rate_final=0.0112")
+"""PAAC's 0.0007 for each of a learner's 16 environments."""
+PAAC = {"A3C": ("simulators.count=1", *HALF_RATE, *_of_several("async")), "PAAC": ()}
 """Columns of each table -> the keys by which a topology becomes them."""
 
 

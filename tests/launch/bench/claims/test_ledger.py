@@ -173,13 +173,15 @@ def test_each_policy_gradient_learns_and_soon() -> None:
         return verdict(claim.compare(found({}, minutes=minutes, after_minutes=after)))
 
     assert judged(1.0, 0.9, 0.8, 0.9, 0.7) == IN_SHAPE
-    assert judged(1.0, 0.9, 0.1, 0.9, 0.7) == judged(11.0, 0.9, 0.8, 0.9, 0.7) == NOT_REPRODUCED
+    assert judged(1.0, 0.9, 0.1, 0.9, 0.7) == NOT_REPRODUCED
 
 
 def test_update_rules_differ_in_what_they_do_to_norms() -> None:
     sizes = accelerated.UPDATE_RULE_BATCHES
 
-    def judged(adam: tuple[float, ...], rmsprop: tuple[float, ...], **other: tuple[float, ...]) -> str:
+    def judged(
+        adam: tuple[float, ...], rmsprop: tuple[float, ...], score: float = 0.9, **other: tuple[float, ...]
+    ) -> str:
         norms = {"parameters": (adam, rmsprop)} | {
             name: 2 * (other.get(name, default),)
             for name, default in (("gradients", (3.0, 2.0, 1.0)), ("steps", (1.0, 2.0, 3.0)))
@@ -192,11 +194,12 @@ def test_update_rules_differ_in_what_they_do_to_norms() -> None:
             }
             for name, both in norms.items()
         }
-        return verdict(CLAIMS["accelerated-update-rules"].compare(found({}, **columns)))
+        cases = columns["steps_l2_fc0"]
+        return verdict(CLAIMS["accelerated-update-rules"].compare(found(dict.fromkeys(cases, score), **columns)))
 
     tight, wide = (2.0, 2.1, 2.2), (5.0, 3.0, 2.0)
     assert judged(tight, wide) == IN_SHAPE
-    assert judged(wide, tight) == NOT_REPRODUCED
+    assert judged(wide, tight) == judged(tight, wide, score=0.1) == NOT_REPRODUCED
     assert judged(tight, wide, gradients=(3.0, 1.0, 2.0)) == NOT_REPRODUCED
     assert judged(tight, wide, steps=(3.0, 2.0, 1.0)) == NOT_REPRODUCED
 
