@@ -64,7 +64,7 @@ CLAIMS = (
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),
         differs="three games of MinAtar, Asterix not among the paper's, its network and a million steps in place of "
-        "twelve Atari games and 115 million; A3C of two learners in place of published scores; the mean of training games",
+        "twelve Atari games and 115 million; A3C of two learners in place of published scores; means of training",
         compare=_games,
     ),
     Claim(
