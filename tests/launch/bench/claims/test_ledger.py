@@ -164,16 +164,16 @@ def test_pong_is_mastered_in_minutes_by_every_run_or_not() -> None:
     assert judged(7.0, 8.5, 10.2) == judged(4.0, None, 4.0) == judged(None) == NOT_REPRODUCED
 
 
-def test_each_policy_gradient_learns_and_soon() -> None:
+def test_each_of_the_policy_gradients_must_learn() -> None:
     names = tuple(accelerated.POLICY_GRADIENTS)
 
-    def judged(minutes: float, *scores: float) -> str:
+    def judged(*scores: float) -> str:
         after = {name: {"median": score} for name, score in zip(names, scores, strict=True)}
         claim = CLAIMS["accelerated-policy-gradients"]
-        return verdict(claim.compare(found({}, minutes=minutes, after_minutes=after)))
+        return verdict(claim.compare(found({}, minutes=1.0, after_minutes=after)))
 
-    assert judged(1.0, 0.9, 0.8, 0.9, 0.7) == IN_SHAPE
-    assert judged(1.0, 0.9, 0.1, 0.9, 0.7) == NOT_REPRODUCED
+    assert judged(0.9, 0.8, 0.9, 0.7) == IN_SHAPE
+    assert judged(0.9, 0.1, 0.9, 0.7) == NOT_REPRODUCED
 
 
 def test_update_rules_differ_in_what_they_do_to_norms() -> None:
