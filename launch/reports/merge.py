@@ -63,19 +63,33 @@ class LearnerRows:
         self._stale_s = STALE_REPORTS * every_s
         self._rows: dict[str, tuple[float, dict[str, Any]]] = {}
         self._left: list[dict[str, Any]] = []
+        self._unmerged = False
 
     def add(self, name: str, row: Mapping[str, Any], now_s: float) -> dict[str, Any] | None:
         """Add a learner's row; return the merged row if this is the first learner, by name, with fresh rows."""
         self._rows[name] = (now_s, dict(row))
-        fresh = [name for name, (then_s, _) in self._rows.items() if now_s - then_s <= self._stale_s]
-        if name != min(fresh):
+        fresh = self._fresh(now_s)
+        self._unmerged = name != min(fresh)
+        return None if self._unmerged else self._merged(fresh)
+
+    def remaining(self, now_s: float) -> dict[str, Any] | None:
+        """Return the merged row with what was added since the last one; None where that had all."""
+        if not self._unmerged or not self._rows:
             return None
-        rows = {known: dict(row) for known, (_, row) in sorted(self._rows.items())}
-        for silent in rows.keys() - set(fresh):
-            rows[silent].update({key: 0.0 for key in rows[silent] if metric(key).kind is Kind.RATE})
-        return merge_rows(rows, self._left)
+        self._unmerged = False
+        return self._merged(self._fresh(now_s))
 
     def leave(self, name: str) -> None:
         """Remove a learner that has ended for good; its counters are kept."""
         if name in self._rows:
             self._left.append(self._rows.pop(name)[1])
+
+    def _fresh(self, now_s: float) -> set[str]:
+        return {name for name, (then_s, _) in self._rows.items() if now_s - then_s <= self._stale_s}
+
+    def _merged(self, fresh: set[str]) -> dict[str, Any]:
+        """Return all rows as one; a learner without a fresh row has no rates."""
+        rows = {known: dict(row) for known, (_, row) in sorted(self._rows.items())}
+        for silent in rows.keys() - fresh:
+            rows[silent].update({key: 0.0 for key in rows[silent] if metric(key).kind is Kind.RATE})
+        return merge_rows(rows, self._left)

@@ -93,10 +93,7 @@ class Reporter:
         if merged is None:
             return
         energy, shares = self._energy.row(merged.get("frames")), self._row_shares.together(rows, simulators)
-        measured = merge([self._measured[name] for name in sorted(self._measured)])
-        self.last_row = {**merged, **energy, **shares, **self._evaluation, **measured}
-        self._journal.row(self.last_row)
-        self._show(lambda console: console.row(self.last_row))
+        self._write_row({**merged, **energy, **shares})
 
     def leave(self, name: str) -> None:
         """Forget a learner that is gone for good, but for its counters."""
@@ -121,7 +118,9 @@ class Reporter:
         return [{**process, "busy": self._busy.get(process["name"])} for process in listed]
 
     def end(self, done: ev.Done, now_s: float) -> None:
-        """Write how the run has ended, and show its best and its last evaluation."""
+        """Write what learners said last and how the run has ended, and show its best and its last evaluation."""
+        if (merged := self._learners.remaining(now_s)) is not None:  # no time has passed to have shares and energy of
+            self._write_row({**self.last_row, **merged})
         found = evaluations.best_and_last(self._events.new())
         summary = metadata.summary(done, self._deaths, self._complaints.count, self.last_row, now_s, found)
         self._journal.summary(summary)
@@ -132,6 +131,13 @@ class Reporter:
     def close(self) -> None:
         """Write waiting records if possible, and close the files."""
         self._journal.close()
+
+    def _write_row(self, row: Mapping[str, Any]) -> None:
+        """Write and show a row, with what evaluators and other processes have measured."""
+        measured = merge([self._measured[name] for name in sorted(self._measured)])
+        self.last_row = {**row, **self._evaluation, **measured}
+        self._journal.row(self.last_row)
+        self._show(lambda console: console.row(self.last_row))
 
     def _show(self, say: Callable[[ev.Console], None]) -> None:
         """Call the console; one that fails (a closed terminal, a full disk, an error) is not used again."""

@@ -45,6 +45,27 @@ def test_a_row_is_given_by_the_first_learner_that_speaks() -> None:
     assert rows.add("trainer-1", B, 1.0) is None
 
 
+def test_what_was_said_after_the_last_merged_row_remains_to_be_merged() -> None:
+    rows = LearnerRows(1.0)
+    assert rows.remaining(0.0) is None
+    rows.add("trainer-0", A, 0.0)
+    assert rows.remaining(0.1) is None
+    rows.add("trainer-1", B, 0.2)
+    row = rows.remaining(0.3)
+    assert row is not None
+    assert (row["env_steps"], row["env_steps_per_s"]) == (110, 40.0)
+    assert rows.remaining(0.4) is None
+
+
+def test_nothing_remains_of_learners_that_have_all_left() -> None:
+    rows = LearnerRows(1.0)
+    rows.add("trainer-0", A, 0.0)
+    rows.add("trainer-1", B, 0.2)
+    rows.leave("trainer-0")
+    rows.leave("trainer-1")
+    assert rows.remaining(0.3) is None
+
+
 def test_a_silent_learner_adds_no_rate_but_keeps_its_games() -> None:
     rows = LearnerRows(1.0)
     rows.add("trainer-0", A, 0.0)

@@ -423,6 +423,14 @@ def test_a_row_has_the_metrics_of_all_parameter_servers(tmp_path: Path, lead: Le
         assert run.reporter.last_row["staleness_0"] == 0.75
 
 
+def test_the_last_row_has_what_the_learner_that_ended_last_has_learned(tmp_path: Path, lead: Lead) -> None:
+    with runner(tmp_path / "run", None, False, "mode=async", "learners.count=2") as run:
+        lead(run, *(ev.MetricsRow(f"trainer-{number}", {"env_steps": 5 + number}) for number in (0, 1)))
+    rows = [json.loads(line)["env_steps"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert rows == [5, 6]
+    assert read_object(tmp_path / "run" / "summary.json")["env_steps"] == 6
+
+
 def test_what_is_not_for_the_environment_changes_no_learner(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None, False, "mode=gossip") as run:
         told = lead(run, ev.Enlarge("cli-1", 0, ("simulators.count=4",), learners=1))
