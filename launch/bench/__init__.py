@@ -96,6 +96,7 @@ SUITES: Mapping[str, Suite] = {
     ),
     "fast-dqn": Suite("papers.fast_dqn:fast_dqn", topology=None),
     "fast-dqn-learning": Suite("papers.fast_dqn:fast_dqn_learning", topology="catch.yaml", keys=VALUES),
+    "fast-dqn-games": Suite("papers.fast_dqn:fast_dqn_games", topology="atari/fast-dqn.yaml"),
     "fast-dqn-repeated": Suite(
         "papers.fast_dqn:fast_dqn_repeated", topology="catch.yaml", keys=("total_steps=10_000",)
     ),

@@ -1,5 +1,6 @@
 """Suites of Fast DQN (Daley and Amato 2021): ``fast-dqn``, its four ways by number of environments (tables 1 to 3),
-``fast-dqn-learning``, what the four ways learn, and ``fast-dqn-repeated``, whether a run can be repeated bit by bit.
+``fast-dqn-learning``, what the four ways learn, ``fast-dqn-games``, scores of two games by its own topology (table 4),
+and ``fast-dqn-repeated``, whether a run can be repeated bit by bit.
 
 Rates are measured, interleaved; hours are worked out from them. The paper's stand below ours: 4 cores (8 threads) and a
 GTX 1080, one thread to each environment, and epsilon fixed at 0.1 as here. A rollout is a tenth of the paper's 10,000
@@ -24,6 +25,7 @@ from launch.runs.jsonl import read_object
 
 STEPS = 50_000_000
 COUNTS = (1, 2, 4, 8)
+GAMES = ("ALE/Pong-v5", "ALE/Breakout-v5")
 PERIOD_STEPS = 1_000
 UPDATE_STEPS = 4
 """Between two minibatches (the paper's F): with fewer environments than that a rollout has several steps of each."""
@@ -108,6 +110,11 @@ def fast_dqn_learning(request: Request) -> Report:
     own = (*ONLINE, "algorithm.name=dqn", f"algorithm.target_every_steps={PERIOD_STEPS}")
     cases = {way: (*own, *shape(way, COUNTS[-1])) for way in PAPER_HOURS}
     return learn("fast-dqn-learning", request, cases)
+
+
+def fast_dqn_games(request: Request) -> Report:
+    """Scores of Pong and Breakout by Fast DQN's own topology, beside its table of 49 games; --seconds a run."""
+    return learn("fast-dqn-games", request, {game: (f"env.id={game}", "evaluator.count=0") for game in GAMES})
 
 
 def fast_dqn_repeated(request: Request) -> Report:

@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from launch.bench.measure.learning import Ran, compare
 from launch.bench.measure.report import Report
 from launch.bench.measure.request import Request, shipped
 from launch.bench.papers import accelerated, tables_of_games
-from launch.bench.papers.fast_dqn import COUNTS, PAPER_HOURS
+from launch.bench.papers.fast_dqn import COUNTS, GAMES, PAPER_HOURS
 from launch.commands.bench import reproduce
 from launch.errors import RunError
 from launch.runs.curves import Curve
@@ -37,7 +38,7 @@ def test_what_a_claim_runs_is_a_topology_that_loads(name: str, quick: bool) -> N
     assert callable(SUITES[claim.suite].load())
     if not SUITES[claim.suite].sets_modes:
         load(request.topology, request.overrides)
-    assert request.seconds <= 600
+    assert request.seconds <= (1_800 if quick else 36_000)
 
 
 def comparisons(shapes: list[bool], exacts: list[bool]) -> list[Comparison]:
@@ -217,6 +218,29 @@ def test_games_are_compared_where_they_were_learned() -> None:
     assert judged("gala-games", "GALA-A2C", "A2C", (0.5, 0.5), (30.0, 20.0)) == NOT_REPRODUCED
     assert judged("paac-games", "PAAC", "A3C", (5.0, 5.0), (20.0, 20.0), (3.0, 3.0)) == IN_SHAPE
     assert judged("paac-games", "PAAC", "A3C", (5.0, 5.0), (20.0, 20.0), (2.0, 3.0)) == NOT_REPRODUCED
+
+
+def test_games_of_atari_are_judged_beside_the_human_tester() -> None:
+    def judged(pong: float, breakout: float) -> str:
+        bars = dict(zip(GAMES, (pong, breakout), strict=True))
+        return verdict(CLAIMS["fast-dqn-games"].compare(found(bars)))
+
+    assert judged(18.7, 373.4) == REPRODUCED
+    assert judged(18.7, 40.0) == IN_SHAPE, "better than the tester's 31.8, and not the paper's"
+    assert judged(9.0, 373.4) == NOT_REPRODUCED, "the tester had 9.3"
+
+
+def test_the_reduced_games_of_fast_dqn_differ_from_its_topology_in_sizes_alone() -> None:
+    whole, small = (
+        load(request.topology, (*request.overrides, "evaluator.count=0"))
+        for request in (ledger.request_of(CLAIMS["fast-dqn-games"], quick) for quick in (False, True))
+    )
+    assert (small.model, small.optimizer, small.simulators) == (whole.model, whole.optimizer, whole.simulators)
+    for section in ("algorithm", "replay"):
+        before, after = (msgspec.structs.asdict(getattr(one, section)) for one in (whole, small))
+        changed = [(size, after[key]) for key, size in before.items() if size != after[key]]
+        assert changed
+        assert all(size == 5 * fifth for size, fifth in changed)
 
 
 def test_two_learners_are_judged_by_the_hours_of_their_own_table() -> None:
