@@ -206,13 +206,15 @@ def test_update_rules_differ_in_what_they_do_to_norms() -> None:
 
 
 def test_games_are_compared_where_they_were_learned() -> None:
-    def judged(claim: str, column: str, base: str, *scores: tuple[float, float]) -> str:
+    def judged(claim: str, column: str, base: str, *scores: tuple[float, float], a3c: float = 0.0) -> str:
         pairs = zip(tables_of_games.GAMES, scores, strict=False)
-        bars = {case(game, of): score for game, both in pairs for of, score in zip((column, base), both, strict=True)}
+        bars = {case(game, "A3C"): a3c for game in tables_of_games.GAMES}
+        bars |= {case(game, of): score for game, both in pairs for of, score in zip((column, base), both, strict=True)}
         return verdict(CLAIMS[claim].compare(found(bars)))
 
     case = tables_of_games.case
     assert judged("gala-games", "GALA-A2C", "A2C", (5.0, 5.5), (30.0, 20.0)) == IN_SHAPE
+    assert judged("gala-games", "GALA-A2C", "A2C", (5.0, 5.5), (30.0, 20.0), a3c=6.0) == NOT_REPRODUCED
     assert judged("gala-games", "GALA-A2C", "A2C", (5.0, 6.5), (30.0, 20.0)) == NOT_REPRODUCED
     assert judged("gala-games", "GALA-A2C", "A2C", (5.0, 5.5), (19.0, 20.0)) == NOT_REPRODUCED, "better in none"
     assert judged("gala-games", "GALA-A2C", "A2C", (0.5, 0.5), (30.0, 20.0)) == NOT_REPRODUCED
