@@ -119,7 +119,7 @@ class Reporter:
 
     def end(self, done: ev.Done, now_s: float) -> None:
         """Write what learners said last and how the run has ended, and show its best and its last evaluation."""
-        if (merged := self._learners.remaining(now_s)) is not None:  # no time has passed to have shares and energy of
+        if (merged := self._learners.remaining(now_s)) is not None:  # shares and energy stay those of the row before
             self._write_row({**self.last_row, **merged})
         found = evaluations.best_and_last(self._events.new())
         summary = metadata.summary(done, self._deaths, self._complaints.count, self.last_row, now_s, found)
