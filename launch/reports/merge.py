@@ -56,7 +56,7 @@ def _value(of: Metric, rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 class LearnerRows:
-    """The newest row of each learner, merged whenever the first of them reports."""
+    """The newest row of each learner, merged whenever the first of them reports, and once more at the end."""
 
     def __init__(self, every_s: float) -> None:
         """``every_s``: seconds between two rows of a learner."""
@@ -72,12 +72,15 @@ class LearnerRows:
         self._unmerged = name != min(fresh)
         return None if self._unmerged else self._merged(fresh)
 
-    def remaining(self, now_s: float) -> dict[str, Any] | None:
+    def merge_rest(self) -> dict[str, Any] | None:
         """Return the merged row with what was added since the last one; None where that had all."""
-        if not self._unmerged or not self._rows:
+        if not self._unmerged:
             return None
         self._unmerged = False
-        return self._merged(self._fresh(now_s))
+        if not self._rows:  # who said it has left
+            *before, newest = self._left
+            return merge_rows({"": newest}, before)
+        return self._merged(self._fresh(max(then_s for then_s, _ in self._rows.values())))
 
     def leave(self, name: str) -> None:
         """Remove a learner that has ended for good; its counters are kept."""

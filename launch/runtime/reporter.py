@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.metrics.energy import Energy
+from actorlearn.wire.messages import brief
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan
 from launch.plan.resumption import Resumption
@@ -53,6 +54,8 @@ class Reporter:
         self._learners = LearnerRows(report.every_s)
         self._energy = Energy()
         self._row_shares, self._shown_shares = (TimeShares(section_ns) for _ in range(2))
+        self._shares: dict[str, Any] = {}
+        """Energy and shares of time that the newest row has."""
         self._evaluation: dict[str, Any] = {}
         """Metrics of the newest evaluation."""
         self._measured: dict[str, Mapping[str, Any]] = {}
@@ -92,8 +95,8 @@ class Reporter:
         merged = self._learners.add(action.name, action.values, now_s)
         if merged is None:
             return
-        energy, shares = self._energy.row(merged.get("frames")), self._row_shares.together(rows, simulators)
-        self._write_row({**merged, **energy, **shares})
+        self._shares = {**self._energy.row(merged.get("frames")), **self._row_shares.together(rows, simulators)}
+        self._write_row(merged)
 
     def leave(self, name: str) -> None:
         """Forget a learner that is gone for good, but for its counters."""
@@ -119,8 +122,11 @@ class Reporter:
 
     def end(self, done: ev.Done, now_s: float) -> None:
         """Write what learners said last and how the run has ended, and show its best and its last evaluation."""
-        if (merged := self._learners.remaining(now_s)) is not None:  # shares and energy stay those of the row before
-            self._write_row({**self.last_row, **merged})
+        try:
+            if (merged := self._learners.merge_rest()) is not None:
+                self._write_row(merged)
+        except Exception as error:  # of a row that is none, and the summary must be written
+            self.complaint(brief(f"the last row was not written: {type(error).__name__}: {error}"))
         found = evaluations.best_and_last(self._events.new())
         summary = metadata.summary(done, self._deaths, self._complaints.count, self.last_row, now_s, found)
         self._journal.summary(summary)
@@ -132,12 +138,13 @@ class Reporter:
         """Write waiting records if possible, and close the files."""
         self._journal.close()
 
-    def _write_row(self, row: Mapping[str, Any]) -> None:
-        """Write and show a row, with what evaluators and other processes have measured."""
+    def _write_row(self, merged: Mapping[str, Any]) -> None:
+        """Write and show a row of the learners, with the newest shares and what other processes have measured."""
         measured = merge([self._measured[name] for name in sorted(self._measured)])
-        self.last_row = {**row, **self._evaluation, **measured}
-        self._journal.row(self.last_row)
-        self._show(lambda console: console.row(self.last_row))
+        row = {**merged, **self._shares, **self._evaluation, **measured}
+        self._journal.row(row)
+        self.last_row = row
+        self._show(lambda console: console.row(row))
 
     def _show(self, say: Callable[[ev.Console], None]) -> None:
         """Call the console; one that fails (a closed terminal, a full disk, an error) is not used again."""

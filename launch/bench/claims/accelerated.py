@@ -86,7 +86,7 @@ def _secondary(found: Found) -> Sequence[Comparison]:
     apart = {name: acting - beside for name, (acting, beside) in pairs.items()}
     return (
         *(learned(f"{name}: the one that acts", acting) for name, (acting, _) in pairs.items()),
-        Comparison(f"scores: {small_beside}", "64 tracks 2,048", said[small_beside], apart[small_beside] <= ALIKE),
+        Comparison(f"scores: {small_beside}", "64 keeps pace", said[small_beside], apart[small_beside] <= ALIKE),
         Comparison(f"scores: {large_beside}", "2,048 fails", said[large_beside], apart[large_beside] > ALIKE),
         Comparison(f"scores: {equal}", "match", said[equal], abs(apart[equal]) <= ALIKE),
     )
@@ -269,8 +269,8 @@ CLAIMS = (
         name="accelerated-secondary",
         paper=PAPER,
         part="figures 6 and 8",
-        says="A second DQN that learns from the replay of the one that acts tracks it with smaller minibatches, fails "
-        "with much larger ones, and matches it with as large ones.",
+        says="A second DQN that learns from the replay of the one that acts keeps pace with smaller "
+        "minibatches, fails with much larger ones, and matches it with as large ones.",
         suite="secondary-learner",
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from launch.bench.claims.claim import Claim, Comparison, Extent, Found, faster
-from launch.bench.claims.minatar import as_good
+from launch.bench.claims.minatar import WITHIN, as_good
 from launch.bench.papers.gossip import COUNTS
 from launch.bench.papers.tables_of_games import GALA_GAMES, case
 
@@ -78,7 +78,12 @@ def _games(found: Found) -> Sequence[Comparison]:
             2 * better >= len(GALA_GAMES),
         ),
         *(
-            Comparison(f"score: {game}, GALA-A2C, and A3C", "better", f"{here:.1f} and {there:.1f}", here > there)
+            Comparison(
+                f"score: {game}, GALA-A2C, and A3C",
+                "better",
+                f"{here:.1f} and {there:.1f}, better is {there / WITHIN:.1f}",
+                WITHIN * here >= there,
+            )
             for game, here, there in zip(GALA_GAMES, gossip, asynchronous, strict=True)
         ),
     )
@@ -117,7 +122,7 @@ CLAIMS = (
         paper=PAPER,
         part="table 1",
         says="A2C of learners that gossip scores as well as A2C with as many environments, or better, and better "
-        "than A3C.",
+        "than A3C in all games but Pong, in which both have the best score.",
         suite="gala-games",
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),

@@ -286,10 +286,11 @@ class Running:
 
 
 def rates(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
-    """Return the agent steps a second from each report to the next."""
+    """Return the agent steps a second from each report to the next later one."""
     return tuple(
         (later["env_steps"] - earlier["env_steps"]) / (later["time_s"] - earlier["time_s"])
         for earlier, later in pairwise(reports)
+        if later["time_s"] > earlier["time_s"]  # the last row may have more of the same moment
     )
 
 

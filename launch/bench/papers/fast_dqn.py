@@ -74,19 +74,17 @@ def fast_dqn(request: Request) -> Report:
     counts = COUNTS[-1:] if request.quick else COUNTS
     topology = shipped("atari/fast-dqn.yaml")
     cases = {
-        _case(way, count): partial(
-            rate_of, topology, (*keys(way, count), *request.overrides), request.seconds, WARMUP_S
-        )
+        case(way, count): partial(rate_of, topology, (*keys(way, count), *request.overrides), request.seconds, WARMUP_S)
         for count in counts
         for way, hours in PAPER_HOURS.items()
         if hours[COUNTS.index(count)]
     }
     measured = interleave(cases, request.repetitions)
-    first = measured[_case("standard", counts[0])].median
+    first = measured[case("standard", counts[0])].median
     paper_first = PAPER_HOURS["standard"][COUNTS.index(counts[0])] or 1.0
     rows = []
     for way, hours in PAPER_HOURS.items():
-        ours = [measured[_case(way, n)].median if _case(way, n) in measured else None for n in counts]
+        ours = [measured[case(way, n)].median if case(way, n) in measured else None for n in counts]
         theirs = [hours[COUNTS.index(n)] for n in counts]
         rows += [
             (f"{way}, here", *(f"{STEPS / r / 3600:.1f} h, {r / first:.2f}x" if r else "-" for r in ours)),
@@ -147,7 +145,8 @@ def fast_dqn_repeated(request: Request) -> Report:
     )
 
 
-def _case(way: str, environments: int) -> str:
+def case(way: str, environments: int) -> str:
+    """Return the name of a measurement."""
     return f"{way}, {_environments(environments)}"
 
 

@@ -20,7 +20,7 @@ from launch.bench.measure.interleaved import Spread, interleave
 from launch.bench.measure.parts import Parts, bound
 from launch.bench.measure.report import Report, short
 from launch.bench.measure.request import Request, shipped
-from launch.bench.measure.running import Reading, Running
+from launch.bench.measure.running import Reading, Running, rates
 from launch.bench.papers.fast_dqn import COUNTS, PAPER_HOURS, PERIOD_STEPS
 from launch.bench.papers.fast_dqn import keys as keys_of
 from launch.bench.peers.compare import REQUIREMENTS
@@ -52,6 +52,11 @@ def test_cases_are_measured_in_turn() -> None:
     assert "".join(order) == "ababab"
     assert spread["a"] == Spread((1, 3, 5))
     assert (spread["b"].median, spread["b"].low, spread["b"].high) == (4, 2, 6)
+
+
+def test_rates_are_of_the_time_between_reports() -> None:
+    reports = [{"time_s": time_s, "env_steps": steps} for time_s, steps in ((0.0, 0), (2.0, 10), (4.0, 40), (4.0, 41))]
+    assert rates(reports) == (5.0, 15.0)
 
 
 def test_parts_in_turn_add_their_times() -> None:

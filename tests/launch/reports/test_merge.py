@@ -47,23 +47,25 @@ def test_a_row_is_given_by_the_first_learner_that_speaks() -> None:
 
 def test_what_was_said_after_the_last_merged_row_remains_to_be_merged() -> None:
     rows = LearnerRows(1.0)
-    assert rows.remaining(0.0) is None
+    assert rows.merge_rest() is None
     rows.add("trainer-0", A, 0.0)
-    assert rows.remaining(0.1) is None
+    assert rows.merge_rest() is None
     rows.add("trainer-1", B, 0.2)
-    row = rows.remaining(0.3)
+    row = rows.merge_rest()
     assert row is not None
-    assert (row["env_steps"], row["env_steps_per_s"]) == (110, 40.0)
-    assert rows.remaining(0.4) is None
+    assert (row["env_steps"], row["env_steps_per_s"]) == (110, 40.0), "rates too, however late it is asked for"
+    assert rows.merge_rest() is None
 
 
-def test_nothing_remains_of_learners_that_have_all_left() -> None:
+def test_what_learners_said_remains_when_all_of_them_have_left() -> None:
     rows = LearnerRows(1.0)
     rows.add("trainer-0", A, 0.0)
     rows.add("trainer-1", B, 0.2)
     rows.leave("trainer-0")
     rows.leave("trainer-1")
-    assert rows.remaining(0.3) is None
+    row = rows.merge_rest()
+    assert row is not None
+    assert (row["env_steps"], row["episodes"]) == (110, 350)
 
 
 def test_a_silent_learner_adds_no_rate_but_keeps_its_games() -> None:
