@@ -19,8 +19,10 @@ A_FIFTH = (
 """Keys by which the topology's periods are a fifth of the paper's, and screens small."""
 _STANDARD, _CONCURRENT, _SYNCHRONISED, _BOTH = PAPER_HOURS
 _FASTER = (
-    *((_CONCURRENT, _STANDARD), (_SYNCHRONISED, _STANDARD)),
-    *((_BOTH, _CONCURRENT), (_BOTH, _SYNCHRONISED)),
+    (_CONCURRENT, _STANDARD),
+    (_SYNCHRONISED, _STANDARD),
+    (_BOTH, _CONCURRENT),
+    (_BOTH, _SYNCHRONISED),
 )
 """Ways of which the first is faster."""
 
