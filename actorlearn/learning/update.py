@@ -22,8 +22,9 @@ from actorlearn.learning.minibatches import Minibatch, Minibatches
 from actorlearn.learning.network import Network
 from actorlearn.learning.norms import Norms
 from actorlearn.learning.secondary import Secondary
+from actorlearn.learning.staleness import open_rollouts
 from actorlearn.metrics.registry import OWN_RATE
-from actorlearn.models.normalize import Normalized, merge_into, moments_of
+from actorlearn.models.normalize import Normalized, merge_into, moments_of, rows_before_learning
 from actorlearn.models.several import spans
 from actorlearn.optim.groups import make_groups
 from actorlearn.optim.outer import Outer
@@ -115,11 +116,32 @@ class Learning:
         """Consecutive rollouts with an optimizer step that was skipped because it was not finite."""
         self._newest: dict[str, float] = {}
         """Metrics of the newest optimizer step, or of the first that its pass skipped."""
+        self._rows_needed = rows_before_learning(settings.policy.model, settings.total_steps)
+        self._opened_before = 0
+        """Rollouts that were opened before the statistics were complete, and whose end is still to come."""
 
     @property
     def learns(self) -> bool:
         """Whether weights ever change; else rollouts are only played (``algorithm.epochs: 0``)."""
         return self.algorithm_settings.epochs > 0
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether observations are normalised by statistics that this learner collects."""
+        return self.learns and isinstance(self.network.module, Normalized)
+
+    @property
+    def lacks_statistics(self) -> bool:
+        """Whether the next rollout was played with statistics of too few observations to be learned from.
+
+        Learners in step have the same statistics, so that they begin to learn with the same update.
+        """
+        return self.normalizes and (self._opened_before > 0 or not self._has_statistics())
+
+    def _has_statistics(self) -> bool:
+        """Whether the statistics in the weights are those of enough observations."""
+        module = self.network.module
+        return isinstance(module, Normalized) and float(module.number) >= self._rows_needed
 
     @property
     def columns(self) -> list[str]:
@@ -152,15 +174,27 @@ class Learning:
         """Compute values that all minibatches of a batch share."""
         return self.minibatches.prepare(batch)
 
-    def optimizer_steps_from(self, prepared: Batch, env_steps: int, own_steps: int) -> int:
-        """Return how many optimizer steps a prepared batch will give; so many env steps were learned from before it."""
+    def optimizer_steps_from(
+        self, prepared: Batch, env_steps: int, own_steps: int, only_statistics: bool = False
+    ) -> int:
+        """Return how many optimizer steps a prepared batch will give; so many env steps were learned from before it.
+
+        ``only_statistics``: the rollout was played while this learner lacked statistics, and gives none.
+        """
+        if only_statistics:
+            return 0
         if self.secondary:
             self.secondary.learning.optimizer_steps_from(prepared, env_steps, own_steps)
         self.minibatches.count_due(env_steps, own_steps)
         return self.minibatches.remaining(prepared, self._done(self.position().rollout))
 
     def pass_over(
-        self, prepared: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool] = lambda: True
+        self,
+        prepared: Batch,
+        env_steps: int,
+        rollout: int,
+        going_on: Callable[[], bool] = lambda: True,
+        only_statistics: bool = False,
     ) -> dict[str, float]:
         """Take all optimizer steps left of a rollout; returns metrics of the newest, or of the first skipped one.
 
@@ -170,7 +204,8 @@ class Learning:
         self.finite = True
         self._observe(prepared)
         done = self._done(rollout)
-        idle, remaining = self.exchange.idle, self.minibatches.remaining(prepared, done)
+        idle = self.exchange.idle
+        remaining = 0 if only_statistics else self.minibatches.remaining(prepared, done)
         minibatches = self.minibatches.draw(prepared, rollout, done, env_steps)
         for step in range(idle + remaining):
             if step and not going_on():
@@ -196,10 +231,16 @@ class Learning:
 
     def _observe(self, prepared: Batch) -> None:
         """Bring the statistics of observations up to date: by rows that were acted upon, each once, no void ones."""
-        if self.learns and isinstance(self.network.module, Normalized):
-            seen, valid = prepared.observation[: len(prepared.valid)], prepared.valid
-            seen = seen.flatten(0, 1) if valid.all() else seen[valid]  # a selection is a copy
-            self.exchange.merge(moments_of(seen), merge_into)
+        if not self.normalizes:
+            return
+        seen, valid = prepared.observation[: len(prepared.valid)], prepared.valid
+        seen = seen.flatten(0, 1) if valid.all() else seen[valid]  # a selection is a copy
+        complete = self._has_statistics()
+        self.exchange.merge(moments_of(seen), merge_into)
+        if not complete:
+            self._opened_before = open_rollouts(self.settings.blocks, self.algorithm_settings) - 1
+        elif self._opened_before:
+            self._opened_before -= 1
 
     # One optimizer step --------------------------------------------------------------------------------------------
 
@@ -274,6 +315,7 @@ class Learning:
     def save(self, folder: Path) -> dict[str, Any]:
         """Write large state into files of a checkpoint's folder; returns plain numbers; raises OSError."""
         own = {"told": self._newest, **self.minibatches.save(folder)}  # "told": the key's name in older checkpoints
+        own["opened_before_statistics"] = self._opened_before
         return own | (self.secondary.save(folder) if self.secondary else {})
 
     def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
@@ -286,6 +328,7 @@ class Learning:
             self.outer.begin(self.parameters)
         self.consumed.restore(saved.tensors["consumed"])
         self._newest = dict(saved.state.get("told", {}))
+        self._opened_before = saved.state.get("opened_before_statistics", 0) if goes_on else 0
         self.minibatches.restore(saved, goes_on)
         if self.secondary:
             self.secondary.restore(saved, goes_on)

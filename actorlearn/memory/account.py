@@ -19,6 +19,7 @@ REASONS = {
     "unfinished": "their simulator ended within a rollout",
     "stale": "acting weights were too old: algorithm.on_policy_lag: drop",
     "no_room": "more environments than the replay has rings",
+    "statistics": "played before model.statistics_rows observations were known: their statistics alone were taken",
     "rolled_back": "learned by a trainer that died before it saved again",
     "not_resumed": "in flight at the checkpoint that a run was resumed from",
 }

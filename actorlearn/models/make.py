@@ -49,7 +49,7 @@ def make(
         if extra:
             others = {name: _extra(settings, shape, name, asked) for name, asked in extra.items()}
             network = SeveralNetworks(network, others)
-    return Normalized(network, shape) if settings.normalize_observation else network
+    return Normalized(network, shape, observation_dtype == "uint8") if settings.normalize_observation else network
 
 
 def _initialised(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:

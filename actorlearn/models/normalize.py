@@ -2,7 +2,9 @@
 
 The running moments are three buffers, a network's *statistics*. They follow the parameters in its flat vector, so
 they are published, saved and loaded with the weights; they have no gradients and no optimizer changes them. Knows no
-process: the trainer merges every batch, acting and evaluating processes read the published values.
+process: the trainer merges every batch, acting and evaluating processes read the published values. Learning begins
+once there are statistics of ``rows_before_learning`` observations, as RND (Burda et al. 2018, section 2.4) initialises
+its normalisation before optimisation begins.
 """
 
 from __future__ import annotations
@@ -12,12 +14,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from actorlearn.models.specs import ModelSettings
 from actorlearn.models.unroll import state_size
 
 EPSILON = 1e-8
 """Added to the variance, as gymnasium's NormalizeObservation does."""
 LIMIT = 10.0
 """Normalised elements are cut to +-LIMIT (OpenAI baselines, VecNormalize)."""
+LARGEST_BYTE = 255.0
+"""Images of bytes are divided by this until there are statistics."""
+LEAST_DEVIATION = 0.5
+"""Least deviation of a pixel, as a share of the root mean square of all pixels' deviations. A pixel that has hardly
+changed yet would otherwise be +-LIMIT at its first change."""
+MOST_ROWS_BEFORE_LEARNING = 10_000
+"""Most observations that learning waits for, unless ``model.statistics_rows`` says otherwise."""
 ROWS_AT_ONCE = 32
 """Rows whose moments are taken at a time: images in float64 should stay in the cache (2,048 of [4, 44, 44] in 30 ms of
 a core, so 140 by the variance of torch)."""
@@ -55,25 +65,32 @@ class Moments(NamedTuple):
 
 
 class Normalized(nn.Module):
-    """A network behind a normalisation of its observations; without statistics yet, observations pass unchanged."""
+    """A network behind a normalisation of its observations.
+
+    Without statistics yet, images of bytes are divided by 255 and other observations pass unchanged.
+    """
 
     number: Tensor
     mean: Tensor
     variance: Tensor
 
-    def __init__(self, network: nn.Module, shape: tuple[int, ...]) -> None:
-        """Put the statistics of observations of this shape in front of the network."""
+    def __init__(self, network: nn.Module, shape: tuple[int, ...], pixels: bool = False) -> None:
+        """Put the statistics of observations of this shape in front of the network; ``pixels``: these are bytes."""
         super().__init__()
+        self.pixels = pixels
         self.network = network
         self.state_size = state_size(network)
         self.register_buffer("number", torch.zeros(()))  # float32: exact to 16 million rows, to a part in that beyond
         self.register_buffer("mean", torch.zeros(shape))
-        self.register_buffer("variance", torch.ones(shape))
+        self.register_buffer("variance", torch.full(shape, LARGEST_BYTE**2 if pixels else 1.0))
 
     def forward(self, observation: Tensor, *further: Tensor) -> Any:
         """Call the network on the normalised observation [..., *shape], and whatever else it takes."""
+        variance = self.variance
+        if self.pixels:
+            variance = torch.maximum(variance, LEAST_DEVIATION**2 * variance.mean())
         seen = observation.float() - self.mean  # a tensor of its own, which is changed in place
-        return self.network(seen.mul_((self.variance + EPSILON).rsqrt()).clamp_(-LIMIT, LIMIT), *further)
+        return self.network(seen.mul_((variance + EPSILON).rsqrt()).clamp_(-LIMIT, LIMIT), *further)
 
 
 @torch.no_grad()
@@ -94,6 +111,15 @@ def merge_into(own: Tensor, moments: Tensor) -> None:
     merged = torch.cat(both[0].merge(both[1])).to(own.dtype)
     if torch.isfinite(merged).all():
         own.copy_(merged)
+
+
+def rows_before_learning(settings: ModelSettings, total_steps: int) -> int:
+    """Return how many observations must be in the statistics before anything is learned."""
+    if not settings.normalize_observation:
+        return 0
+    if settings.statistics_rows is not None:
+        return settings.statistics_rows
+    return min(total_steps // 100, MOST_ROWS_BEFORE_LEARNING)
 
 
 def statistics(network: nn.Module) -> list[Tensor]:

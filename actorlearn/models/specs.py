@@ -36,6 +36,14 @@ class ModelSettings(Settings, frozen=True, kw_only=True):
             "each pixel, which brings out what moves"
         ),
     ] = False
+    statistics_rows: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(
+            description="observations whose statistics are taken before learning begins, where observations are "
+            "normalised; the steps that are played until then are dropped; null = a hundredth of total_steps, at most "
+            "10,000"
+        ),
+    ] = None
 
 
 class EncoderSettings(ModelSettings, frozen=True, kw_only=True):

@@ -45,11 +45,18 @@ class Gathered:
     """Environment steps left out because the replay has no ring for their environments."""
     returns: RunningReturns | None = None
     """State of the reward scale after this rollout, where rewards are scaled."""
+    only_statistics: bool = False
+    """Whether nothing is learned from it but the statistics of its observations, of which there were too few yet."""
 
     @cached_property
     def steps(self) -> int:
         """Environment steps to learn from: actions that were carried out, without those left out."""
-        return steps_in(self.batch)
+        return 0 if self.only_statistics else steps_in(self.batch)
+
+    @cached_property
+    def statistics_steps(self) -> int:
+        """Environment steps of which the statistics of their observations are all that is taken."""
+        return steps_in(self.batch) if self.only_statistics else 0
 
 
 class Gatherer:
@@ -75,7 +82,7 @@ class Gatherer:
         self._columns = columns
         self._rewards, self._most_lag, self._storage = rewards, most_lag, storage
 
-    def gather(self, rollout: int, parts: Sequence[Part], version: int) -> Gathered:
+    def gather(self, rollout: int, parts: Sequence[Part], version: int, only_statistics: bool = False) -> Gathered:
         """Gather a rollout that is complete in these parts, to be learned from by weights of this version."""
         judged = self._rollouts.judge(rollout, version)
         batch, no_room, returns = self._join_parts(rollout, parts, judged), 0, None
@@ -86,7 +93,7 @@ class Gatherer:
             batch, returns = self._rewards.scale(batch, [(part.owner, part.blocks.envs_per_group) for part in parts])
         fresh = mask_stale(batch, self._most_lag)
         stale = steps_in(batch) - steps_in(fresh) if fresh is not batch else 0  # each count waits for a GPU
-        return Gathered(rollout, parts, fresh, stale, no_room, returns)
+        return Gathered(rollout, parts, fresh, stale, no_room, returns, only_statistics)
 
     def gather_beside(self, own: Gathered, others: Sequence[Columns]) -> Batch:
         """Gather rows of other learners' rollouts beside those of an own one, by whose deviation rewards are scaled."""

@@ -37,6 +37,7 @@ class TrainerCounts:
         dropped = self.account.steps.dropped
         dropped["stale"] += gathered.stale
         dropped["no_room"] += gathered.no_room
+        dropped["statistics"] += gathered.statistics_steps
         for part in gathered.parts:
             column = {
                 name: part.blocks.block(name, part.group, gathered.rollout)
@@ -80,5 +81,6 @@ class TrainerCounts:
                 saved.dropped["not_resumed"] += state.get("in_flight", 0)
         elif not outlived:
             steps = self.account.steps
-            steps.dropped["rolled_back"] += steps.used - saved.used
-            steps.used = saved.used
+            in_weights = steps.used + steps.dropped["statistics"]
+            steps.dropped["rolled_back"] += in_weights - saved.used - saved.dropped["statistics"]
+            steps.used, steps.dropped["statistics"] = saved.used, saved.dropped["statistics"]

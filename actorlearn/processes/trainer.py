@@ -23,7 +23,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.parameters.interface import Agreed, PeerLost, Position, Stopped
 from actorlearn.parameters.published import WeightSink, open_publisher
-from actorlearn.processes.batches import Gathered, Gatherer
+from actorlearn.processes.batches import Gathered, Gatherer, steps_in
 from actorlearn.processes.checkpoints import Checkpoints
 from actorlearn.processes.counts import TrainerCounts
 from actorlearn.processes.experience import Experience
@@ -128,7 +128,8 @@ class Trainer:
         if unlearned is not None:
             return unlearned
         while (parts := self.members.parts()) is not None:
-            gathered = self.gatherer.gather(self.members.next, parts, self.published.version)
+            lacking = self.learning.lacks_statistics
+            gathered = self.gatherer.gather(self.members.next, parts, self.published.version, lacking)
             in_step = self.peers.in_step
             if gathered.rollout < self._known.rollout and (in_step or self.settings.replay is None):
                 self._count_known(gathered)
@@ -152,7 +153,9 @@ class Trainer:
 
     def _agree(self, gathered: Gathered, prepared: Batch) -> Agreed:
         """Announce this learner's batch, and return the learners' agreement; in mode sync it waits for all."""
-        steps = self.learning.optimizer_steps_from(prepared, self.counts.env_steps, self.counts.account.steps.used)
+        steps = self.learning.optimizer_steps_from(
+            prepared, self.counts.env_steps, self.counts.account.steps.used, gathered.only_statistics
+        )
         agreed = self.learning.exchange.agree(gathered.steps, steps)
         self.worker.timings.add("wait")
         return agreed
@@ -175,7 +178,9 @@ class Trainer:
         if self.storage is not None:
             self.storage.store(gathered.rollout, gathered.parts)
         hit("trainer.kept")
-        metrics = self.learning.pass_over(prepared, self.counts.env_steps, gathered.rollout, self.peers.going_on)
+        metrics = self.learning.pass_over(
+            prepared, self.counts.env_steps, gathered.rollout, self.peers.going_on, gathered.only_statistics
+        )
         hit("trainer.learned")
         self.learning.exchange.settle()
         hit("trainer.settled")
@@ -245,13 +250,15 @@ class Trainer:
     def _count_known(self, gathered: Gathered) -> None:
         """Count a rollout that an earlier incarnation learned; other learners may have mixed its weights."""
         steps = self.counts.account.steps
-        played, used = gathered.steps + gathered.stale, self._known.used - steps.used
-        stale = played - used if self.peers.in_step else 0
-        steps.dropped["rolled_back"] += played - used - stale
+        played, used = steps_in(gathered.batch) + gathered.stale, self._known.used - steps.used
+        left_out = played - used if self.peers.in_step else 0
+        only_statistics = self.learning.normalizes and not self._known.used
+        steps.dropped["rolled_back"] += played - used - left_out
+        steps.dropped["statistics" if only_statistics else "stale"] += left_out
         steps.used += used
         if self.storage is not None:
             self.storage.store(gathered.rollout, gathered.parts)
-        self._finish_rollout(replace(gathered, stale=stale))
+        self._finish_rollout(replace(gathered, stale=0, only_statistics=False))
         self.link.open_next()
 
     def _pull(self) -> None:
@@ -298,6 +305,7 @@ class Trainer:
         if self.experience is not None:
             self.experience.close()
         self.checkpoints.save_last()
+        self.counts.account.commit()  # a trainer that was restarted after the last update has rolled steps back
         summary = {
             **self.reports.row(),
             "steps_in_flight": self.members.in_flight(),

@@ -111,7 +111,7 @@ def _figures(view: RunView, width: int) -> list[RenderableType]:
     return [
         _figure(row, "episode_return_mean", games, sparkline(view.trend, min(_MOST_SPARKS, width // 6))),
         _figure(row, "env_steps_per_s", [*limit, *_all_said(row, *rates, "updates")]),
-        _figure(row, "policy_lag_mean", account, alarm=bool(row.get("steps_dropped"))),
+        _figure(row, "policy_lag_mean", account, alarm=_lost(row)),
         *([_lags(row)] if row.get("policy_lag_max") else []),
     ]
 
@@ -159,6 +159,11 @@ def _problems(view: RunView) -> list[RenderableType]:
     line.append(event_line(view.alarm), style="red")
     line.no_wrap, line.overflow = True, "ellipsis"
     return [line]
+
+
+def _lost(row: Mapping[str, Any]) -> bool:
+    """Whether steps were dropped that the topology did not set aside for the statistics of observations."""
+    return bool((row.get("steps_dropped") or 0) > (row.get("dropped_statistics") or 0))
 
 
 def _account(row: Mapping[str, Any]) -> str:

@@ -397,6 +397,17 @@ def memory_with_sequences(topology: Topology) -> Problems:
         )
 
 
+def statistics_of_observations(topology: Topology) -> Problems:
+    """Rows of statistics are counted where observations are normalised."""
+    if topology.model.statistics_rows is not None and not topology.model.normalize_observation:
+        yield _problem(
+            topology,
+            "model.statistics_rows",
+            "no statistics are taken: model.normalize_observation is false",
+            "leave it out, or set model.normalize_observation: true",
+        )
+
+
 def statistics_of_batches(topology: Topology) -> Problems:
     """Observations are normalised by statistics of whole batches, which a replay does not give."""
     if topology.replay and topology.model.normalize_observation:
@@ -464,6 +475,7 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     replay_holds,
     secondary_batches_alone,
     memory_with_sequences,
+    statistics_of_observations,
     statistics_of_batches,
     sequences_with_a_use,
     targets_at_rollouts,

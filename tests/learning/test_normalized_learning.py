@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
 from actorlearn.acting.policy import Policy
 from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.make import make
 from actorlearn.learning.update import Learning
 from actorlearn.parameters import checkpoint
 from tests import named
-from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning
+from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning, trainer_settings
 
 NORMALIZED = named.model(name="mlp", hidden_sizes=[4], normalize_observation=True)
 
@@ -48,6 +50,28 @@ def test_rows_are_observed_once_and_the_optimizer_sees_parameters_alone(name: st
     seen = torch.cat([shifted(rollout).observation[:-1][shifted(rollout).valid] for rollout in range(2)])
     torch.testing.assert_close(made.weights[parameters + 1 : parameters + 3], seen.mean(0))
     torch.testing.assert_close(made.weights[parameters + 3 :], seen.var(0, correction=0), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_rollouts_played_without_statistics_only_give_theirs(blocks: int) -> None:
+    rows = HORIZON * ENVIRONMENTS - 1
+    model = named.model(name="mlp", hidden_sizes=[4], normalize_observation=True, statistics_rows=rows + 1)
+    settings = msgspec.structs.replace(trainer_settings(model), blocks=blocks)
+    made = make(settings)
+    parameters = made.parameters.clone()
+    lacking = []
+    for rollout in range(6):
+        only = made.lacks_statistics
+        lacking.append(only)
+        prepared = made.prepare(shifted(rollout))
+        assert made.optimizer_steps_from(prepared, 0, 0, only) == (0 if only else 1)
+        made.pass_over(prepared, 0, rollout, only_statistics=only)
+        made.exchange.settle()
+        assert torch.equal(made.parameters, parameters) == only
+        parameters = made.parameters.clone()
+    # The second rollout completes them; those that were open then were played with less.
+    assert lacking == [rollout < 2 + blocks - 1 for rollout in range(6)]
+    assert made.network.module.number == 6 * rows, "each row once"
 
 
 def test_learning_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path: Path) -> None:

@@ -34,7 +34,10 @@ _REPLAY = {"capacity_steps": 400, "batch_size": 4, "ratio": 1.0, "learning_start
 _VALUES: Sections = {"algorithm": {"name": "dqn", "target_every_steps": 24}}
 ALGORITHMS: dict[str, Sections] = {
     "a2c": {},
-    "normalized": {"model": {"normalize_observation": True}, "env": {"kwargs": {"dtype": "float32"}}},
+    "normalized": {
+        "model": {"normalize_observation": True, "statistics_rows": 20},
+        "env": {"kwargs": {"dtype": "float32"}},
+    },
     "ppo": {"algorithm": {"name": "ppo", "epochs": 2, "minibatches": 3}},
     "pqn": {"algorithm": {"name": "pqn", "epochs": 2, "minibatches": 3}},
     "uniform": {**_VALUES, "replay": _REPLAY},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -11,12 +13,15 @@ from torch import nn
 from actorlearn.models.make import flatten, make
 from actorlearn.models.normalize import (
     EPSILON,
+    LEAST_DEVIATION,
     LIMIT,
+    MOST_ROWS_BEFORE_LEARNING,
     ROWS_AT_ONCE,
     Moments,
     Normalized,
     merge_into,
     moments_of,
+    rows_before_learning,
     statistics,
 )
 from tests import named
@@ -70,6 +75,36 @@ def test_before_anything_was_observed_nothing_changes_and_far_values_are_cut() -
     torch.testing.assert_close(normalized(seen), torch.tensor([[0.5, -2.0, 9.0], [LIMIT, -LIMIT, 0.0]]))
 
 
+def test_before_anything_was_observed_images_of_bytes_are_at_most_1() -> None:
+    normalized = Normalized(nn.Identity(), (3,), pixels=True)
+    seen = torch.tensor([[0, 51, 255]], dtype=torch.uint8)
+    torch.testing.assert_close(normalized(seen), torch.tensor([[0.0, 0.2, 1.0]]))
+
+
+def test_a_pixel_that_has_hardly_changed_has_half_the_deviation_of_all_at_least() -> None:
+    normalized = Normalized(nn.Identity(), (3,), pixels=True)
+    observe(normalized, torch.tensor([[10, 100, 200], [10, 120, 240]]))  # deviations 0, 10 and 20
+    least = LEAST_DEVIATION * ((0 + 100 + 400) / 3) ** 0.5
+    seen = torch.tensor([[20.0, 110.0, 260.0]])
+    torch.testing.assert_close(normalized(seen), torch.tensor([[10 / least, 0.0, 40 / 20]]))
+
+
+@pytest.mark.parametrize(
+    ("section", "total_steps", "rows"),
+    [
+        ({"normalize_observation": False}, 1_000_000, 0),
+        ({"normalize_observation": True}, 50_000, 500),
+        ({"normalize_observation": True}, 50_000_000, MOST_ROWS_BEFORE_LEARNING),
+        ({"normalize_observation": True, "statistics_rows": 0}, 50_000, 0),
+        ({"normalize_observation": True, "statistics_rows": 70}, 50_000, 70),
+    ],
+)
+def test_learning_waits_for_a_hundredth_of_the_run_or_what_the_topology_says(
+    section: dict[str, Any], total_steps: int, rows: int
+) -> None:
+    assert rows_before_learning(named.model(name="mlp", **section), total_steps) == rows
+
+
 def test_an_element_that_never_changes_is_zero_and_finite() -> None:
     normalized = Normalized(nn.Identity(), (3,))
     observe(normalized, torch.full((8, 3), 7.0))
@@ -113,7 +148,8 @@ def test_images_in_bytes_are_normalised_pixel_by_pixel() -> None:
     weights, gradients = flatten(normalized)
     merge_into(weights[gradients.numel() :], moments_of(images))
     numbers = images.double()
-    deviation = (numbers.var(0, correction=0) + EPSILON).sqrt()
+    variance = numbers.var(0, correction=0)
+    deviation = (variance.clamp(min=LEAST_DEVIATION**2 * variance.mean()) + EPSILON).sqrt()
     expected = plain(((numbers - numbers.mean(0)) / deviation).clamp(-LIMIT, LIMIT).float())
     for name, output in normalized(images).items():
         torch.testing.assert_close(output, expected[name], rtol=1e-4, atol=1e-4)

@@ -146,6 +146,18 @@ def test_what_a_dead_trainer_learned_after_its_checkpoint_is_rolled_back(tmp_pat
     assert scene.summary["steps_used"] == 6 * STEPS
 
 
+def test_what_is_rolled_back_after_the_last_update_is_committed(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, checkpoint_every_steps=2 * STEPS)
+    scene.run()
+    newest = max(scene.settings.checkpoints.glob("[0-9]*"))
+    newest.rename(tmp_path / "never saved")
+    scene.said.clear()
+    scene.settings = msgspec.structs.replace(scene.settings, resume=True, total_steps=4 * STEPS)
+    scene.run()
+    assert scene.summary["steps_used"] == scene.account.steps.used == 4 * STEPS
+    assert scene.summary["dropped_rolled_back"] == scene.account.steps.dropped["rolled_back"] == STEPS
+
+
 def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -411,6 +411,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "algorithm: {name: r2d1}\nreplay: {capacity_steps: 100}\nsimulators: {count: 2, envs: 4}\n",
         ["t:3", "capacity_steps = 100", "8 environments", "stack, n_step and sequence (45 rows)", "write 360 or more"],
     ),
+    "statistics that nobody takes": (
+        OK + "model: {statistics_rows: 100}\n",
+        ["t:2", "model.statistics_rows = 100", "normalize_observation is false", "leave it out"],
+    ),
     "statistics and replay": (
         DQN + "model: {normalize_observation: true}\n",
         ["t:3", "model.normalize_observation = true", "whole batches", "leave it out"],

@@ -167,6 +167,7 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
         tree["model"]["noisy"] = 0.0
         algorithm["minibatches"] = min(algorithm["minibatches"], tree["simulators"]["count"])
         del tree["replay"]
+    tree["model"]["statistics_rows"] = 7 if tree["model"]["normalize_observation"] else None
     by_ratio = ALGORITHMS.spec(algorithm["name"]).by_ratio
     tree["optimizer"]["sample_size_scaling"] = "sqrt" if by_ratio else "none"
     if tree["env"]["id"].startswith("envpool:ALE/"):
