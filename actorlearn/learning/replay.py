@@ -163,7 +163,7 @@ class Replayed(Minibatches):
         """Return the weight of each item's errors, [B]."""
         if not self._numbers.prioritised:
             return np.ones(self._batch, np.float32)
-        gone = env_steps / self.settings.total_steps
+        gone = self.settings.schedule_progress(env_steps)
         return importance(sample.probability, linear(self._numbers.beta, self._numbers.beta_final, gone))
 
     def _following(self, batch: Batch) -> Outputs:

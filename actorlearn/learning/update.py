@@ -254,7 +254,7 @@ class Learning:
 
     def step(self, minibatch: Minibatch, env_steps: int) -> OptimizerStep:
         """Take one: a minibatch's gradient, the exchange, the optimizer. A step that is not finite changes nothing."""
-        progress = min(env_steps / self.settings.total_steps, 1.0)
+        progress = self.settings.schedule_progress(env_steps)
         loss, metrics = self.losses.compute_gradient(minibatch, progress)
         share = self._rate_share(metrics)
         rates = self.learning_rates(env_steps, share)
@@ -280,9 +280,9 @@ class Learning:
         return scale_rate(1.0, self.exchange.mean(float(metrics.get(SAMPLE_SIZE, 1.0))), scaling)
 
     def _rate(self, o: OptimizerSettings, env_steps: int) -> float:
-        """Linear from the first to the final value over ``total_steps``, scaled by the number of learners."""
+        """Linear from the first to the final value over the schedule, scaled by the number of learners."""
         s = self.settings
-        rate = linear(o.learning_rate, o.learning_rate_final, env_steps / s.total_steps)
+        rate = linear(o.learning_rate, o.learning_rate_final, s.schedule_progress(env_steps))
         return scale_rate(rate, s.learners, s.rate_scaling)
 
     # Results -------------------------------------------------------------------------------------------------------

@@ -42,7 +42,8 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     learning_rate: Annotated[Rate | None, Meta(description="at step 0")] = None
     learning_rate_final: Annotated[
-        FinalRate | None, Meta(description="reached linearly at total_steps; null = in proportion, as the optimizer's")
+        FinalRate | None,
+        Meta(description="reached linearly at schedule_steps; null = in proportion, as the optimizer's"),
     ] = None
     epsilon: Annotated[Epsilon | None, Meta(description="added to the denominator")] = None
     clip_norm: Annotated[
@@ -61,7 +62,7 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
     learning_rate: Annotated[Rate, Meta(description="learning rate at step 0")] = 0.0224  # .0007 x 32 environments
     learning_rate_final: Annotated[
         FinalRate,
-        Meta(description="learning rate at total_steps, reached linearly; the same as learning_rate = constant"),
+        Meta(description="learning rate at schedule_steps, reached linearly; the same as learning_rate = constant"),
     ] = 0.0
     epsilon: Annotated[Epsilon, Meta(description="added to the denominator")] = 0.1
     clip_norm: Annotated[

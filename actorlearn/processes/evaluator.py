@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol
@@ -260,12 +261,15 @@ def players(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class EvaluationSchedule:
-    """Schedule of evaluations: one each time the steps pass a multiple of `every_steps`, and one at the end."""
+    """Schedule of evaluations: one each time the steps pass a multiple of `every_steps`, and one at the end.
 
-    def __init__(self, every_steps: int) -> None:
+    ``every_steps`` None: the one at the end alone.
+    """
+
+    def __init__(self, every_steps: int | None) -> None:
         """Start without an evaluation of the first weights seen, which may be at any point of a run."""
         self._every_steps = every_steps
-        self._next_steps: int | None = None
+        self._next_steps: float | None = None
         self._played_steps = 0
 
     def due(self, env_steps: int, last: bool = False) -> bool:
@@ -278,12 +282,12 @@ class EvaluationSchedule:
         """Note that weights of this many steps are being played."""
         self._played_steps, self._next_steps = env_steps, self._after(env_steps)
 
-    def _after(self, env_steps: int) -> int:
-        return (env_steps // self._every_steps + 1) * self._every_steps
+    def _after(self, env_steps: int) -> float:
+        return (env_steps // self._every_steps + 1) * self._every_steps if self._every_steps else inf
 
 
 def run(settings: EvaluatorSettings) -> None:
-    """Evaluate the newest weights every ``every_steps`` steps, and the last; until SIGTERM."""
+    """Evaluate the newest weights as the settings' schedule says, and the last; until SIGTERM."""
     if not set_policy(settings.scheduling):
         os.nice(_NICEST)
         print(f"the kernel refused the class {settings.scheduling}: at nice {_NICEST} instead", flush=True)

@@ -49,7 +49,7 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     alpha: Annotated[Exponent, Meta(description="prioritised: exponent of priorities; 0 = all alike")] = 0.6
     beta: Annotated[Exponent, Meta(description="prioritised: exponent of the importance weights, at step 0")] = 0.4
     beta_final: Annotated[
-        Exponent, Meta(description="prioritised: that exponent at total_steps, reached linearly; 1 = no bias")
+        Exponent, Meta(description="prioritised: that exponent at schedule_steps, reached linearly; 1 = no bias")
     ] = 1.0
     save: Annotated[
         bool, Meta(description="save the replay with every checkpoint, so that a resumed run goes on with it; large")

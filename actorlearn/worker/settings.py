@@ -161,7 +161,9 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     compile: bool
     """Whether torch.compile makes the network."""
     total_steps: int
-    """Steps at which schedules end, and at the latest the run."""
+    """Steps at which the run ends at the latest."""
+    schedule_steps: int | None = None
+    """Steps at which schedules end; None = total_steps."""
     stop_at_steps: int | None = None
     """Earlier steps at which the run ends; None = it ends at total_steps."""
     blocks: int
@@ -205,6 +207,10 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
         """Number of this learner; it learns from the members that work for it."""
         return self.id.learner
 
+    def schedule_progress(self, env_steps: int) -> float:
+        """Return how much of the schedules is over after so many steps, from 0 to 1."""
+        return min(env_steps / (self.schedule_steps or self.total_steps), 1.0)
+
     @property
     def end_steps(self) -> int:
         """Environment steps at which the run ends."""
@@ -225,13 +231,14 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class EvaluatorSettings(ProcessSettings, frozen=True):
-    """The evaluator: whole games with published weights every ``every_steps`` environment steps."""
+    """The evaluator: whole games with published weights every ``every_steps`` environment steps, and at the end."""
 
     env: Env
     policy: PolicySettings
     weights: Shm | ByLearner[Shm]
     """The published weights, or those of each learner where learners have weights of their own."""
-    every_steps: int
+    every_steps: int | None
+    """Steps between evaluations; None = the final weights alone are evaluated."""
     episodes: int
     greedy: bool
     fire_after: int = 0

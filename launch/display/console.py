@@ -39,7 +39,7 @@ def make(view: RunView, stream: TextIO | None = None, plain: bool = False) -> Co
 
 
 class LiveConsole:
-    """One picture, redrawn in place; its last state stays when it is closed."""
+    """One picture, redrawn in place; its last state stays when it is closed, and below it why and how the run ended."""
 
     def __init__(self, view: RunView, terminal: Terminal, now_s: Callable[[], float] = time.monotonic) -> None:
         """Draw the first picture."""
@@ -48,12 +48,18 @@ class LiveConsole:
         self._now_s = now_s
         self._started_s = now_s()
         self._drawn_s = self._started_s
+        self._end: list[str] = []
+        """Lines that are written below the last picture."""
         self._live = Live(self._picture(), console=terminal, auto_refresh=False, vertical_overflow="crop")
         self._live.start(refresh=True)
 
     def event(self, note: Note) -> None:
         """Something happened to a process: drawn at once."""
-        self.view = self.view.with_event(as_event(note, self._now_s() - self._started_s))
+        elapsed_s = self._now_s() - self._started_s
+        event = as_event(note, elapsed_s)
+        self.view = self.view.with_event(event)
+        if tells_the_end(note):
+            self._end.append(timed_line(elapsed_s, event_line(event)))
         self._draw(at_once=True)
 
     def row(self, row: Mapping[str, Any]) -> None:
@@ -71,6 +77,8 @@ class LiveConsole:
         if self._live.is_started:
             self._draw(at_once=True)
             self._live.stop()
+            for line in self._end:
+                self._terminal.print(line, markup=False, highlight=False)
 
     def _draw(self, at_once: bool = False) -> None:
         now_s = self._now_s()
@@ -105,6 +113,8 @@ class PlainConsole:
 
     def event(self, note: Note) -> None:
         """Something happened to a process."""
+        if self._unsaid and tells_the_end(note):
+            self._say_row()
         elapsed_s = self._now_s() - self._started_s
         event = as_event(note, elapsed_s)
         self.view = self.view.with_event(event)
@@ -133,6 +143,11 @@ class PlainConsole:
     def _say(self, line: str) -> None:
         self._stream.write(line + "\n")
         self._stream.flush()
+
+
+def tells_the_end(note: Note) -> bool:
+    """Whether a note says why a run ends, or the evaluations of the whole run."""
+    return note.kind == "stopping" or (note.kind == "evaluated" and not note.process)
 
 
 def heading(view: RunView) -> str:

@@ -192,6 +192,7 @@ def _trainer(briefing: Briefing, base: dict[str, Any], incarnation: Incarnation)
         layout=topology.trainer.layout,
         compile=topology.trainer.compile is True,
         total_steps=topology.total_steps,
+        schedule_steps=topology.schedule_steps,
         stop_at_steps=topology.stop_at_steps,
         rollout_steps=topology.algorithm.horizon * environments(topology),
         replay=_replay(briefing, process.learner),
@@ -239,6 +240,12 @@ def _secondary(briefing: Briefing, learner: int) -> Shm | None:
     """The published weights of the secondary learner beside one, where there is one."""
     there = briefing.topology.replay and briefing.topology.replay.secondary_batch_size
     return briefing.addresses.own("secondary", learner) if there else None
+
+
+def _evaluator_does(topology: Topology) -> str:
+    evaluator = topology.evaluator
+    when = "at the end" if evaluator.every_steps is None else f"every {evaluator.every_steps:,} steps and at the end"
+    return f"plays {evaluator.episodes} games {when}"
 
 
 def _evaluator(briefing: Briefing, base: dict[str, Any], _incarnation: Incarnation) -> EvaluatorSettings:
@@ -303,7 +310,7 @@ SIMULATOR = RolePlan(
 )
 EVALUATOR = RolePlan(
     count=lambda topology: topology.evaluator.count,
-    does=lambda topology: f"plays {topology.evaluator.episodes} games every {topology.evaluator.every_steps:,} steps",
+    does=_evaluator_does,
     settings=_evaluator,
 )
 PARAMETER_SERVER = RolePlan(

@@ -93,8 +93,10 @@ def _result(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def best_and_last_line(found: Mapping[str, Any]) -> str:
-    """Best and last in one line."""
+    """Best and last in one line; of a single evaluation its score and the deviation of its games."""
     best, last = (_score(one["mean"], one["episodes"], one["env_steps"]) for one in (found["best"], found["last"]))
+    if found["count"] == 1:
+        return f"{last}, deviation {found['last']['std']:.1f}"
     return f"best {best}, last {last}; {found['count']} in all"
 
 

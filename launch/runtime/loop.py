@@ -150,7 +150,9 @@ class Runner:
             self.roster.table.listed,
             plan.expected_shape,
             workspace.addresses.run_id,
-            ending=Ending(topology.supervision.drain_s, topology.evaluator.stop_at_score),
+            ending=Ending(
+                topology.supervision.drain_s, topology.evaluator.stop_at_score, topology.stop_at_training_score
+            ),
             budget=topology.supervision,
             mode=mode(topology),
             resume=resumed,
@@ -168,9 +170,7 @@ class Runner:
             ev.Answer: lambda answer: node.do(self.reporter.complete(answer)),
             ev.Enlarge: self.roster.enlarge,
             ev.Note: self.reporter.note,
-            ev.MetricsRow: lambda action: self.reporter.row(
-                action, self._now_s, self.roster.rows, self.roster.simulator_rows
-            ),
+            ev.MetricsRow: self._report,
             ev.Done: self._end,
         }
         """Type of action -> function that carries it out and returns the resulting event, if any."""
@@ -248,6 +248,10 @@ class Runner:
                 following = self._events.popleft()
                 self.roster.follow(following)
                 self._actions.extend(self.supervisor.handle(following, self._now_s))
+
+    def _report(self, action: ev.MetricsRow) -> ev.Reported | None:
+        row = self.reporter.row(action, self._now_s, self.roster.rows, self.roster.simulator_rows)
+        return ev.Reported(row) if row is not None else None
 
     def _end(self, done: ev.Done) -> None:
         self._done = done

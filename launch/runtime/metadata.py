@@ -138,6 +138,7 @@ def summary(
     return {
         "status": done.status,
         "error": done.error or None,
+        "cause": done.cause or None,
         "lacks_nodes": done.lacks_nodes,
         "env_steps": env_steps,
         "frames": known.get("frames") or 0,

@@ -84,19 +84,22 @@ class Reporter:
         if line := self._complaints.count_one(said):
             self.note(ev.Note("warned", cause=line))
 
-    def row(self, action: ev.MetricsRow, now_s: float, rows: list[int], simulators: list[int]) -> None:
-        """Take a process's metrics; write and show a row when the learner that gives the next one has reported.
+    def row(
+        self, action: ev.MetricsRow, now_s: float, rows: list[int], simulators: list[int]
+    ) -> Mapping[str, Any] | None:
+        """Take a process's metrics; write, show and return a row when the learner that gives the next one has reported.
 
         ``rows`` are those of all processes in ``section_ns``, ``simulators`` those of simulators.
         """
         if not action.learner:
             self._measured[action.name] = action.values
-            return
+            return None
         merged = self._learners.add(action.name, action.values, now_s)
         if merged is None:
-            return
+            return None
         self._shares = {**self._energy.row(merged.get("frames")), **self._row_shares.together(rows, simulators)}
         self._write_row(merged)
+        return self.last_row
 
     def leave(self, name: str) -> None:
         """Forget a learner that is gone for good, but for its counters."""

@@ -142,6 +142,13 @@ class Interrupted:
     hangup: bool = False
 
 
+@dataclass(frozen=True)
+class Reported:
+    """A row of the learners has been written to metrics.jsonl."""
+
+    row: Mapping[str, Any]
+
+
 Event = (
     Begin
     | CannotRun
@@ -157,6 +164,7 @@ Event = (
     | Stalled
     | Tick
     | Interrupted
+    | Reported
 )
 
 # Actions --------------------------------------------------------------------------------------------------------------
@@ -241,6 +249,8 @@ class Done:
     status: str
     exit_code: int
     error: str = ""
+    cause: str = ""
+    """Why it ended before total_steps though nothing failed; empty where it did not."""
     summary: Mapping[str, Any] = field(default_factory=dict)
     lacks_nodes: bool = False
     """Whether it has failed for want of nodes alone, so that it goes on with others."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any, NamedTuple
 
+from actorlearn.metrics.episodes import RECENT_GAMES
 from actorlearn.parameters.modes import SYNC, ModeSpec
 from actorlearn.wire.messages import (
     Applied,
@@ -53,6 +54,8 @@ class Ending(NamedTuple):
     """Longest that trainers take to finish and save."""
     stop_at_score: float | None = None
     """Mean score of an evaluation that ends the run; None = none does."""
+    stop_at_training_score: float | None = None
+    """Mean score of the last RECENT_GAMES training games that ends the run; None = none does."""
 
 
 class Supervisor:
@@ -100,6 +103,7 @@ class Supervisor:
             ev.Stalled: self._stalled,
             ev.Tick: self._tick,
             ev.Interrupted: self._interrupted,
+            ev.Reported: self._reported,
         }
         self._listeners: dict[type, Callable[[Child, Any], None]] = {
             Hello: self._hello,
@@ -185,10 +189,24 @@ class Supervisor:
         enough = self._ending.stop_at_score
         if enough is not None and found["mean"] >= enough and self.phase in OPEN:
             self._hurried = True
-            self._do(
-                ev.Note("stopping", cause=f"a mean score of {found['mean']:g}, evaluator.stop_at_score: {enough:g}")
-            )
-            self._drain_or_end(ev.Done("finished", 0))
+            self._finish(f"a mean score of {found['mean']:g}, evaluator.stop_at_score: {enough:g}")
+
+    def _reported(self, event: ev.Reported) -> None:
+        """End the run once training games have the score that it was to come to; the final weights are evaluated."""
+        enough, score = self._ending.stop_at_training_score, event.row.get("episode_return_mean")
+        games = event.row.get("episodes") or 0
+        if enough is None or score is None or games < RECENT_GAMES or score < enough or self.phase not in OPEN:
+            return
+        steps = event.row.get("env_steps") or 0
+        self._finish(
+            f"a mean score of {score:.2f} in the last {RECENT_GAMES} training games at {steps:,} steps, "
+            f"stop_at_training_score: {enough:g}"
+        )
+
+    def _finish(self, cause: str) -> None:
+        """Have the trainers finish and save a run that has come to its end before total_steps."""
+        self._do(ev.Note("stopping", cause=cause))
+        self._drain_or_end(ev.Done("finished", 0, cause=cause))
 
     def _saved(self, child: Child, saved: Saved) -> None:
         child.saved(saved.env_steps)
@@ -218,7 +236,7 @@ class Supervisor:
         self._hurried = True
         if now:
             if self.phase not in ("scoring", "ending"):
-                self._outcome = ev.Done("stopped", exit_code)
+                self._outcome = ev.Done("stopped", exit_code, cause=why)
             self._children.end(signal.SIGKILL)
             self.phase, self._abandoned = "ending", True
             return "everything ends now"
@@ -228,7 +246,7 @@ class Supervisor:
         if self.phase not in OPEN:
             return f"already stopping: the run is {self.phase}"
         self._do(ev.Note("stopping", cause=why))
-        if self._drain_or_end(ev.Done("stopped", exit_code)):
+        if self._drain_or_end(ev.Done("stopped", exit_code, cause=why)):
             return "the trainer finishes its update and saves, then everything ends"
         return "the trainer is not running, so everything ends; resume goes on from the newest checkpoint, if any"
 

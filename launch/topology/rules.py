@@ -100,6 +100,17 @@ def scores_to_stop_at(topology: Topology) -> Problems:
         )
 
 
+def schedules_that_end(topology: Topology) -> Problems:
+    """Schedules end within the run."""
+    if topology.schedule_steps is not None and topology.schedule_steps > topology.total_steps:
+        yield _problem(
+            topology,
+            "schedule_steps",
+            f"schedules would not end: the run ends at {topology.total_steps} steps (total_steps)",
+            f"write {topology.total_steps} or less, or leave it out",
+        )
+
+
 def games_with_fire(topology: Topology) -> Problems:
     """Environments have FIRE where evaluations are to press it."""
     if topology.evaluator.fire_after and not isinstance(topology.env, AtariSettings):
@@ -460,6 +471,7 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     spinning_is_given_longer,
     servers_with_work,
     scores_to_stop_at,
+    schedules_that_end,
     games_with_fire,
     starts_of_evaluations,
     games_to_record,

@@ -20,6 +20,7 @@ from msgspec import Meta
 
 from actorlearn.algorithms.settings import AlgorithmSettings
 from actorlearn.envs.specs import EnvSettings
+from actorlearn.metrics.episodes import RECENT_GAMES
 from actorlearn.metrics.specs import DEFAULT_WRITERS
 from actorlearn.models.specs import ModelSettings
 from actorlearn.optim.specs import OptimizerSettings
@@ -161,7 +162,10 @@ class EvaluatorSection(Section, frozen=True, kw_only=True):
     count: Annotated[
         int, Meta(ge=0, le=1, description="0 = no evaluation; 1 = one process that plays while the run goes on")
     ] = 0
-    every_steps: Annotated[int, Meta(ge=1, le=10**12, description="agent steps between evaluations")]
+    every_steps: Annotated[
+        Annotated[int, Meta(ge=1, le=10**12)] | None,
+        Meta(description="agent steps between evaluations, beside that of the final weights; null = those alone"),
+    ]
     episodes: Annotated[
         int, Meta(ge=1, le=10_000, description="whole games per evaluation; their scores are one message")
     ]
@@ -377,6 +381,20 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     total_steps: Annotated[
         int, Meta(ge=1, le=10**12, description="agent steps in all environments together; the run's end")
     ]
+    schedule_steps: Annotated[
+        Annotated[int, Meta(ge=1, le=10**12)] | None,
+        Meta(
+            description="agent steps at which schedules (learning rate, entropy, clipping, priorities) end; from there "
+            "to total_steps their final values hold; null = total_steps"
+        ),
+    ] = None
+    stop_at_training_score: Annotated[
+        Annotated[float, Meta(ge=-1e12, le=1e12)] | None,
+        Meta(
+            description=f"mean score of the last {RECENT_GAMES} training games at which the run ends before "
+            "total_steps; null = it ends at total_steps alone"
+        ),
+    ] = None
     stop_at_steps: Annotated[
         Annotated[int, Meta(ge=1, le=10**12)] | None,
         Meta(

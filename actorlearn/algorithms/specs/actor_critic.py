@@ -18,7 +18,7 @@ class ActorCriticSettings(OnPolicySettings, frozen=True, kw_only=True):
     entropy_cost: Annotated[float, Meta(ge=0, le=1_000, description="weight of the entropy bonus, at step 0")] = 0.02
     entropy_cost_final: Annotated[
         Annotated[float, Meta(ge=0, le=1_000)] | None,
-        Meta(description="that weight at total_steps, reached linearly; null = entropy_cost all along"),
+        Meta(description="that weight at schedule_steps, reached linearly; null = entropy_cost all along"),
     ] = None
     value_cost: Annotated[float, Meta(ge=0, le=1_000, description="weight of (return - value)^2, no half")] = 0.25
     gae_lambda: Annotated[

@@ -19,7 +19,7 @@ class PPOSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="ppo"):
     ] = 0.2
     ratio_clip_final: Annotated[
         Annotated[float, Meta(ge=0, le=1_000)] | None,
-        Meta(description="that range at total_steps, reached linearly; null = ratio_clip all along"),
+        Meta(description="that range at schedule_steps, reached linearly; null = ratio_clip all along"),
     ] = None
     value_clip: Annotated[
         Annotated[float, Meta(gt=0, le=1_000_000)] | None,
