@@ -417,6 +417,15 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
     score: Annotated[
         float | None, typer.Option(help="time-to-score, dba3c-nodes, gpu: the mean score to reach.")
     ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="time-to-score: how many seeds to draw from the clock, else 5; or the seeds, with commas between."
+        ),
+    ] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="time-to-score: let each run go on to its own end after the score.")
+    ] = False,
     every_part: Annotated[bool, typer.Option("--all", help="gpu: all parts.")] = False,
     parts: Annotated[list[str] | None, typer.Option("--part", metavar="NAME", help="gpu: a part; repeatable.")] = None,
     minutes: Annotated[
@@ -434,10 +443,23 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
 
     if suite == REPRODUCE:
         unread: dict[str, object] = {"repetitions": repetitions, "seconds": seconds, "score": score, "engine": engine}
-        unread |= {"keys": keys, "all": every_part, "part": parts, "minutes": minutes, "device": device}
+        unread |= {
+            "seeds": seeds,
+            "whole": whole,
+            "keys": keys,
+            "all": every_part,
+            "part": parts,
+            "minutes": minutes,
+            "device": device,
+        }
         given = [*(overrides or []), *(f"--{name}" for name, value in unread.items() if value)]
         return reproduce(topology, given, quick, output, json)
-    amount = {"repetitions": 1 if quick else repetitions or 5, "seconds": 5.0 if quick else seconds, "score": score}
+    amount: dict[str, object] = {
+        "repetitions": 1 if quick else repetitions or 5,
+        "seconds": 5.0 if quick else seconds,
+        "score": score,
+    }
+    amount |= {"seeds_wanted": seeds, "whole": whole}
     where = {"topology": topology, "overrides": tuple(overrides or ()), "engine": engine, "keys": keys}
     which = {"parts": (ALL,) if every_part else tuple(parts or ()), "minutes": minutes, "device": device}
     return bench(suite, {**where, **amount, **which}, output, json)

@@ -33,6 +33,8 @@ class Suite:
     """Overrides of that topology, before those of the request."""
     takes_engine: bool = False
     """It runs topologies of several nodes, which the request's engine starts."""
+    draws_seeds: bool = False
+    """It draws the seeds of its runs from the clock, or is given them."""
     in_parts: bool = False
     """It is a list of parts, of which a request names some."""
     seconds: float = 15.0
@@ -75,7 +77,7 @@ SUITES: Mapping[str, Suite] = {
     "peers-sac": Suite("peers.works:peers_sac", topology="pendulum-sac.yaml"),
     "peers-control": Suite("peers.works:peers_control", topology="control/halfcheetah-ppo.yaml"),
     "sb3": Suite("peers.works:sb3", topology=None),
-    "time-to-score": Suite("suites.time_to_score:time_to_score"),
+    "time-to-score": Suite("suites.time_to_score:time_to_score", draws_seeds=True),
     "learners": Suite("suites.learners:learners", topology=None),
     "learners-dqn": Suite("suites.learners:learners_dqn", topology=None),
     "paac-time": Suite("papers.paac:paac_time", topology="atari/paac.yaml"),

@@ -92,6 +92,9 @@ def _request(name: str, suite: Suite, wanted: Mapping[str, Any]) -> Request:
     if suite.reads_runs:
         words = tuple(word for word in (topology, *overrides) if word is not None)
         return Request(**{**wanted, "topology": "", "overrides": (), "runs": words})
+    if (wanted.get("seeds_wanted") or wanted.get("whole")) and not suite.draws_seeds:
+        takers = ", ".join(known for known, one in SUITES.items() if one.draws_seeds)
+        raise RunError(f"{name} takes no --seeds and no --whole: leave them out; these do: {takers}")
     if wanted.get("engine") is not None and not suite.takes_engine:
         takers = ", ".join(known for known, one in SUITES.items() if one.takes_engine)
         raise RunError(f"{name} takes no --engine: leave {wanted['engine']!r} out; these do: {takers}")

@@ -24,6 +24,10 @@ class Request:
     """Length of one measurement; a suite repeats each case ``repetitions`` times, interleaved with the others."""
     score: float | None = None
     """The score to reach, for suites that measure the time to it."""
+    seeds_wanted: str | None = None
+    """A number of seeds to draw from the clock, or seeds with commas between, for suites that take them."""
+    whole: bool = False
+    """Whether runs go on to their own end once they have the score."""
     engine: str | None = None
     """Engine that starts the nodes, for suites that take one."""
     keys: Path | None = None

@@ -72,7 +72,7 @@ class Reading:
 class Running:
     """One run, from ``with`` to its end; ``read`` as often as wanted in between."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each option of the command
         self,
         topology: str,
         overrides: Sequence[str] = (),
@@ -82,10 +82,12 @@ class Running:
         keys: Path | None = None,
         start_limit_s: float = START_LIMIT_S,
         by: Sequence[str] = (),
+        run_dir: Path | None = None,
     ) -> None:
         """Start nothing before ``with``; ``total_steps`` None keeps the topology's, and so its schedules.
 
-        ``keys``: folder of the head's and its nodes' keys; ``by``: words before the command, which become it by exec.
+        ``keys``: folder of the head's and its nodes' keys; ``by``: words before the command, which become it by exec;
+        ``run_dir``: where the run's folder is, which then stays.
         """
         self._options = [*(("--engine", engine) if engine else ()), *(("--keys", str(keys)) if keys else ())]
         self._start_limit_s, self._by = start_limit_s, by
@@ -94,7 +96,7 @@ class Running:
         if total_steps is not None:
             self._overrides.append(f"total_steps={total_steps}")
         self._folder = tempfile.TemporaryDirectory(prefix="actorlearn-bench-")
-        self.run_dir = Path(self._folder.name) / "run"
+        self.run_dir = run_dir or Path(self._folder.name) / "run"
         self._errors = Path(self._folder.name) / "stderr"
         self._lines = Lines(self.run_dir / "metrics.jsonl")
         self._events = Lines(self.run_dir / "events.jsonl")

@@ -1,54 +1,116 @@
-"""The suite ``time-to-score``: minutes and steps until a topology's mean score reaches a given value."""
+"""The suite ``time-to-score``: minutes and steps until a topology's mean score reaches a given value, seed by seed."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+import shutil
 import time
+from pathlib import Path
 from typing import Any
 
 from launch.bench.measure.interleaved import Spread
-from launch.bench.measure.report import Report
+from launch.bench.measure.report import Report, machine_line, show
 from launch.bench.measure.request import Request
 from launch.bench.measure.running import Running
+from launch.bench.measure.seed_table import (
+    HEADINGS,
+    Moment,
+    Question,
+    SeedRun,
+    SeedTable,
+    as_json,
+    open_table,
+    record,
+    write,
+)
 from launch.errors import FailedError, RunError
+from launch.runs.find import RUNS
+from launch.runs.jsonl import read_object
 
 GAMES = 100
 """Whole training games that the mean is over."""
+DEFAULT_SEEDS = "5"
 _TURN_S = 1.0
 
 
 def time_to_score(request: Request) -> Report:
-    """Minutes and steps until the mean of the last 100 games reaches --score, in --repetitions seeds."""
+    """Minutes and steps until the mean of the last 100 games reaches --score, for --seeds drawn from the clock."""
     if request.score is None:
         raise RunError(
             "time-to-score: needs --score, the mean raw score of the last 100 games to reach, e.g. --score 18"
         )
-    rows, minutes = [], []
-    for seed in request.seeds:
-        reached = _until(request, seed)
-        minutes.append(reached["time_s"] / 60)
-        row = (f"{minutes[-1]:.1f}", f"{reached['env_steps']:,}", f"{reached['frames']:,}")
-        rows.append((str(seed), *row, f"{reached['episode_return_mean']:.2f}"))
+    question = Question(
+        topology=request.file, overrides=list(request.overrides), score=request.score, whole=request.whole
+    )
+    folder = request.output or _folder(question)
+    table = open_table(folder, question, request.seeds_wanted or DEFAULT_SEEDS)
+    for seed in table.missing:
+        table.runs.append(_run(request, question, seed, folder / str(seed)))
+        write(table, folder)
+        if table.missing:
+            show(_report(table))
+    return _report(table)
+
+
+def _folder(question: Question) -> Path:
+    """Return where a question is answered that names no folder: the same command goes on with the same seeds."""
+    words = " ".join((*question.overrides, str(question.whole)))
+    name = f"{Path(question.topology).stem}-{question.score:g}"
+    return RUNS / "time-to-score" / f"{name}-{hashlib.sha256(words.encode()).hexdigest()[:6]}"
+
+
+def _report(table: SeedTable) -> Report:
+    minutes = tuple(run.reached.minutes for run in table.runs if run.reached)
     return Report(
         suite="time-to-score",
-        headings=("seed", "minutes", "steps", "frames", "score"),
-        rows=rows,
-        bars={f"{request.topology} to {request.score:g}": Spread(tuple(minutes))},
+        headings=HEADINGS,
+        rows=table.rows(),
+        bars={f"{table.question.topology} to {table.question.score:g}": Spread(minutes)} if minutes else {},
         unit="minutes",
-        notes=(f"{request.topology} {' '.join(request.overrides)}",),
+        notes=table.notes(),
+        figures={"table": as_json(table)},
     )
 
 
-def _until(request: Request, seed: int) -> dict[str, float]:
-    """Return the first report with the score; raises FailedError where the run ends without it."""
-    assert request.score is not None
+def _run(request: Request, question: Question, seed: int, folder: Path) -> SeedRun:
+    """Run one seed and return its record; what an interrupted command left of this seed is removed first."""
+    shutil.rmtree(folder, ignore_errors=True)
     began_s = time.monotonic()
-    with Running(request.topology, (*request.overrides, f"seed={seed}"), total_steps=None) as run:
-        if row := first_report_with(run, request.score):
-            return row
-        minutes = (time.monotonic() - began_s) / 60
-        why = f": {error}" if (error := run.error()) else f" without a score of {request.score:g}"
-        raise FailedError(f"seed {seed} ended after {minutes:.0f} minutes{why}")
+    where, first, rows, error = machine_line(), None, [], ""
+    try:
+        with Running(request.topology, (*request.overrides, f"seed={seed}"), None, run_dir=folder) as run:
+            rows = run.seen
+            while True:
+                ended = run.ended
+                rows += run.new_reports()
+                minutes = (time.monotonic() - began_s) / 60
+                if first is None and (row := _with_score(rows, question.score)):
+                    first = Moment(minutes=minutes, steps=row["env_steps"], score=row["episode_return_mean"])
+                if ended or (first and not question.whole):
+                    break
+                time.sleep(_TURN_S)
+    except FailedError as failed:
+        error, minutes = str(failed), (time.monotonic() - began_s) / 60
+    summary = read_object(folder / "summary.json")
+    return record(
+        seed,
+        rows,
+        first,
+        minutes,
+        evaluation=(summary.get("evaluations") or {}).get("last"),
+        cause=str(summary.get("cause") or ""),
+        error=str(summary.get("error") or error),
+        precision=_precision(folder),
+        where=where,
+    )
+
+
+def _precision(folder: Path) -> str:
+    """Return the precision of learning, as the trainer was told it."""
+    found = {json.loads(path.read_text())["precision"] for path in (folder / "settings").glob("trainer*.json")}
+    return " and ".join(sorted(found))
 
 
 def first_report_with(run: Running, score: float, seconds: float = math.inf) -> dict[str, Any] | None:
@@ -56,10 +118,17 @@ def first_report_with(run: Running, score: float, seconds: float = math.inf) -> 
     until_s = time.monotonic() + seconds
     while True:
         ended = run.ended or time.monotonic() >= until_s
-        for row in run.new_reports():
-            mean = row["episode_return_mean"]
-            if row["episodes"] >= GAMES and mean is not None and mean >= score:
-                return dict(row)
+        if row := _with_score(run.new_reports(), score):
+            return row
         if ended:
             return None
         time.sleep(_TURN_S)
+
+
+def _with_score(rows: list[dict[str, Any]], score: float) -> dict[str, Any] | None:
+    """Return the first of these reports with this mean score over enough games."""
+    for row in rows:
+        mean = row["episode_return_mean"]
+        if row["episodes"] >= GAMES and mean is not None and mean >= score:
+            return dict(row)
+    return None

@@ -1,0 +1,204 @@
+"""The table of a topology's seeds: drawn from the clock, written down before the first run, filled run by run.
+
+``seeds.json`` holds the question, the seeds and a record for each run that is over. A command that is interrupted goes
+on with the first seed that has no record. Starts no run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from math import inf
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from actorlearn.files import write_atomically
+from launch.errors import RunError
+
+FILE = "seeds.json"
+MOST_SEEDS = 1_000
+LARGEST_SEED = 2**31 - 1
+HEADINGS = ("seed", "at the score", "steps", "best", "end", "steps at the end", "evaluation", "steps/s", "precision")
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment of a run."""
+
+    minutes: float
+    """Since the command was given: the start of the processes counts."""
+    steps: int
+    score: float | None
+    """Mean score of the last 100 training games."""
+
+
+class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The record of one run."""
+
+    seed: int
+    reached: Moment | None = None
+    """The first report with the score; None where the run ended without it."""
+    end: Moment | None = None
+    """The last report; None where there was none."""
+    best: float | None = None
+    """Highest mean score of 100 games."""
+    steps_per_s: float | None = None
+    evaluation: Mapping[str, Any] | None = None
+    """The last evaluation, as summary.json has it: mean, std, episodes, env_steps."""
+    cause: str = ""
+    """Why the run ended, in its own words."""
+    error: str = ""
+    """Why it failed; empty where it did not."""
+    precision: str = ""
+    where: str = ""
+    """Machine and commit."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What is measured: records of one question are not continued by another."""
+
+    topology: str
+    """Name of the file."""
+    overrides: list[str]
+    score: float
+    whole: bool
+    """Whether runs go on to their own end after the score."""
+
+    def __str__(self) -> str:
+        """The question as a command has it."""
+        options = f"--score {self.score:g}{' --whole' if self.whole else ''}"
+        return " ".join((self.topology, *self.overrides, options))
+
+
+class SeedTable(msgspec.Struct, kw_only=True):
+    """A question, its seeds, and the records so far."""
+
+    question: Question
+    seeds: list[int]
+    drawn_at: str = ""
+    """When the seeds were drawn from the clock; empty where they were given."""
+    runs: list[SeedRun] = []
+
+    @property
+    def missing(self) -> list[int]:
+        """Return the seeds without a record, in order."""
+        done = {run.seed for run in self.runs}
+        return [seed for seed in self.seeds if seed not in done]
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return a row for each record, below HEADINGS."""
+        return [_row(run) for run in self.runs]
+
+    def notes(self) -> list[str]:
+        """Return how many runs came to the score, the median and the worst; a run that did not is the worst."""
+        reached = sum(run.reached is not None for run in self.runs)
+        lines = [str(self.question), f"{reached} of {len(self.runs)} came to {self.question.score:g}"]
+        if self.runs:
+            minutes = [run.reached.minutes if run.reached else inf for run in self.runs]
+            steps = [run.reached.steps if run.reached else inf for run in self.runs]
+            for name, of in (("median", median), ("worst", max)):
+                lines.append(f"{name}: {_or_never(of(minutes), '.2f')} minutes, {_or_never(of(steps), ',.0f')} steps")
+        lines += [f"seed {run.seed} failed: {run.error}" for run in self.runs if run.error]
+        if self.missing:
+            lines.append(f"to come: {', '.join(map(str, self.missing))}")
+        lines.append(f"seeds drawn from the clock at {self.drawn_at}" if self.drawn_at else "seeds given")
+        lines.append("minutes: since the command was given; score: mean of the last 100 training games")
+        return lines + sorted({run.where for run in self.runs if run.where})
+
+
+def open_table(folder: Path, question: Question, wanted: str) -> SeedTable:
+    """Return the folder's table, or begin one; raises RunError where the folder holds another question or seeds.
+
+    ``wanted``: a number of seeds to draw, or the seeds themselves with commas between.
+    """
+    given = read_seeds(wanted)
+    path = folder / FILE
+    if not path.exists():
+        seeds = draw(given) if isinstance(given, int) else given
+        drawn_at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()) if isinstance(given, int) else ""
+        table = SeedTable(question=question, seeds=seeds, drawn_at=drawn_at)
+        write(table, folder)
+        return table
+    try:
+        table = msgspec.json.decode(path.read_bytes(), type=SeedTable)
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}: {error}; remove it, or name another folder with -o") from None
+    if table.question != question:
+        raise RunError(f"{path} is of another question: {table.question}; name another folder with -o")
+    if (given if isinstance(given, int) else len(given)) != len(table.seeds) or (
+        isinstance(given, list) and given != table.seeds
+    ):
+        raise RunError(
+            f"{path} has the seeds {', '.join(map(str, table.seeds))}, and --seeds is {wanted}; write "
+            f"--seeds {len(table.seeds)} to go on with them, or name another folder with -o"
+        )
+    return table
+
+
+def write(table: SeedTable, folder: Path) -> None:
+    """Write the table into its folder; raises RunError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / FILE, msgspec.json.format(msgspec.json.encode(table), indent=1))
+    except OSError as error:
+        raise RunError(f"-o {folder}: {error}; name another folder") from None
+
+
+def read_seeds(wanted: str) -> int | list[int]:
+    """Return a number of seeds to draw, or the seeds that are given; raises RunError."""
+    try:
+        numbers = [int(word.replace("_", "")) for word in wanted.split(",") if word.strip()]
+    except ValueError:
+        numbers = []
+    if "," in wanted and numbers and len(set(numbers)) == len(numbers) and all(0 <= n <= LARGEST_SEED for n in numbers):
+        return numbers
+    if "," not in wanted and numbers and 1 <= numbers[0] <= MOST_SEEDS:
+        return numbers[0]
+    raise RunError(
+        f"--seeds {wanted}: a number of seeds from 1 to {MOST_SEEDS}, to be drawn from the clock, or different seeds "
+        f"from 0 to {LARGEST_SEED} with commas between (one: '7,')"
+    )
+
+
+def draw(count: int) -> list[int]:
+    """Return different seeds drawn from the clock."""
+    seeds: dict[int, None] = {}
+    while len(seeds) < count:
+        digest = hashlib.sha256(f"{time.time_ns()} {len(seeds)}".encode()).digest()
+        seeds[int.from_bytes(digest[:4], "big") & LARGEST_SEED] = None
+    return list(seeds)
+
+
+def record(seed: int, rows: Sequence[Mapping[str, Any]], first: Moment | None, minutes: float, **more: Any) -> SeedRun:
+    """Return the record of a run with these reports, which ended so many minutes after the command was given."""
+    scores = [row["episode_return_mean"] for row in rows if row.get("episode_return_mean") is not None]
+    if not rows:
+        return SeedRun(seed=seed, **more)
+    last, span_s = rows[-1], rows[-1]["time_s"] - rows[0]["time_s"]
+    end = Moment(minutes=minutes, steps=last["env_steps"], score=last.get("episode_return_mean"))
+    rate = (last["env_steps"] - rows[0]["env_steps"]) / span_s if span_s > 0 else None
+    return SeedRun(seed=seed, reached=first, end=end, best=max(scores, default=None), steps_per_s=rate, **more)
+
+
+def _row(run: SeedRun) -> tuple[str, ...]:
+    reached = (f"{run.reached.minutes:.2f} min", f"{run.reached.steps:,}") if run.reached else ("-", "-")
+    end = (f"{run.end.minutes:.2f} min", f"{run.end.steps:,}") if run.end else ("failed" if run.error else "-", "-")
+    best = f"{run.best:.2f}" if run.best is not None else "-"
+    played = run.evaluation
+    evaluation = f"{played['mean']:.2f} ± {played['std']:.2f} ({played['episodes']} games)" if played else "-"
+    rate = f"{run.steps_per_s:,.0f}" if run.steps_per_s is not None else "-"
+    return (str(run.seed), *reached, best, *end, evaluation, rate, run.precision)
+
+
+def _or_never(number: float, form: str) -> str:
+    return "never" if number == inf else format(number, form)
+
+
+def as_json(table: SeedTable) -> dict[str, Any]:
+    """Return the table as plain values."""
+    plain: dict[str, Any] = json.loads(msgspec.json.encode(table))
+    return plain
