@@ -250,7 +250,7 @@ class Done:
     exit_code: int
     error: str = ""
     cause: str = ""
-    """Why it ended before total_steps though nothing failed; empty where it did not."""
+    """The score for which it finished before total_steps; empty where none did."""
     summary: Mapping[str, Any] = field(default_factory=dict)
     lacks_nodes: bool = False
     """Whether it has failed for want of nodes alone, so that it goes on with others."""

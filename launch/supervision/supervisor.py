@@ -236,7 +236,7 @@ class Supervisor:
         self._hurried = True
         if now:
             if self.phase not in ("scoring", "ending"):
-                self._outcome = ev.Done("stopped", exit_code, cause=why)
+                self._outcome = ev.Done("stopped", exit_code)
             self._children.end(signal.SIGKILL)
             self.phase, self._abandoned = "ending", True
             return "everything ends now"
@@ -246,7 +246,7 @@ class Supervisor:
         if self.phase not in OPEN:
             return f"already stopping: the run is {self.phase}"
         self._do(ev.Note("stopping", cause=why))
-        if self._drain_or_end(ev.Done("stopped", exit_code, cause=why)):
+        if self._drain_or_end(ev.Done("stopped", exit_code)):
             return "the trainer finishes its update and saves, then everything ends"
         return "the trainer is not running, so everything ends; resume goes on from the newest checkpoint, if any"
 

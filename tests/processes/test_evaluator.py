@@ -179,6 +179,12 @@ def test_an_evaluator_that_comes_back_waits_for_the_next_multiple() -> None:
     assert played(resumed, 1_404) == [1_404]
 
 
+def test_without_a_period_the_last_weights_alone_are_played() -> None:
+    schedule = EvaluationSchedule(None)
+    assert played(schedule, 0, 104, 10**12) == []
+    assert schedule.due(10**12 + 1, last=True)
+
+
 def test_the_last_weights_are_played_once_wherever_they_fall() -> None:
     schedule = EvaluationSchedule(100)
     assert played(schedule, 0, 104, 151) == [104]

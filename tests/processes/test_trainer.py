@@ -130,6 +130,9 @@ def test_a_part_of_a_run_ends_earlier_and_schedules_go_on_to_total_steps(tmp_pat
     rest = Scene(tmp_path / "rest", run_dir=str(tmp_path), resume=True, total_steps=8 * STEPS, stop_at_steps=4 * STEPS)
     rest.run()
     row, whole = rest.all(Report)[-1].row, part.settings.optimizer.learning_rate
+    assert part.settings.schedule_progress(16 * STEPS) == 1.0
+    shorter = msgspec.structs.replace(part.settings, schedule_steps=4 * STEPS)
+    assert [shorter.schedule_progress(n * STEPS) for n in (0, 1, 4, 8)] == [0.0, 0.25, 1.0, 1.0]
     assert (row["env_steps"], row["learning_rate"]) == (4 * STEPS, pytest.approx(whole * (1 - 3 / 8)))
 
 

@@ -182,6 +182,20 @@ def test_a_run_ends_when_it_reaches_a_score(launched: Start) -> None:
     assert run.events("scoring") == [] and run.leftovers() == []
 
 
+def test_a_run_ends_at_its_training_score_and_says_at_last_how_its_final_weights_play(launched: Start) -> None:
+    played = ["evaluator.count=1", "evaluator.every_steps=null", "evaluator.episodes=30"]
+    run = launched("catch", "total_steps=1_000_000", *played, "stop_at_training_score=-1")
+    assert run.end() == 0, run.screen()
+    summary, (stopping,), (evaluated,) = run.summary(), run.events("stopping"), run.events("evaluated")
+    assert summary["status"] == "finished" and summary["deaths"] == 0
+    assert summary["cause"] == stopping["cause"] and "stop_at_training_score: -1" in summary["cause"]
+    assert run.checkpoint().state["env_steps"] == summary["env_steps"] == evaluated["env_steps"] < 1_000_000
+    assert run.checkpoint().state["policy_version"] == evaluated["policy_version"]
+    score = f"evaluated: {summary['evaluations']['last']['mean']:.1f} over 30 games at {summary['env_steps']:,} steps"
+    assert score in run.screen().splitlines()[-1]
+    assert run.leftovers() == []
+
+
 def test_ctrl_c_ends_the_wait_for_the_last_score_of_a_run_that_is_finished(launched: Start) -> None:
     run = launched(*FEW, "evaluator.every_steps=1_000_000", "evaluator.episodes=10_000")
     run.wait_for(lambda: run.events("scoring"), "evaluation of the final weights")

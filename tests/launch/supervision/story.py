@@ -58,10 +58,13 @@ class Story:
         resume: bool = False,
         mode: str = "sync",
         stop_at_score: float | None = None,
+        stop_at_training_score: float | None = None,
     ) -> None:
         first = planned(roles or ROLES)
         how: dict[str, Any] = {"mode": MODES.spec(mode), "resume": resume, "jitter": lambda *_: 1.0}
-        self.supervisor = Supervisor(first, SHAPE, "run-1", ending=Ending(900.0, stop_at_score), **how)
+        self.supervisor = Supervisor(
+            first, SHAPE, "run-1", ending=Ending(900.0, stop_at_score, stop_at_training_score), **how
+        )
         self.now_s = 0.0
         self.last: list[ev.Action] = []
         self.all: list[ev.Action] = []
@@ -156,9 +159,9 @@ def exits(names: Iterable[str], returncode: int = -15) -> list[ev.Event]:
     return [ev.Exited(name, 0, returncode) for name in names]
 
 
-def running(roles: dict[str, str] | None = None, stop_at_score: float | None = None) -> Story:
+def running(roles: dict[str, str] | None = None, **ending: float) -> Story:
     """A run one second old in which everybody has come."""
-    return Story(roles, stop_at_score=stop_at_score).at(0, ev.Begin()).at(1, *up(*(roles or ROLES)))
+    return Story(roles, **ending).at(0, ev.Begin()).at(1, *up(*(roles or ROLES)))
 
 
 def two() -> Story:

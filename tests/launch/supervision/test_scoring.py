@@ -148,13 +148,15 @@ def test_a_run_ends_when_an_evaluation_reaches_the_score() -> None:
     assert [note[0] for note in story.notes] == ["evaluated"], "it is stopped once"
     story.at(5, finished("trainer", "drained", env_steps=310)).at(5.1, ev.Exited("trainer", 0, 0), *exits(OTHERS[:1]))
     story.at(6, *(ev.Exited(name, 0, 0) for name in OTHERS))
-    assert story.done == ev.Done("finished", 0, summary={"env_steps": 310})
+    cause = "a mean score of 20, evaluator.stop_at_score: 20"
+    assert story.done == ev.Done("finished", 0, cause=cause, summary={"env_steps": 310})
 
 
 def test_a_score_that_comes_while_the_trainer_is_away_ends_the_run_at_once() -> None:
     story = running(stop_at_score=20.0).at(2, ev.Exited("trainer", 0, -9)).at(3, told(21.0))
     assert {kill.name for kill in story.did(ev.Kill)} == set(OTHERS)
-    assert story.at(4, *exits(OTHERS)).done == ev.Done("finished", 0)
+    done = story.at(4, *exits(OTHERS)).done
+    assert done is not None and (done.status, done.exit_code) == ("finished", 0)
 
 
 def test_the_score_of_the_final_weights_stops_nothing() -> None:
@@ -162,3 +164,28 @@ def test_the_score_of_the_final_weights_stops_nothing() -> None:
     story.at(2.1, ev.Exited("trainer", 0, 0), *exits(REST, 0)).at(3, told(21.0))
     assert [note[0] for note in story.notes] == ["evaluated"]
     assert story.at(4, finished("evaluator-0", "scored"), ev.Exited("evaluator-0", 0, 0)).done == FINISHED
+
+
+def reported(score: float | None, episodes: int = 100) -> ev.Event:
+    return ev.Reported({"episode_return_mean": score, "episodes": episodes, "env_steps": 5_000})
+
+
+def test_a_run_ends_when_training_games_reach_the_score_and_its_final_weights_are_evaluated() -> None:
+    story = running(stop_at_training_score=18.0)
+    for row in (reported(None), reported(17.99), reported(18.0, episodes=99)):
+        story.at(2, row)
+        assert story.notes == [] and story.supervisor.phase == "running"
+    story.at(3, reported(18.0))
+    cause = "a mean score of 18.00 in the last 100 training games at 5,000 steps, stop_at_training_score: 18"
+    assert story.notes == [("stopping", "", 0, cause)]
+    assert story.orders["trainer.0"].phase == "drain"
+    assert story.at(4, reported(19.0)).notes == [], "it is stopped once"
+    story.at(5, finished("trainer", "drained", env_steps=5_100)).at(5.1, ev.Exited("trainer", 0, 0))
+    assert story.supervisor.phase == "scoring"
+    story.at(6, *exits(REST, 0)).at(7, told(19.5))
+    done = story.at(8, finished("evaluator-0", "scored"), ev.Exited("evaluator-0", 0, 0)).done
+    assert done == ev.Done("finished", 0, cause=cause, summary={"env_steps": 5_100})
+
+
+def test_a_training_score_ends_nothing_where_none_is_asked_for() -> None:
+    assert running().at(2, reported(1e9)).supervisor.phase == "running"

@@ -411,6 +411,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "algorithm: {name: r2d1}\nreplay: {capacity_steps: 100}\nsimulators: {count: 2, envs: 4}\n",
         ["t:3", "capacity_steps = 100", "8 environments", "stack, n_step and sequence (45 rows)", "write 360 or more"],
     ),
+    "a schedule longer than the run": (
+        OK + "total_steps: 1000\nschedule_steps: 1001\n",
+        ["schedule_steps = 1_001", "the run ends at 1000 steps", "write 1000 or less"],
+    ),
     "statistics that nobody takes": (
         OK + "model: {statistics_rows: 100}\n",
         ["t:2", "model.statistics_rows = 100", "normalize_observation is false", "leave it out"],
