@@ -171,7 +171,6 @@ class Learning:
         """
         self.finite = True
         self._observe(prepared)
-        self.diagnosis.note_rollout(prepared)
         done = self._done(rollout)
         idle, remaining = self.exchange.idle, self.minibatches.remaining(prepared, done)
         minibatches = self.minibatches.draw(prepared, rollout, done, env_steps)

@@ -1,7 +1,7 @@
 """Rules that say when learning is ill, each with what to try and its source. Pure: they read rows of metrics.jsonl.
 
 The same rules judge a living run row by row (``launch/runtime/reporter.py``) and a finished one (``actorlearn
-health``). ``health_page.py`` makes ``docs/health.md`` from ``RULES``. A rule whose metric a row lacks does not judge it.
+health``). ``health_page.py`` makes ``docs/health.md`` from ``RULES``. A rule does not judge a row without its metric.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BOUNDS = 2.0
 LIMITS = 100.0
 DEAD = 0.9
 HUGE = 1000.0
-UNREWARDED_SHARE = 0.05
+UNREWARDED_SHARE = 0.1
 UNFINISHED_SHARE = 0.1
 LEARNED = 0.5
 KEPT = 0.25
@@ -48,8 +48,8 @@ class Facts:
     total_steps: float | None = None
     clip_norm: float | None = None
     learning_rate: float | None = None
-    several_steps: bool = False
-    """Whether a rollout gives several optimizer steps: at the first of a rollout a policy has not moved."""
+    steps_per_update: int = 1
+    """Optimizer steps that a rollout gives; 1 for a replay. At the first of a rollout a policy has not moved."""
     largest_return: float | None = None
     """Largest discounted return that clipped rewards can sum to."""
 
@@ -64,7 +64,9 @@ class Facts:
             total_steps=_number(topology, "total_steps"),
             clip_norm=_number(optimizer, "clip_norm"),
             learning_rate=_number(optimizer, "learning_rate"),
-            several_steps=(_number(algorithm, "epochs") or 1) * (_number(algorithm, "minibatches") or 1) > 1,
+            steps_per_update=max(
+                1, int((_number(algorithm, "epochs") or 1) * (_number(algorithm, "minibatches") or 1))
+            ),
             largest_return=clip / (1.0 - discount) if bounded and clip is not None and discount is not None else None,
         )
 
@@ -76,7 +78,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What earlier rows of a run said, the newest included."""
+    """Memory of a run's rows, the newest included."""
 
     lowest: float | None = None
     """Lowest and highest mean score in any report."""
@@ -110,12 +112,12 @@ class Rule:
     holds: Callable[[Row, Facts, Past], bool | None]
     """Whether the condition holds in a row; None: the row lacks what it reads."""
     says: Callable[[Row, Facts], str]
-    """What is wrong, with the numbers."""
+    """The sentence that names the illness, with the numbers."""
     remedy: str
-    """What to try, in one line."""
+    """The change to try, in one line."""
     source: str
-    updates: int
-    """Updates, at least, for which the condition must hold."""
+    steps: int
+    """Optimizer steps, at least, for which the condition must hold."""
     share: float = _NEARLY_ALL
     unless_it_learns: bool = True
     """Whether the rule is silent while the score is clearly above the run's lowest."""
@@ -170,7 +172,7 @@ def _no_effect(row: Row, facts: Facts, past: Past) -> bool | None:
         return None
     if (_number(row, "learning_rate") or 0.0) < RATE_SHARE * (facts.learning_rate or 0.0):  # by schedule, at the end
         return False
-    still = divergence is not None and divergence < NO_DIVERGENCE and facts.several_steps
+    still = divergence is not None and divergence < NO_DIVERGENCE and facts.steps_per_update > 1
     undecided = (_number(row, "entropy_share") or 0.0) > 0.1  # a policy that is certain moves no more
     return (change is not None and change < NO_CHANGE) or (still and undecided)
 
@@ -233,7 +235,7 @@ RULES: tuple[Rule, ...] = (
         ),
         "raise algorithm.entropy_cost tenfold, or lower optimizer.learning_rate",
         "Mnih et al. 2016 (arXiv 1602.01783), section 4: entropy regularisation against premature convergence",
-        updates=100,
+        steps=200,
     ),
     Rule(
         "updates too large",
@@ -244,7 +246,7 @@ RULES: tuple[Rule, ...] = (
         "lower optimizer.learning_rate or algorithm.epochs; with old experience, lower algorithm.max_policy_lag",
         "Schulman et al. 2017 (arXiv 1707.06347); Huang et al. 2022, The 37 Implementation Details of PPO: the "
         "approximate KL divergence is a sign of health, usually below 0.02",
-        updates=20,
+        steps=20,
         unless_it_learns=False,
     ),
     Rule(
@@ -255,8 +257,8 @@ RULES: tuple[Rule, ...] = (
         _no_effect,
         _no_effect_says,
         "raise optimizer.learning_rate a hundredfold, and see that rewards and advantages are not all 0",
-        "ours: float32 has 7 digits; healthy runs of the shipped topologies change by 1e-4 and more between reports",
-        updates=50,
+        "ours: float32 resolves 6e-8 of a number, and a learning rate of 1e-5 moves weights further within a report",
+        steps=50,
         unless_it_learns=False,
     ),
     Rule(
@@ -269,7 +271,7 @@ RULES: tuple[Rule, ...] = (
         ),
         "raise algorithm.value_cost, normalise rewards (algorithm.normalize_reward), or change optimizer.learning_rate",
         "OpenAI baselines, explained_variance: 0 is as good as a constant, and less is worse",
-        updates=500,
+        steps=500,
     ),
     Rule(
         "values too large",
@@ -281,21 +283,21 @@ RULES: tuple[Rule, ...] = (
         ),
         "lower optimizer.learning_rate; of Q-learning also raise the target network's interval",
         "van Hasselt et al. 2018, Deep Reinforcement Learning and the Deadly Triad (arXiv 1812.02648): soft divergence",
-        updates=20,
+        steps=20,
         unless_it_learns=False,
     ),
     Rule(
         "gradients far above clip_norm",
-        f"`gradient_norm` is more than {LIMITS:g} times optimizer.clip_norm. Clipping at nearly every step is no illness "
-        "by itself: Adam and RMSProp divide by the size that is left",
+        f"`gradient_norm` is more than {LIMITS:g} times optimizer.clip_norm. Clipping at nearly every step is no "
+        "illness by itself: Adam and RMSProp divide by the size that is left",
         _far_above_limit,
         lambda row, facts: (
             f"the gradient's norm is {as_number(_number(row, 'gradient_norm'))} before it is clipped to "
             f"{as_number(facts.clip_norm)}: rare large errors decide its direction"
         ),
-        "scale rewards (algorithm.normalize_reward, reward_clip), lower algorithm.value_cost, raise optimizer.clip_norm",
+        "scale rewards (algorithm.normalize_reward), lower algorithm.value_cost, or raise optimizer.clip_norm",
         "Pascanu et al. 2013 (arXiv 1211.5063), section 3.2, advises a limit of half to ten times the average norm",
-        updates=100,
+        steps=100,
     ),
     Rule(
         "dead units",
@@ -307,7 +309,7 @@ RULES: tuple[Rule, ...] = (
         ),
         "lower optimizer.learning_rate and begin again; set model.layer_norm: true",
         "Sokar et al. 2023, The Dormant Neuron Phenomenon in Deep Reinforcement Learning (arXiv 2302.12902)",
-        updates=20,
+        steps=20,
     ),
     Rule(
         "rewards always 0",
@@ -316,7 +318,7 @@ RULES: tuple[Rule, ...] = (
         lambda row, facts: f"all rewards have been 0 for {_steps(row)}: there is nothing to learn from",
         "see that the environment rewards at all, explore more, or begin with an easier task",
         "ours: a gradient of returns that are all equal has nothing to follow",
-        updates=200,
+        steps=200,
         share=1.0,
         unless_it_learns=False,
     ),
@@ -327,7 +329,7 @@ RULES: tuple[Rule, ...] = (
         lambda row, facts: "all observations are the same: the policy cannot see what happens",
         "look at the environment's observations, and at what its wrappers do",
         "ours: a function of a constant is a constant",
-        updates=20,
+        steps=20,
         share=1.0,
         unless_it_learns=False,
     ),
@@ -339,7 +341,7 @@ RULES: tuple[Rule, ...] = (
         "set model.normalize_observation: true, or scale observations to about 1 in the environment",
         "LeCun et al. 1998, Efficient BackProp, section 4.3; Andrychowicz et al. 2021 (arXiv 2006.05990): normalise "
         "observations",
-        updates=20,
+        steps=20,
     ),
     Rule(
         "no game finished",
@@ -348,7 +350,7 @@ RULES: tuple[Rule, ...] = (
         lambda row, facts: f"no game was finished in {_steps(row)}: there is no score",
         "set env.time_limit_steps, or see that the environment says terminated or truncated",
         "ours: a score is the mean of finished games",
-        updates=200,
+        steps=200,
         share=1.0,
         unless_it_learns=False,
     ),
@@ -368,30 +370,30 @@ class Change:
     """The learner of several; empty where there is one."""
     ill: bool
     says: str
-    """What is wrong, with the numbers; empty where it is well again."""
+    """The rule's sentence, with the numbers; empty where learning is well again."""
     env_steps: int
 
 
 @dataclass(slots=True)
 class _Verdict:
-    """How a rule has judged the newest rows of a learner."""
+    """Judgements of one rule on the newest rows of a learner."""
 
     held: deque[tuple[int, bool]] = field(default_factory=deque)
-    """Updates and judgement of rows."""
+    """Optimizer steps and judgement of rows."""
     ill: bool = False
 
-    def add(self, rule: Rule, updates: int, held: bool) -> bool:
+    def add(self, rule: Rule, steps: int, held: bool) -> bool:
         """Add a judgement; returns whether the rule has begun or ceased to hold."""
-        self.held.append((updates, held))
+        self.held.append((steps, held))
         if self.ill:
             newest = list(self.held)[-WELL_REPORTS:]
             self.ill = len(newest) < WELL_REPORTS or any(judged for _, judged in newest)
             while len(self.held) > WELL_REPORTS:
                 self.held.popleft()
             return not self.ill
-        while len(self.held) > REPORTS and updates - self.held[1][0] >= rule.updates:
+        while len(self.held) > REPORTS and steps - self.held[1][0] >= rule.steps:
             self.held.popleft()
-        if len(self.held) < REPORTS or updates - self.held[0][0] < rule.updates:
+        if len(self.held) < REPORTS or steps - self.held[0][0] < rule.steps:
             return False
         self.ill = sum(judged for _, judged in self.held) >= rule.share * len(self.held)
         if self.ill:
@@ -420,7 +422,7 @@ class _Learner:
         self.updates, self.past = updates, self.past.with_row(row)
         for rule in RULES:
             held, verdict = rule.judge(row, facts, self.past), self.verdicts[rule.name]
-            if held is not None and verdict.add(rule, updates, held):
+            if held is not None and verdict.add(rule, updates * facts.steps_per_update, held):
                 yield rule, verdict.ill
 
 

@@ -15,10 +15,11 @@ consecutive reports. A rule neither stops nor changes a run. This page is made f
 
 `actorlearn health RUN` applies the same rules to a run's `metrics.jsonl`, also after its end.
 
-* A condition must hold over at least the number of updates in the table and over at least {REPORTS} reports: in 90 % of
-  the reports, or in all of them where the table says so. Reports without a new update do not count.
-* A rule marked `*` is silent while the score is clearly above the run's lowest: by {as_percent(LEARNED)} of that score's
-  size, and by {as_percent(KEPT)} of the way from the lowest to the best. A policy that has learned a task may have no
+* A condition must hold over at least the optimizer steps in the table and over at least {REPORTS} reports: in 90 %
+  of the reports, or in all of them where the table says so. Reports without a new update do not count. The optimizer steps of
+  an update are `algorithm.epochs` times `algorithm.minibatches`; with a replay they count as one.
+* A rule marked `*` is silent while the score is clearly above the run's lowest: by {as_percent(LEARNED)} of its size,
+  and by {as_percent(KEPT)} of the way from the lowest to the best. A policy that has learned a task may have no
   entropy, for example.
 * A rule is silent where the algorithm does not report its metric: Q-learning has no `divergence`, a Box has no
   `entropy_share`. [Metrics](metrics.md) describes the columns.
@@ -37,7 +38,7 @@ def page() -> str:
 
 
 def _line(rule: Rule) -> str:
-    over = f"{rule.updates} updates{', all reports' if rule.share == 1.0 else ''}"
+    over = f"{rule.steps} optimizer steps{', all reports' if rule.share == 1.0 else ''}"
     mark = " *" if rule.unless_it_learns else ""
     return f"| {rule.name}{mark} | {rule.when} | {over} | {rule.remedy} | {rule.source} |"
 

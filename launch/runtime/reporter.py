@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.metrics.energy import Energy
+from actorlearn.metrics.registry import HEALTH
 from actorlearn.wire.messages import brief
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan
 from launch.plan.resumption import Resumption
 from launch.reports import evaluations
-from launch.reports.health import HEALTH, Change, Facts, Health
+from launch.reports.health import Change, Facts, Health
 from launch.reports.merge import LearnerRows, merge
 from launch.runs.jsonl import Lines
 from launch.runtime import metadata
