@@ -16,8 +16,8 @@ consecutive reports. A rule neither stops nor changes a run. This page is made f
 `actorlearn health RUN` applies the same rules to a run's `metrics.jsonl`, also after its end.
 
 * A condition must hold over at least the optimizer steps in the table and over at least {REPORTS} reports: in 90 %
-  of the reports, or in all of them where the table says so. Reports without a new update do not count. The optimizer steps of
-  an update are `algorithm.epochs` times `algorithm.minibatches`; with a replay they count as one.
+  of the reports, or in all of them where the table says so. Reports without a new update do not count. The
+  optimizer steps of an update are `algorithm.epochs` times `algorithm.minibatches`; with a replay they count as one.
 * A rule marked `*` is silent while the score is clearly above the run's lowest: by {as_percent(LEARNED)} of its size,
   and by {as_percent(KEPT)} of the way from the lowest to the best. A policy that has learned a task may have no
   entropy, for example.
