@@ -39,6 +39,7 @@ UNFINISHED_SHARE = 0.1
 LEARNED = 0.5
 KEPT = 0.25
 RATE_SHARE = 0.1
+UNDECIDED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +173,11 @@ def _no_effect(row: Row, facts: Facts, past: Past) -> bool | None:
         return None
     if (_number(row, "learning_rate") or 0.0) < RATE_SHARE * (facts.learning_rate or 0.0):  # by schedule, at the end
         return False
+    entropy = _number(row, "entropy_share")
+    if entropy is not None and entropy < UNDECIDED:  # a policy that is certain moves no more
+        return False
     still = divergence is not None and divergence < NO_DIVERGENCE and facts.steps_per_update > 1
-    undecided = (_number(row, "entropy_share") or 0.0) > 0.1  # a policy that is certain moves no more
-    return (change is not None and change < NO_CHANGE) or (still and undecided)
+    return still or (change is not None and change < NO_CHANGE)
 
 
 def _no_effect_says(row: Row, facts: Facts) -> str:
@@ -251,9 +254,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "updates without effect",
-        f"`weights_change` is below {NO_CHANGE:g}, or `divergence` below {NO_DIVERGENCE:g} though the policy is "
-        "undecided and a rollout gives several optimizer steps; not while the learning rate's schedule is below "
-        f"{as_percent(RATE_SHARE)} of its first value",
+        f"`weights_change` is below {NO_CHANGE:g}, or `divergence` below {NO_DIVERGENCE:g} though a rollout gives "
+        f"several optimizer steps; not while the learning rate's schedule is below {as_percent(RATE_SHARE)} of its "
+        f"first value or `entropy_share` below {as_percent(UNDECIDED)}",
         _no_effect,
         _no_effect_says,
         "raise optimizer.learning_rate a hundredfold, and see that rewards and advantages are not all 0",

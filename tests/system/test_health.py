@@ -8,7 +8,7 @@ import pytest
 
 from launch.reports.health import BY_NAME
 from tests.system.conftest import Command, Start
-from tests.system.launched import finished
+from tests.system.launched import Event, Launched, finished
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
@@ -20,7 +20,10 @@ ILL = {
     "updates too large": [*PPO, "optimizer.learning_rate=1.0"],
     "updates without effect": [*PPO, "optimizer.learning_rate=1.0e-12"],
     "values explain nothing": ["algorithm.value_cost=0.0", "optimizer.learning_rate=1.0e-7"],
-    "values too large": ["optimizer.learning_rate=10.0"],
+    "values too large": [
+        *("algorithm.reward_clip=1.0", "algorithm.discount=0.0"),
+        *("optimizer.learning_rate=10.0", "optimizer.learning_rate_final=10.0"),
+    ],
     "gradients far above clip_norm": ["optimizer.clip_norm=1.0e-6", "optimizer.learning_rate=1.0e-7"],
     "dead units": ["model.activation=relu", "optimizer.learning_rate=10.0"],
     "rewards always 0": [f"{ENVIRONMENTS}:Unrewarded"],
@@ -40,21 +43,32 @@ def test_every_rule_is_shown_to_fire() -> None:
     assert ILL.keys() == BY_NAME.keys()
 
 
+def stopped_when_ill(run: Launched, rule: str, learners: int = 1) -> list[Event]:
+    """Return the events by which a run is ill by a rule; it is stopped as soon as all of its learners are."""
+
+    def found() -> list[Event] | None:
+        events = [event for event in run.events("ill") if event["rule"] == rule]
+        return events if len(events) >= learners else None
+
+    events: list[Event] = run.wait_for(found, f"event ill: {rule}")
+    run.wait_for(lambda: any(row.get("health") for row in run.rows()), "row with it")
+    run.ctrl_c()
+    assert run.end() in (0, 130), run.screen()
+    assert run.leftovers() == []
+    return events
+
+
 @pytest.mark.parametrize("rule", ILL)
 def test_a_run_that_was_made_ill_is_said_to_be(launched: Start, command: Command, rule: str) -> None:
     run = launched("catch", *QUICK, *ILL[rule])
-    summary = finished(run)
-    assert summary["status"] == "finished"
-    events = [event for event in run.events("ill") if event["rule"] == rule]
-    assert events, f"{[event['rule'] for event in run.events('ill')]}; {run.rows()[-1]}"
-    assert events[0]["says"] in events[0]["cause"] and events[0]["try"] == BY_NAME[rule].remedy
-    assert any(rule in row.get("health", ()) for row in run.rows())
+    event = stopped_when_ill(run, rule)[0]
+    assert event["says"] in event["cause"] and event["try"] == BY_NAME[rule].remedy
     assert f"ill: {rule}" in run.screen()
     replayed = json.loads(command("health", run.run_dir, "--json").stdout)
-    assert [change["rule"] for change in replayed["changes"] if change["ill"]] == [
-        event["rule"] for event in run.events("ill")
-    ]
-    if rule in run.rows()[-1].get("health", ()):
+    ill = [change["rule"] for change in replayed["changes"] if change["ill"]]
+    assert rule in ill and ill == [event["rule"] for event in run.events("ill")]
+    assert replayed["ill"] == run.rows()[-1].get("health", [])
+    if replayed["ill"]:
         assert "learning is ill" in command("top", run.run_dir, "--once").stdout
 
 
@@ -68,7 +82,6 @@ def test_a_healthy_run_is_silent(launched: Start, command: Command, topology: st
 
 
 def test_learners_are_judged_one_by_one(launched: Start) -> None:
-    run = launched("catch", *QUICK, "learners.count=2", "learners.mode=gossip", "optimizer.learning_rate=1.0e-12")
-    finished(run)
-    events = [event for event in run.events("ill") if event["rule"] == "updates without effect"]
+    run = launched("catch", *QUICK, "learners.count=2", "mode=gossip", "optimizer.learning_rate=1.0e-12")
+    events = stopped_when_ill(run, "updates without effect", learners=2)
     assert {event["process"] for event in events} == {"trainer-0", "trainer-1"}
