@@ -39,6 +39,8 @@ UNFINISHED_SHARE = 0.1
 LEARNED = 0.5
 KEPT = 0.25
 RATE_SHARE = 0.1
+GAMES = 50
+"""Games of which a mean score is more than chance."""
 UNDECIDED = 0.1
 
 
@@ -90,7 +92,8 @@ class Past:
     def with_row(self, row: Row) -> Past:
         """Return the past after another row."""
         past = replace(self, rewarded=self.rewarded or bool(_number(row, "rewards_nonzero")))
-        if (score := _number(row, "episode_return_mean")) is None:
+        score, episodes = _number(row, "episode_return_mean"), _number(row, "episodes")
+        if score is None or episodes is None or episodes < GAMES:
             return past
         lowest = score if past.lowest is None else min(past.lowest, score)
         return replace(past, lowest=lowest, best=score if past.best is None else max(past.best, score))

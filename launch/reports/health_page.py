@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launch.reports.format import as_percent
-from launch.reports.health import KEPT, LEARNED, REPORTS, RULES, WELL_REPORTS, Rule
+from launch.reports.health import GAMES, KEPT, LEARNED, REPORTS, RULES, WELL_REPORTS, Rule
 
 _HEAD = f"""# Health of learning
 
@@ -18,9 +18,9 @@ consecutive reports. A rule neither stops nor changes a run. This page is made f
 * A condition must hold over at least the optimizer steps in the table and over at least {REPORTS} reports: in 90 %
   of the reports, or in all of them where the table says so. Reports without a new update do not count. The
   optimizer steps of an update are `algorithm.epochs` times `algorithm.minibatches`; with a replay they count as one.
-* A rule marked `*` is silent while the score is clearly above the run's lowest: by {as_percent(LEARNED)} of its size,
-  and by {as_percent(KEPT)} of the way from the lowest to the best. A policy that has learned a task may have no
-  entropy, for example.
+* A rule marked `*` is silent while the score is clearly above the lowest that the run had after {GAMES} games: by
+  {as_percent(LEARNED)} of its size, and by {as_percent(KEPT)} of the way from the lowest to the best. A policy that has
+  learned a task may have no entropy, for example.
 * A rule is silent where the algorithm does not report its metric: Q-learning has no `divergence`, a Box has no
   `entropy_share`. [Metrics](metrics.md) describes the columns.
 * Several learners are judged one by one, and an event names its learner.

@@ -17,7 +17,10 @@ PPO = ["algorithm.name=ppo", "algorithm.horizon=16", "algorithm.epochs=4", "algo
 ENVIRONMENTS = "env.id=tests.system.ill_environments"
 ILL = {
     "policy collapsed": ["optimizer.learning_rate=10.0"],
-    "updates too large": [*PPO, "optimizer.learning_rate=1.0"],
+    "updates too large": [
+        *(*PPO, "algorithm.epochs=10", "algorithm.entropy_cost=0.5"),
+        *("optimizer.learning_rate=0.03", "optimizer.learning_rate_final=0.03"),
+    ],
     "updates without effect": [*PPO, "optimizer.learning_rate=1.0e-12"],
     "values explain nothing": ["algorithm.value_cost=0.0", "optimizer.learning_rate=1.0e-7"],
     "values too large": [
