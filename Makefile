@@ -78,6 +78,7 @@ pages: setup  ## make the generated pages of docs/ and the schema of topologies 
 	$(BIN)/python -m launch.sweeps.page > docs/sweep-file.md
 	$(BIN)/python -m launch.sweeps.page --schema > launch/sweeps/sweep.schema.json
 	$(BIN)/python -m actorlearn.metrics.page > docs/metrics.md
+	$(BIN)/python -m launch.reports.health_page > docs/health.md
 	$(BIN)/python -m actorlearn.wire.page > docs/messages.md
 	$(BIN)/python -m launch.bench.claims.page
 

@@ -64,6 +64,9 @@ class Metric:
     by_pair: bool = False
     """Whether its value is no number but a mapping {"0-1": number}, of each two learners."""
 
+    text: bool = False
+    """Whether its value is no number but a list of words."""
+
     @property
     def shown_as(self) -> str:
         """Words beside its value on a screen."""

@@ -171,6 +171,14 @@ def top(
 
 
 @app.command(rich_help_panel=_CARE)
+def health(run: AnyRun = None, json: Json = False) -> int:
+    """Say when a run's learning was ill and what to try, by the rules in docs/health.md over its metrics.jsonl."""
+    from launch.commands.health import health
+
+    return health(run, json)
+
+
+@app.command(rich_help_panel=_CARE)
 def desk(
     runs: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of runs, else runs/; living runs are shown wherever.")

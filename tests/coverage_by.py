@@ -153,6 +153,7 @@ COVERED_BY = {
     "launch/runtime/journal.py": "tests/launch/runtime/test_loop.py",
     "launch/runtime/metadata.py": "tests/launch/runtime/test_loop.py",
     "launch/runtime/resume_checks.py": "tests/launch/runtime/test_loop.py",
+    "launch/reports/health_page.py": "tests/launch/reports/test_health.py",
     "launch/machine/signals.py": "tests/launch/runtime/test_workspace.py",
     "launch/spawning/spawner.py": "tests/launch/spawning/test_local.py",
     "launch/sweeps/keys.py": "tests/launch/sweeps/test_file.py",

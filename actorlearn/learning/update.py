@@ -17,6 +17,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.interface import Algorithm, Batch
 from actorlearn.algorithms.ratios import SAMPLE_SIZE
+from actorlearn.learning.diagnosis import Diagnosis
 from actorlearn.learning.losses import make as make_losses
 from actorlearn.learning.minibatches import Minibatch, Minibatches
 from actorlearn.learning.network import Network
@@ -88,6 +89,7 @@ class Learning:
         self.losses = make_losses(algorithm, network, minibatches.target, settings.device, settings.precision)
         self.weights, self.gradients, self.parameters = network.weights, network.gradients, network.parameters
         self.norms = Norms(network.module, self.parameters, self.gradients) if settings.norms else None
+        self.diagnosis = Diagnosis(network, settings.policy.actions)
         self.optimizer_settings = optimizer
         networks = spans(network.module)
         self.groups = make_groups(optimizer, networks, len(self.parameters))
@@ -247,6 +249,7 @@ class Learning:
     def learn_from(self, minibatch: Minibatch, env_steps: int) -> None:
         """Take an optimizer step with a minibatch, and report its result to the minibatches' source."""
         finite = self.finite
+        self.diagnosis.note_minibatch(minibatch.batch)
         step = self.step(minibatch, env_steps)
         self.minibatches.note_learned(minibatch, step.taken, step.metrics)
         if finite:  # else the metrics of the first that was skipped stay
@@ -295,7 +298,8 @@ class Learning:
 
     def metrics(self) -> dict[str, Any]:
         """Return metrics of the time since the last call, besides those of the newest optimizer step."""
-        own = {**self.exchange.metrics(), **(self.norms.row() if self.norms else {})}
+        symptoms = self.diagnosis.row(self._newest.get("entropy"))
+        own = {**self.exchange.metrics(), **(self.norms.row() if self.norms else {}), **symptoms}
         return own | (self.secondary.metrics() if self.secondary else {})
 
     def sha256(self) -> str:

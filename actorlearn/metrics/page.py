@@ -40,7 +40,7 @@ def _table(title: str, metrics: tuple[Metric, ...]) -> str:
 
 
 def _line(metric: Metric) -> str:
-    unit = metric.unit or ("by pair" if metric.by_pair else "")
+    unit = metric.unit or ("by pair" if metric.by_pair else "words" if metric.text else "")
     return f"| `{metric.name}` | {unit} | {metric.description} | {metric.kind} | {_merging(metric)} |"
 
 

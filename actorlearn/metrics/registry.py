@@ -33,6 +33,8 @@ _share = partial(Metric, form=Form.PERCENT)
 _of_run = partial(Metric, merge=Merge.FIRST)
 """Measured once for the whole run."""
 _learning = partial(Metric, learning=True)
+_symptom = partial(Metric, learning=True, per_learner=True)
+"""Judged for each learner by the rules of ``launch/reports/health.py``."""
 
 _PROGRESS = (
     _of_all("time_s", "s", "time since the run began, its earlier lives included", form=Form.DURATION),
@@ -46,7 +48,7 @@ _PROGRESS = (
 )
 _LAST_GAMES = f"the last {RECENT_GAMES} games"
 _GAMES = (
-    _counter("episodes", "games", "whole games finished", label="games"),
+    _counter("episodes", "games", "whole games finished", label="games", per_learner=True),
     _games("episode_return_mean", "", f"mean raw score of {_LAST_GAMES}", label="mean score", per_learner=True),
     _games("episode_length_mean", "steps", f"mean length of {_LAST_GAMES}", label="length", form=Form.WHOLE),
     _of_run("eval_return_mean", "", "mean raw score of the newest evaluation"),
@@ -81,8 +83,9 @@ _RATIOS = (
         label="effective sample",
         form=Form.PERCENT,
         learning=True,
+        per_learner=True,
     ),
-    Metric("clipped_share", "share", "steps whose ratio to an older policy was clipped, or left out", learning=True),
+    _symptom("clipped_share", "share", "steps whose ratio to an older policy was clipped, or left out"),
     *(
         _share(f"{name}_{one.name}", "share", f"{name.replace('_', ' ')} of steps chosen by weights {one.words} old")
         for name in ("effective_sample_size", "clipped_share")
@@ -94,14 +97,14 @@ _LEARNING = (
     _learning("policy_loss", "", "policy gradient's term of the loss"),
     _learning("value_loss", "", "mean squared error of the values, before value_cost"),
     _learning("entropy", "nats", "mean entropy of the policy"),
-    Metric("value_mean", "return", "mean value of the states learned from"),
+    Metric("value_mean", "return", "mean value of the states learned from", per_learner=True),
     Metric("return_mean", "return", "mean return that the values regress on"),
-    _learning("explained_variance", "share", "part of the returns' variance that the values explain"),
-    Metric("q_mean", "return", "mean value of the actions learned from"),
+    _symptom("explained_variance", "share", "part of the returns' variance that the values explain"),
+    Metric("q_mean", "return", "mean value of the actions learned from", per_learner=True),
     Metric("target_mean", "return", "mean target of these values"),
     Metric("error_mean", "", "mean distance from the target; of distributions, mean divergence"),
-    _learning("gradient_norm", "", "l2 norm of the gradient, before it was clipped"),
-    _learning("learning_rate", "", "learning rate of the newest optimizer step"),
+    _symptom("gradient_norm", "", "l2 norm of the gradient, before it was clipped"),
+    _symptom("learning_rate", "", "learning rate of the newest optimizer step"),
     Metric(
         "replay_transitions",
         "transitions",
@@ -109,6 +112,23 @@ _LEARNING = (
         form=Form.WHOLE,
     ),
     Metric("minibatches", "minibatches", "minibatches of the newest rollout", form=Form.WHOLE),
+)
+HEALTH = "health"
+"""Column of the names of the rules by which learning is ill now; no row has an empty one."""
+_percent = partial(Metric, form=Form.PERCENT, per_learner=True)
+_HEALTH = (
+    Metric(HEALTH, "", "names of the rules by which learning is ill ([health](health.md)); absent: none", text=True),
+    _percent("entropy_share", "share", "entropy, of that of actions which are all as likely; of no Box"),
+    _percent("rewards_nonzero", "share", "steps since the report before whose reward was not 0"),
+    _percent("observations_constant", "share", "elements of observations that are the same in all rows of a sample"),
+    Metric("inputs_largest", "", "largest absolute number that the network's first layer reads", per_learner=True),
+    _percent("dead_units", "share", "units of the worst hidden layer that are 0 or saturated in all rows of a sample"),
+    Metric(
+        "weights_change",
+        "share",
+        "l2 norm of the parameters' change since the report before, over that of the parameters",
+        per_learner=True,
+    ),
 )
 _NORMS = tuple(
     Metric(f"{vector}_l2{part}", "", f"l2 norm of the {vector}{where}")
@@ -173,6 +193,7 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
     "Age of acting weights": _LAG,
     "Ratios of probabilities (PPO, IMPALA and VACO)": _RATIOS,
     "Learning": _LEARNING,
+    "Health of learning": _HEALTH,
     "Norms (`report.norms: true`)": _NORMS,
     "Between learners": _BETWEEN_LEARNERS,
     "Time": _TIME,

@@ -178,6 +178,7 @@ class Trainer:
         if self.storage is not None:
             self.storage.store(gathered.rollout, gathered.parts)
         hit("trainer.kept")
+        self.learning.diagnosis.note_rollout(gathered.batch)
         metrics = self.learning.pass_over(
             prepared, self.counts.env_steps, gathered.rollout, self.peers.going_on, gathered.only_statistics
         )

@@ -43,6 +43,7 @@ from launch.reports.format import (
     metric_value,
     printable,
 )
+from launch.reports.health import names_in, remedy_of
 from launch.reports.statistics import band, interquartile_mean
 from launch.runs.curves import SCORE
 from launch.runs.view import ALARMS, RunView
@@ -256,6 +257,7 @@ def _head(view: RunView) -> Part:
         "done": view.share_done,
         "progress": _progress(view),
         "alarm": None if view.alarm is None else event(view.alarm),
+        "ill": [{"rule": printable(name), "try": remedy_of(name)} for name in names_in(view.row)],
     }
 
 

@@ -29,6 +29,7 @@ from launch.reports.format import (
     printable,
     skips_frames,
 )
+from launch.reports.health import names_in, remedy_of
 from launch.runs.view import ALARMS, RunView
 
 _COLOURS = dict(zip(SECTIONS, ("cyan", "magenta", "yellow", "blue", "green", "bright_black"), strict=True))
@@ -52,7 +53,7 @@ _NARROW = 60  # columns of a terminal without room for what is known of processe
 
 def picture(view: RunView, width: int, height: int) -> RenderableType:
     """The whole screen for a terminal of this size, what matters most first; what has no room is left out."""
-    head = [_header(view, width), _progress(view, width), *_figures(view, width), *_problems(view)]
+    head = [_header(view, width), _progress(view, width), *_figures(view, width), *_illness(view.row), *_problems(view)]
     newest = list(view.events[-_EVENTS if height >= _HIGH else -2 :])
     events: list[RenderableType] = [Text(" events", style="bold"), *map(_event, newest)] if newest else []
     processes = view.processes or ()
@@ -148,6 +149,17 @@ def sparkline(trend: Sequence[tuple[int, float]], width: int) -> str:
         level = round((found[column] - lowest) * scale) if column in found else level
         letters.append(_SPARKS[level])
     return "".join(letters)
+
+
+def _illness(row: Mapping[str, Any]) -> list[RenderableType]:
+    """Say by which rules learning is ill now, and what to try against the first: nothing where it is well."""
+    if not (names := names_in(row)):
+        return []
+    line = Text.assemble((f" learning is ill: {printable(', '.join(names))}", "bold red"))
+    if remedy := remedy_of(names[0]):
+        line.append(f"  try: {remedy}", style="red")
+    line.no_wrap, line.overflow = True, "ellipsis"
+    return [line]
 
 
 def _problems(view: RunView) -> list[RenderableType]:

@@ -57,7 +57,7 @@ def keep_usable(found: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(4096)  # plug-ins' names are looked for in all specs, and a long run has hundreds of thousands of values
 def _is_numeric(name: str) -> bool:
-    return name in _NUMBERS or (is_registered(name) and not metric(name).by_pair)
+    return name in _NUMBERS or (is_registered(name) and not (metric(name).by_pair or metric(name).text))
 
 
 def _is_text_or_free(key: str, value: object) -> bool:

@@ -24,7 +24,7 @@ from launch.runs.find import Run
 
 EVENTS_KEPT = 100
 """Number of newest events in a view; events.jsonl has all."""
-ALARMS = frozenset({"died", "failed", "refused", "warned", "gave up", "slow", "silent"})
+ALARMS = frozenset({"died", "failed", "refused", "warned", "gave up", "slow", "silent", "ill"})
 """Kinds of events that report a problem."""
 ENDS = frozenset({"finished", "stopped", "failed", "died"})
 """Kinds of events of the run itself after which it has ended; its status is then the same word."""

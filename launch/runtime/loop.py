@@ -142,7 +142,7 @@ class Runner:
         """Start nothing yet; ``console`` None: show nothing."""
         self.plan, self.resumption, self.workspace, self.node = plan, resumption, workspace, node
         topology, resumed = plan.topology, resumption.resumed
-        reporter = Reporter(topology.report, resumed, workspace.run_dir, node.section_ns, console)
+        reporter = Reporter(topology, resumed, workspace.run_dir, node.section_ns, console)
         self.reporter = workspace.keep(reporter)
         self.selector = workspace.keep(selectors.DefaultSelector())
         self.roster = Roster(plan, resumption, node)

@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.metrics.energy import Energy
+from actorlearn.metrics.registry import HEALTH
 from actorlearn.wire.messages import brief
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan
 from launch.plan.resumption import Resumption
 from launch.reports import evaluations
+from launch.reports.health import Change, Facts, Health
 from launch.reports.merge import LearnerRows, merge
 from launch.runs.jsonl import Lines
 from launch.runtime import metadata
@@ -27,10 +29,13 @@ from launch.runtime.clock import TimeShares
 from launch.runtime.complaints import Complaints
 from launch.runtime.journal import Journal
 from launch.supervision import events as ev
-from launch.topology.schema import ReportSection
+from launch.topology.load import Topology, tree
 
 QUIET = frozenset({"spawned", "ended", "failed"})
 """Kinds of notes about a process that are written but not shown, as another note tells the user the same."""
+
+ROWS_REMEMBERED = 2_000
+"""Most earlier rows of a resumed run that are read to judge its health."""
 
 
 class Reporter:
@@ -38,7 +43,7 @@ class Reporter:
 
     def __init__(
         self,
-        report: ReportSection,
+        topology: Topology,
         resumed: bool,
         run_dir: Path,
         section_ns: NDArray[np.int64],
@@ -49,9 +54,13 @@ class Reporter:
         """Newest row of metrics.jsonl."""
         self._console = console
         """Console on which all is shown; None where there is none, and once it has failed."""
+        report = topology.report
         self._journal = Journal(run_dir, lambda note: self._show(lambda console: console.event(note)), report.writers)
         self._events = Lines(run_dir / "events.jsonl")
         self._learners = LearnerRows(report.every_s)
+        self._health = Health(Facts.of(tree(topology)))
+        for row in Lines(run_dir / "metrics.jsonl").sample(ROWS_REMEMBERED) if resumed else ():
+            self._health.add(row)
         self._energy = Energy()
         self._row_shares, self._shown_shares = (TimeShares(section_ns) for _ in range(2))
         self._shares: dict[str, Any] = {}
@@ -145,6 +154,10 @@ class Reporter:
         """Write and show a row of the learners, with the newest shares and what other processes have measured."""
         measured = merge([self._measured[name] for name in sorted(self._measured)])
         row = {**merged, **self._shares, **self._evaluation, **measured}
+        for change in self._health.add(row):
+            self.note(_note_of(change))
+        if ill := self._health.ill():
+            row[HEALTH] = ill
         self._journal.row(row)
         self.last_row = row
         self._show(lambda console: console.row(row))
@@ -158,6 +171,16 @@ class Reporter:
         except Exception as error:
             self._console = None
             self.note(ev.Note("warned", cause=f"nothing is shown any more: {error}; the run goes on"))
+
+
+def _note_of(change: Change) -> ev.Note:
+    """Return the event that learning has become ill by a rule, or well again."""
+    rule = change.rule
+    if not change.ill:
+        return ev.Note("well again", change.learner, cause=rule.name, fields={"rule": rule.name})
+    cause = f"{rule.name}: {change.says}; try: {rule.remedy}"
+    fields = {"rule": rule.name, "says": change.says, "try": rule.remedy}
+    return ev.Note("ill", change.learner, cause=cause, fields=fields)
 
 
 def beforehand(plan: Plan, before: Resumption, attached: Sequence[str]) -> Iterator[ev.Note]:

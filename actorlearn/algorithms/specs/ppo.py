@@ -58,7 +58,9 @@ SPEC = AlgorithmSpec(
     made_by="actorlearn.algorithms.ppo:PPO",
     by_ratio=True,
     parts_of_transitions=True,
-    metrics=(Metric("divergence", "nats", "estimate of KL(acting policy, new policy)", learning=True),),
+    metrics=(
+        Metric("divergence", "nats", "estimate of KL(acting policy, new policy)", learning=True, per_learner=True),
+    ),
     defaults={
         # 32 environments x 64 steps, minibatches of 256, a clip of 0.1 as in the paper.
         "atari": {

@@ -78,6 +78,7 @@ export function heading(head) {
     element("h2", {}, head.name, " ", status(head.status)),
     element("p", { class: "soft" }, `${head.env} · ${head.progress} · ${head.elapsed}${head.left ? ` · ${head.left} left` : ""}`),
     progress(head),
+    ...head.ill.map((one) => element("p", { class: "ill" }, `learning is ill: ${one.rule}`, one.try ? `; try: ${one.try}` : "")),
   ];
 }
 

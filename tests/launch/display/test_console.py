@@ -341,3 +341,13 @@ def test_lines_may_be_wanted_in_a_terminal_too(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setenv("TERM", "xterm-256color")
     assert isinstance(make(PONG, Tty(), plain=True), PlainConsole)
+
+
+def test_the_picture_says_that_learning_is_ill_and_what_to_try() -> None:
+    row = {"env_steps": 10, "health": ["trainer-1: dead units", "policy collapsed"]}
+    terminal = Terminal(file=io.StringIO(), width=200, height=24)
+    terminal.print(picture(RunView("run").with_row(row), 200, 24))
+    said = terminal.file.getvalue()
+    assert "learning is ill: trainer-1: dead units, policy collapsed  try: lower optimizer.learning_rate" in said
+    terminal.print(picture(RunView("run").with_row({"env_steps": 10}), 200, 24))
+    assert terminal.file.getvalue().count("learning is ill") == 1

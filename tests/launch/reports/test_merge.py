@@ -18,7 +18,7 @@ def test_totals_are_counted_once_rates_are_added_and_games_weigh() -> None:
     assert (row["time_s"], row["env_steps"], row["env_steps_per_s"], row["episodes"]) == (2.5, 110, 40.0, 350)
     assert row["episode_return_mean"] == (100 * 1.0 + 50 * 4.0) / 150  # each mean is of the last 100 games at most
     assert row["loss"] == 3.0
-    assert row["learners"]["trainer-1"] == {"env_steps_per_s": 10.0, "episode_return_mean": 4.0}
+    assert row["learners"]["trainer-1"] == {"env_steps_per_s": 10.0, "episode_return_mean": 4.0, "episodes": 50}
 
 
 def test_a_mean_of_no_games_weighs_nothing() -> None:

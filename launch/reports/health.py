@@ -1,0 +1,478 @@
+"""Rules that say when learning is ill, each with what to try and its source. Pure: they read rows of metrics.jsonl.
+
+The same rules judge a living run row by row (``launch/runtime/reporter.py``) and a finished one (``actorlearn
+health``). ``health_page.py`` makes ``docs/health.md`` from ``RULES``. A rule does not judge a row without its metric.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from actorlearn.metrics.registry import HEALTH, LEARNERS
+from launch.reports.checks import is_number
+from launch.reports.format import as_number, as_percent
+
+Row = Mapping[str, Any]
+REPORTS = 5
+"""Reports, at least, for which a condition must hold."""
+WELL_REPORTS = 3
+"""Consecutive reports without the condition after which learning is well again."""
+_NEARLY_ALL = 0.9
+"""Share of the reports in which a condition must hold."""
+
+ENTROPY_SHARE = 0.01
+DIVERGENCE = 0.5
+CLIPPED_SHARE = 0.6
+SAMPLE_SIZE = 0.1
+NO_DIVERGENCE = 1e-6
+NO_CHANGE = 1e-6
+EXPLAINED = 0.01
+BOUNDS = 2.0
+LIMITS = 100.0
+DEAD = 0.9
+HUGE = 1000.0
+UNREWARDED_SHARE = 0.1
+UNFINISHED_SHARE = 0.1
+LEARNED = 0.5
+KEPT = 0.25
+RATE_SHARE = 0.1
+GAMES = 50
+"""Games of which a mean score is more than chance."""
+UNDECIDED = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Keys of a run's topology that rules need; None: unknown, or the run has no such limit."""
+
+    total_steps: float | None = None
+    clip_norm: float | None = None
+    learning_rate: float | None = None
+    steps_per_update: int = 1
+    """Optimizer steps that a rollout gives; 1 for a replay. At the first of a rollout a policy has not moved."""
+    largest_return: float | None = None
+    """Largest discounted return that clipped rewards can sum to."""
+
+    @classmethod
+    def of(cls, topology: Mapping[str, Any]) -> Facts:
+        """Read a resolved topology, by whatever version; what it lacks is unknown."""
+        optimizer, algorithm = _section(topology, "optimizer"), _section(topology, "algorithm")
+        clip, discount = _number(algorithm, "reward_clip"), _number(algorithm, "discount")
+        bounded = clip is not None and discount is not None and discount < 1.0
+        bounded &= algorithm.get("name") != "sac" and not algorithm.get("normalize_reward")  # other rewards than these
+        return cls(
+            total_steps=_number(topology, "total_steps"),
+            clip_norm=_number(optimizer, "clip_norm"),
+            learning_rate=_number(optimizer, "learning_rate"),
+            steps_per_update=max(
+                1, int((_number(algorithm, "epochs") or 1) * (_number(algorithm, "minibatches") or 1))
+            ),
+            largest_return=clip / (1.0 - discount) if bounded and clip is not None and discount is not None else None,
+        )
+
+    def share_done(self, row: Row) -> float:
+        """Return the part of the run's steps that is done; 1 where that is unknown."""
+        steps = _number(row, "env_steps")
+        return 1.0 if steps is None or not self.total_steps else steps / self.total_steps
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Memory of a run's rows, the newest included."""
+
+    lowest: float | None = None
+    """Lowest and highest mean score in any report."""
+    best: float | None = None
+    rewarded: bool = False
+    """Whether any report had a reward other than 0."""
+
+    def with_row(self, row: Row) -> Past:
+        """Return the past after another row."""
+        past = replace(self, rewarded=self.rewarded or bool(_number(row, "rewards_nonzero")))
+        score, episodes = _number(row, "episode_return_mean"), _number(row, "episodes")
+        if score is None or episodes is None or episodes < GAMES:
+            return past
+        lowest = score if past.lowest is None else min(past.lowest, score)
+        return replace(past, lowest=lowest, best=score if past.best is None else max(past.best, score))
+
+    def learns(self, row: Row) -> bool:
+        """Whether the score is clearly above the run's lowest: by half of that, and not fallen back from the best."""
+        score = _number(row, "episode_return_mean")
+        if score is None or self.lowest is None or self.best is None:
+            return False
+        return score > self.lowest + max(LEARNED * abs(self.lowest), KEPT * (self.best - self.lowest))
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One illness."""
+
+    name: str
+    when: str
+    """The condition, for the page."""
+    holds: Callable[[Row, Facts, Past], bool | None]
+    """Whether the condition holds in a row; None: the row lacks what it reads."""
+    says: Callable[[Row, Facts], str]
+    """The sentence that names the illness, with the numbers."""
+    remedy: str
+    """The change to try, in one line."""
+    source: str
+    steps: int
+    """Optimizer steps, at least, for which the condition must hold."""
+    share: float = _NEARLY_ALL
+    unless_it_learns: bool = True
+    """Whether the rule is silent while the score is clearly above the run's lowest."""
+
+    def judge(self, row: Row, facts: Facts, past: Past) -> bool | None:
+        """Return whether the rule's condition holds in a row; None: nothing can be said."""
+        held = self.holds(row, facts, past)
+        return held and not (self.unless_it_learns and past.learns(row))
+
+
+def _section(topology: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = topology.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _number(row: Row, name: str) -> float | None:
+    value = row.get(name)
+    return float(value) if is_number(value) else None
+
+
+def _below(name: str, limit: float) -> Callable[[Row, Facts, Past], bool | None]:
+    return lambda row, facts, past: None if (value := _number(row, name)) is None else value < limit
+
+
+def _above(name: str, limit: float) -> Callable[[Row, Facts, Past], bool | None]:
+    return lambda row, facts, past: None if (value := _number(row, name)) is None else value > limit
+
+
+# Conditions and sentences ---------------------------------------------------------------------------------------------
+
+
+def _too_large(row: Row, facts: Facts, past: Past) -> bool | None:
+    divergence, sample = _number(row, "divergence"), _number(row, "effective_sample_size")
+    if divergence is None and sample is None:
+        return None
+    clipped = _number(row, "clipped_share") if divergence is not None else None  # of IMPALA half of all are clipped
+    return (divergence or 0.0) > DIVERGENCE or (clipped or 0.0) > CLIPPED_SHARE or (sample or 1.0) < SAMPLE_SIZE
+
+
+def _too_large_says(row: Row, facts: Facts) -> str:
+    measured = {
+        "divergence from the acting policy": as_number(_number(row, "divergence")),
+        "clipped share": as_percent(_number(row, "clipped_share")),
+        "effective sample size": as_percent(_number(row, "effective_sample_size")),
+    }
+    return f"updates move the policy too far: {', '.join(f'{name} {value}' for name, value in measured.items())}"
+
+
+def _no_effect(row: Row, facts: Facts, past: Past) -> bool | None:
+    change, divergence = _number(row, "weights_change"), _number(row, "divergence")
+    if change is None and divergence is None:
+        return None
+    if (_number(row, "learning_rate") or 0.0) < RATE_SHARE * (facts.learning_rate or 0.0):  # by schedule, at the end
+        return False
+    entropy = _number(row, "entropy_share")
+    if entropy is not None and entropy < UNDECIDED:  # a policy that is certain moves no more
+        return False
+    still = divergence is not None and divergence < NO_DIVERGENCE and facts.steps_per_update > 1
+    return still or (change is not None and change < NO_CHANGE)
+
+
+def _no_effect_says(row: Row, facts: Facts) -> str:
+    change, rate = as_number(_number(row, "weights_change")), as_number(_number(row, "learning_rate"))
+    said = f"updates have no effect: since the report before, weights changed by {change} of their norm"
+    divergence = _number(row, "divergence")
+    moved = "" if divergence is None else f", divergence from the acting policy {as_number(divergence)}"
+    return f"{said}{moved}, learning rate {rate}"
+
+
+def _explains_nothing(row: Row, facts: Facts, past: Past) -> bool | None:
+    explained, rewarded = _number(row, "explained_variance"), _number(row, "rewards_nonzero")
+    if explained is None or rewarded is None:
+        return None
+    return explained < EXPLAINED and rewarded > 0.0
+
+
+def _largest_value(row: Row) -> float | None:
+    values = [abs(value) for name in ("value_mean", "q_mean") if (value := _number(row, name)) is not None]
+    return max(values, default=None)
+
+
+def _values_too_large(row: Row, facts: Facts, past: Past) -> bool | None:
+    value = _largest_value(row)
+    if value is None or facts.largest_return is None:
+        return None
+    return value > BOUNDS * facts.largest_return
+
+
+def _far_above_limit(row: Row, facts: Facts, past: Past) -> bool | None:
+    norm = _number(row, "gradient_norm")
+    return None if norm is None or not facts.clip_norm else norm > LIMITS * facts.clip_norm
+
+
+def _unrewarded(row: Row, facts: Facts, past: Past) -> bool | None:
+    if _number(row, "rewards_nonzero") is None:
+        return None
+    return not past.rewarded and facts.share_done(row) >= UNREWARDED_SHARE
+
+
+def _unfinished(row: Row, facts: Facts, past: Past) -> bool | None:
+    episodes = _number(row, "episodes")
+    return None if episodes is None else episodes == 0 and facts.share_done(row) >= UNFINISHED_SHARE
+
+
+def _steps(row: Row) -> str:
+    return f"{_number(row, 'env_steps') or 0:,.0f} steps"
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "policy collapsed",
+        f"`entropy_share` is below {as_percent(ENTROPY_SHARE)}",
+        _below("entropy_share", ENTROPY_SHARE),
+        lambda row, facts: (
+            f"the policy has collapsed to one action: its entropy is {as_number(_number(row, 'entropy'))} nats, "
+            f"score {as_number(_number(row, 'episode_return_mean'))}"
+        ),
+        "raise algorithm.entropy_cost tenfold, or lower optimizer.learning_rate",
+        "Mnih et al. 2016 (arXiv 1602.01783), section 4: entropy regularisation against premature convergence",
+        steps=200,
+    ),
+    Rule(
+        "updates too large",
+        f"`divergence` is above {DIVERGENCE}, PPO's `clipped_share` above {as_percent(CLIPPED_SHARE)}, or "
+        f"`effective_sample_size` below {as_percent(SAMPLE_SIZE)}",
+        _too_large,
+        _too_large_says,
+        "lower optimizer.learning_rate or algorithm.epochs; with old experience, lower algorithm.max_policy_lag",
+        "Schulman et al. 2017 (arXiv 1707.06347); Huang et al. 2022, The 37 Implementation Details of PPO: the "
+        "approximate KL divergence is a sign of health, usually below 0.02",
+        steps=20,
+        unless_it_learns=False,
+    ),
+    Rule(
+        "updates without effect",
+        f"`weights_change` is below {NO_CHANGE:g}, or `divergence` below {NO_DIVERGENCE:g} though a rollout gives "
+        f"several optimizer steps; not while the learning rate's schedule is below {as_percent(RATE_SHARE)} of its "
+        f"first value or `entropy_share` below {as_percent(UNDECIDED)}",
+        _no_effect,
+        _no_effect_says,
+        "raise optimizer.learning_rate a hundredfold, and see that rewards and advantages are not all 0",
+        "ours: float32 resolves 6e-8 of a number, and a learning rate of 1e-5 moves weights further within a report",
+        steps=50,
+        unless_it_learns=False,
+    ),
+    Rule(
+        "values explain nothing",
+        f"`explained_variance` is below {EXPLAINED} although there are rewards other than 0",
+        _explains_nothing,
+        lambda row, facts: (
+            "the values are no better than a constant: explained variance "
+            f"{as_number(_number(row, 'explained_variance'))} after {_steps(row)}"
+        ),
+        "raise algorithm.value_cost, normalise rewards (algorithm.normalize_reward), or change optimizer.learning_rate",
+        "OpenAI baselines, explained_variance: 0 is as good as a constant, and less is worse",
+        steps=500,
+    ),
+    Rule(
+        "values too large",
+        f"`value_mean` or `q_mean` is more than {BOUNDS:g} times the largest discounted return, reward_clip / "
+        "(1 - discount)",
+        _values_too_large,
+        lambda row, facts: (
+            f"values of {as_number(_largest_value(row))} are larger than any return, {as_number(facts.largest_return)}"
+        ),
+        "lower optimizer.learning_rate; of Q-learning also raise the target network's interval",
+        "van Hasselt et al. 2018, Deep Reinforcement Learning and the Deadly Triad (arXiv 1812.02648): soft divergence",
+        steps=20,
+        unless_it_learns=False,
+    ),
+    Rule(
+        "gradients far above clip_norm",
+        f"`gradient_norm` is more than {LIMITS:g} times optimizer.clip_norm. Clipping at nearly every step is no "
+        "illness by itself: Adam and RMSProp divide by the size that is left",
+        _far_above_limit,
+        lambda row, facts: (
+            f"the gradient's norm is {as_number(_number(row, 'gradient_norm'))} before it is clipped to "
+            f"{as_number(facts.clip_norm)}: rare large errors decide its direction"
+        ),
+        "scale rewards (algorithm.normalize_reward), lower algorithm.value_cost, or raise optimizer.clip_norm",
+        "Pascanu et al. 2013 (arXiv 1211.5063), section 3.2, advises a limit of half to ten times the average norm",
+        steps=100,
+    ),
+    Rule(
+        "dead units",
+        f"`dead_units` is above {as_percent(DEAD)}",
+        _above("dead_units", DEAD),
+        lambda row, facts: (
+            f"{as_percent(_number(row, 'dead_units'))} of a hidden layer's units are 0 or saturated for all inputs, "
+            "and learn nothing"
+        ),
+        "lower optimizer.learning_rate and begin again; set model.layer_norm: true",
+        "Sokar et al. 2023, The Dormant Neuron Phenomenon in Deep Reinforcement Learning (arXiv 2302.12902)",
+        steps=20,
+    ),
+    Rule(
+        "rewards always 0",
+        f"no report had a reward other than 0, and {as_percent(UNREWARDED_SHARE)} of the run's steps are done",
+        _unrewarded,
+        lambda row, facts: f"all rewards have been 0 for {_steps(row)}: there is nothing to learn from",
+        "see that the environment rewards at all, explore more, or begin with an easier task",
+        "ours: a gradient of returns that are all equal has nothing to follow",
+        steps=200,
+        share=1.0,
+        unless_it_learns=False,
+    ),
+    Rule(
+        "observations constant",
+        "`observations_constant` is 100%",
+        lambda row, facts, past: None if (share := _number(row, "observations_constant")) is None else share == 1.0,
+        lambda row, facts: "all observations are the same: the policy cannot see what happens",
+        "look at the environment's observations, and at what its wrappers do",
+        "ours: a function of a constant is a constant",
+        steps=20,
+        share=1.0,
+        unless_it_learns=False,
+    ),
+    Rule(
+        "observations huge",
+        f"`inputs_largest` is above {HUGE:g}",
+        _above("inputs_largest", HUGE),
+        lambda row, facts: f"the network reads numbers as large as {as_number(_number(row, 'inputs_largest'))}",
+        "set model.normalize_observation: true, or scale observations to about 1 in the environment",
+        "LeCun et al. 1998, Efficient BackProp, section 4.3; Andrychowicz et al. 2021 (arXiv 2006.05990): normalise "
+        "observations",
+        steps=20,
+    ),
+    Rule(
+        "no game finished",
+        f"`episodes` is 0, and {as_percent(UNFINISHED_SHARE)} of the run's steps are done",
+        _unfinished,
+        lambda row, facts: f"no game was finished in {_steps(row)}: there is no score",
+        "set env.time_limit_steps, or see that the environment says terminated or truncated",
+        "ours: a score is the mean of finished games",
+        steps=200,
+        share=1.0,
+        unless_it_learns=False,
+    ),
+)
+BY_NAME: dict[str, Rule] = {rule.name: rule for rule in RULES}
+
+
+# A run ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A rule that has begun or ceased to hold."""
+
+    rule: Rule
+    learner: str
+    """The learner of several; empty where there is one."""
+    ill: bool
+    says: str
+    """The rule's sentence, with the numbers; empty where learning is well again."""
+    env_steps: int
+
+
+@dataclass(slots=True)
+class _Verdict:
+    """Judgements of one rule on the newest rows of a learner."""
+
+    held: deque[tuple[int, bool]] = field(default_factory=deque)
+    """Optimizer steps and judgement of rows."""
+    ill: bool = False
+
+    def add(self, rule: Rule, steps: int, held: bool) -> bool:
+        """Add a judgement; returns whether the rule has begun or ceased to hold."""
+        self.held.append((steps, held))
+        if self.ill:
+            newest = list(self.held)[-WELL_REPORTS:]
+            self.ill = len(newest) < WELL_REPORTS or any(judged for _, judged in newest)
+            while len(self.held) > WELL_REPORTS:
+                self.held.popleft()
+            return not self.ill
+        while len(self.held) > REPORTS and steps - self.held[1][0] >= rule.steps:
+            self.held.popleft()
+        if len(self.held) < REPORTS or steps - self.held[0][0] < rule.steps:
+            return False
+        self.ill = sum(judged for _, judged in self.held) >= rule.share * len(self.held)
+        if self.ill:
+            self.held.clear()
+        return self.ill
+
+
+class _Learner:
+    """The judgements of one learner."""
+
+    def __init__(self) -> None:
+        self.past, self.updates = Past(), 0
+        self.verdicts = {rule.name: _Verdict() for rule in RULES}
+
+    def ill(self) -> list[str]:
+        return [name for name, verdict in self.verdicts.items() if verdict.ill]
+
+    def add(self, row: Row, facts: Facts) -> Iterator[tuple[Rule, bool]]:
+        """Judge another row; yields the rules that begin or cease to hold."""
+        updates = int(_number(row, "updates") or 0)
+        if updates < self.updates:  # a trainer was restored from a checkpoint
+            for verdict in self.verdicts.values():
+                verdict.held.clear()
+        if updates in (0, self.updates):  # nothing was learned
+            return
+        self.updates, self.past = updates, self.past.with_row(row)
+        for rule in RULES:
+            held, verdict = rule.judge(row, facts, self.past), self.verdicts[rule.name]
+            if held is not None and verdict.add(rule, updates * facts.steps_per_update, held):
+                yield rule, verdict.ill
+
+
+class Health:
+    """The health of one run, judged row by row."""
+
+    def __init__(self, facts: Facts) -> None:
+        """``facts``: of the run's topology."""
+        self._facts = facts
+        self._learners: dict[str, _Learner] = {}
+
+    def add(self, row: Row) -> list[Change]:
+        """Judge another row of metrics.jsonl; returns what has changed."""
+        changes = []
+        rows = _rows_of(row)
+        for name in self._learners.keys() - rows.keys():  # they have left
+            del self._learners[name]
+        for name, own in rows.items():
+            learner = self._learners.setdefault(name, _Learner())
+            for rule, ill in learner.add(own, self._facts):
+                said = rule.says(own, self._facts) if ill else ""
+                changes.append(Change(rule, name, ill, said, int(_number(row, "env_steps") or 0)))
+        return changes
+
+    def ill(self) -> list[str]:
+        """Return the names of the rules that hold; of several learners "learner: rule"."""
+        return [f"{name}: {rule}" if name else rule for name, own in self._learners.items() for rule in own.ill()]
+
+
+def remedy_of(ill: str) -> str:
+    """Return what to try against one of ``Health.ill``; empty for a rule of another version."""
+    rule = BY_NAME.get(ill.rpartition(": ")[2])
+    return rule.remedy if rule else ""
+
+
+def names_in(row: Row) -> list[str]:
+    """Return the illnesses that a row of metrics.jsonl names; a file may hold anything."""
+    found = row.get(HEALTH)
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+
+
+def _rows_of(row: Row) -> dict[str, Row]:
+    """Return a row for each of several learners, by name, or the row itself under an empty name."""
+    learners = row.get(LEARNERS)
+    if not isinstance(learners, Mapping) or not learners:
+        return {"": row}
+    return {str(name): {**row, **own} for name, own in learners.items() if isinstance(own, Mapping)}

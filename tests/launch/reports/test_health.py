@@ -1,0 +1,185 @@
+"""Rules that say when learning is ill: each fires on an ill history, and none on a healthy one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from launch.reports.health import BY_NAME, REPORTS, RULES, WELL_REPORTS, Facts, Health, names_in, remedy_of
+from launch.reports.health_page import page
+from tests.sizes import ROOT
+
+TOPOLOGY = {
+    "total_steps": 1_000_000,
+    "optimizer": {"clip_norm": 0.5, "learning_rate": 1e-3},
+    "algorithm": {"name": "ppo", "epochs": 4, "minibatches": 4, "reward_clip": 1.0, "discount": 0.99},
+}
+FACTS = Facts.of(TOPOLOGY)
+HEALTHY = {
+    **{"episode_return_mean": 10.0, "episodes": 50, "learning_rate": 1e-3, "entropy": 0.6, "entropy_share": 0.9},
+    **{"divergence": 0.01, "clipped_share": 0.1, "effective_sample_size": 0.98, "explained_variance": 0.5},
+    **{"value_mean": 5.0, "gradient_norm": 2.0, "dead_units": 0.1, "rewards_nonzero": 0.1, "weights_change": 1e-3},
+    **{"observations_constant": 0.2, "inputs_largest": 3.0},
+}
+ILL: dict[str, list[dict[str, Any]]] = {
+    "policy collapsed": [{"entropy_share": 0.001}],
+    "updates too large": [{"divergence": 2.0}, {"clipped_share": 0.9}, {"effective_sample_size": 0.01}],
+    "updates without effect": [{"divergence": 1e-9}, {"weights_change": 0.0}],
+    "values explain nothing": [{"explained_variance": -0.5}],
+    "values too large": [{"value_mean": 500.0}, {"q_mean": -500.0}],
+    "gradients far above clip_norm": [{"gradient_norm": 1e4}],
+    "dead units": [{"dead_units": 1.0}],
+    "rewards always 0": [{"rewards_nonzero": 0.0}],
+    "observations constant": [{"observations_constant": 1.0}],
+    "observations huge": [{"inputs_largest": 1e6}],
+    "no game finished": [{"episodes": 0}],
+}
+EACH = [pytest.param(name, changed, id=f"{name}: {next(iter(changed))}") for name in ILL for changed in ILL[name]]
+
+
+def rows(changed: Mapping[str, Any], count: int = 100, updates: int = 50, start: int = 0) -> Iterator[dict[str, Any]]:
+    for number in range(start + 1, start + count + 1):
+        counted = {"updates": updates * number, "env_steps": 10_000 * number, "time_s": 2.0 * number}
+        yield {**HEALTHY, **counted, **changed}
+
+
+def fired(changed: Mapping[str, Any], facts: Facts = FACTS, count: int = 100) -> set[str]:
+    health = Health(facts)
+    return {change.rule.name for row in rows(changed, count) for change in health.add(row)}
+
+
+def test_a_healthy_history_is_silent() -> None:
+    assert fired({}) == set()
+
+
+def test_every_rule_has_an_ill_history() -> None:
+    assert ILL.keys() == BY_NAME.keys() and len(BY_NAME) == len(RULES)
+
+
+@pytest.mark.parametrize(("name", "changed"), EACH)
+def test_a_rule_fires_and_says_what_to_try(name: str, changed: dict[str, Any]) -> None:
+    health = Health(FACTS)
+    changes = [change for row in rows(changed) for change in health.add(row)]
+    assert [(change.rule.name, change.ill) for change in changes] == [(name, True)]
+    assert changes[0].says and "\n" not in changes[0].says + changes[0].rule.remedy
+    assert health.ill() == [name] and remedy_of(name) == changes[0].rule.remedy
+
+
+@pytest.mark.parametrize(("name", "changed"), EACH)
+def test_a_rule_without_its_metric_is_silent(name: str, changed: dict[str, Any]) -> None:
+    assert fired(dict.fromkeys(changed)) - {"rewards always 0"} == set()
+
+
+@pytest.mark.parametrize(("name", "changed"), EACH)
+def test_a_rule_waits_for_reports_and_updates(name: str, changed: dict[str, Any]) -> None:
+    assert fired(changed, count=REPORTS - 1) == set()
+    health, needed = (
+        Health(Facts.of({**TOPOLOGY, "algorithm": {**TOPOLOGY["algorithm"], "epochs": 1, "minibatches": 2}})),
+        0,
+    )
+    for row in rows(changed, 2 * BY_NAME[name].steps, updates=1, start=500):
+        if health.add(row):
+            break
+        needed += 1
+    assert 2 * needed >= BY_NAME[name].steps
+
+
+def test_learning_is_well_again_after_some_reports() -> None:
+    health = Health(FACTS)
+    for row in rows({"divergence": 2.0}, 20):
+        health.add(row)
+    changes = [(place, change) for place, row in enumerate(rows({}, 20, start=20), 1) for change in health.add(row)]
+    assert [(place, change.rule.name, change.ill) for place, change in changes] == [
+        (WELL_REPORTS, "updates too large", False)
+    ]
+    assert health.ill() == []
+
+
+def test_reports_before_the_first_update_and_without_a_new_one_do_not_count() -> None:
+    health = Health(FACTS)
+    for updates in (0, 7):
+        for row in rows({"dead_units": 1.0}):
+            assert not health.add({**row, "updates": updates})
+
+
+def test_some_single_reports_are_no_illness() -> None:
+    health = Health(FACTS)
+    for place, row in enumerate(rows({})):
+        assert not health.add({**row, "divergence": 2.0} if place % 3 == 0 else row)
+
+
+@pytest.mark.parametrize("name", [rule.name for rule in RULES if rule.unless_it_learns])
+def test_a_policy_that_has_learned_may_be_certain(name: str) -> None:
+    health = Health(FACTS)
+    for place, row in enumerate(rows(ILL[name][0])):
+        assert not health.add({**row, "episode_return_mean": 10.0 + 5.0 * place}) or place < REPORTS
+    for row in rows(ILL[name][0], start=100):  # it has lost again what it had learned
+        health.add({**row, "episode_return_mean": 11.0})
+    assert health.ill() == [name]
+
+
+def test_a_schedule_that_ends_at_0_is_no_illness() -> None:
+    assert fired({"divergence": 1e-9, "weights_change": 1e-8, "learning_rate": 1e-5}) == set()
+
+
+def test_a_single_optimizer_step_of_a_rollout_has_no_divergence() -> None:
+    algorithm = {**TOPOLOGY["algorithm"], "epochs": 1, "minibatches": 1}
+    assert fired({"divergence": 0.0}, Facts.of({**TOPOLOGY, "algorithm": algorithm})) == set()
+
+
+def test_rewards_that_came_once_are_not_always_0() -> None:
+    health = Health(FACTS)
+    for place, row in enumerate(rows({"rewards_nonzero": 0.0})):
+        assert not health.add({**row, "rewards_nonzero": 0.01} if place == 3 else row)
+
+
+def test_half_of_impalas_ratios_are_clipped() -> None:
+    assert fired({"divergence": None, "clipped_share": 0.9}) == set()
+
+
+@pytest.mark.parametrize(
+    "changed", [{"name": "sac"}, {"normalize_reward": True}, {"reward_clip": None}, {"discount": 1}]
+)
+def test_values_without_a_bound_are_never_too_large(changed: dict[str, Any]) -> None:
+    algorithm = {**TOPOLOGY["algorithm"], **changed}
+    assert fired({"value_mean": 1e9}, Facts.of({**TOPOLOGY, "algorithm": algorithm})) == set()
+
+
+def test_learners_are_judged_one_by_one() -> None:
+    health, changes = Health(FACTS), []
+    for row in rows({}):
+        changes += health.add({**row, "learners": {"trainer-0": {}, "trainer-1": {"entropy_share": 0.0}}})
+    assert [(change.learner, change.rule.name) for change in changes] == [("trainer-1", "policy collapsed")]
+    assert health.ill() == ["trainer-1: policy collapsed"]
+    assert remedy_of(health.ill()[0]) == BY_NAME["policy collapsed"].remedy
+    health.add({**next(rows({}, start=100)), "learners": {"trainer-0": {}}})
+    assert health.ill() == []
+
+
+def test_a_trainer_that_was_restored_is_judged_anew() -> None:
+    health = Health(FACTS)
+    for row in rows({"dead_units": 1.0}, REPORTS - 1, start=50):
+        assert not health.add(row)
+    for row in rows({"dead_units": 1.0}, REPORTS - 1):
+        assert not health.add(row)
+
+
+@pytest.mark.parametrize("topology", [{}, {"optimizer": 3, "algorithm": [], "total_steps": "x"}])
+def test_a_topology_that_says_nothing_is_no_error(topology: dict[str, Any]) -> None:
+    facts = Facts.of(topology)
+    assert facts == Facts() and fired({}, facts) == set()
+    assert fired({"dead_units": 1.0}, facts) == {"dead units"}
+
+
+@pytest.mark.parametrize("value", ["text", None, [], {}, float("nan"), 1e300])
+def test_rows_may_hold_anything(value: object) -> None:
+    health = Health(FACTS)
+    for row in rows(dict.fromkeys(HEALTHY, value)):
+        assert not health.add(row)
+    assert names_in({"health": value}) == []
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    assert (ROOT / "docs" / "health.md").read_text() == page(), "docs/health.md is old: make pages"
