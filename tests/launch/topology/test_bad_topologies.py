@@ -413,7 +413,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "a schedule longer than the run": (
         OK + "total_steps: 1000\nschedule_steps: 1001\n",
-        ["schedule_steps = 1_001", "the run ends at 1000 steps", "write 1000 or less"],
+        ["t:3", "schedule_steps = 1001", "the run ends at 1000 steps", "write 1000 or less"],
     ),
     "statistics that nobody takes": (
         OK + "model: {statistics_rows: 100}\n",
