@@ -16,7 +16,7 @@ import pytest
 
 from tests.coverage_by import COVERED_BY
 from tests.loaded import PEER_SCRIPTS, modules_after
-from tests.sizes import PACKAGES, ROOT, functions, parsed, source_files
+from tests.sizes import PACKAGES, ROOT, parsed, source_files
 
 FILES = source_files(*PACKAGES)
 
@@ -38,16 +38,6 @@ BANNED_FUNCTIONS = {
 # A module named after nothing collects everything.
 BANNED_NAMES = re.compile(r"(^|_)(utils?|commons?|misc|helpers?|managers?)($|_)")
 
-FIVE_FILES = [
-    "actorlearn/processes/simulator.py",
-    "actorlearn/processes/inference.py",
-    "actorlearn/processes/batches.py",
-    "actorlearn/processes/trainer.py",
-    "actorlearn/parameters/published.py",
-]
-FUNCTION_LINES = 55
-HEADLESS = ("Of ", "What ", "Whose ", "Where ", "How ")
-"""Words with which no docstring of the two packages opens."""
 
 NAMED_TUPLES = {"_fields", "_replace", "_asdict"}
 """Private by their looks alone."""
@@ -192,58 +182,9 @@ def test_no_module_is_named_after_nothing() -> None:
     assert not names, f"{names}: name a module after what it is or does"
 
 
-def test_the_path_of_an_observation_is_five_files() -> None:
-    for number, name in enumerate(FIVE_FILES, start=1):
-        docstring = ast.get_docstring(parsed(ROOT / name)) or ""
-        assert docstring.startswith(f"Stage {number} of 5"), f"{name} should open with 'Stage {number} of 5'"
-        for word in ("Reads", "Writes", "Next"):
-            assert word in docstring, f"the docstring of {name} should say what the stage {word.lower()}: '{word} …'"
-
-
-def test_functions_stay_short() -> None:
-    long = [
-        f"{name_of(file)}: {function.name} takes {function.lines} lines"
-        for file in FILES
-        for function in functions(file)
-        if function.lines > FUNCTION_LINES
-    ]
-    assert not long, "\n".join(long)
-
-
 def test_every_module_says_what_it_is() -> None:
     silent = [name_of(file) for file in FILES if file.stat().st_size and not ast.get_docstring(parsed(file))]
     assert not silent, f"{silent}: no module docstring"
-
-
-def headless_docstrings(tree: ast.AST) -> list[str]:
-    """Docstrings of modules, classes, functions and attributes that open without a noun or a verb."""
-    strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Expr))
-    said = ((text.lineno, text.value) for text in strings if isinstance(text, ast.Constant))
-    return [f"{line}: {text:.60}" for line, text in said if isinstance(text, str) and text.startswith(HEADLESS)]
-
-
-def test_docstrings_open_with_the_noun_or_the_verb() -> None:
-    found = [f"{name_of(file)}:{text}" for file in FILES for text in headless_docstrings(parsed(file))]
-    assert not found, "\n".join([*found, "say what it is, or does, before of what and where"])
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        '"""Of one run."""',
-        'class X:\n    """What it does."""',
-        'def f():\n    """How long."""',
-        'x = 1\n"""Where it is."""',
-        'class X:\n    x: int\n    """Whose it is."""',
-    ],
-)
-def test_the_search_for_headless_docstrings_finds_them(source: str) -> None:
-    assert len(headless_docstrings(ast.parse(source))) == 1
-
-
-@pytest.mark.parametrize("source", ['"""Whether it is there."""', 'said = "What it is"', '"""Office hours."""'])
-def test_the_search_for_headless_docstrings_lets_the_rest_pass(source: str) -> None:
-    assert not headless_docstrings(ast.parse(source))
 
 
 def test_the_top_level_is_fixed() -> None:
