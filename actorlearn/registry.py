@@ -265,7 +265,7 @@ class _Open(type):
 def decode_settings(kind: type, value: Any) -> Any:
     """Read the settings of an entry: msgspec's hook for the types that `open_to` makes."""
     if not isinstance(kind, _Open):
-        raise NotImplementedError(f"{kind} is no type that settings have")
+        raise NotImplementedError(f"unsupported type for a setting: {kind}")
     return kind.registry.read(value)
 
 

@@ -98,7 +98,7 @@ class Peers:
             self._learning.exchange_by(settings, alive, self.present, self._warn, self._endpoints)
             joined = self._learning.exchange.join(env_steps, updates)
         except SharedMemoryFull as error:  # where they meet; when there is room again they do
-            self._warn_of_want(wanted, f"cannot meet the other learners: {error}; it is tried until it can be")
+            self._warn_of_want(wanted, f"cannot join the other learners: {error}; retrying")
             return None
         except (Stopped, SegmentError):  # told to end, a newer list, or a segment still being made
             return None

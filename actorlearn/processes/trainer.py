@@ -169,7 +169,7 @@ class Trainer:
         return env_steps // every > self.counts.env_steps // every
 
     def _say_draining(self) -> bool:
-        """Announce to the other learners that this one leaves; True once none learns with it any more."""
+        """Announce to the other learners that this one leaves; True when all of them have left."""
         return self.learning.exchange.agree(0, 0, True).draining
 
     def _learn(self, gathered: Gathered, prepared: Batch) -> None:

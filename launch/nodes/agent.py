@@ -255,7 +255,7 @@ class Agent:
         elif isinstance(message, JoinRefused) and epoch is None and message.session == self._session:
             if message.reason != self._said:
                 self._said = message.reason
-                self._tell(f"not let in: {message.reason}")
+                self._tell(f"the head refused this node: {message.reason}")
             self.exit_status = 1 if message.final else self.exit_status
         elif (
             epoch is not None

@@ -315,7 +315,7 @@ class Head:
             yield ev.Begin()
         elif waited_s >= self._wanted.wait_s:
             self._begun = True
-            missing = ", ".join(name for name in self._names if name not in self.nodes) or "nobody is known to come"
+            missing = ", ".join(name for name in self._names if name not in self.nodes) or "no keys are registered"
             yield ev.CannotRun(
                 f"nodes.count: {len(self.nodes)} of {self._wanted.count} nodes have joined within nodes.wait_s = "
                 f"{self._wanted.wait_s:g} s; missing: {missing}; start `actorlearn node --join "

@@ -122,8 +122,8 @@ def _refuse_parts_of_games(topology: Topology, description: Description) -> None
         )
     if agents > 1 and simulators.reset == "wait":
         raise TopologyError(
-            f"simulators.reset: wait; the {agents} agents of a game of {topology.env.id} end it at different times, "
-            "and none begins another alone: write inside"
+            f"simulators.reset: wait; a game of {topology.env.id} has {agents} agents, and games of several agents "
+            "need simulators.reset: inside"
         )
 
 

@@ -93,7 +93,7 @@ def open_local(plan: Plan, resumption: Resumption, workspace: Workspace, spawner
 
 
 def choose_engine(spec: EngineSpec | None, run_dir: Path, nodes: NodesSection, keys: Path | None) -> Engine | None:
-    """Return what starts the nodes of a run; None where nobody need, or somebody else does. Raises as `open_engine`."""
+    """Return the engine that starts the nodes of a run; None if no engine starts nodes. Raises as `open_engine`."""
     if spec is None or (spec.here and not nodes.several):
         return None
     if not nodes.several:

@@ -304,7 +304,7 @@ class Children:
 
     def dismiss(self, trainer: Child, missed: Child) -> None:
         """Detach a learner that has lost a child it needs; its trainer saves, and the other learners go on."""
-        self.note("gave up", trainer, f"it has nothing to learn from without {missed.name} and leaves the others")
+        self.note("gave up", trainer, f"learner removed: {missed.name} has failed")
         self.see_off(trainer)
 
     def evict(self, child: Child, cause: str) -> None:

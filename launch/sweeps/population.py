@@ -1,4 +1,4 @@
-"""Population-based training (Jaderberg et al. 2017, arXiv 1711.09846), in step: who goes on from whom, and how.
+"""Population-based training (Jaderberg et al. 2017, arXiv 1711.09846), in step: the exploit and explore step.
 
 Pure. As in the paper the worst members, by truncation selection, take weights and values of some of the best (exploit),
 and each of these values is then multiplied by one of two factors (explore). Where the paper compares a member whenever

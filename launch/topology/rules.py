@@ -48,7 +48,7 @@ def whole_groups(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "simulators.envs",
-            f"environments split evenly into groups, and {envs} is no multiple of {groups} (groups)",
+            f"environments are divided evenly among groups, and {envs} is not a multiple of {groups} (groups)",
             f"write envs: {f'{lower} or {upper}' if lower else upper}, or another number of groups",
         )
 
@@ -60,7 +60,7 @@ def delays_grow(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "supervision.longest_restart_delay_s",
-            f"delays only grow, and restart_delay_s is {first:g}",
+            f"it must be at least restart_delay_s, which is {first:g}",
             f"write {first:g} or more, or a smaller restart_delay_s",
         )
 
@@ -73,7 +73,7 @@ def spinning_is_given_longer(topology: Topology) -> Problems:
             yield _problem(
                 topology,
                 f"{keys}spin_s",
-                f"who computes is given at least as long as who does not, and {hang} is {hang_s:g}",
+                f"it must be at least {hang}, which is {hang_s:g}",
                 f"write {hang_s:g} or more, or a smaller {hang}",
             )
 
@@ -84,7 +84,7 @@ def servers_with_work(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "inference.count",
-            f"each simulator has one inference server, and simulators.count is {topology.simulators.count}",
+            f"there cannot be more servers than simulators, and simulators.count is {topology.simulators.count}",
             f"write a number from 1 to {topology.simulators.count}, or more simulators",
         )
 
@@ -95,7 +95,7 @@ def scores_to_stop_at(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "evaluator.stop_at_score",
-            "scores are those of evaluations, and there are none (evaluator.count)",
+            "it needs an evaluator, and evaluator.count is 0",
             "write evaluator: {count: 1}, or leave it out",
         )
 
@@ -117,7 +117,7 @@ def games_with_fire(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "evaluator.fire_after",
-            f"FIRE is an action of Atari games, and {topology.env.id} is none",
+            f"only Atari games have the action FIRE, and {topology.env.id} is not an Atari game",
             "leave it out, or write 0",
         )
 
@@ -135,7 +135,7 @@ def games_to_record(topology: Topology) -> Problems:
     if not topology.evaluator.record:
         return
     if not topology.evaluator.count:
-        rule, way_out = "games of evaluations are recorded, and there are none", "write evaluator: {count: 1}"
+        rule, way_out = "it records games of evaluations, and evaluator.count is 0", "write evaluator: {count: 1}"
         yield _problem(topology, "evaluator.record", rule, f"{way_out}, or leave it out")
     elif find_spec("av") is None:
         rule, way_out = "PyAV, which writes MP4, is not installed", "pip install 'actorlearn[video]'"
@@ -158,14 +158,14 @@ def experience_is_corrected(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "gossip.experience",
-            f"other learners' policies have acted there, and {topology.algorithm.name} corrects for none",
+            f"{topology.algorithm.name} cannot learn from the experience of other learners' policies",
             f"write 0, or algorithm.name: {having}",
         )
     if shared.experience > topology.simulators.environments:
         yield _problem(
             topology,
             "gossip.experience",
-            f"a learner shows others rows of its environments, and it has {topology.simulators.environments}",
+            f"a learner cannot share more rows than it has environments, {topology.simulators.environments}",
             f"write a number from 0 to {topology.simulators.environments}, or more simulators.envs",
         )
 
@@ -177,8 +177,8 @@ def learners_reach_each_other(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "nodes.count",
-            f"learners in mode {topology.mode} exchange through files of one machine",
-            "write 1, or mode: sync or gossip, in which they exchange through sockets"
+            f"learners in mode {topology.mode} exchange weights through shared memory, on one machine",
+            "write 1, or mode: sync or gossip, which use sockets"
             + (", or parameter_servers.count: 1" if topology.mode == "async" else ""),
         )
 
@@ -189,10 +189,10 @@ def servers_with_learners(topology: Topology) -> Problems:
     if mode(topology).served:
         return
     if own.count:
-        rule = f"learners in mode {topology.mode} keep their weights themselves"
+        rule = f"mode {topology.mode} has no parameter servers"
         yield _problem(topology, "parameter_servers.count", rule, "write 0, or mode: async")
     elif own.wire != ParameterServersSettings(count=0).wire:
-        rule = "numbers travel to parameter servers, and there is none"
+        rule = "it is the format of numbers sent to parameter servers, and parameter_servers.count is 0"
         yield _problem(topology, "parameter_servers.wire", rule, "leave it out, or write parameter_servers.count: 1")
 
 
@@ -208,12 +208,12 @@ def keys_of_the_mode(topology: Topology) -> Problems:
             readers = dict.fromkeys(other.asked_as for other in MODES.specs() if key in other.keys)
             reading = " or ".join(readers)
             learners = f"{topology.learners.count} learner{'s' if topology.learners.count > 1 else ''}"
-            rule = f"{learners} in mode {topology.mode} have no use for it, and those in mode {reading} do"
+            rule = f"{learners} in mode {topology.mode} do not read it; learners in mode {reading} do"
             way_out = f"mode: {reading}"
             if mode(topology).alone and topology.mode in readers:
                 rule, way_out = "there is no other learner to exchange with", "learners.count: 2"
             elif reading == topology.mode:
-                rule = f"{learners} in mode {reading} read it where there are parameter servers, and there is none"
+                rule = f"{learners} in mode {reading} read it only with parameter servers, and there are none"
                 way_out = "parameter_servers.count: 1"
             yield _problem(topology, key, rule, f"leave it out, or write {way_out}")
 
@@ -228,14 +228,14 @@ def horizon_of_batch_steps(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "algorithm.horizon",
-            f"{steps} steps (batch_steps) of {environments} environments are {steps // environments} of each",
-            "leave the horizon out, or batch_steps",
+            f"batch_steps is {steps}, which is {steps // environments} for each of {environments} environments",
+            "leave out either the horizon or batch_steps",
         )
     else:
         yield _problem(
             topology,
             "algorithm.batch_steps",
-            f"all environments give as many steps, and {steps} is no multiple of {environments} (environments)",
+            f"every environment gives as many steps, and {steps} is not a multiple of {environments} (environments)",
             f"write {f'{lower} or ' if lower else ''}{lower + environments}, or other simulators.envs",
         )
 
@@ -248,14 +248,14 @@ def inference_batches_that_fill(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "inference.batch_rows",
-            "batches are gathered by inference servers, and inference.count is 0",
+            "it is the batch of an inference server, and inference.count is 0",
             "write inference.count: 1 or more, or batch_rows: 0",
         )
     elif rows > environments:
         yield _problem(
             topology,
             "inference.batch_rows",
-            f"a server answers {environments} environments, so that batch never fills",
+            f"a server answers {environments} environments, so this batch would never be full",
             f"write a number from 0 to {environments}",
         )
 
@@ -275,9 +275,9 @@ def weights_of_rollouts(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "simulators.weights",
-            "rows of several rollouts would be answered together (inference.batch_rows), or by weights that change "
-            "within a rollout (learners.pull_rows)",
-            "leave both at 0, or write weights: newest",
+            "one version must answer a whole rollout; inference.batch_rows answers rows of several rollouts together, "
+            "and learners.pull_rows changes the weights within a rollout",
+            "set both to 0, or write weights: newest",
         )
 
 
@@ -285,14 +285,14 @@ def minibatches_with_transitions(topology: Topology) -> Problems:
     """No part of a batch is empty."""
     if not isinstance(topology.algorithm, OnPolicySettings):
         return
-    most, what = topology.simulators.environments, "whole environments"
+    most, what = topology.simulators.environments, "environments"
     if ALGORITHMS.spec(topology.algorithm.name).parts_of_transitions and not _has_memory(topology):
         most, what = most * topology.algorithm.horizon, "transitions"
     if topology.algorithm.minibatches > most:
         yield _problem(
             topology,
             "algorithm.minibatches",
-            f"a part of a batch is {what}, and there are {most}",
+            f"a minibatch needs at least one of the {what} of a batch, and there are {most}",
             f"write a number from 1 to {most}, or more simulators.envs",
         )
 
@@ -304,7 +304,7 @@ def actions_reach_their_bounds(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "env.scale_actions",
-            f"{algorithm} chooses numbers from -1 to 1, which are to be stretched to the environment's bounds",
+            f"{algorithm} chooses actions from -1 to 1, which must be scaled to the environment's bounds",
             "write true, or leave it out",
         )
 
@@ -316,7 +316,7 @@ def noise_is_learned_with(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "model.noisy",
-            f"noise is drawn for {having} alone, and {topology.algorithm.name} draws its actions already",
+            f"noisy layers are for {having}; {topology.algorithm.name} samples its actions from the policy",
             "write 0.0, or another algorithm",
         )
 
@@ -328,7 +328,7 @@ def samples_with_ratios(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "optimizer.sample_size_scaling",
-            f"an effective sample size is that of ratios of probabilities, which {topology.algorithm.name} has not",
+            f"{topology.algorithm.name} computes no probability ratios, so it has no effective sample size",
             f"write none, or another algorithm: {having}",
         )
 
@@ -343,7 +343,7 @@ def replay_begins(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "replay.learning_starts_steps",
-            f"a minibatch is {batch} transitions ({which}), so that many are stored before the first",
+            f"the first minibatch needs {batch} stored transitions ({which})",
             f"write {batch} or more",
         )
     n, horizon = topology.algorithm.n_step, topology.algorithm.horizon
@@ -353,16 +353,16 @@ def replay_begins(topology: Topology) -> Problems:
             yield _problem(
                 topology,
                 "replay.learning_starts_steps",
-                f"a sequence may begin {every} steps late (sequence_every) and is whole {rest} later (burn_in_steps, "
-                f"sequence_steps, n_step), and the first minibatch is drawn from {environments} environments",
+                f"a sequence may begin {every} steps late (sequence_every) and is complete {rest} steps later "
+                f"(burn_in_steps, sequence_steps, n_step), in each of {environments} environments",
                 f"write {(every + rest - horizon) * environments} or more",
             )
     elif (n - horizon) * environments > first:  # beside these there is the rollout before the update
         yield _problem(
             topology,
             "replay.learning_starts_steps",
-            f"a transition is whole {n} steps later (n_step), and the first minibatch is drawn from {environments} "
-            f"environments, which play {horizon} a rollout (horizon)",
+            f"a transition is complete {n} steps later (n_step), in each of {environments} environments, which play "
+            f"{horizon} steps a rollout (horizon)",
             f"write {(n - horizon) * environments} or more",
         )
 
@@ -380,7 +380,7 @@ def replay_holds(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "replay.capacity_steps",
-            f"it holds a batch, and of each of {environments} environments a rollout, {parts} ({rows} rows)",
+            f"it must hold a minibatch, and for each of {environments} environments a rollout, {parts} ({rows} rows)",
             f"write {least} or more",
         )
 
@@ -392,7 +392,7 @@ def secondary_batches_alone(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "replay.secondary_batch_size",
-            f"it learns beside a learner that is alone, and there are {count} learners in mode {topology.mode}",
+            f"a secondary learner needs a single primary one, and there are {count} learners in mode {topology.mode}",
             "write learners.count: 1 and mode: sync, or 0",
         )
 
@@ -403,7 +403,7 @@ def memory_with_sequences(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "model.recurrence",
-            f"{topology.algorithm.name} has none: single transitions are replayed, and no memories",
+            f"{topology.algorithm.name} replays single transitions, which have no recurrent state",
             "leave it out, or use another algorithm",
         )
 
@@ -414,7 +414,7 @@ def statistics_of_observations(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "model.statistics_rows",
-            "no statistics are taken: model.normalize_observation is false",
+            "it is read only with model.normalize_observation, which is false",
             "leave it out, or set model.normalize_observation: true",
         )
 
@@ -425,7 +425,7 @@ def statistics_of_batches(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "model.normalize_observation",
-            f"{topology.algorithm.name} has none: statistics are those of whole batches",
+            f"{topology.algorithm.name} learns from a replay, and statistics are collected from whole batches",
             "leave it out, or use another algorithm",
         )
 
@@ -441,7 +441,7 @@ def sequences_with_a_use(topology: Topology) -> Problems:
                 rule = f"{topology.algorithm.name} learns from single transitions"
                 yield _problem(topology, f"replay.{key}", rule, f"leave it out, or write algorithm.name: {having}")
     elif topology.replay.burn_in_steps and isinstance(topology.model, EncoderSettings) and not _has_memory(topology):
-        rule = "a burn-in makes the state of a network with memory, and model.recurrence is none"
+        rule = "a burn-in is for recurrent networks, and model.recurrence is none"
         yield _problem(topology, "replay.burn_in_steps", rule, "write 0, or model.recurrence: lstm")
 
 
@@ -458,7 +458,7 @@ def targets_at_rollouts(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "algorithm.target_every_steps",
-            f"with simulators.weights: rollout it is whole rollouts, and one has {steps} steps "
+            f"with simulators.weights: rollout it must be a multiple of a rollout, which has {steps} steps "
             f"(horizon {topology.algorithm.horizon} x {steps // topology.algorithm.horizon} environments)",
             f"write {-(-every // steps) * steps}, or another horizon, or weights: newest",
         )

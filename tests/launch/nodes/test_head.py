@@ -636,7 +636,9 @@ def test_who_joins_during_the_end_is_turned_away_and_not_awaited(
         made.begin("node-0", "node-1")
         made.agent("node-2").turn()
         assert end(made, monkeypatch) < 1.0
-        assert made.agents["node-2"].exit_status == 1 and made.told["node-2"] == ["not let in: the run is over"]
+        assert made.agents["node-2"].exit_status == 1 and made.told["node-2"] == [
+            "the head refused this node: the run is over"
+        ]
 
 
 @pytest.mark.parametrize("lost", [False, True])

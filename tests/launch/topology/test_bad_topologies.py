@@ -77,15 +77,15 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "line break in a key": (OK + '"a\\nb": 1\n', ["t:2", "a\\nb", "no key", "remove it"]),
     "learners on nodes that do not reach each other": (
         OK + "mode: async\nlearners: {count: 2}\nnodes: {count: 2}\nparameter_servers: {count: 0}\n",
-        ["t:4", "nodes.count = 2", "exchange through files of one machine", "or parameter_servers.count: 1"],
+        ["t:4", "nodes.count = 2", "shared memory, on one machine", "or parameter_servers.count: 1"],
     ),
     "parameter servers without learners": (
         OK + "parameter_servers: {count: 2}\n",
-        ["t:2", "parameter_servers.count = 2", "keep their weights themselves", "mode: async"],
+        ["t:2", "parameter_servers.count = 2", "has no parameter servers", "mode: async"],
     ),
     "numbers that do not travel": (
         OK + "parameter_servers: {wire: bfloat16}\n",
-        ["t:2", "parameter_servers.wire = 'bfloat16'", "there is none", "leave it out"],
+        ["t:2", "parameter_servers.wire = 'bfloat16'", "parameter_servers.count is 0", "leave it out"],
     ),
     "local steps with parameter servers": (
         OK + "mode: async\nlearners: {local_steps: 2}\nparameter_servers: {count: 1}\noptimizer: {name: adam}\n",
@@ -101,7 +101,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "quorum without parameter servers": (
         OK + "mode: async\nlearners: {count: 2, quorum: 1}\n",
-        ["t:3", "learners.quorum = 1", "there is none", "parameter_servers.count: 1"],
+        ["t:3", "learners.quorum = 1", "there are none", "parameter_servers.count: 1"],
     ),
     # --- wrong kinds of value
     "no environment": ("seed: 1\n", ["t:1", "env.id is missing", "names its environment", "add env:"]),
@@ -295,27 +295,27 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     # --- rules about several fields
     "less time for who computes": (
         OK + "supervision: {trainer_hang_s: 60, trainer_spin_s: 20}\n",
-        ["t:2", "supervision.trainer_spin_s = 20", "trainer_hang_s is 60", "write 60 or more"],
+        ["t:2", "supervision.trainer_spin_s = 20", "at least trainer_hang_s, which is 60", "write 60 or more"],
     ),
     "a delay that shrinks": (
         OK + "supervision: {restart_delay_s: 5, longest_restart_delay_s: 1}\n",
-        ["t:2", "supervision.longest_restart_delay_s = 1", "restart_delay_s is 5", "write 5 or more"],
+        ["t:2", "supervision.longest_restart_delay_s = 1", "at least restart_delay_s, which is 5", "write 5 or more"],
     ),
     "odd groups": (
         OK + "simulators: {envs: 9, groups: 2}\n",
-        ["t:2", "simulators.envs = 9", "no multiple of 2 (groups)", "write envs: 8 or 10"],
+        ["t:2", "simulators.envs = 9", "not a multiple of 2 (groups)", "write envs: 8 or 10"],
     ),
     "more groups than environments": (
         OK + "simulators: {envs: 1, groups: 4}\n",
-        ["t:2", "simulators.envs = 1", "no multiple of 4", "write envs: 4,"],
+        ["t:2", "simulators.envs = 1", "not a multiple of 4", "write envs: 4,"],
     ),
     "more parts than environments": (
         OK + "algorithm: {minibatches: 9}\nsimulators: {count: 2, envs: 4}\n",
-        ["t:2", "algorithm.minibatches = 9", "whole environments, and there are 8", "1 to 8"],
+        ["t:2", "algorithm.minibatches = 9", "the environments of a batch, and there are 8", "1 to 8"],
     ),
     "more parts than transitions": (
         OK + "algorithm: {name: ppo, horizon: 2, minibatches: 17}\nsimulators: {count: 2, envs: 4}\n",
-        ["t:2", "algorithm.minibatches = 17", "transitions, and there are 16", "1 to 16"],
+        ["t:2", "algorithm.minibatches = 17", "the transitions of a batch, and there are 16", "1 to 16"],
     ),
     "idle inference servers": (
         OK + "simulators: {count: 2}\ninference: {count: 3}\n",
@@ -323,31 +323,31 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "games that nobody plays": (
         OK + "evaluator: {record: true}\n",
-        ["t:2", "evaluator.record = true", "there are none", "evaluator: {count: 1}"],
+        ["t:2", "evaluator.record = true", "evaluator.count is 0", "evaluator: {count: 1}"],
     ),
     "fire that no environment has": (
         "env: {id: CartPole-v1}\nevaluator: {fire_after: 30}\n",
-        ["t:2", "evaluator.fire_after = 30", "CartPole-v1 is none", "write 0"],
+        ["t:2", "evaluator.fire_after = 30", "CartPole-v1 is not an Atari game", "write 0"],
     ),
     "score that nobody measures": (
         OK + "evaluator: {stop_at_score: 20.0}\n",
-        ["t:2", "evaluator.stop_at_score = 20.0", "there are none", "evaluator: {count: 1}"],
+        ["t:2", "evaluator.stop_at_score = 20.0", "evaluator.count is 0", "evaluator: {count: 1}"],
     ),
     "batch that does not divide": (
         OK + "simulators: {count: 2, envs: 8}\nalgorithm: {batch_steps: 1_000}\n",
-        ["t:3", "algorithm.batch_steps = 1000", "no multiple of 16", "write 992 or 1008"],
+        ["t:3", "algorithm.batch_steps = 1000", "not a multiple of 16", "write 992 or 1008"],
     ),
     "batch smaller than a row": (
         OK + "simulators: {count: 2, envs: 8}\nalgorithm: {batch_steps: 10}\n",
-        ["t:3", "algorithm.batch_steps = 10", "no multiple of 16", "write 16,"],
+        ["t:3", "algorithm.batch_steps = 10", "not a multiple of 16", "write 16,"],
     ),
     "two horizons": (
         OK + "simulators: {count: 2, envs: 8}\nalgorithm: {batch_steps: 160, horizon: 5}\n",
         [
             "t:3",
             "algorithm.horizon = 5",
-            "160 steps (batch_steps) of 16 environments are 10 of each",
-            "leave the horizon",
+            "batch_steps is 160, which is 10 for each of 16 environments",
+            "leave out either the horizon",
         ],
     ),
     "batches without a server": (
@@ -361,7 +361,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     # --- value learning, and weights of a rollout
     "batch larger than what is stored first": (
         DQN + "replay: {batch_size: 64, learning_starts_steps: 63}\n",
-        ["t:3", "replay.learning_starts_steps = 63", "64 transitions (batch_size)", "write 64 or more"],
+        ["t:3", "replay.learning_starts_steps = 63", "64 stored transitions (batch_size)", "write 64 or more"],
     ),
     "returns longer than what is stored first": (
         OK + "algorithm: {name: dqn, n_step: 40, horizon: 2}\nsimulators: {count: 4, envs: 8}\n",
@@ -369,11 +369,16 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "batch larger than the replay": (
         DQN + "replay: {batch_size: 900, capacity_steps: 899}\n",
-        ["t:3", "replay.capacity_steps = 899", "holds a batch", "write 900 or more"],
+        ["t:3", "replay.capacity_steps = 899", "must hold a minibatch", "write 900 or more"],
     ),
     "secondary batch larger than what is stored first": (
         DQN + "replay: {secondary_batch_size: 2048}\n",
-        ["t:", "replay.learning_starts_steps = 1000", "2048 transitions (secondary_batch_size)", "write 2048 or more"],
+        [
+            "t:",
+            "replay.learning_starts_steps = 1000",
+            "2048 stored transitions (secondary_batch_size)",
+            "write 2048 or more",
+        ],
     ),
     "secondary learner and several": (
         DQN + "replay: {secondary_batch_size: 32}\nlearners: {count: 2}\n",
@@ -387,7 +392,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         DQN + "simulators: {count: 2, envs: 4, weights: rollout}\n",
         ["t:", "algorithm.target_every_steps = 1000", "horizon 4 x 8 environments", "write 1024", "newest"],
     ),
-    "memory and replay": (DQN + "model: {recurrence: gru}\n", ["t:3", "'gru'", "no memories", "another algorithm"]),
+    "memory and replay": (
+        DQN + "model: {recurrence: gru}\n",
+        ["t:3", "'gru'", "no recurrent state", "another algorithm"],
+    ),
     "sequences of who learns from transitions": (
         DQN + "replay: {sequence_steps: 20}\n",
         ["t:3", "replay.sequence_steps = 20", "dqn learns from single transitions", "algorithm.name: r2d1"],
@@ -402,7 +410,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
             "t:3",
             "learning_starts_steps = 100",
             "10 steps late",
-            "whole 30 later",
+            "complete 30 steps later",
             "4 environments",
             "write 144 or more",
         ],
@@ -417,7 +425,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "statistics that nobody takes": (
         OK + "model: {statistics_rows: 100}\n",
-        ["t:2", "model.statistics_rows = 100", "normalize_observation is false", "leave it out"],
+        ["t:2", "model.statistics_rows = 100", "normalize_observation, which is false", "leave it out"],
     ),
     "statistics and replay": (
         DQN + "model: {normalize_observation: true}\n",
@@ -437,15 +445,20 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "samples without ratios": (
         OK + "optimizer: {sample_size_scaling: sqrt}\n",
-        ["t:2", "optimizer.sample_size_scaling = 'sqrt'", "which a2c has not", "impala, ppo and vaco"],
+        ["t:2", "optimizer.sample_size_scaling = 'sqrt'", "a2c computes no probability ratios", "impala, ppo and vaco"],
     ),
     "experience that is not corrected": (
         "env: {id: CartPole-v1}\nmode: gossip\ngossip: {experience: 8}\n",
-        ["t:3", "gossip.experience = 8", "a2c corrects for none", "write 0, or algorithm.name: impala or ppo"],
+        [
+            "t:3",
+            "gossip.experience = 8",
+            "a2c cannot learn from the experience",
+            "write 0, or algorithm.name: impala or ppo",
+        ],
     ),
     "experience of more environments than there are": (
         OK + "algorithm: {name: impala}\nmode: gossip\nsimulators: {count: 1, envs: 4}\ngossip: {experience: 5}\n",
-        ["t:5", "gossip.experience = 5", "it has 4", "write a number from 0 to 4"],
+        ["t:5", "gossip.experience = 5", "than it has environments, 4", "write a number from 0 to 4"],
     ),
     "experience across nodes": (
         OK + "algorithm: {name: impala}\nmode: gossip\nnodes: {count: 2}\ngossip: {experience: 1}\n",
@@ -457,11 +470,11 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "noise that is not learned with": (
         OK + "model: {noisy: 0.5}\n",
-        ["t:2", "model.noisy = 0.5", "c51, dqn, r2d1 and sac alone", "a2c", "write 0.0"],
+        ["t:2", "model.noisy = 0.5", "for c51, dqn, r2d1 and sac", "a2c", "write 0.0"],
     ),
     "actions that do not reach their bounds": (
         "env: {id: Pendulum-v1, scale_actions: false}\nalgorithm: {name: sac}\n",
-        ["t:1", "env.scale_actions = false", "sac chooses numbers from -1 to 1", "write true, or leave it out"],
+        ["t:1", "env.scale_actions = false", "sac chooses actions from -1 to 1", "write true, or leave it out"],
     ),
     "more rollouts than versions": (
         OK + "simulators: {weights: rollout, blocks: 4}\n",
@@ -469,7 +482,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "rows of several rollouts": (
         OK + "simulators: {weights: rollout}\ninference: {count: 1, batch_rows: 2}\n",
-        ["t:2", "simulators.weights = 'rollout'", "batch_rows", "leave both at 0"],
+        ["t:2", "simulators.weights = 'rollout'", "batch_rows", "set both to 0"],
     ),
     "no deadline": (
         OK + "inference: {deadline_ms: null}\n",
