@@ -43,7 +43,16 @@ NAMED_TUPLES = {"_fields", "_replace", "_asdict"}
 """Private by their looks alone."""
 
 REQUIRED = {"actorlearn", "launch", "configs", "tests", "setup.cfg", "pyproject.toml", "README.md"}
-ALLOWED = REQUIRED | {"Makefile", "LICENSE", "CHANGELOG.md", "SECURITY.md", "docs", "examples", "constraints.txt"}
+ALLOWED = REQUIRED | {
+    "Makefile",
+    "LICENSE",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "CONTRIBUTING.md",
+    "docs",
+    "examples",
+    "constraints.txt",
+}
 
 
 def name_of(file: Path) -> str:
