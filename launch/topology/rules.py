@@ -100,17 +100,6 @@ def scores_to_stop_at(topology: Topology) -> Problems:
         )
 
 
-def schedules_that_end(topology: Topology) -> Problems:
-    """Schedules end within the run."""
-    if topology.schedule_steps is not None and topology.schedule_steps > topology.total_steps:
-        yield _problem(
-            topology,
-            "schedule_steps",
-            f"schedules would not end: the run ends at {topology.total_steps} steps (total_steps)",
-            f"write {topology.total_steps} or less, or leave it out",
-        )
-
-
 def games_with_fire(topology: Topology) -> Problems:
     """Environments have FIRE where evaluations are to press it."""
     if topology.evaluator.fire_after and not isinstance(topology.env, AtariSettings):
@@ -207,13 +196,12 @@ def keys_of_the_mode(topology: Topology) -> Problems:
         if getattr(getattr(topology, section), name) != getattr(defaults[section], name):
             readers = dict.fromkeys(other.asked_as for other in MODES.specs() if key in other.keys)
             reading = " or ".join(readers)
-            learners = f"{topology.learners.count} learner{'s' if topology.learners.count > 1 else ''}"
-            rule = f"{learners} in mode {topology.mode} do not read it; learners in mode {reading} do"
+            rule = f"mode {topology.mode} does not read it; mode {reading} does"
             way_out = f"mode: {reading}"
             if mode(topology).alone and topology.mode in readers:
                 rule, way_out = "there is no other learner to exchange with", "learners.count: 2"
             elif reading == topology.mode:
-                rule = f"{learners} in mode {reading} read it only with parameter servers, and there are none"
+                rule = f"mode {reading} reads it only with parameter servers, and there are none"
                 way_out = "parameter_servers.count: 1"
             yield _problem(topology, key, rule, f"leave it out, or write {way_out}")
 
@@ -471,7 +459,6 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     spinning_is_given_longer,
     servers_with_work,
     scores_to_stop_at,
-    schedules_that_end,
     games_with_fire,
     starts_of_evaluations,
     games_to_record,

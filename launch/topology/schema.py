@@ -384,8 +384,8 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     schedule_steps: Annotated[
         Annotated[int, Meta(ge=1, le=10**12)] | None,
         Meta(
-            description="agent steps at which schedules (learning rate, entropy, clipping, priorities) end; from there "
-            "to total_steps their final values hold; null = total_steps"
+            description="agent steps at which schedules (learning rate, entropy, clipping, priorities) end; their "
+            "final values hold from there on; null = total_steps"
         ),
     ] = None
     stop_at_training_score: Annotated[

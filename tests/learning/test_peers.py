@@ -154,7 +154,7 @@ def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(
         full.setattr(os, "posix_fallocate", lambda *_: raise_full())
         assert [learners.join(30, 2) for _ in range(3)] == [None] * 3
     (warning,) = warnings
-    assert "cannot meet the other learners" in warning and "bytes of shared memory needed" in warning
+    assert "cannot join the other learners" in warning and "bytes of shared memory needed" in warning
     assert learners.join(30, 2)[:2] == (30, 2) and learners.joined
 
 

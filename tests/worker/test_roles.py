@@ -120,7 +120,7 @@ def test_a_plan_has_a_role_that_a_package_brings(package: Path) -> None:
         ("roles={trainer: {}}", "the role is shipped, and a topology has a section of its own for it"),
         ("roles.auditor.count=-1", "roles.auditor.count = -1: must be at least 0 and at most 64"),
         ("roles.auditor={coun: 1}", "section roles.auditor has no key 'coun'; did you mean roles.auditor.count?"),
-        ("roles.auditor.spin_s=3", "and hang_s is 30; write 30 or more, or a smaller hang_s"),
+        ("roles.auditor.spin_s=3", "at least hang_s, which is 30; write 30 or more, or a smaller hang_s"),
     ],
 )
 def test_keys_of_roles_are_refused_as_others_are(package: Path, keys: str, said: str) -> None:

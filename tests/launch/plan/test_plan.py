@@ -339,6 +339,8 @@ def test_games_of_several_agents_are_whole_in_every_group_and_have_a_seed_each()
         of_three("simulators.envs=8")
     with pytest.raises(TopologyError, match=r"2 group\(s\) have whole games: write 6$"):
         of_three("simulators.envs=2", "simulators.groups=2")
-    with pytest.raises(TopologyError, match=r"simulators.reset: wait; the 3 agents .* write inside$"):
+    with pytest.raises(
+        TopologyError, match=r"simulators.reset: wait; a game of .* has 3 agents, .* need simulators.reset: inside$"
+    ):
         of_three("simulators.envs=6", "simulators.reset=wait")
     assert planned("simulators.reset=wait").topology.simulators.reset == "wait"

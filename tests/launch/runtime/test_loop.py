@@ -275,10 +275,9 @@ def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, lea
     assert [told.get("count") for told in said] == [None, 1, 2]
     assert (said[-1]["best"]["mean"], said[-1]["best"]["env_steps"]) == (8.5, 1_000)
     assert (said[-1]["last"]["mean"], said[-1]["last"]["episodes"]) == (2.5, 2)
-    once = "best 8.5 over 2 games at 1,000 steps, last"
     assert [note.cause for note in console.notes if not note.process and note.kind == "evaluated"] == [
-        f"{once} 8.5 over 2 games at 1,000 steps; 1 in all",
-        f"{once} 2.5 over 2 games at 2,000 steps; 2 in all",
+        "8.5 over 2 games at 1,000 steps, deviation 0.7",
+        "best 8.5 over 2 games at 1,000 steps, last 2.5 over 2 games at 2,000 steps; 2 in all",
     ]
 
 

@@ -28,12 +28,12 @@ class Played(A2C):
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        (["replay.batch_size=2000"], "a minibatch is 2000 transitions"),
-        (["replay.capacity_steps=40"], "it holds a batch, and of each of"),
-        (["model.recurrence=lstm"], "single transitions are replayed"),
+        (["replay.batch_size=2000"], "needs 2000 stored transitions"),
+        (["replay.capacity_steps=40"], "it must hold a minibatch, and for each of"),
+        (["model.recurrence=lstm"], "replays single transitions"),
         (
             ["simulators.weights=rollout", "algorithm.target_every_steps=7"],
-            "with simulators.weights: rollout it is whole rollouts",
+            "it must be a multiple of a rollout",
         ),
     ],
 )
@@ -45,7 +45,7 @@ def test_a_strangers_algorithm_with_a_replay_is_held_to_the_rules_of_replays(key
 
 def test_noise_is_for_who_learns_from_a_replay_whoever_that_is() -> None:
     assert parse(CARTPOLE, [REPLAYED, "model.noisy=0.5"]).model.noisy == 0.5
-    with pytest.raises(TopologyError, match="noise is drawn for"):
+    with pytest.raises(TopologyError, match="noisy layers are for"):
         parse(CARTPOLE, [PLAYED, "model.noisy=0.5"])
 
 
