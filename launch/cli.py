@@ -388,7 +388,7 @@ def export(
     ] = None,
     learner: Annotated[int, typer.Option(min=0, help="Whose weights, where learners have their own.")] = 0,
     weights: Annotated[
-        bool, typer.Option("--weights", help="Weights and card alone, which need no extra onnx.")
+        bool, typer.Option("--weights", help="Write weights, card and topology alone; this needs no extra onnx.")
     ] = False,
     json: Json = False,
 ) -> int:
