@@ -108,7 +108,7 @@ class Algorithm(Protocol):
         """Return the scalar to descend and detached scalar metrics, from outputs [rows, B, size] of one forward pass.
 
         Called by the trainer for each minibatch of a prepared batch, before `backward`; the rows are those of its
-        observation. `progress` is the share of `schedule_steps` that is done, in [0, 1], for values that follow a schedule.
+        observation. `progress` is the share of `schedule_steps` that is done, in [0, 1], for scheduled values.
 
         Of a replay's minibatch one metric may be no scalar: "priority" [1, B], how much each item was wrong, which
         prioritised replay draws by once it has raised it to its exponent.
