@@ -81,7 +81,7 @@ class AtariSettings(EnvSettings, frozen=True, kw_only=True, tag="atari"):
     """Keys of Atari games; the defaults are PAAC's."""
 
     preset: Annotated[
-        Literal["ba3c", "dqn", "paac", "small", "stooke-abbeel"],
+        Literal["ba3c", "dqn", "paac", "pong", "small", "stooke-abbeel"],
         Meta(description="how a screen becomes an observation"),
     ] = "paac"
     frame_skip: Annotated[int, Meta(ge=1, le=64, description="emulator frames per agent step")] = 4
@@ -107,7 +107,7 @@ class EnvPoolAtariSettings(AtariSettings, frozen=True, kw_only=True, tag="envpoo
     """Keys of Atari games through EnvPool: those of ``AtariSettings``, as far as EnvPool has them."""
 
     preset: Annotated[
-        Literal["dqn", "paac", "small", "stooke-abbeel"],
+        Literal["dqn", "paac", "pong", "small", "stooke-abbeel"],
         Meta(description="how a screen becomes an observation; EnvPool pools frames, and ba3c does not"),
     ] = "paac"
     noop_max: Annotated[
