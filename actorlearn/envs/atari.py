@@ -16,7 +16,7 @@ A preset is how a screen becomes an observation. Every preset sums rewards over 
     | small         | [stack, 44, 44]  | nobody's paper   | dqn's, of a quarter of the pixels: acting and learning |
     |               |                  |                  | cost a fourth with the same convolutions               |
     | pong          | [stack, 44, 44]  | nobody's paper   | small's, of Pong's field alone: lines 33 to 191 of     |
-    |               |                  |                  | 210, without the score and the walls                   |
+    |               |                  |                  | 210, without the score                                 |
     | stooke-abbeel | [stack, 104, 80] | Stooke 2018,     | no NOOP, FIRE, UP at a game's start and after each     |
     |               |                  | accel_rl         | lost life, and the history is not blanked there        |
     | ba3c          | [3 stack, 84,    | Adamski 2018     | the same number of frames each step, not 2, 3 or 4 at  |
