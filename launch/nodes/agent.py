@@ -39,13 +39,13 @@ from launch.nodes.messages import (
     Left,
     NodeWarning,
     Prepare,
-    Start,
     Welcome,
 )
 from launch.nodes.outbox import Outbox
 from launch.nodes.stream import Numbered, Stream, StreamError
 from launch.nodes.workspace import NodeWorkspace
 from launch.plan.nodes import Machine
+from launch.plan.plan import Start
 from launch.supervision import events as ev
 from launch.topology.load import TopologyError
 

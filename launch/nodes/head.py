@@ -49,18 +49,14 @@ from launch.nodes.messages import (
     LogChunk,
     NodeWarning,
     Prepare,
-    Start,
     Welcome,
 )
 from launch.nodes.node import NodeAction, ProtocolWarning
 from launch.nodes.remote import RemoteNode
 from launch.nodes.saved_set import name_set
 from launch.nodes.stream import Numbered, StreamError
-from launch.plan.addresses import Addresses
-from launch.plan.auto import unlike_here
-from launch.plan.nodes import Machine, need_of, place_learners, share_out
-from launch.plan.plan import Plan
-from launch.plan.resumption import Resumption
+from launch.plan.nodes import Machine, need_of, place_learners, share_out, unlike_here
+from launch.plan.plan import Plan, Start
 from launch.supervision import events as ev
 from launch.topology.load import TopologyError, dump
 from launch.topology.modes import mode
@@ -103,17 +99,15 @@ class Head:
     def __init__(
         self,
         plan: Plan,
-        resumption: Resumption,
-        addresses: Addresses,
         door: AgentSocket,
         keys: Path,
         names: Sequence[str],
     ) -> None:
         """Admit those who come through ``door``; ``names`` are those with a key in ``keys``. Raises ChannelError."""
-        self._plan, self._resumption, self._addresses = plan, resumption, addresses
+        self._plan, self._addresses = plan, plan.addresses
         self._wanted, self._door, self.keys, self._names = plan.topology.nodes, door, keys, names
-        remove_unfinished(addresses.run_dir)
-        self._control = ControlSocket(addresses.control)
+        remove_unfinished(plan.addresses.run_dir)
+        self._control = ControlSocket(plan.addresses.control)
         (sections,) = (field for field in progress_fields(len(SECTIONS)) if field.name == "section_ns")
         self._section_ns = np.zeros(sections.shape, np.int64)
         self._need = need_of(plan.topology, plan.description)
@@ -201,7 +195,7 @@ class Head:
         own = start.process
         if not ROLES.spec(own.role).spread and own.learner not in node.has:
             node.has.add(own.learner)
-            if start.resume or own.learner in self._resumption.goes_on_from:
+            if start.resume or own.learner in self._plan.resumption.goes_on_from:
                 self._bring_checkpoints(node, own.learner)
         if ROLES.spec(own.role).scores and mode(self._plan.topology).own_weights:
             self._notes += self._whose_weights(own, node)
@@ -302,9 +296,9 @@ class Head:
         waited_s = time.monotonic() - (self._waited_s or 0.0)
         if len(self.nodes) >= self._wanted.count:
             self._begun = True
-            learners = sorted({p.id.learner for p in self._plan.processes if ROLES.spec(p.id.role).learns})
+            learners = sorted(trainer.learner for trainer in self._plan.trainers)
             try:
-                self.add_learners([learner for learner in learners if learner not in self._resumption.left_out])
+                self.add_learners([learner for learner in learners if learner not in self._plan.resumption.left_out])
             except TopologyError as error:
                 yield ev.CannotRun(str(error))
                 return
@@ -412,7 +406,7 @@ class Head:
         return bool(reason)
 
     def _prepare(self) -> Prepare:
-        plan, resumption = self._plan, self._resumption
+        plan, resumption = self._plan, self._plan.resumption
         run_dir = self._addresses.run_dir
         return Prepare(
             dump(plan.topology),

@@ -13,32 +13,26 @@ the others may be lost or repeated, and are sent again until they are answered.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from actorlearn.envs.specs import ENVIRONMENTS
-from actorlearn.registry import decode_settings, open_to
-from actorlearn.wire.identity import Count, Name, ProcessId
+from actorlearn.memory.progress import ROWS
+from actorlearn.registry import decode_settings
+from actorlearn.wire.identity import Count, Name
 from actorlearn.wire.messages import Message, MessageError, Text, brief
 from launch.nodes.stream import BODY_BYTES, Numbered
 from launch.plan.nodes import Machine
+from launch.plan.plan import NodeMessage, Start
 from launch.plan.probe import Description
 from launch.supervision import events as ev
-from launch.supervision.events import Told
-
-if TYPE_CHECKING:
-    from actorlearn.envs.specs import EnvSettings as Env
-else:
-    Env = open_to(ENVIRONMENTS)
 
 PROTOCOL_VERSION = 3
 """Raised whenever a struct below changes; an agent and a head of different versions refuse one another."""
 
 CHUNK_BYTES = 128 * 1024
 """Most bytes of a file in one message."""
-MOST_ROWS = 256
 MOST_DROPPED = 256
 _TOPOLOGY_CHARACTERS = 200_000
 
@@ -93,7 +87,7 @@ class Heartbeat(Message, frozen=True):
     epoch: Count
     sent_s: float
     """The agent's own clock, which the answer repeats."""
-    sections: Annotated[list[tuple[Count, list[int]]], Meta(max_length=MOST_ROWS)] = msgspec.field(default_factory=list)
+    sections: Annotated[list[tuple[Count, list[int]]], Meta(max_length=ROWS)] = msgspec.field(default_factory=list)
     """Rows of living processes, with the nanoseconds that each has spent in each section."""
 
 
@@ -116,7 +110,7 @@ class Fenced(Message, frozen=True):
     epoch: Count
 
 
-class Prepare(Told, frozen=True):
+class Prepare(NodeMessage, frozen=True):
     """Make folder, memory and sockets for the processes of this run; first message of an epoch."""
 
     topology: Annotated[str, Meta(max_length=_TOPOLOGY_CHARACTERS)]
@@ -130,44 +124,32 @@ class Prepare(Told, frozen=True):
     """Learner -> checkpoint from which its simulators continue exactly."""
 
 
-class Start(Told, frozen=True):
-    """Start an incarnation of a process; answered by Spawned or NotSpawned."""
-
-    process: ProcessId
-    index: Annotated[int, Meta(ge=0, lt=MOST_ROWS)]
-    """Row in the progress segment."""
-    resume: bool = False
-    """Whether a trainer starts from the newest checkpoint."""
-    env: Env | None = None
-    """A simulator's environment, where it is not the topology's."""
-
-
-class DropMembers(Told, frozen=True):
+class DropMembers(NodeMessage, frozen=True):
     """Remove the segments of these ended simulators, which trainers no longer need."""
 
     ids: Annotated[list[Name], Meta(max_length=MOST_DROPPED)]
     """Ids on sockets, one for each incarnation."""
 
 
-class DropLearner(Told, frozen=True):
+class DropLearner(NodeMessage, frozen=True):
     """Remove the segments of a learner that has left for good."""
 
     learner: Count
 
 
-class End(Told, frozen=True):
+class End(NodeMessage, frozen=True):
     """End all processes and leave: the run is over; answered by Ended."""
 
 
-class Leaving(Told, frozen=True):
+class Leaving(NodeMessage, frozen=True):
     """The agent was told to stop: its trainers save and end, and it will have Left. Nothing more is started there."""
 
 
-class Ended(Told, frozen=True):
+class Ended(NodeMessage, frozen=True):
     """All processes of the node have ended, and everything that they left has been sent."""
 
 
-class FileChunk(Told, frozen=True):
+class FileChunk(NodeMessage, frozen=True):
     """Part of a file of a folder that is being copied."""
 
     folder: FilePath
@@ -176,7 +158,7 @@ class FileChunk(Told, frozen=True):
     data: Annotated[bytes, Meta(max_length=CHUNK_BYTES)]
 
 
-class CopyDone(Told, frozen=True):
+class CopyDone(NodeMessage, frozen=True):
     """All files of a folder have been sent; of its neighbours these are still there."""
 
     folder: FilePath
@@ -185,14 +167,14 @@ class CopyDone(Told, frozen=True):
     """Message of a process that was held back until the folder was copied."""
 
 
-class LogChunk(Told, frozen=True):
+class LogChunk(NodeMessage, frozen=True):
     """Lines that processes have written to a log."""
 
     file: FilePath
     data: Annotated[bytes, Meta(max_length=CHUNK_BYTES)]
 
 
-class NodeWarning(Told, frozen=True):
+class NodeWarning(NodeMessage, frozen=True):
     """Something that was not understood, or too large to be sent; it is reported."""
 
     said: Text
@@ -238,10 +220,10 @@ _decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
 }
 
 
-def encode(message: Message | Told) -> bytes:
+def encode(message: Message | NodeMessage) -> bytes:
     """Encode a message; raises MessageError for the body of a numbered one when it exceeds BODY_BYTES."""
     data = _encoder.encode(message)
-    if isinstance(message, Told) and len(data) > BODY_BYTES:
+    if isinstance(message, NodeMessage) and len(data) > BODY_BYTES:
         raise MessageError(f"{type(message).__name__} of {len(data)} bytes: at most {BODY_BYTES}; send less at a time")
     return data
 

@@ -12,7 +12,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from launch.nodes.messages import DropLearner, DropMembers, Start
+from launch.nodes.messages import DropLearner, DropMembers
+from launch.plan.plan import Start
 from launch.supervision import events as ev
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from actorlearn.wire.messages import Finished
 from launch.nodes import messages
 from launch.nodes.copies import Arriving
-from launch.nodes.messages import DropLearner, DropMembers, Join, Start
+from launch.nodes.messages import DropLearner, DropMembers, Join
 from launch.nodes.outbox import Outbox
 from launch.nodes.stream import Numbered, Stream
 from launch.plan.nodes import Machine
+from launch.plan.plan import NodeMessage, Start
 from launch.spawning.spawner import Key
 from launch.supervision import events as ev
-from launch.supervision.events import Told
 
 
 @dataclass
@@ -48,7 +48,7 @@ class RemoteNode:
         """Resources of its machine."""
         return self.join.machine
 
-    def put(self, message: Told | Iterator[Told], learner: int) -> None:
+    def put(self, message: NodeMessage | Iterator[NodeMessage], learner: int) -> None:
         """Send a message behind those about the same learner."""
         self.outbox.put(f"learner-{learner}", message)
 
@@ -58,18 +58,18 @@ class RemoteNode:
             self.living[action.process.name, action.process.incarnation] = action
         self.put(action, learner)
 
-    def keeps(self, told: Told) -> bool:
+    def keeps(self, told: NodeMessage) -> bool:
         """Whether this is not to be heard: how processes of a node that is leaving end, as all are lost together."""
         ends = isinstance(told, ev.Exited) or (isinstance(told, ev.Received) and isinstance(told.message, Finished))
         return self.leaving and ends
 
-    def knows(self, told: Told) -> bool:
+    def knows(self, told: NodeMessage) -> bool:
         """Whether it may tell this: a node speaks of its own processes."""
         if isinstance(told, ev.Spawned | ev.NotSpawned | ev.Exited | ev.Received | ev.Silent | ev.Stalled):
             return (told.name, told.incarnation) in self.living
         return True
 
-    def follow(self, event: Told) -> None:
+    def follow(self, event: NodeMessage) -> None:
         """Record what lives there."""
         if isinstance(event, ev.Exited | ev.NotSpawned):
             self.living.pop((event.name, event.incarnation), None)

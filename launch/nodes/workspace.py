@@ -18,19 +18,16 @@ from actorlearn.memory.shared import SHM_ROOT, reserve
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Reply, Saved
 from actorlearn.worker.roles import ROLES
-from launch.machine.cores import in_turn
 from launch.machine.folders import new_run_id, runtime_root, sweep_all
 from launch.machine.network import address_of, address_towards
 from launch.nodes.copies import Arriving, Outgoing, steps_beside
 from launch.nodes.local import LocalNode
-from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, FileChunk, LogChunk, NodeWarning, Prepare, Start
+from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, FileChunk, LogChunk, NodeWarning, Prepare
 from launch.nodes.node import NodeAction, ProtocolWarning
 from launch.nodes.outbox import Outbox
-from launch.nodes.segments import Segments
 from launch.plan.addresses import FOLDERS, Addresses
-from launch.plan.placement import place
-from launch.plan.resumption import Resumption
-from launch.plan.roles import Briefing
+from launch.plan.plan import Resumption, Start
+from launch.plan.planning import plan_chosen
 from launch.spawning.local import LocalSpawner
 from launch.supervision import events as ev
 from launch.topology.load import parse
@@ -68,17 +65,15 @@ class NodeWorkspace:
             env_steps=prepare.env_steps,
             goes_on_from=goes_on_from,
         )
-        placement = place(topology, in_turn())
-        briefing = Briefing(topology, prepare.description, prepare.exact, addresses, placement, resumption)
+        plan = plan_chosen(topology, prepare.description, prepare.exact, addresses, resumption)
         with ExitStack() as stack:
             sweep_all()
             for name in FOLDERS:
                 (self._run_dir / name).mkdir(parents=True)
             stack.callback(reserve(own, 0).close)
-            self._segments = Segments(topology, prepare.description, addresses)
             stack.callback(OwnedDirectory.create(addresses.sockets).close)
             self._spawner = LocalSpawner(self._run_dir / "logs", own)
-            self.node = LocalNode(briefing, self._segments, self._spawner)
+            self.node = LocalNode(plan, self._spawner)
             stack.callback(self.node.close)
             self._stack = stack.pop_all()
         self.drain_s = topology.supervision.drain_s
@@ -154,7 +149,7 @@ class NodeWorkspace:
             if not ROLES.spec(own.role).spread and own.learner not in self._learners:
                 if own.incarnation:  # it was elsewhere before, and has newer checkpoints
                     self._goes_on_from.pop(own.learner, None)
-                self._segments.create_learners([own.learner])
+                self.node.add_learners([own.learner])
                 self._learners.add(own.learner)
         except OSError as error:
             return ev.NotSpawned(own.name, own.incarnation, f"cannot be started: {error}")

@@ -18,10 +18,8 @@ from actorlearn.memory.shared import reserve
 from launch.errors import FailedError, RunError
 from launch.machine.folders import new_run_id, runtime_root, sweep_all
 from launch.machine.signals import Signals
-from launch.nodes.segments import Segments
 from launch.plan.addresses import FOLDERS, Addresses
 from launch.plan.plan import Plan
-from launch.plan.resumption import Resumption
 from launch.runs.jsonl import read_object
 from launch.runtime import metadata
 from launch.topology.load import dump
@@ -46,8 +44,6 @@ class Workspace:
         run_id = new_run_id()
         self.addresses = Addresses.of_run(run_id, self.run_dir, runtime_root() / name_of(run_id))
         self.signals: Signals
-        self.segments: Segments
-        """Segments of a run whose processes are on this machine."""
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -70,26 +66,20 @@ class Workspace:
         self._stack.callback(thing.close)
         return thing
 
-    def open(self, plan: Plan, resumption: Resumption) -> None:
-        """Install signal handlers, and make folder, sockets and the run's first segments.
-
-        Raises SharedMemoryFull, and FailedError where the folder cannot be written; earlier files in it are unchanged.
-        """
+    def open(self, plan: Plan) -> None:
+        """Install signal handlers, and make the folders of shared memory and sockets; raises SharedMemoryFull."""
         self.signals = self.keep(Signals())
         sweep_all()
         here = not plan.topology.nodes.several
         memory = self.keep(reserve(self.addresses.run_id, plan.bytes_total if here else 0))
         (memory.path / "run").write_text(str(self.run_dir))
-        if here:
-            self.segments = Segments(plan.topology, plan.description, self.addresses)
-            learners = range(plan.topology.learners.count)
-            self.segments.create_learners(learner for learner in learners if learner not in resumption.left_out)
         self.keep(OwnedDirectory.create(self.addresses.sockets))
-        self._write_down(plan, resumption)
-        self._stack.callback(_mark_ended, self.run_dir / "meta.json")
 
-    def _write_down(self, plan: Plan, resumption: Resumption) -> None:
-        """Make the folders, topology.yaml and meta.json; a failure removes those that were not there before."""
+    def write_down(self, plan: Plan) -> None:
+        """Make the folders, topology.yaml and meta.json.
+
+        Raises FailedError if they cannot be written; then those that were not there before are removed again.
+        """
         topology, meta = self.run_dir / "topology.yaml", self.run_dir / "meta.json"
         try:
             with ExitStack() as undo:
@@ -100,12 +90,13 @@ class Workspace:
                     if not path.exists():
                         undo.callback(_remove, path)
                 write_atomically(topology, dump(plan.topology).encode())
-                metadata.write(meta, metadata.meta(plan, self.addresses, resumption))
+                metadata.write(meta, metadata.meta(plan))
                 undo.pop_all()
         except OSError as error:
             raise FailedError(
                 f"{error.filename}: cannot be written: {error.strerror}; make room on that disk, and try again"
             ) from None
+        self._stack.callback(_mark_ended, meta)
 
 
 def _lock(run_dir: Path) -> int:

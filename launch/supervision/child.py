@@ -12,7 +12,8 @@ from enum import StrEnum
 
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Endpoint, Listens, Member
-from actorlearn.worker.roles import ROLES, RoleSpec
+from actorlearn.worker.roles import RoleSpec
+from launch.plan.plan import PlannedProcess
 from launch.topology.schema import BUDGET, Budget
 
 Jitter = Callable[[str, int], float]
@@ -71,8 +72,7 @@ def cause_of(returncode: int) -> str:
 class Child:
     """One process in the list, through all its incarnations."""
 
-    first: ProcessId
-    """Identity of its first incarnation."""
+    planned: PlannedProcess
     attaching: bool = False
     """Whether it was asked for by attach and is not yet admitted."""
     with_trainer: str = ""
@@ -153,6 +153,11 @@ class Child:
         self._starts_in_vain = 0
 
     @property
+    def first(self) -> ProcessId:
+        """Identity of its first incarnation."""
+        return self.planned.id
+
+    @property
     def id(self) -> ProcessId:
         """Identity of its newest incarnation, whose number is -1 before the first one is spawned."""
         return self.first.again(self.incarnation)
@@ -172,7 +177,7 @@ class Child:
     @property
     def role(self) -> RoleSpec:
         """Spec of its role: how the run depends on it."""
-        return ROLES.spec(self.first.role)
+        return self.planned.role
 
     @property
     def learner(self) -> int:

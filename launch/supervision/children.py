@@ -12,7 +12,7 @@ from typing import Any
 
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Endpoint, Hello, Listens, Member, Refused, Released
-from launch.plan.processes import PlannedProcess
+from launch.plan.plan import PlannedProcess
 from launch.supervision import events as ev
 from launch.supervision.admission import refusal
 from launch.supervision.child import Child, Jitter, State
@@ -36,7 +36,7 @@ class Children:
         do: Callable[[ev.Action], None],
     ) -> None:
         """Start none of them yet."""
-        self.named = {process.name: Child(process.id, budget=budget) for process in processes}
+        self.named = {process.name: Child(process, budget=budget) for process in processes}
         self.failures: dict[str, str] = {}
         """Failures of processes that are no longer listed: name -> reason."""
         self._ended: dict[str, Member] = {}
@@ -148,7 +148,7 @@ class Children:
 
     def invite(self, process: PlannedProcess, with_trainer: str = "") -> None:
         """Start a new process that a command line has attached, by itself or along with a trainer."""
-        child = Child(process.id, True, with_trainer, self._budget)
+        child = Child(process, True, with_trainer, self._budget)
         self.named[process.name] = child
         self.spawn(child)
 
@@ -156,7 +156,7 @@ class Children:
         """Start the next incarnation."""
         child.begin(self.now_s)
         resume = child.role.learns and (child.ever_said_hello or (self._resume and not child.attaching))
-        self._do(ev.Spawn(child.name, child.incarnation, resume))
+        self._do(child.planned.start(child.incarnation, resume))
 
     def spawned(self, event: ev.Spawned) -> None:
         """Record that a process has been started."""

@@ -15,7 +15,7 @@ from actorlearn.parameters.modes import MODES, ModeSpec
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import PROTOCOL_VERSION, Reply, Request, Saved, brief
 from actorlearn.worker.roles import ROLES
-from launch.plan.processes import PlannedProcess
+from launch.plan.plan import PlannedProcess
 from launch.supervision import events as ev
 from launch.supervision.child import Child, State
 from launch.supervision.children import Children

@@ -29,7 +29,7 @@ from actorlearn.wire.messages import (
     Saved,
     Warned,
 )
-from launch.plan.processes import PlannedProcess
+from launch.plan.plan import PlannedProcess
 from launch.reports import evaluations
 from launch.reports.checks import check_row
 from launch.supervision import events as ev

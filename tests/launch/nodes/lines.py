@@ -133,9 +133,9 @@ def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> I
     topology = parse("env: {id: CartPole-v1}", keys)
     monkeypatch.setattr("launch.nodes.workspace.LocalSpawner", NoProcesses)
     with ExitStack() as stack:
-        plan, resumption, workspace = stack.enter_context(opened(folder / "run", topology))
+        plan, workspace = stack.enter_context(opened(folder / "run", topology))
         lines = Lines()
-        head = Head(plan, resumption, workspace.addresses, lines, folder / "keys", ["node-0", "node-1", "node-2"])
+        head = Head(plan, lines, folder / "keys", ["node-0", "node-1", "node-2"])
         made = Cluster(head, lines, plan, workspace, folder)
         monkeypatch.setattr(agents, "clock_s", lambda: made.now_s)
         monkeypatch.setattr(time, "monotonic", lambda: made.now_s)

@@ -14,10 +14,11 @@ from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Saved, encode
 from launch.nodes.copies import Outgoing
-from launch.nodes.messages import CopyDone, DropLearner, DropMembers, Join, Start
+from launch.nodes.messages import CopyDone, DropLearner, DropMembers, Join
 from launch.nodes.node import ProtocolWarning
 from launch.nodes.saved_set import FILE, name_set
 from launch.plan.nodes import need_of
+from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.launch.nodes.lines import Cluster, cluster
 

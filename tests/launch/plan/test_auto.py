@@ -8,8 +8,8 @@ import pytest
 
 from launch.machine.cgroups import Quota
 from launch.machine.cores import Cores
-from launch.plan.auto import AUTO, choose, cpu_flags, crowding, misfits, unlike_here
-from launch.plan.nodes import Machine
+from launch.plan.auto import AUTO, choose, cpu_flags, crowding, misfits
+from launch.plan.nodes import Machine, unlike_here
 from launch.topology.load import dump, parse, tree
 
 PONG = "env: {id: ALE/Pong-v5}\nsimulators: {count: 2, envs: 16}"

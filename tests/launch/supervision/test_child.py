@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actorlearn.wire.identity import ProcessId
+from launch.plan.plan import PlannedProcess
 from launch.supervision.child import ALIVE, TRANSITIONS, Child, State, TransitionError, spread
 from launch.topology.schema import BUDGET, Budget
 
@@ -22,7 +23,7 @@ def die(child: Child, now_s: float) -> float | None:
 
 
 def started(now_s: float = 0.0, admitted: bool = True) -> Child:
-    child = Child(ProcessId("simulator"))
+    child = Child(PlannedProcess(ProcessId("simulator"), 0))
     child.begin(now_s)
     if admitted:
         child.admit(now_s)
@@ -118,7 +119,7 @@ def test_starts_that_never_come_to_a_hello_are_counted_without_a_window() -> Non
 
 def test_only_a_trainer_needs_checkpoints_for_its_restarts() -> None:
     for role, fatal in (("trainer", True), ("simulator", False)):
-        child = Child(ProcessId(role))
+        child = Child(PlannedProcess(ProcessId(role), 0))
         child.begin(0.0)
         child.admit(0.0)
         child.saved(100)
@@ -137,14 +138,14 @@ def test_another_budget_allows_other_restarts() -> None:
         restart_delay_s=0.0,
         longest_restart_delay_s=0.0,
     )
-    trainer = Child(ProcessId("trainer"), budget=often)
+    trainer = Child(PlannedProcess(ProcessId("trainer"), 0), budget=often)
     trainer.begin(0.0)
     for i in range(often.restarts):
         trainer.admit(float(i))
         assert die(trainer, float(i)) == 0.0
         trainer.begin(float(i))
     assert die(trainer, 1000.0) is None
-    once = Child(ProcessId("simulator"), budget=Budget(restarts=0))
+    once = Child(PlannedProcess(ProcessId("simulator"), 0), budget=Budget(restarts=0))
     once.begin(0.0)
     once.admit(0.0)
     assert die(once, 1.0) is None
