@@ -23,7 +23,7 @@ from launch.machine.folders import runtime_root
 from launch.machine.gpus import count_gpus
 from launch.plan.addresses import Addresses
 from launch.plan.memory_order import disorder
-from launch.plan.nodes import Machine, need_of, place_learners
+from launch.plan.nodes import NodeResources, need_of, place_learners
 from launch.plan.plan import Plan
 from launch.plan.planning import plan
 from launch.plan.probe import Description, describe
@@ -147,7 +147,7 @@ def _environment(found: Description) -> str:
 def placement(made: Plan) -> dict[str, list[int]]:
     """Return the learners of each node, were all nodes machines like this one; raises TopologyError for too many."""
     topology, names = made.topology, [f"node-{number}" for number in range(made.topology.nodes.count)]
-    here = Machine(cores=made.cores.usable, shm_bytes=free_bytes(), gpus=count_gpus())
+    here = NodeResources(cores=made.cores.usable, shm_bytes=free_bytes(), gpus=count_gpus())
     need = need_of(topology, made.description)
     placed = place_learners(range(topology.learners.count), dict.fromkeys(names, here), need, {})
     return {name: [learner for learner, node in placed.items() if node == name] for name in names}

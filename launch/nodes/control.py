@@ -40,7 +40,7 @@ class ControlSocket:
         """Take no more messages of an incarnation that has ended."""
         self._peers = {peer: own for peer, own in self._peers.items() if own != key}
 
-    def read(self, patience_s: float = 0.0) -> Iterator[ev.Received | ev.Asked | ProtocolWarning]:
+    def read(self, patience_s: float = 0.0) -> Iterator[ev.Received | ev.ClientRequest | ProtocolWarning]:
         """Yield what has arrived, and what arrives within this time."""
         deadline_s = time.monotonic() + patience_s
         for _ in range(MOST_MESSAGES):
@@ -56,7 +56,7 @@ class ControlSocket:
             if key := self._peers.get(peer):
                 yield ev.Received(*key, cast("ToSupervisor", message))
             elif isinstance(message, Request):
-                yield ev.Asked(peer, message)
+                yield ev.ClientRequest(peer, message)
 
     def refuse(self, peer: str, error: Exception) -> ProtocolWarning:
         """Return what to report of a message that was not understood, and tell a command line, which waits for it."""

@@ -3,8 +3,8 @@
 ==========  ==========  ============================================================================================
 from        to          messages
 ==========  ==========  ============================================================================================
-agent       head        Join, Heartbeat, Left; numbered (`stream.py`): what its node tells (`ToHead`)
-head        agent       Welcome, JoinRefused, HeartbeatAck, Fenced; numbered: what its node is to do (`ToNode`)
+agent       head        Join, NodeHeartbeat, NodeLeft; numbered (`stream.py`): what its node tells (`ToHead`)
+head        agent       Welcome, JoinRefused, NodeHeartbeatAck, Fenced; numbered: what its node is to do (`ToNode`)
 ==========  ==========  ============================================================================================
 
 Everything is decoded against closed unions. A numbered message arrives exactly once and in order within a node epoch;
@@ -23,12 +23,12 @@ from actorlearn.registry import decode_settings
 from actorlearn.wire.identity import Count, Name
 from actorlearn.wire.messages import Message, MessageError, Text, brief
 from launch.nodes.stream import BODY_BYTES, Numbered
-from launch.plan.nodes import Machine
+from launch.plan.nodes import NodeResources
 from launch.plan.plan import NodeMessage, Start
 from launch.plan.probe import Description
 from launch.supervision import events as ev
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Raised whenever a struct below changes; an agent and a head of different versions refuse one another."""
 
 CHUNK_BYTES = 128 * 1024
@@ -51,7 +51,7 @@ class Join(Message, frozen=True):
     """Random word of this agent."""
     session: Name
     """Random word of this attempt: another one than before when the agent has ended all processes."""
-    machine: Machine
+    machine: NodeResources
 
 
 class JoinOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Join"):
@@ -81,7 +81,7 @@ class JoinRefused(Message, frozen=True):
     """Whether it is no use to try again."""
 
 
-class Heartbeat(Message, frozen=True):
+class NodeHeartbeat(Message, frozen=True):
     """An agent is alive."""
 
     epoch: Count
@@ -91,14 +91,14 @@ class Heartbeat(Message, frozen=True):
     """Rows of living processes, with the nanoseconds that each has spent in each section."""
 
 
-class Left(Message, frozen=True):
+class NodeLeft(Message, frozen=True):
     """An agent was stopped; all its processes have ended. If this is lost, its lease runs out."""
 
     epoch: Count
 
 
-class HeartbeatAck(Message, frozen=True):
-    """Answer to a Heartbeat: the lease counts from ``sent_s``."""
+class NodeHeartbeatAck(Message, frozen=True):
+    """Answer to a NodeHeartbeat: the lease counts from ``sent_s``."""
 
     epoch: Count
     sent_s: float
@@ -138,14 +138,14 @@ class DropLearner(NodeMessage, frozen=True):
 
 
 class End(NodeMessage, frozen=True):
-    """End all processes and leave: the run is over; answered by Ended."""
+    """End all processes and leave: the run is over; answered by NodeEnded."""
 
 
-class Leaving(NodeMessage, frozen=True):
-    """The agent was told to stop: its trainers save and end, and it will have Left. Nothing more is started there."""
+class NodeLeaving(NodeMessage, frozen=True):
+    """The agent was told to stop: its trainers save and end, and NodeLeft follows. Nothing more is started there."""
 
 
-class Ended(NodeMessage, frozen=True):
+class NodeEnded(NodeMessage, frozen=True):
     """All processes of the node have ended, and everything that they left has been sent."""
 
 
@@ -193,8 +193,8 @@ ToHead = (
     | CopyDone
     | LogChunk
     | NodeWarning
-    | Leaving
-    | Ended
+    | NodeLeaving
+    | NodeEnded
 )
 ToNode = (
     Prepare
@@ -213,8 +213,8 @@ ToNode = (
 _encoder = msgspec.msgpack.Encoder()
 _any_version = msgspec.msgpack.Decoder(JoinOfAnyVersion)
 _decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
-    "head": msgspec.msgpack.Decoder(Join | Heartbeat | Left | Numbered),
-    "agent": msgspec.msgpack.Decoder(Welcome | JoinRefused | HeartbeatAck | Fenced | Numbered),
+    "head": msgspec.msgpack.Decoder(Join | NodeHeartbeat | NodeLeft | Numbered),
+    "agent": msgspec.msgpack.Decoder(Welcome | JoinRefused | NodeHeartbeatAck | Fenced | Numbered),
     "reporter": msgspec.msgpack.Decoder(ToHead),
     "node": msgspec.msgpack.Decoder(ToNode, dec_hook=decode_settings),
 }

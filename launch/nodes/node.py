@@ -29,7 +29,7 @@ NodeAction = Start | ev.Kill | ev.ShowStack | ev.Send | ev.Answer | DropMembers 
 
 
 class Node(Protocol):
-    """Machine, or machines, on which the processes of a run are started, watched and ended."""
+    """NodeResources, or machines, on which the processes of a run are started, watched and ended."""
 
     @property
     def fds(self) -> Sequence[int]:

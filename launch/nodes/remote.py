@@ -11,7 +11,7 @@ from launch.nodes.copies import Arriving
 from launch.nodes.messages import DropLearner, DropMembers, Join
 from launch.nodes.outbox import Outbox
 from launch.nodes.stream import Numbered, Stream
-from launch.plan.nodes import Machine
+from launch.plan.nodes import NodeResources
 from launch.plan.plan import NodeMessage, Start
 from launch.spawning.spawner import Key
 from launch.supervision import events as ev
@@ -44,7 +44,7 @@ class RemoteNode:
         self.outbox = Outbox(self.stream)
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> NodeResources:
         """Resources of its machine."""
         return self.join.machine
 
@@ -58,18 +58,18 @@ class RemoteNode:
             self.living[action.process.name, action.process.incarnation] = action
         self.put(action, learner)
 
-    def keeps(self, told: NodeMessage) -> bool:
+    def ignores(self, told: NodeMessage) -> bool:
         """Whether this is not to be heard: how processes of a node that is leaving end, as all are lost together."""
         ends = isinstance(told, ev.Exited) or (isinstance(told, ev.Received) and isinstance(told.message, Finished))
         return self.leaving and ends
 
-    def knows(self, told: NodeMessage) -> bool:
+    def may_report(self, told: NodeMessage) -> bool:
         """Whether it may tell this: a node speaks of its own processes."""
         if isinstance(told, ev.Spawned | ev.NotSpawned | ev.Exited | ev.Received | ev.Silent | ev.Stalled):
             return (told.name, told.incarnation) in self.living
         return True
 
-    def follow(self, event: NodeMessage) -> None:
+    def record(self, event: NodeMessage) -> None:
         """Record what lives there."""
         if isinstance(event, ev.Exited | ev.NotSpawned):
             self.living.pop((event.name, event.incarnation), None)

@@ -28,7 +28,7 @@ from launch.nodes.outbox import Outbox
 from launch.plan.addresses import FOLDERS, Addresses
 from launch.plan.plan import Resumption, Start
 from launch.plan.planning import plan_chosen
-from launch.spawning.local import LocalSpawner
+from launch.spawning.spawner import Spawner
 from launch.supervision import events as ev
 from launch.topology.load import parse
 
@@ -48,7 +48,7 @@ class NodeWorkspace:
         own = new_run_id()
         self._outbox = outbox
         self._run_dir = folder.absolute() / f"{run_id}-{own}"
-        self._logged: dict[Path, int] = {}
+        self._sent_bytes: dict[Path, int] = {}
         """Bytes of each log that have been sent."""
         self._copied: dict[str, Outgoing] = {}
         """Newest checkpoint of each trainer that was to be copied to the head."""
@@ -72,7 +72,7 @@ class NodeWorkspace:
                 (self._run_dir / name).mkdir(parents=True)
             stack.callback(reserve(own, 0).close)
             stack.callback(OwnedDirectory.create(addresses.sockets).close)
-            self._spawner = LocalSpawner(self._run_dir / "logs", own)
+            self._spawner = Spawner(self._run_dir / "logs", own)
             self.node = LocalNode(plan, self._spawner)
             stack.callback(self.node.close)
             self._stack = stack.pop_all()
@@ -97,7 +97,7 @@ class NodeWorkspace:
     def listen(self, now_s: float, gap_s: float) -> None:
         """Put what has happened into the outbox."""
         for event in self.node.events(now_s, gap_s):
-            if isinstance(event, ev.Asked):
+            if isinstance(event, ev.ClientRequest):
                 said = "this is a node of a run; ask at its head, where `actorlearn run` was called"
                 self.node.do(ev.Answer(event.client, Reply(ok=False, text=said)))
             elif isinstance(event, ProtocolWarning):
@@ -168,7 +168,7 @@ class NodeWorkspace:
             self._outbox.put(event.name, copy.messages())
 
     def _new_lines(self, path: Path) -> Iterator[bytes]:
-        sent = self._logged.get(path, 0)
+        sent = self._sent_bytes.get(path, 0)
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size - sent > MOST_LOG_CHUNKS * CHUNK_BYTES:
@@ -178,4 +178,4 @@ class NodeWorkspace:
             while data := file.read(min(CHUNK_BYTES, size - sent)):
                 sent += len(data)
                 yield data
-        self._logged[path] = sent
+        self._sent_bytes[path] = sent

@@ -25,7 +25,7 @@ from launch.topology.load import Topology, TopologyError
 from launch.topology.validate import join_words
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NodeResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Resources of a node."""
 
     cores: Annotated[float, Meta(gt=0, le=65_536)]
@@ -60,7 +60,7 @@ def need_of(topology: Topology, description: Description) -> Need:
     )
 
 
-def share_out(machines: Mapping[str, Machine]) -> dict[str, Machine]:
+def share_out(machines: Mapping[str, NodeResources]) -> dict[str, NodeResources]:
     """Return the part that each node has of its machine: nodes on the same cores or memory have equal parts."""
     on_cores = Counter(machine.cores_id for machine in machines.values())
     in_memory = Counter(machine.shm_id for machine in machines.values())
@@ -75,7 +75,7 @@ def share_out(machines: Mapping[str, Machine]) -> dict[str, Machine]:
 
 
 def place_learners(
-    learners: Iterable[int], machines: Mapping[str, Machine], need: Need, placed: Mapping[int, str]
+    learners: Iterable[int], machines: Mapping[str, NodeResources], need: Need, placed: Mapping[int, str]
 ) -> dict[int, str]:
     """Return the node of each of these learners; ``placed``: where others are already.
 
@@ -96,7 +96,7 @@ def place_learners(
     return found
 
 
-def unlike_here(choices: Collection[Choice], machines: Mapping[str, Machine], cores: float) -> str:
+def unlike_here(choices: Collection[Choice], machines: Mapping[str, NodeResources], cores: float) -> str:
     """Return a warning where numbers were left to the cores, and nodes have others than this machine; else empty."""
     by_cores = {f"{section}.{key}" for section, key in BY_CORES}
     left = [choice.key for choice in choices if choice.key in by_cores]
@@ -110,6 +110,6 @@ def unlike_here(choices: Collection[Choice], machines: Mapping[str, Machine], co
     )
 
 
-def _fits(machine: Machine, need: Need, there: int) -> bool:
+def _fits(machine: NodeResources, need: Need, there: int) -> bool:
     """Whether a machine with so many learners has room for one more."""
     return need.shm_bytes * (there + 1) <= machine.shm_bytes and need.gpus * (there + 1) <= machine.gpus

@@ -11,6 +11,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,8 @@ from launch.plan.resumption import find_resumption
 from launch.runs.attached import find_attached, find_detached
 from launch.runtime.clock import AwakeClock
 from launch.runtime.process_table import ProcessTable
-from launch.runtime.reporter import Reporter, beforehand
+from launch.runtime.reporter import Reporter, initial_notes
 from launch.runtime.workspace import Workspace
-from launch.spawning.local import LocalSpawner
 from launch.spawning.spawner import Spawner
 from launch.supervision import events as ev
 from launch.supervision.supervisor import Ending, Supervisor
@@ -63,20 +63,20 @@ def run(
     an engine that cannot be imported.
     """
     with Workspace(run_dir) as workspace:
-        door = choose_listen_address(topology.nodes, keys)
+        listen = choose_listen_address(topology.nodes, keys)
         opened = choose_engine(engine, workspace.run_dir, topology.nodes, keys)
         refuse_disorder(topology)
         made = plan_run(topology, describe(topology), workspace, resume)
         workspace.open(made)  # until here Ctrl-C ends this process at once
         if topology.nodes.several:
             if opened is not None:
-                workspace.keep(opened)
-            head = workspace.keep(open_head(made, door, keys))
+                workspace.stack.enter_context(closing(opened))
+            head = workspace.stack.enter_context(closing(open_head(made, listen, keys)))
             node: Node = head
             if opened is not None:
                 node = StartedNodes(head, opened, commands_of(head, topology.nodes))
         else:
-            spawner = LocalSpawner(workspace.run_dir / "logs", workspace.addresses.run_id)
+            spawner = Spawner(workspace.run_dir / "logs", workspace.addresses.run_id)
             node = open_local(made, workspace, spawner)
         workspace.write_down(made)
         return Runner(made, workspace, node, console).run()
@@ -98,8 +98,8 @@ def open_local(plan: Plan, workspace: Workspace, spawner: Spawner) -> LocalNode:
 
     Raises SharedMemoryFull or ChannelError.
     """
-    workspace.keep(spawner)
-    node = workspace.keep(LocalNode(plan, spawner))
+    workspace.stack.callback(spawner.close)
+    node = workspace.stack.enter_context(closing(LocalNode(plan, spawner)))
     learners = range(plan.topology.learners.count)
     node.add_learners([learner for learner in learners if learner not in plan.resumption.left_out])
     return node
@@ -131,7 +131,7 @@ def choose_listen_address(nodes: NodesSection, keys: Path | None) -> Tcp:
     return address
 
 
-def open_head(plan: Plan, door: Tcp, keys: Path | None) -> Head:
+def open_head(plan: Plan, listen: Tcp, keys: Path | None) -> Head:
     """Return the nodes of a run on several machines; ``keys`` is the folder of the head's keys.
 
     Where there are none, they are made beside its sockets. Raises RunError or ChannelError.
@@ -141,7 +141,7 @@ def open_head(plan: Plan, door: Tcp, keys: Path | None) -> Head:
             keys = plan.addresses.sockets / "keys"
             make_keys(keys, [f"node-{number}" for number in range(plan.topology.nodes.count)])
         names = sorted(read_list(keys / LIST_FOLDER))
-        return Head(plan, Router(door, server_keys(keys)), keys, names)
+        return Head(plan, Router(listen, server_keys(keys)), keys, names)
     except KeysError as error:
         raise RunError(f"--keys {error}") from None
 
@@ -154,8 +154,8 @@ class Runner:
         self.plan, self.workspace, self.node = plan, workspace, node
         topology, resumed = plan.topology, plan.resumption.resumed
         reporter = Reporter(topology, resumed, workspace.run_dir, node.section_ns, console)
-        self.reporter = workspace.keep(reporter)
-        self.selector = workspace.keep(selectors.DefaultSelector())
+        self.reporter = workspace.stack.enter_context(closing(reporter))
+        self.selector = workspace.stack.enter_context(selectors.DefaultSelector())
         self.table = ProcessTable(plan, node)
         self.supervisor = Supervisor(
             self.table.listed,
@@ -191,8 +191,8 @@ class Runner:
             self.selector.register(fd, selectors.EVENT_READ)
         error = "the supervisor itself failed"
         try:
-            self.reporter.begin(beforehand(self.plan, self.attached_before))
-            self._listen(0.0)
+            self.reporter.begin(initial_notes(self.plan, self.attached_before))
+            self._handle_node_events(0.0)
             while self._done is None:
                 self._turn()
             return self._done.exit_code
@@ -208,18 +208,18 @@ class Runner:
         self.selector.select(TURN_S)
         self._now_s, gap_s = self.clock.advance()
         for number in self.workspace.signals.read():
-            self._happened(ev.Interrupted(hangup=number == signal.SIGHUP))
-        self._listen(gap_s)
+            self._handle(ev.Interrupted(hangup=number == signal.SIGHUP))
+        self._handle_node_events(gap_s)
         if self._begun:
-            self._happened(ev.Tick())
+            self._handle(ev.Tick())
         for name in self.table.keep_only({process["name"] for process in self.supervisor.processes()}):
-            self.reporter.leave(name)
+            self.reporter.forget_learner(name)
         self.table.drop_members(self.supervisor.gone_members())
         if self._now_s - self._shown_s >= SHOW_EVERY_S:
             self._shown_s = self._now_s
             self.reporter.processes(self.supervisor.processes(), self.table.rows)
 
-    def _listen(self, gap_s: float) -> None:
+    def _handle_node_events(self, gap_s: float) -> None:
         """Give the supervisor the node's events; a message that it cannot handle is reported and has no other effect.
 
         ``gap_s``: time before this when nothing could run.
@@ -229,23 +229,23 @@ class Runner:
                 self.reporter.complaint(event.said)
             elif isinstance(event, ev.Note):
                 self.reporter.note(event)
-            elif isinstance(event, ev.Received | ev.Asked):
-                self._heard(event)
+            elif isinstance(event, ev.Received | ev.ClientRequest):
+                self._receive(event)
             else:
                 self._begun |= isinstance(event, ev.Begin)
-                self._happened(event)
+                self._handle(event)
 
-    def _heard(self, event: ev.Received | ev.Asked) -> None:
+    def _receive(self, event: ev.Received | ev.ClientRequest) -> None:
         try:
-            self._happened(event)
+            self._handle(event)
         except Exception as error:
-            peer = event.client if isinstance(event, ev.Asked) else f"{event.name}.{event.incarnation}"
+            peer = event.client if isinstance(event, ev.ClientRequest) else f"{event.name}.{event.incarnation}"
             said = brief(f"{peer!a} was not understood: {type(error).__name__}: {error}")
             self.reporter.complaint(said)
-            if isinstance(event, ev.Asked):  # a command line waits for a reply
+            if isinstance(event, ev.ClientRequest):  # a command line waits for a reply
                 self.node.do(ev.Answer(event.client, Reply(ok=False, text=said)))
 
-    def _happened(self, event: ev.Event) -> None:
+    def _handle(self, event: ev.Event) -> None:
         """Give an event to the supervisor, carry out its actions, and give it the events that result."""
         self._events.append(event)
         while self._actions or self._events:

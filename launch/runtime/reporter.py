@@ -109,7 +109,7 @@ class Reporter:
         self._write_row(merged)
         return self.last_row
 
-    def leave(self, name: str) -> None:
+    def forget_learner(self, name: str) -> None:
         """Forget a learner that is gone for good, but for its counters."""
         self._learners.leave(name)
 
@@ -182,7 +182,7 @@ def _note_of(change: Change) -> ev.Note:
     return ev.Note("ill", change.learner, cause=cause, fields=fields)
 
 
-def beforehand(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
+def initial_notes(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
     """Yield notes for the time before the first process: checkpoints resumed from, choices made, warnings.
 
     ``attached``: names of processes that were attached in the run's last life.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Self
 
 from actorlearn.files import write_atomically
 from actorlearn.memory.owned import OwnedDirectory, name_of
@@ -25,18 +25,8 @@ from launch.runtime import metadata
 from launch.topology.load import dump
 
 
-class Closable(Protocol):
-    """Anything that is given back by closing it."""
-
-    def close(self) -> None:
-        """Give back."""
-
-
-Kept = TypeVar("Kept", bound=Closable)
-
-
 class Workspace:
-    """``with Workspace(run_dir) as workspace``: releases its resources, and those given to ``keep``, at the end."""
+    """``with Workspace(run_dir) as workspace``: releases its resources at the end, in reverse order."""
 
     def __init__(self, run_dir: Path) -> None:
         """Name the folder; nothing is touched before the block."""
@@ -44,7 +34,8 @@ class Workspace:
         run_id = new_run_id()
         self.addresses = Addresses.of_run(run_id, self.run_dir, runtime_root() / name_of(run_id))
         self.signals: Signals
-        self._stack = ExitStack()
+        self.stack = ExitStack()
+        """Resources that are released at the end; the run adds its own."""
 
     def __enter__(self) -> Self:
         """Take the folder; raises RunError when another run has it."""
@@ -52,28 +43,23 @@ class Workspace:
             self.run_dir.mkdir(parents=True, exist_ok=True)
             stack.callback(os.close, _lock(self.run_dir))
             stack.callback(_remove_if_empty, self.run_dir)
-            self._stack = stack.pop_all()
+            self.stack = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release everything, in reverse order."""
-        self._stack.close()
-
-    def keep(self, thing: Kept) -> Kept:
-        """Close ``thing`` at the end, before things that were kept earlier; returns it."""
-        self._stack.callback(thing.close)
-        return thing
+        self.stack.close()
 
     def open(self, plan: Plan) -> None:
         """Install signal handlers, and make the folders of shared memory and sockets; raises SharedMemoryFull."""
-        self.signals = self.keep(Signals())
+        self.signals = self.stack.enter_context(closing(Signals()))
         sweep_all()
         here = not plan.topology.nodes.several
-        memory = self.keep(reserve(self.addresses.run_id, plan.bytes_total if here else 0))
+        memory = self.stack.enter_context(closing(reserve(self.addresses.run_id, plan.bytes_total if here else 0)))
         (memory.path / "run").write_text(str(self.run_dir))
-        self.keep(OwnedDirectory.create(self.addresses.sockets))
+        self.stack.enter_context(closing(OwnedDirectory.create(self.addresses.sockets)))
 
     def write_down(self, plan: Plan) -> None:
         """Make the folders, topology.yaml and meta.json.
@@ -96,7 +82,7 @@ class Workspace:
             raise FailedError(
                 f"{error.filename}: cannot be written: {error.strerror}; make room on that disk, and try again"
             ) from None
-        self._stack.callback(_mark_ended, meta)
+        self.stack.callback(_mark_ended, meta)
 
 
 def _lock(run_dir: Path) -> int:

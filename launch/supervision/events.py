@@ -79,7 +79,7 @@ class Received(NodeMessage, frozen=True):
 
 
 @dataclass(frozen=True)
-class Asked:
+class ClientRequest:
     """A request from a command line."""
 
     client: str
@@ -150,7 +150,7 @@ Event = (
     | Exited
     | Lost
     | Received
-    | Asked
+    | ClientRequest
     | Enlarged
     | NotEnlarged
     | Silent

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,19 +42,12 @@ class Watched(NamedTuple):
     """It has not said Hello yet."""
 
 
-class Looker(Protocol):
-    """Observer of one process's activity, as ``activity.Watch``."""
-
-    def look(self, now_s: float) -> Activity:
-        """Return the activity since the last look."""
-
-
 @dataclass
 class _Silence:
     """Silence of one incarnation: its length, and the process's activity meanwhile."""
 
     beat_ns: int
-    process: Looker
+    activity: Watch
     beat_s: float
     work_s: float
     """Time at which it was last seen at work, or beating."""
@@ -80,7 +73,7 @@ class HangDetector:
         beat_ns: NDArray[np.int64],
         limits: Mapping[str, Limits],
         start_s: float,
-        watch: Callable[[int], Looker] = Watch,
+        watch: Callable[[int], Watch] = Watch,
     ) -> None:
         """``beat_ns`` [rows, 8] is the progress segment's; ``limits`` by role, ``start_s`` is hang_s before Hello."""
         self._beat_ns = beat_ns
@@ -102,15 +95,15 @@ class HangDetector:
                 silence.beat_ns, silence.begun = beat_ns, True
                 silence.end(now_s)
             elif now_s - silence.beat_s >= GRACE_S:
-                found += self._judge(process, silence, now_s)
+                found += self._check(process, silence, now_s)
         return found
 
-    def _judge(self, process: Watched, silence: _Silence, now_s: float) -> Iterator[ev.Silent | ev.Stalled]:
+    def _check(self, process: Watched, silence: _Silence, now_s: float) -> Iterator[ev.Silent | ev.Stalled]:
         hang_s, spin_s, keys = self._limits[process.role]
         if process.starting:
             hang_s, spin_s = self._start_s, max(self._start_s, spin_s)
         if now_s - silence.looked_s >= LOOK_EVERY_S:
-            silence.looked_s, silence.doing = now_s, silence.process.look(now_s)
+            silence.looked_s, silence.doing = now_s, silence.activity.look(now_s)
             silence.work_s = now_s if silence.doing in AT_WORK else silence.work_s
         silent_s = now_s - silence.beat_s
         idle = now_s - silence.work_s > hang_s

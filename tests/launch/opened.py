@@ -16,7 +16,6 @@ from launch.plan.probe import Description
 from launch.plan.roles import settings_for
 from launch.runtime.loop import Runner, open_local, plan_run
 from launch.runtime.workspace import Workspace
-from launch.spawning.local import LocalSpawner
 from launch.spawning.spawner import Spawner
 from launch.supervision import events as ev
 from launch.topology.load import Topology
@@ -61,5 +60,5 @@ def ready(
 ) -> Iterator[Runner]:
     """A run whose first process is still to be started."""
     with opened(folder, topology, resume) as (made, workspace):
-        starts = spawner or LocalSpawner(workspace.run_dir / "logs", workspace.addresses.run_id)
+        starts = spawner or Spawner(workspace.run_dir / "logs", workspace.addresses.run_id)
         yield Runner(made, workspace, open_local(made, workspace, starts), console)

@@ -29,7 +29,7 @@ from launch.plan.probe import describe
 from launch.plan.roles import settings_for, trainer_of
 from launch.spawning.answers import NoAnswerError, answer
 from launch.spawning.guardian import PARENT
-from launch.spawning.local import environment
+from launch.spawning.spawner import environment
 from launch.topology.load import load
 
 _LIMIT_S = 60.0

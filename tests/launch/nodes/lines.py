@@ -26,7 +26,7 @@ from tests.launch.runtime.no_processes import NoProcesses
 
 
 class Lines:
-    """The head's door, with a line to each agent."""
+    """The head's router, with a line to each agent."""
 
     address: Ipc | Tcp = Tcp("127.0.0.1", 5555)
     fd = -1
@@ -131,7 +131,7 @@ def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> I
     exchange = [] if "mode=sync" in overrides else ["mode=gossip", "gossip.graph=none"]
     keys = [*exchange, "learners.count=2", "simulators.count=1", "nodes.count=2", *overrides]
     topology = parse("env: {id: CartPole-v1}", keys)
-    monkeypatch.setattr("launch.nodes.workspace.LocalSpawner", NoProcesses)
+    monkeypatch.setattr("launch.nodes.workspace.Spawner", NoProcesses)
     with ExitStack() as stack:
         plan, workspace = stack.enter_context(opened(folder / "run", topology))
         lines = Lines()

@@ -433,7 +433,7 @@ def test_the_last_row_has_what_the_learner_that_ended_last_has_learned(tmp_path:
 def test_the_last_row_has_nothing_of_a_learner_that_has_left(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None, False, "mode=async", "learners.count=3") as run:
         said = [ev.MetricsRow(f"trainer-{number}", {"env_steps": 5, f"of_{number}": 1.0}) for number in (2, 0, 1, 2)]
-        lead(run, *said, lambda: [run.reporter.leave(f"trainer-{number}") for number in (0, 1)])
+        lead(run, *said, lambda: [run.reporter.forget_learner(f"trainer-{number}") for number in (0, 1)])
     *_, before, last = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     assert "of_0" in before
     assert "of_2" in last
@@ -443,7 +443,7 @@ def test_the_last_row_has_nothing_of_a_learner_that_has_left(tmp_path: Path, lea
 def test_a_last_row_that_is_none_costs_no_summary(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None, False, "mode=async", "learners.count=2") as run:
         said = ev.MetricsRow("trainer-0", {"env_steps": 5}), ev.MetricsRow("trainer-1", {"loss": 1.0})
-        lead(run, *said, lambda: run.reporter.leave("trainer-0"))
+        lead(run, *said, lambda: run.reporter.forget_learner("trainer-0"))
     summary = read_object(tmp_path / "run" / "summary.json")
     assert (summary["status"], summary["env_steps"], summary["complaints"]) == ("stopped", 5, 1)
     assert any(kind == "warned" and "the last row was not written" in cause for kind, cause in notes(tmp_path / "run"))

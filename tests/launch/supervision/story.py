@@ -156,8 +156,8 @@ def failed(name: str, error: str, incarnation: int = 0) -> ev.Received:
     return received(name, Failed(error=error), incarnation)
 
 
-def asked(command: str, client: str = "cli-1", **more: Any) -> ev.Asked:
-    return ev.Asked(client, Request(protocol=PROTOCOL_VERSION, version=__version__, command=command, **more))
+def asked(command: str, client: str = "cli-1", **more: Any) -> ev.ClientRequest:
+    return ev.ClientRequest(client, Request(protocol=PROTOCOL_VERSION, version=__version__, command=command, **more))
 
 
 def exits(names: Iterable[str], returncode: int = -15) -> list[ev.Event]:

@@ -43,7 +43,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.happen(ev.Begin())
 
     def happen(self, event: ev.Event) -> None:
-        self.questions += isinstance(event, ev.Asked) and self.story.done is None
+        self.questions += isinstance(event, ev.ClientRequest) and self.story.done is None
         self.story.then(event)
         events = []
         for action in self.story.last:

@@ -151,7 +151,7 @@ def test_a_learner_is_attached_with_all_its_own(resume: bool) -> None:
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("request_", [asked("attach", learners=2), asked("detach", names=["trainer-1"])])
-def test_in_other_modes_learners_stay(mode: str, request_: ev.Asked) -> None:
+def test_in_other_modes_learners_stay(mode: str, request_: ev.ClientRequest) -> None:
     story = Story(TWO, mode=mode).at(0, ev.Begin(), *up(*TWO)).at(2, request_)
     assert not story.reply.ok
     assert f"a run in mode {mode} keeps the learners it began with; " in story.reply.text

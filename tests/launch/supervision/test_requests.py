@@ -50,7 +50,7 @@ def test_status_says_who_is_there() -> None:
     ],
 )
 def test_requests_that_cannot_be_met_are_answered_at_once(request_: Request, text: str) -> None:
-    story = running().at(2, ev.Asked("cli-1", request_))
+    story = running().at(2, ev.ClientRequest("cli-1", request_))
     assert not story.reply.ok
     assert text in story.reply.text
     assert story.supervisor.phase == "running"
