@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +26,10 @@ from launch.plan.roles import server_of, settings_for
 from launch.plan.segments import learner_segments, run_segments
 from launch.spawning.spawner import Key, Spawner, SpawnerLostError
 from launch.supervision import events as ev
-from launch.supervision.hangs import HangDetector, Watched
+from launch.supervision.hangs import HangDetector, LivingProcess
 
 LAST_WORDS_S = 0.05
 """Seconds of listening for a process's last messages, as its exit may be seen before them."""
-
-
-@dataclass
-class _Living:
-    """One living incarnation, as the hang detector watches it."""
-
-    start: Start
-    pid: int
-    starting: bool = True
-    """Whether it has not said Hello."""
-
-    @property
-    def watched(self) -> Watched:
-        own = self.start.process
-        return Watched(own.name, own.incarnation, own.role, self.start.index, self.pid, self.starting)
 
 
 class LocalNode:
@@ -72,7 +56,7 @@ class LocalNode:
         beat_ns = self._segments["progress"]["beat_ns"]
         self._control = ControlSocket(plan.addresses.control)
         self._hangs = HangDetector(beat_ns, topology.limits, topology.supervision.start_s)
-        self._living: dict[Key, _Living] = {}
+        self._living: dict[Key, LivingProcess] = {}
         self._begun = False
         self._actions: dict[type, Callable[[Any], ev.Event | None]] = {
             Start: self._start,
@@ -115,7 +99,7 @@ class LocalNode:
         yield from self._read(0.0)
         yield from self._reap(ended)
         self.spawner.reap_orphans()
-        yield from self._hangs.look([living.watched for living in self._living.values()], now_s)
+        yield from self._hangs.look(self._living.values(), now_s)
 
     def add_learners(self, learners: Collection[int]) -> None:
         """Make learners' segments, before their processes start; raises SharedMemoryFull, with none of them made."""
@@ -152,7 +136,7 @@ class LocalNode:
             passing = error.errno in DISK_ERRORS or isinstance(error, SpawnerLostError)
             return ev.NotSpawned(name, incarnation, f"cannot be started: {error}", passing)
         self._control.admit(process)
-        self._living[name, incarnation] = _Living(start, pid)
+        self._living[name, incarnation] = LivingProcess(start, pid)
         return ev.Spawned(name, incarnation, pid, member)
 
     def _create_member(self, simulator: ProcessId) -> Member:

@@ -46,16 +46,15 @@ FRAMES_PER_S = 60.0
 LEAST_FRAMES = 2
 """Frames for which a step counts at least: environments without frames are shown at 30 steps a second."""
 
-
 TypedRolePlan = RolePlan[Topology, Plan, Start]
 
 
 @cache
 def plan_of(role: RoleSpec) -> TypedRolePlan:
     """Return the plan of a role; raises TopologyError where it cannot be imported."""
-    what = f"roles.{role.name}"
     if role.name in SHIPPED:
         return SHIPPED[role.name]
+    what = f"roles.{role.name}"
     if role.planned_by is None:
         raise TopologyError(f"{what}: the role has no plan; set planned_by in its spec")
     try:
@@ -79,8 +78,9 @@ def count_of(role: RoleSpec, topology: Topology) -> int:
 
 
 def devices(topology: Topology) -> dict[str, str]:
-    """Return the device of each role, by name."""
-    return {role.name: plan_of(role).device(topology) for role in ROLES.specs()}
+    """Return the device of each role that a topology has, by name."""
+    there = [role for role in ROLES.specs() if role.section is None or role.name in topology.roles]
+    return {role.name: plan_of(role).device(topology) for role in there}
 
 
 def first_processes(topology: Topology) -> tuple[PlannedProcess, ...]:

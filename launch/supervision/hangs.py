@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from launch.machine.activity import Activity, Watch
+from launch.plan.plan import Start
 from launch.supervision import events as ev
 from launch.topology.schema import Limits
 
@@ -29,17 +29,15 @@ STACK_S = 0.5
 AT_WORK = (Activity.RUNNING, Activity.DISK)
 
 
-class Watched(NamedTuple):
-    """One incarnation that must beat."""
+@dataclass
+class LivingProcess:
+    """One living incarnation of a process, which must beat."""
 
-    name: str
-    incarnation: int
-    role: str
-    row: int
-    """Row of the process in the progress segment."""
+    start: Start
+    """The action that it was started by."""
     pid: int
-    starting: bool = False
-    """It has not said Hello yet."""
+    starting: bool = True
+    """Whether it has not said Hello."""
 
 
 @dataclass
@@ -82,13 +80,13 @@ class HangDetector:
         self._watch = watch
         self._silences: dict[tuple[str, int], _Silence] = {}
 
-    def look(self, watched: Iterable[Watched], now_s: float) -> list[ev.Silent | ev.Stalled]:
+    def look(self, living: Iterable[LivingProcess], now_s: float) -> list[ev.Silent | ev.Stalled]:
         """Return an event for each of these processes that is silent for too long."""
         before, self._silences = self._silences, {}
         found: list[ev.Silent | ev.Stalled] = []
-        for process in watched:
-            key = process.name, process.incarnation
-            beat_ns = int(self._beat_ns[process.row, 0])
+        for process in living:
+            key = process.start.name, process.start.incarnation
+            beat_ns = int(self._beat_ns[process.start.index, 0])
             silence = before.get(key) or _Silence(beat_ns, self._watch(process.pid), now_s, now_s)
             self._silences[key] = silence
             if beat_ns != silence.beat_ns:
@@ -98,8 +96,8 @@ class HangDetector:
                 found += self._check(process, silence, now_s)
         return found
 
-    def _check(self, process: Watched, silence: _Silence, now_s: float) -> Iterator[ev.Silent | ev.Stalled]:
-        hang_s, spin_s, keys = self._limits[process.role]
+    def _check(self, process: LivingProcess, silence: _Silence, now_s: float) -> Iterator[ev.Silent | ev.Stalled]:
+        hang_s, spin_s, keys = self._limits[process.start.process.role]
         if process.starting:
             hang_s, spin_s = self._start_s, max(self._start_s, spin_s)
         if now_s - silence.looked_s >= LOOK_EVERY_S:
@@ -111,7 +109,7 @@ class HangDetector:
         if not hangs:
             silence.hung_s = None
         elif silence.hung_s is not None and now_s - silence.hung_s >= STACK_S:
-            yield ev.Stalled(process.name, process.incarnation, silent_s)
+            yield ev.Stalled(process.start.name, process.start.incarnation, silent_s)
             return
         if (hangs and silence.hung_s is None) or silent_s > max(hang_s, silence.tell_s):
             silence.hung_s = now_s if hangs else None
@@ -119,7 +117,7 @@ class HangDetector:
             key = "supervision.start_s" if process.starting and idle else f"{keys}{'hang' if idle else 'spin'}_s"
             why = f"{silence.doing}; the limit is {key}: {hang_s if idle else spin_s:g}"
             stack = silence.begun and silence.doing is not Activity.STOPPED
-            yield ev.Silent(process.name, process.incarnation, silent_s, why, hangs, stack)
+            yield ev.Silent(process.start.name, process.start.incarnation, silent_s, why, hangs, stack)
 
     def forgive(self, gap_s: float) -> None:
         """Leave a gap out of all silences: the supervisor did not run during it, and perhaps no process did.
