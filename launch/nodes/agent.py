@@ -1,4 +1,4 @@
-"""The agent of a node: joins the head of a run, carries out what it is told, and tells what happens on its machine.
+"""The agent of a node: joins the head of a run, carries out its actions, and reports events of its machine.
 
 It beats five times within a lease. The lease counts from the sending of the newest beat that the head has answered, on
 this machine's own clock, which goes on while the machine sleeps: an agent that was stopped, or is cut off, knows before
@@ -75,7 +75,7 @@ def machine() -> NodeResources:
 
 
 class Epoch:
-    """One epoch: stream, outbox, lease, and the place once the head has said for what."""
+    """One epoch of a node: its stream, outbox and lease, and its workspace once the head has sent Prepare."""
 
     def __init__(self, welcome: Welcome, sent_s: float) -> None:
         self.number, self.run_id, self.lease_s = welcome.epoch, welcome.run_id, welcome.lease_s
@@ -85,7 +85,7 @@ class Epoch:
         """Clock at which the newest answered beat was sent, and the newest one of all."""
         self.workspace: NodeWorkspace | None = None
         self.trouble = "nothing was prepared"
-        """Reason why there is no place."""
+        """Reason why there is no workspace."""
         self.ending_s: float | None = None
         """Clock at which the head ended the run."""
         self.leaves_s: float | None = None
@@ -98,7 +98,7 @@ class Epoch:
 
     @property
     def left(self) -> bool:
-        """Whether nothing is to be awaited of it: its trainers have saved, and what they saved is at the head."""
+        """Whether the node can leave: its trainers have saved, and their checkpoints are at the head."""
         saved = self.workspace is None or not self.workspace.trainers
         return self.leaves_s is not None and ((saved and self.outbox.empty) or clock_s() >= self.leaves_s)
 
@@ -117,15 +117,15 @@ class Epoch:
 class Agent:
     """One node's agent, until the run is over or the head is gone."""
 
-    def __init__(self, line: Dealer, head: str, folder: Path, patience_s: float, tell: Callable[[str], None]) -> None:
+    def __init__(self, line: Dealer, head: str, folder: Path, patience_s: float, show: Callable[[str], None]) -> None:
         """Join nothing yet. ``head``: the host that ``line`` leads to; ``folder``: for its files; ``patience_s``:
-        longest time without a head, then it gives up; ``tell`` shows a line to a person."""
-        self._line, self._head, self._folder, self._patience_s, self._tell = line, head, folder, patience_s, tell
+        longest time without a head, then it gives up; ``show`` shows a line to a person."""
+        self._line, self._head, self._folder, self._patience_s, self._show = line, head, folder, patience_s, show
         self._agent_id = secrets.token_hex(8)
         self._session, self._joined_s, self._since_s = secrets.token_hex(8), -JOIN_S, clock_s()
         self._reason, self._stopping = "", False
         self._troubles: set[str] = set()
-        """Reasons why the head was not reached, each of which was told once."""
+        """Reasons why the head was not reached; each is shown once."""
         self.epoch: Epoch | None = None
         """The epoch in which this agent is a node; None while it is not."""
         self.exit_status: int | None = None
@@ -148,19 +148,19 @@ class Agent:
             return self.exit_status
 
     def asked_to_stop(self) -> None:
-        """Have the learners here saved, and leave after that; or at once, where there are none or this comes twice."""
+        """Have the learners of this node save, then leave; leave at once if there are none, or at the second call."""
         epoch = self.epoch
         if self._stopping or epoch is None or epoch.workspace is None or epoch.ending_s is not None:
             self._stop_now()
             return
         limit_s = epoch.workspace.drain_s
-        self._tell(f"stopped: the learners of this node save, for {limit_s:g} s at most; once more ends it now")
+        self._show(f"stopped: the learners of this node save, for {limit_s:g} s at most; once more ends it now")
         self._stopping, epoch.leaves_s = True, clock_s() + limit_s
         epoch.outbox.put("", NodeLeaving())
         epoch.workspace.drain()
 
     def _stop_now(self) -> None:
-        self._tell("stopped: the processes of this node end")
+        self._show("stopped: the processes of this node end")
         self.stop()
         self.exit_status = 130
 
@@ -196,7 +196,7 @@ class Agent:
     def _join(self) -> None:
         now_s = clock_s()
         if now_s - self._since_s >= self._patience_s:
-            self._tell(f"no head for {self._patience_s:g} s: this node gives up; {self._reason or 'is it running?'}")
+            self._show(f"no head for {self._patience_s:g} s: this node gives up; {self._reason or 'is it running?'}")
             self.exit_status = 1
         elif now_s - self._joined_s >= JOIN_S:
             again, self._joined_s = self._joined_s > 0, now_s
@@ -211,7 +211,7 @@ class Agent:
             if again and (trouble := self._line.trouble) and trouble not in self._troubles:
                 self._troubles.add(trouble)
                 self._reason = trouble
-                self._tell(trouble)
+                self._show(trouble)
 
     def leave(self) -> None:
         """End the epoch, and its processes."""
@@ -222,7 +222,7 @@ class Agent:
         self._session, self._since_s = secrets.token_hex(8), clock_s()
 
     def _end_epoch(self, why: str) -> None:
-        self._tell(f"{why}: the processes of this node end, and it joins anew")
+        self._show(f"{why}: the processes of this node end, and it joins anew")
         self.leave()
 
     # Receiving ------------------------------------------------------------------------------------------------------
@@ -231,16 +231,16 @@ class Agent:
         try:
             message = messages.decode(body, "agent")
         except MessageError as error:
-            self._tell(f"not understood: {error}")
+            self._show(f"not understood: {error}")
             return
         epoch = self.epoch
         if isinstance(message, Welcome) and epoch is None and message.session == self._session:
             self.epoch = Epoch(message, self._joined_s)
-            self._tell(f"joined run {message.run_id}")
+            self._show(f"joined run {message.run_id}")
         elif isinstance(message, JoinRefused) and epoch is None and message.session == self._session:
             if message.reason != self._reason:
                 self._reason = message.reason
-                self._tell(f"the head refused this node: {message.reason}")
+                self._show(f"the head refused this node: {message.reason}")
             self.exit_status = 1 if message.final else self.exit_status
         elif (
             epoch is not None
@@ -258,16 +258,16 @@ class Agent:
         try:
             action = epoch.stream.take(frame, time.monotonic())
         except StreamError as error:
-            self._tell(f"not understood: {error}")
+            self._show(f"not understood: {error}")
             return
         if action is None:
             return
         try:
             self._do(epoch, messages.decode(action, "node"))
         except (OSError, MessageError, CopyError, ChannelError, TopologyError, RunError) as error:
-            said = f"{type(error).__name__}: {error}"
-            self._tell(said)
-            epoch.outbox.put("", NodeWarning(said[:8000]))
+            text = f"{type(error).__name__}: {error}"
+            self._show(text)
+            epoch.outbox.put("", NodeWarning(text[:8000]))
 
     def _do(self, epoch: Epoch, action: messages.ToNode) -> None:
         if isinstance(action, Prepare):
@@ -280,7 +280,7 @@ class Agent:
             for fd in epoch.workspace.node.fds:
                 self._selector.register(fd, selectors.EVENT_READ)
         elif isinstance(action, NodeWarning):
-            raise MessageError(action.said)
+            raise MessageError(action.text)
         elif isinstance(action, End) and epoch.workspace is None:
             epoch.outbox.put("logs", NodeEnded())
             epoch.ending_s = clock_s()
@@ -320,5 +320,5 @@ class Agent:
         epoch.outbox.pump()
         epoch.stream.send(now_s, lambda frame: self._line.send(messages.encode(frame)))
         if epoch.ending_s is not None and (epoch.outbox.empty or clock_s() - epoch.ending_s >= LAST_S):
-            self._tell("the run is over")
+            self._show("the run is over")
             self.exit_status = 0

@@ -1,4 +1,4 @@
-"""The head of a run on several machines: admits nodes, places learners on them, and speaks for them all as one node.
+"""The head of a run on several machines: admits nodes, places learners on them, and presents them as one node.
 
 Every node has a name, which its key gives it, and an epoch for as long as it is not lost. A node that has not been
 heard of for its lease and half as long again is lost: by then its agent has ended its processes, unless it was
@@ -101,7 +101,7 @@ class Head:
         self._unplaced: list[Start] = []
         """Processes to be started once a node has room for them."""
         self._notes: list[ev.Note] = []
-        """Notes to be told with the next events."""
+        """Notes that are yielded with the next events."""
         self._waited_s: float | None = None
         self._begun = self._over = False
         self._handlers: dict[type, Callable[[RemoteNode, Any], Iterator[NodeEvent]]] = {
@@ -121,20 +121,20 @@ class Head:
 
     @property
     def fds(self) -> tuple[int, ...]:
-        """Descriptors that become readable when a node or a command line speaks."""
+        """Descriptors that become readable when a node or a command line has sent a message."""
         return self._control.fd, self._router.fd
 
     @property
     def section_ns(self) -> NDArray[np.int64]:
-        """Nanoseconds [rows, sections] of all nodes' processes, as their agents have told last."""
+        """Nanoseconds [rows, sections] of all nodes' processes, from the newest heartbeats."""
         return self._section_ns
 
     # Actions --------------------------------------------------------------------------------------------------------
 
     def do(self, action: NodeAction) -> ev.Event | None:
-        """Have an action carried out by the node that it concerns; what comes of it is told later."""
+        """Have an action carried out by the node that it concerns; the resulting event comes later."""
         if isinstance(action, ev.Answer):
-            self._control.say(action.client, action.reply)
+            self._control.send(action.client, action.reply)
         elif isinstance(action, Start):
             self._start(action)
         elif isinstance(action, DropMembers):
@@ -181,13 +181,13 @@ class Head:
         node.do(start, own.learner)
 
     def _start_unplaced(self) -> None:
-        """Try once more to start those for whom no node had room: there may be more now."""
+        """Try again to start the processes that no node had room for."""
         waiting, self._unplaced = self._unplaced, []
         for start in waiting:
             self._start(start)
 
     def _warn_of_weights(self, evaluator: ProcessId, node: RemoteNode) -> list[ev.Note]:
-        """Say whose weights an evaluator plays where learners on other nodes have others, which it cannot read."""
+        """Warn that an evaluator plays only the weights of learners on its node: it cannot read those of others."""
         there = ", ".join(str(learner) for learner, name in sorted(self.placed.items()) if name == node.name)
         if set(self.placed.values()) == {node.name}:
             return []
@@ -211,7 +211,7 @@ class Head:
         return self.nodes[self.placed[learner]]
 
     def _node_in_turn(self, start: Start) -> RemoteNode | None:
-        """Return the node where a process that is spread is: where it was, as its memory may still be there."""
+        """Return the node of a process that is spread: the one it was on before, or else the next."""
         names, own = sorted(name for name, node in self.nodes.items() if not node.leaving), start.process
         if names and self._spread.get(own.name) not in names:
             self._spread[own.name] = names[own.number % len(names)]
@@ -237,7 +237,7 @@ class Head:
     # Events ---------------------------------------------------------------------------------------------------------
 
     def events(self, now_s: float, gap_s: float) -> Iterator[NodeEvent]:
-        """Yield what nodes and command lines have told, and which nodes are lost."""
+        """Yield the events of nodes and command lines, and of nodes that are lost."""
         yield from self._control.read()
         if self._waited_s is None:
             yield self._note_waiting()
@@ -263,7 +263,7 @@ class Head:
             node.send(time.monotonic(), partial(self._router.send, name))
 
     def _note_waiting(self) -> ev.Note:
-        """Return the note of where nodes are awaited, and begin to wait for them."""
+        """Return the note about the address at which nodes can join, and begin to wait for them."""
         self._waited_s = time.monotonic()
         reached = {"address": str(self._router.address), "keys": str(self.keys)}
         nodes = f"{self._wanted.count} node{'s' if self._wanted.count > 1 else ''}"
@@ -322,20 +322,20 @@ class Head:
     def _receive_numbered(self, node: RemoteNode, frame: Numbered) -> Iterator[NodeEvent]:
         try:
             body = node.stream.take(frame, time.monotonic())
-            told = None if body is None else messages.decode(body, "reporter")
+            message = None if body is None else messages.decode(body, "reporter")
         except (StreamError, MessageError) as error:
             yield ProtocolWarning(f"node {node.name} was not understood: {error}")
             return
-        if told is None:
+        if message is None:
             return
-        if not node.may_report(told):
-            yield ProtocolWarning(f"node {node.name} tells of {told.name}.{told.incarnation}, which is not there")
+        if not node.may_report(message):
+            yield ProtocolWarning(f"node {node.name} tells of {message.name}.{message.incarnation}, which is not there")
             return
-        if node.ignores(told):
+        if node.ignores(message):
             return
-        node.record(told)
+        node.record(message)
         try:
-            yield from self._handlers[type(told)](node, told)
+            yield from self._handlers[type(message)](node, message)
         except (OSError, CopyError) as error:
             yield ProtocolWarning(f"node {node.name}: {error}")
 
@@ -378,7 +378,7 @@ class Head:
         self._start_unplaced()
 
     def _refuse_version(self, name: str, join: Join | JoinOfAnyVersion) -> bool:
-        """Whether an agent is of another version; it is told so."""
+        """Refuse an agent of another version; returns whether it is one."""
         reason = _mismatch(join)
         if reason:
             self._router.send(name, messages.encode(JoinRefused(session=join.session, reason=reason, final=True)))
@@ -416,10 +416,10 @@ class Head:
             event = msgspec.structs.replace(event, node=node.name)
         yield event
 
-    def _warned(self, node: RemoteNode, told: NodeWarning) -> Iterator[NodeEvent]:
-        yield ProtocolWarning(f"node {node.name}: {told.said}")
-        if told.folder is not None:
-            node.arriving.drop(told.folder)
+    def _warned(self, node: RemoteNode, warning: NodeWarning) -> Iterator[NodeEvent]:
+        yield ProtocolWarning(f"node {node.name}: {warning.text}")
+        if warning.folder is not None:
+            node.arriving.drop(warning.folder)
 
     def _append_log(self, _node: RemoteNode, part: LogChunk) -> Iterator[NodeEvent]:
         path = self._addresses.run_dir / "logs" / Path(part.file).name
@@ -431,20 +431,20 @@ class Head:
         node.arriving.take(part)
         yield from ()
 
-    def _finish_copy(self, node: RemoteNode, whole: CopyDone) -> Iterator[NodeEvent]:
-        """Put a checkpoint in its place, and only then tell that it was saved."""
-        told = whole.told
-        start = node.living.get((told.name, told.incarnation)) if told else None
-        if told is None or start is None or not isinstance(told.message, Saved):
-            raise CopyError(f"{whole.folder} is of no trainer of this node")
+    def _finish_copy(self, node: RemoteNode, done: CopyDone) -> Iterator[NodeEvent]:
+        """Put a checkpoint in its place, and only then report that it was saved."""
+        saved = done.held_back
+        start = node.living.get((saved.name, saved.incarnation)) if saved else None
+        if saved is None or start is None or not isinstance(saved.message, Saved):
+            raise CopyError(f"{done.folder} is of no trainer of this node")
         own = directory_of(self._addresses.run_dir / "checkpoints", start.process.learner)
-        if (self._addresses.run_dir / whole.folder).parent != own:
-            raise CopyError(f"{whole.folder} is no checkpoint of {told.name}")
-        path = node.arriving.finish(whole)
-        yield msgspec.structs.replace(told, message=msgspec.structs.replace(told.message, path=str(path)))
+        if (self._addresses.run_dir / done.folder).parent != own:
+            raise CopyError(f"{done.folder} is no checkpoint of {saved.name}")
+        path = node.arriving.finish(done)
+        yield msgspec.structs.replace(saved, message=msgspec.structs.replace(saved.message, path=str(path)))
         in_step = mode(self._plan.topology).in_step
         together = name_set(self._addresses.run_dir / "checkpoints", self.placed, in_step)
-        node.arriving.remove_older(whole, together)
+        node.arriving.remove_older(done, together)
 
     def _leaving(self, node: RemoteNode, _leaving: NodeLeaving) -> Iterator[NodeEvent]:
         node.leaving = True

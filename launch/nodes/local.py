@@ -62,8 +62,8 @@ class LocalNode:
             Start: self._start,
             ev.Kill: lambda kill: spawner.kill(kill.name, kill.incarnation, kill.signal),
             ev.ShowStack: lambda asked: spawner.show_stack(asked.name, asked.incarnation, asked.heading),
-            ev.Send: lambda send: self._control.say(f"{send.name}.{send.incarnation}", send.message),
-            ev.Answer: lambda answer: self._control.say(answer.client, answer.reply),
+            ev.Send: lambda send: self._control.send(f"{send.name}.{send.incarnation}", send.message),
+            ev.Answer: lambda answer: self._control.send(answer.client, answer.reply),
             DropMembers: lambda drop: self._drop_members(drop.ids),
             DropLearner: lambda drop: self._drop_learner(drop.learner),
         }

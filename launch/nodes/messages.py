@@ -3,8 +3,8 @@
 ==========  ==========  ============================================================================================
 from        to          messages
 ==========  ==========  ============================================================================================
-agent       head        Join, NodeHeartbeat, NodeLeft; numbered (`stream.py`): what its node tells (`ToHead`)
-head        agent       Welcome, JoinRefused, NodeHeartbeatAck, Fenced; numbered: what its node is to do (`ToNode`)
+agent       head        Join, NodeHeartbeat, NodeLeft; numbered (`stream.py`): events of its node (`ToHead`)
+head        agent       Welcome, JoinRefused, NodeHeartbeatAck, Fenced; numbered: actions for its node (`ToNode`)
 ==========  ==========  ============================================================================================
 
 Everything is decoded against closed unions. A numbered message arrives exactly once and in order within a node epoch;
@@ -73,12 +73,12 @@ class Welcome(Message, frozen=True):
 
 
 class JoinRefused(Message, frozen=True):
-    """The agent of this session is not let in."""
+    """The agent of this session is refused."""
 
     session: Name
     reason: Text
     final: bool
-    """Whether it is no use to try again."""
+    """Whether the agent must not try again."""
 
 
 class NodeHeartbeat(Message, frozen=True):
@@ -163,7 +163,7 @@ class CopyDone(NodeMessage, frozen=True):
 
     folder: FilePath
     present: Annotated[list[Name], Meta(max_length=100_001)] = msgspec.field(default_factory=list)
-    told: ev.Received | None = None
+    held_back: ev.Received | None = None
     """Message of a process that was held back until the folder was copied."""
 
 
@@ -175,9 +175,9 @@ class LogChunk(NodeMessage, frozen=True):
 
 
 class NodeWarning(NodeMessage, frozen=True):
-    """Something that was not understood, or too large to be sent; it is reported."""
+    """A message that was not understood, or was too large to be sent; it is reported."""
 
-    said: Text
+    text: Text
     folder: FilePath | None = None
     """Folder whose copy has failed: what has arrived of it is removed."""
 

@@ -1,4 +1,4 @@
-"""The protocol of nodes, which carry out the supervisor's actions on their machines and tell what happens there.
+"""The protocol of nodes, which carry out the supervisor's actions on their machines and report events.
 
 A run has one: this machine (``launch/nodes/local.py``), or a head, behind which there are several (``head.py``).
 """
@@ -19,9 +19,9 @@ from launch.supervision import events as ev
 
 @dataclass(frozen=True)
 class ProtocolWarning:
-    """Something that was not understood, and has no other effect than to be reported."""
+    """A message that was not understood; it is reported and has no other effect."""
 
-    said: str
+    text: str
 
 
 NodeAction = Start | ev.Kill | ev.ShowStack | ev.Send | ev.Answer | DropMembers | DropLearner

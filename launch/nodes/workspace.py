@@ -1,7 +1,7 @@
-"""The place of a run on a node's machine: a folder, shared memory and sockets for one epoch, all removed at its end.
+"""Resources of a run on a node's machine: a folder, shared memory and sockets for one epoch, all removed at its end.
 
-A node has folders of its own, so several nodes may be on one machine, and an epoch never meets what an earlier one has
-left.
+Each epoch of a node has its own folders, so it never finds files of an earlier one, and several nodes can be on one
+machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from launch.supervision import events as ev
 from launch.topology.load import parse
 
 MOST_LOG_CHUNKS = 4
-"""Parts of one log that are sent at a time; what a log has more than that is left out, but for its end."""
+"""Parts of one log that are sent at a time; of a longer log only the end is sent."""
 _LEFT_OUT = b"\n[... %d bytes are left out: they are in the log on the node]\n"
 
 
@@ -82,7 +82,7 @@ class NodeWorkspace:
         self._arriving = Arriving(self._run_dir, "head")
 
     def do(self, action: NodeAction | FileChunk | CopyDone) -> None:
-        """Carry out what the head wants; what comes of it goes into the outbox."""
+        """Carry out an action of the head; the resulting event goes into the outbox."""
         if isinstance(action, FileChunk):
             self._arriving.take(action)
         elif isinstance(action, CopyDone):
@@ -95,13 +95,13 @@ class NodeWorkspace:
                 self._outbox.put(result.name, result)
 
     def listen(self, now_s: float, gap_s: float) -> None:
-        """Put what has happened into the outbox."""
+        """Put the events of the node into the outbox."""
         for event in self.node.events(now_s, gap_s):
             if isinstance(event, ev.ClientRequest):
-                said = "this is a node of a run; ask at its head, where `actorlearn run` was called"
-                self.node.do(ev.Answer(event.client, Reply(ok=False, text=said)))
+                text = "this is a node of a run; ask at its head, where `actorlearn run` was called"
+                self.node.do(ev.Answer(event.client, Reply(ok=False, text=text)))
             elif isinstance(event, ProtocolWarning):
-                self._outbox.put("", NodeWarning(event.said))
+                self._outbox.put("", NodeWarning(event.text))
             elif isinstance(event, ev.Received) and isinstance(event.message, Saved):
                 self._copy(event, event.message)
             elif isinstance(event, ev.Spawned | ev.NotSpawned | ev.Exited | ev.Received | ev.Silent | ev.Stalled):
@@ -112,7 +112,7 @@ class NodeWorkspace:
         self._spawner.lease(until_s)
 
     def send_logs(self, last: bool = False) -> None:
-        """Put what processes have written to their logs into the outbox, when that of the last call has been sent."""
+        """Put new lines of the processes' logs into the outbox, once those of the last call have been sent."""
         if self._outbox.waits("logs") and not last:
             return
         for path in sorted((self._run_dir / "logs").glob("*.log")):
@@ -147,7 +147,7 @@ class NodeWorkspace:
         own = start.process
         try:
             if not ROLES.spec(own.role).spread and own.learner not in self._learners:
-                if own.incarnation:  # it was elsewhere before, and has newer checkpoints
+                if own.incarnation:  # the learner was on another node before, and has newer checkpoints
                     self._goes_on_from.pop(own.learner, None)
                 self.node.add_learners([own.learner])
                 self._learners.add(own.learner)
@@ -156,7 +156,7 @@ class NodeWorkspace:
         return self.node.do(start)
 
     def _copy(self, event: ev.Received, saved: Saved) -> None:
-        """Have a checkpoint copied to the head, which then hears of it, and after it of what its trainer says."""
+        """Copy a checkpoint to the head, followed by the trainer's message about it and its later messages."""
         folder = Path(saved.path)
         try:
             if earlier := self._copied.get(event.name):  # they would pile up on a link that is too slow for all

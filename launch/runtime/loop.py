@@ -226,7 +226,7 @@ class Runner:
         """
         for event in self.node.events(self._now_s, gap_s):
             if isinstance(event, ProtocolWarning):
-                self.reporter.complaint(event.said)
+                self.reporter.complaint(event.text)
             elif isinstance(event, ev.Note):
                 self.reporter.note(event)
             elif isinstance(event, ev.Received | ev.ClientRequest):
