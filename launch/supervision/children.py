@@ -145,7 +145,7 @@ class Children:
             for child in self.named.values()
         ]
 
-    # Coming -------------------------------------------------------------------------------------------------------
+    # Starts -----------------------------------------------------------------------------------------------------
 
     def attach(self, process: PlannedProcess, with_trainer: str = "") -> None:
         """Start a new process that a command line has attached, by itself or along with a trainer."""
@@ -214,7 +214,7 @@ class Children:
             elif child.alive and child.leaving and child.with_trainer and waited_s >= WITH_TRAINER_LIMIT_S:
                 self.kill_for(child, f"did not end in {WITH_TRAINER_LIMIT_S:g} s")
 
-    # Going --------------------------------------------------------------------------------------------------------
+    # Ends -------------------------------------------------------------------------------------------------------
 
     def gone(self, child: Child, cause: str) -> None:
         """Handle the end of a process: it was expected, it is restarted, or it is given up."""

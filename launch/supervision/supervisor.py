@@ -154,7 +154,7 @@ class Supervisor:
     def _do(self, action: ev.Action) -> None:
         self._actions.append(action)
 
-    # What happens to children -------------------------------------------------------------------------------------
+    # Events -----------------------------------------------------------------------------------------------------
 
     def _begin(self, _event: ev.Begin) -> None:
         for child in self._children.named.values():
@@ -183,7 +183,7 @@ class Supervisor:
     def _hello(self, child: Child, hello: Hello) -> None:
         self._children.hello(child, hello)
         if child.admitted:
-            self._orders.say(child)
+            self._orders.send(child)
 
     def _evaluated(self, child: Child, message: Evaluated) -> None:
         found = evaluations.event_fields(message)
@@ -231,7 +231,7 @@ class Supervisor:
             self._drain(ev.Done("finished", 0))
         self._summaries[child.name] = check_row(finished.summary)
 
-    # What follows -------------------------------------------------------------------------------------------------
+    # The end of the run -----------------------------------------------------------------------------------------
 
     def _stop(self, exit_code: int, why: str, now: bool) -> str:
         """Have the trainers finish their update and save, or end everything ``now``; returns which, in words."""
@@ -343,17 +343,17 @@ class Supervisor:
         trainers = self._children.trainers()
         lost = [trainer for trainer in trainers if trainer.state is ChildState.FATAL]
         at_work = [trainer for trainer in trainers if not trainer.leaving and trainer not in lost]
-        stuck = [(trainer, missed) for trainer in at_work if (missed := self._children.fatal_worker(trainer.learner))]
+        stuck = [(trainer, lacking) for trainer in at_work if (lacking := self._children.fatal_worker(trainer.learner))]
         others_go_on = len(stuck) < len(at_work)
         if others_go_on and self._mode.elastic and self.phase == "running":
-            for trainer, missed in stuck:
-                self._children.remove_learner(trainer, missed)
+            for trainer, lacking in stuck:
+                self._children.remove_learner(trainer, lacking)
             return
         # Trainers that are lost later end nothing while one is left: that one learns on.
         causes = lost if self.phase == "starting" or len(lost) == len(trainers) else []
         # One stuck learner of several ends the run where the others wait for its batches, or where it misses a server.
-        ends_all = [missed for _, missed in stuck if self._mode.in_step or missed.role.needed == "each"]
-        causes = [*causes, *(ends_all if others_go_on else [missed for _, missed in stuck])]
+        ends_all = [lacking for _, lacking in stuck if self._mode.in_step or lacking.role.needed == "each"]
+        causes = [*causes, *(ends_all if others_go_on else [lacking for _, lacking in stuck])]
         causes += self._children.fatal_for_all()
         if causes:
             first = causes[0]
