@@ -6,7 +6,7 @@
 A role is two files: the module that its processes run, and its spec with the settings of such a process, the keys
 of the role in a topology, and the plan: the number of processes and the settings of each. The shipped roles use entry
 points too. Nothing here imports torch or ``launch``: a spec names its module, which the process itself imports, and its
-plan, which the supervisor imports.
+plan, which the supervisor imports. The plans of the shipped roles are in ``launch/plan/roles.py``.
 
 A role that is not shipped takes part in a run whose topology names it: ``roles: {auditor: {count: 1}}``.
 """
@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Generic, Literal, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Meta
 
+from actorlearn.address import Ipc, Shm
 from actorlearn.registry import PlugIn, PlugIns
+from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import (
     DescribeSettings,
     EvaluateSettings,
@@ -71,8 +73,8 @@ class RoleSpec(PlugIn):
 
     settings: type[ProcessSettings]
     """Settings of such a process, with which the function is called."""
-    planned_by: str
-    """The role's plan, as package.module:NAME; its processes never import it."""
+    planned_by: str | None = None
+    """The role's plan (`RolePlan`), as package.module:NAME; None for a shipped role, whose plan is in ``launch``."""
     section: type[RoleSection] | None = RoleSection
     """The role's keys in a topology; None where the topology has a section of its own for it, as for shipped roles."""
     scope: Literal["learner", "run"] = "learner"
@@ -99,44 +101,48 @@ class RoleSpec(PlugIn):
         return self.learns or self.makes_rows
 
 
-class SettingsFor(Protocol):
-    """Function that makes the settings of one incarnation of a process; called before each start.
+class CommonSettings(TypedDict):
+    """The fields of `ProcessSettings`, as the settings of each role take them: ``**common``."""
 
-    The types of its arguments are named in ``launch/plan/roles.py``, for functions that annotate them.
-    """
+    id: ProcessId
+    run_id: str
+    control: Ipc
+    progress: Shm
+    index: int
+    seed: int
+    threads: int
 
-    def __call__(self, briefing: Any, base: dict[str, Any], incarnation: Any, /) -> ProcessSettings:
-        """Return the settings.
 
-        ``briefing`` is what they follow from (``Briefing``): topology, description, addresses, placement, resumption;
-        ``base`` the fields of `ProcessSettings`, to be passed on as ``**base``; and ``incarnation`` the process's id
-        with what differs from one incarnation to the next (``Incarnation``).
-        """
+TopologyT = TypeVar("TopologyT")
+PlanT = TypeVar("PlanT")
+StartT = TypeVar("StartT")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RolePlan:
+class RolePlan(Generic[TopologyT, PlanT, StartT]):
     """Plan of a role: how many processes a topology means, and the settings of each. Pure; used by ``launch/plan``.
 
-    A topology here is a ``launch.topology.schema.Topology`` without any ``auto``.
+    The type variables stand for ``Topology``, ``Plan`` and ``Start`` of ``launch/plan/plan.py``, which no process of a
+    run imports. The topology is without any ``auto``.
     """
 
-    settings: SettingsFor
-    count: Callable[[Any], int] | None = None
-    """Topology -> processes of each learner, or of the run, as the role's scope says; None: as its section says."""
-    does: Callable[[Any], str] = lambda _: ""
-    """Topology -> words that `actorlearn check` shows about such a process."""
-    threads: Callable[[Any], int] = lambda _: 1
-    """Topology -> threads of it that compute at the same time."""
-    device: Callable[[Any], str] = lambda _: "cpu"
-    """Topology -> device it computes on, as torch names it; ``briefing.placement.of(process)`` has it."""
+    settings: Callable[[PlanT, CommonSettings, StartT], ProcessSettings]
+    """Settings of an incarnation of a process, made before each start. The plan has topology, description, addresses,
+    resumption, and ``devices`` by role; the action that starts the incarnation has its id, ``process``."""
+    count: Callable[[TopologyT], int] | None = None
+    """Processes of each learner, or of the run, as the role's scope says; None: as its section says."""
+    does: Callable[[TopologyT], str] = lambda _: ""
+    """Words that `actorlearn check` shows about such a process."""
+    threads: Callable[[TopologyT], int] = lambda _: 1
+    """Threads of such a process that compute at the same time."""
+    device: Callable[[TopologyT], str] = lambda _: "cpu"
+    """Device that such a process computes on, as torch names it."""
 
 
 TRAINER = RoleSpec(
     name="trainer",
     made_by="actorlearn.processes.trainer:run",
     settings=TrainerSettings,
-    planned_by="launch.plan.roles:TRAINER",
     section=None,
     learns=True,
 )
@@ -144,14 +150,12 @@ INFERENCE = RoleSpec(
     name="inference",
     made_by="actorlearn.processes.inference:run",
     settings=InferenceSettings,
-    planned_by="launch.plan.roles:INFERENCE",
     section=None,
 )
 SIMULATOR = RoleSpec(
     name="simulator",
     made_by="actorlearn.processes.simulator:run",
     settings=SimulatorSettings,
-    planned_by="launch.plan.roles:SIMULATOR",
     section=None,
     needed="one",
     makes_rows=True,
@@ -160,7 +164,6 @@ EVALUATOR = RoleSpec(
     name="evaluator",
     made_by="actorlearn.processes.evaluator:run",
     settings=EvaluatorSettings,
-    planned_by="launch.plan.roles:EVALUATOR",
     section=None,
     scope="run",
     needed="none",
@@ -173,7 +176,6 @@ PARAMETER_SERVER = RoleSpec(
     name="parameter_server",
     made_by="actorlearn.processes.parameter_server:run",
     settings=ParameterServerSettings,
-    planned_by="launch.plan.roles:PARAMETER_SERVER",
     section=None,
     scope="run",
     woken=False,

@@ -19,15 +19,15 @@ from actorlearn.memory.shared import SHM_ROOT, free_bytes
 from actorlearn.optim.schedules import for_batches, scale_rate
 from actorlearn.parameters.mixing import FREE_AGE, Mixing, measure_mixing, speed
 from actorlearn.parameters.modes import GOSSIP
-from actorlearn.worker.roles import ROLES
 from launch.machine.folders import runtime_root
 from launch.machine.gpus import count_gpus
 from launch.plan.addresses import Addresses
 from launch.plan.memory_order import disorder
-from launch.plan.nodes import Machine, need_of, place_learners
-from launch.plan.plan import Plan, plan
+from launch.plan.nodes import NodeResources, need_of, place_learners
+from launch.plan.plan import Plan
+from launch.plan.planning import plan
 from launch.plan.probe import Description, describe
-from launch.plan.role_plans import plan_of
+from launch.plan.roles import plan_of
 from launch.reports.format import as_bytes
 from launch.topology.load import Topology, TopologyError, load, tree
 from launch.topology.modes import mode, section_of
@@ -38,12 +38,12 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     loaded = load(topology, overrides)
     run_id = loaded.name  # a run's is random
     sockets = runtime_root() / name_of(run_id)
-    made, addresses = plan(loaded, describe(loaded)), Addresses.of_run(run_id, Path("runs") / loaded.name, sockets)
+    made = plan(loaded, describe(loaded), Addresses.of_run(run_id, Path("runs") / loaded.name, sockets))
     if json:
-        print(json_format.dumps(as_json(made, addresses)))
+        print(json_format.dumps(as_json(made)))
         return 0
     console = Console()
-    for table in tables(made, addresses):
+    for table in tables(made):
         console.print(table)
         console.print()
     console.print(_environment(made.description), highlight=False, soft_wrap=True)
@@ -85,7 +85,7 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     return 0
 
 
-def as_json(made: Plan, addresses: Addresses) -> dict[str, Any]:
+def as_json(made: Plan) -> dict[str, Any]:
     """The plan for programs."""
     topology = made.topology
     return {
@@ -93,10 +93,8 @@ def as_json(made: Plan, addresses: Addresses) -> dict[str, Any]:
         "cores": made.cores.allowed,
         "usable_cores": made.cores.usable,
         "processes": [{"name": process.name, "role": process.id.role} for process in made.processes],
-        "sockets": made.sockets(addresses),
-        "wakeups": [
-            addresses.wakeup(process.id).path for process in made.processes if ROLES.spec(process.id.role).woken
-        ],
+        "sockets": made.sockets,
+        "wakeups": [made.addresses.wakeup(process.id).path for process in made.processes if process.role.woken],
         "segments": [{"name": segment.name, "bytes": segment.bytes, "what": segment.what} for segment in made.segments],
         "bytes_total": made.bytes_total,
         "bytes_free": free_bytes(),
@@ -130,9 +128,9 @@ def optimizer(made: Plan) -> dict[str, float]:
     }
 
 
-def tables(made: Plan, addresses: Addresses) -> list[Table]:
+def tables(made: Plan) -> list[Table]:
     """The plan for people."""
-    return [_processes(made, addresses), _segments(made), _topology(tree(made.topology))]
+    return [_processes(made), _segments(made), _topology(tree(made.topology))]
 
 
 def _environment(found: Description) -> str:
@@ -149,7 +147,7 @@ def _environment(found: Description) -> str:
 def placement(made: Plan) -> dict[str, list[int]]:
     """Return the learners of each node, were all nodes machines like this one; raises TopologyError for too many."""
     topology, names = made.topology, [f"node-{number}" for number in range(made.topology.nodes.count)]
-    here = Machine(cores=made.cores.usable, shm_bytes=free_bytes(), gpus=count_gpus())
+    here = NodeResources(cores=made.cores.usable, shm_bytes=free_bytes(), gpus=count_gpus())
     need = need_of(topology, made.description)
     placed = place_learners(range(topology.learners.count), dict.fromkeys(names, here), need, {})
     return {name: [learner for learner, node in placed.items() if node == name] for name in names}
@@ -202,12 +200,12 @@ def _table(*headings: str, right: tuple[str, ...] = ()) -> Table:
     return table
 
 
-def _processes(made: Plan, addresses: Addresses) -> Table:
+def _processes(made: Plan) -> Table:
     table = _table("process", "does", "is woken by")
-    table.add_row("supervisor", "starts, watches, restarts, stops", addresses.control.file.name)
+    table.add_row("supervisor", "starts, watches, restarts, stops", made.addresses.control.file.name)
     for process in made.processes:
-        role = ROLES.spec(process.id.role)
-        wakers = [addresses.wakeup(process.id).path if role.woken else "", made.mailbox(process, addresses)]
+        role = process.role
+        wakers = [made.addresses.wakeup(process.id).path if role.woken else "", made.mailbox(process)]
         woken_by = ", ".join(Path(waker).name for waker in wakers if waker)
         table.add_row(process.name, plan_of(role).does(made.topology), woken_by)
     return table

@@ -1,4 +1,4 @@
-"""The agent of a node: joins the head of a run, carries out what it is told, and tells what happens on its machine.
+"""The agent of a node: joins the head of a run, carries out its actions, and reports events of its machine.
 
 It beats five times within a lease. The lease counts from the sending of the newest beat that the head has answered, on
 this machine's own clock, which goes on while the machine sleeps: an agent that was stopped, or is cut off, knows before
@@ -14,11 +14,10 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol
 
 from actorlearn import __version__
 from actorlearn.memory.shared import SHM_ROOT, free_bytes
-from actorlearn.wire.channel import ChannelError
+from actorlearn.wire.channel import ChannelError, Dealer
 from actorlearn.wire.messages import MessageError
 from launch.errors import RunError
 from launch.machine.cores import boot_id, cores_word, usable_cores
@@ -29,23 +28,23 @@ from launch.nodes.copies import CopyError
 from launch.nodes.messages import (
     PROTOCOL_VERSION,
     End,
-    Ended,
     Fenced,
-    Heartbeat,
-    HeartbeatAck,
     Join,
     JoinRefused,
-    Leaving,
-    Left,
+    NodeEnded,
+    NodeHeartbeat,
+    NodeHeartbeatAck,
+    NodeLeaving,
+    NodeLeft,
     NodeWarning,
     Prepare,
-    Start,
     Welcome,
 )
 from launch.nodes.outbox import Outbox
 from launch.nodes.stream import Numbered, Stream, StreamError
 from launch.nodes.workspace import NodeWorkspace
-from launch.plan.nodes import Machine
+from launch.plan.nodes import NodeResources
+from launch.plan.plan import Start
 from launch.supervision import events as ev
 from launch.topology.load import TopologyError
 
@@ -58,29 +57,15 @@ LAST_S = 10.0
 MOST_MESSAGES = 1000
 
 
-class Line(Protocol):
-    """Line to the head, as ``wire.channel.Dealer``."""
-
-    @property
-    def trouble(self) -> str | None:
-        """Reason why the head is not reached, or does not let this end in; None where it does."""
-
-    def send(self, body: bytes) -> bool:
-        """Send without blocking; False when that cannot be."""
-
-    def recv(self, timeout_ms: int = 0) -> bytes | None:
-        """Return the next body, or None when none came in time."""
-
-
 def clock_s() -> float:
     """Return seconds on a clock that nobody sets and that goes on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def machine() -> Machine:
+def machine() -> NodeResources:
     """Return the resources of this machine."""
     boot = boot_id()
-    return Machine(
+    return NodeResources(
         cores=usable_cores(),
         shm_bytes=free_bytes(),
         gpus=count_gpus(),
@@ -90,7 +75,7 @@ def machine() -> Machine:
 
 
 class Epoch:
-    """One epoch: stream, outbox, lease, and the place once the head has said for what."""
+    """One epoch of a node: its stream, outbox and lease, and its workspace once the head has sent Prepare."""
 
     def __init__(self, welcome: Welcome, sent_s: float) -> None:
         self.number, self.run_id, self.lease_s = welcome.epoch, welcome.run_id, welcome.lease_s
@@ -100,7 +85,7 @@ class Epoch:
         """Clock at which the newest answered beat was sent, and the newest one of all."""
         self.workspace: NodeWorkspace | None = None
         self.trouble = "nothing was prepared"
-        """Reason why there is no place."""
+        """Reason why there is no workspace."""
         self.ending_s: float | None = None
         """Clock at which the head ended the run."""
         self.leaves_s: float | None = None
@@ -113,7 +98,7 @@ class Epoch:
 
     @property
     def left(self) -> bool:
-        """Whether nothing is to be awaited of it: its trainers have saved, and what they saved is at the head."""
+        """Whether the node can leave: its trainers have saved, and their checkpoints are at the head."""
         saved = self.workspace is None or not self.workspace.trainers
         return self.leaves_s is not None and ((saved and self.outbox.empty) or clock_s() >= self.leaves_s)
 
@@ -132,15 +117,15 @@ class Epoch:
 class Agent:
     """One node's agent, until the run is over or the head is gone."""
 
-    def __init__(self, line: Line, head: str, folder: Path, patience_s: float, tell: Callable[[str], None]) -> None:
+    def __init__(self, line: Dealer, head: str, folder: Path, patience_s: float, show: Callable[[str], None]) -> None:
         """Join nothing yet. ``head``: the host that ``line`` leads to; ``folder``: for its files; ``patience_s``:
-        longest time without a head, then it gives up; ``tell`` shows a line to a person."""
-        self._line, self._head, self._folder, self._patience_s, self._tell = line, head, folder, patience_s, tell
-        self._word = secrets.token_hex(8)
+        longest time without a head, then it gives up; ``show`` shows a line to a person."""
+        self._line, self._head, self._folder, self._patience_s, self._show = line, head, folder, patience_s, show
+        self._agent_id = secrets.token_hex(8)
         self._session, self._joined_s, self._since_s = secrets.token_hex(8), -JOIN_S, clock_s()
-        self._said, self._stopping = "", False
+        self._reason, self._stopping = "", False
         self._troubles: set[str] = set()
-        """Reasons why the head was not reached, each of which was told once."""
+        """Reasons why the head was not reached; each is shown once."""
         self.epoch: Epoch | None = None
         """The epoch in which this agent is a node; None while it is not."""
         self.exit_status: int | None = None
@@ -163,19 +148,19 @@ class Agent:
             return self.exit_status
 
     def asked_to_stop(self) -> None:
-        """Have the learners here saved, and leave after that; or at once, where there are none or this comes twice."""
+        """Have the learners of this node save, then leave; leave at once if there are none, or at the second call."""
         epoch = self.epoch
         if self._stopping or epoch is None or epoch.workspace is None or epoch.ending_s is not None:
-            self._go()
+            self._stop_now()
             return
         limit_s = epoch.workspace.drain_s
-        self._tell(f"stopped: the learners of this node save, for {limit_s:g} s at most; once more ends it now")
+        self._show(f"stopped: the learners of this node save, for {limit_s:g} s at most; once more ends it now")
         self._stopping, epoch.leaves_s = True, clock_s() + limit_s
-        epoch.outbox.put("", Leaving())
+        epoch.outbox.put("", NodeLeaving())
         epoch.workspace.drain()
 
-    def _go(self) -> None:
-        self._tell("stopped: the processes of this node end")
+    def _stop_now(self) -> None:
+        self._show("stopped: the processes of this node end")
         self.stop()
         self.exit_status = 130
 
@@ -184,7 +169,7 @@ class Agent:
         if self.epoch is not None:
             number = self.epoch.number
             self.leave()
-            self._line.send(messages.encode(Left(epoch=number)))
+            self._line.send(messages.encode(NodeLeft(epoch=number)))
 
     def close(self) -> None:
         """End all processes."""
@@ -192,15 +177,15 @@ class Agent:
         self._selector.close()
 
     def turn(self) -> None:
-        """Hear the head, look after the processes, and tell the head."""
+        """Receive from the head, check the processes, and send to the head."""
         if self.epoch is not None and self.epoch.over:
-            self._fence(f"no answer of the head for {self.epoch.lease_s:g} s")
+            self._end_epoch(f"no answer of the head for {self.epoch.lease_s:g} s")
         for _ in range(MOST_MESSAGES):
             if (body := self._line.recv()) is None:
                 break
-            self._hear(body)
+            self._receive(body)
         if self._stopping and (self.epoch is None or self.epoch.left):
-            self._go()
+            self._stop_now()
         elif self.epoch is None:
             self._join()
         else:
@@ -211,22 +196,22 @@ class Agent:
     def _join(self) -> None:
         now_s = clock_s()
         if now_s - self._since_s >= self._patience_s:
-            self._tell(f"no head for {self._patience_s:g} s: this node gives up; {self._said or 'is it running?'}")
+            self._show(f"no head for {self._patience_s:g} s: this node gives up; {self._reason or 'is it running?'}")
             self.exit_status = 1
         elif now_s - self._joined_s >= JOIN_S:
             again, self._joined_s = self._joined_s > 0, now_s
             join = Join(
                 protocol=PROTOCOL_VERSION,
                 version=__version__,
-                agent=self._word,
+                agent=self._agent_id,
                 session=self._session,
                 machine=machine(),
             )
             self._line.send(messages.encode(join))
             if again and (trouble := self._line.trouble) and trouble not in self._troubles:
                 self._troubles.add(trouble)
-                self._said = trouble
-                self._tell(trouble)
+                self._reason = trouble
+                self._show(trouble)
 
     def leave(self) -> None:
         """End the epoch, and its processes."""
@@ -236,53 +221,53 @@ class Agent:
         self.epoch = None
         self._session, self._since_s = secrets.token_hex(8), clock_s()
 
-    def _fence(self, why: str) -> None:
-        self._tell(f"{why}: the processes of this node end, and it joins anew")
+    def _end_epoch(self, why: str) -> None:
+        self._show(f"{why}: the processes of this node end, and it joins anew")
         self.leave()
 
-    # Hearing ----------------------------------------------------------------------------------------------------------
+    # Receiving ------------------------------------------------------------------------------------------------------
 
-    def _hear(self, body: bytes) -> None:
+    def _receive(self, body: bytes) -> None:
         try:
             message = messages.decode(body, "agent")
         except MessageError as error:
-            self._tell(f"not understood: {error}")
+            self._show(f"not understood: {error}")
             return
         epoch = self.epoch
         if isinstance(message, Welcome) and epoch is None and message.session == self._session:
             self.epoch = Epoch(message, self._joined_s)
-            self._tell(f"joined run {message.run_id}")
+            self._show(f"joined run {message.run_id}")
         elif isinstance(message, JoinRefused) and epoch is None and message.session == self._session:
-            if message.reason != self._said:
-                self._said = message.reason
-                self._tell(f"the head refused this node: {message.reason}")
+            if message.reason != self._reason:
+                self._reason = message.reason
+                self._show(f"the head refused this node: {message.reason}")
             self.exit_status = 1 if message.final else self.exit_status
         elif (
             epoch is not None
-            and isinstance(message, HeartbeatAck | Fenced | Numbered)
+            and isinstance(message, NodeHeartbeatAck | Fenced | Numbered)
             and message.epoch == epoch.number
         ):
-            if isinstance(message, HeartbeatAck):
+            if isinstance(message, NodeHeartbeatAck):
                 epoch.answered(message.sent_s)
             elif isinstance(message, Fenced):
-                self._fence("the head has counted this node as lost, or was started anew")
+                self._end_epoch("the head has counted this node as lost, or was started anew")
             else:
-                self._take(epoch, message)
+                self._carry_out(epoch, message)
 
-    def _take(self, epoch: Epoch, frame: Numbered) -> None:
+    def _carry_out(self, epoch: Epoch, frame: Numbered) -> None:
         try:
             action = epoch.stream.take(frame, time.monotonic())
         except StreamError as error:
-            self._tell(f"not understood: {error}")
+            self._show(f"not understood: {error}")
             return
         if action is None:
             return
         try:
             self._do(epoch, messages.decode(action, "node"))
         except (OSError, MessageError, CopyError, ChannelError, TopologyError, RunError) as error:
-            said = f"{type(error).__name__}: {error}"
-            self._tell(said)
-            epoch.outbox.put("", NodeWarning(said[:8000]))
+            text = f"{type(error).__name__}: {error}"
+            self._show(text)
+            epoch.outbox.put("", NodeWarning(text[:8000]))
 
     def _do(self, epoch: Epoch, action: messages.ToNode) -> None:
         if isinstance(action, Prepare):
@@ -295,9 +280,9 @@ class Agent:
             for fd in epoch.workspace.node.fds:
                 self._selector.register(fd, selectors.EVENT_READ)
         elif isinstance(action, NodeWarning):
-            raise MessageError(action.said)
+            raise MessageError(action.text)
         elif isinstance(action, End) and epoch.workspace is None:
-            epoch.outbox.put("logs", Ended())
+            epoch.outbox.put("logs", NodeEnded())
             epoch.ending_s = clock_s()
         elif isinstance(action, Start) and epoch.workspace is None:
             own = action.process
@@ -308,7 +293,7 @@ class Agent:
             self._unwatch()
             epoch.workspace.end()
             epoch.workspace.send_logs(last=True)
-            epoch.outbox.put("logs", Ended())
+            epoch.outbox.put("logs", NodeEnded())
             epoch.ending_s = clock_s()
         else:
             epoch.workspace.do(action)
@@ -319,7 +304,7 @@ class Agent:
         for fd in self.epoch.workspace.node.fds:
             self._selector.unregister(fd)
 
-    # Telling ----------------------------------------------------------------------------------------------------------
+    # Sending --------------------------------------------------------------------------------------------------------
 
     def _serve(self, epoch: Epoch) -> None:
         now_s, last_s = time.monotonic(), self._turn_s
@@ -328,12 +313,12 @@ class Agent:
             epoch.workspace.listen(now_s, gap_s=now_s - last_s if now_s - last_s > 1.0 else 0.0)
         if (beat_s := clock_s()) - epoch.beat_s >= epoch.lease_s / BEATS:
             sections = epoch.workspace.sections() if epoch.workspace and epoch.ending_s is None else []
-            if self._line.send(messages.encode(Heartbeat(epoch=epoch.number, sent_s=beat_s, sections=sections))):
+            if self._line.send(messages.encode(NodeHeartbeat(epoch=epoch.number, sent_s=beat_s, sections=sections))):
                 epoch.beat_s = beat_s  # without a connection it is sent as soon as there is one
             if epoch.workspace is not None and epoch.ending_s is None:
                 epoch.workspace.send_logs()
         epoch.outbox.pump()
         epoch.stream.send(now_s, lambda frame: self._line.send(messages.encode(frame)))
         if epoch.ending_s is not None and (epoch.outbox.empty or clock_s() - epoch.ending_s >= LAST_S):
-            self._tell("the run is over")
+            self._show("the run is over")
             self.exit_status = 0

@@ -1,4 +1,4 @@
-"""The control socket of a node: its processes speak here, and command lines that ask the run for something."""
+"""The control socket of a node, for messages of its processes and requests of command lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ControlSocket:
         """Bind, owner-only; raises ChannelError naming the address."""
         self._router = Router(address)
         self._peers: dict[str, Key] = {}
-        """Living processes by the ids with which they speak; all other ids are command lines."""
+        """Living processes by the ids of their sockets; all other ids are command lines."""
 
     @property
     def fd(self) -> int:
@@ -33,15 +33,15 @@ class ControlSocket:
         return self._router.fd
 
     def admit(self, process: ProcessId) -> None:
-        """Take messages of this incarnation for its own."""
+        """Accept messages of this incarnation."""
         self._peers |= dict.fromkeys((process.socket_id, process.last_words_id), (process.name, process.incarnation))
 
     def forget(self, key: Key) -> None:
-        """Take no more messages of an incarnation that has ended."""
+        """Accept no more messages of an incarnation that has ended."""
         self._peers = {peer: own for peer, own in self._peers.items() if own != key}
 
-    def read(self, patience_s: float = 0.0) -> Iterator[ev.Received | ev.Asked | ProtocolWarning]:
-        """Yield what has arrived, and what arrives within this time."""
+    def read(self, patience_s: float = 0.0) -> Iterator[ev.Received | ev.ClientRequest | ProtocolWarning]:
+        """Yield the messages that have arrived, and those that arrive within this time."""
         deadline_s = time.monotonic() + patience_s
         for _ in range(MOST_MESSAGES):
             received = self._router.recv(max(0, round(1000 * (deadline_s - time.monotonic()))))
@@ -56,16 +56,16 @@ class ControlSocket:
             if key := self._peers.get(peer):
                 yield ev.Received(*key, cast("ToSupervisor", message))
             elif isinstance(message, Request):
-                yield ev.Asked(peer, message)
+                yield ev.ClientRequest(peer, message)
 
     def refuse(self, peer: str, error: Exception) -> ProtocolWarning:
-        """Return what to report of a message that was not understood, and tell a command line, which waits for it."""
-        said = brief(f"{peer!a} was not understood: {type(error).__name__}: {error}")
+        """Return the warning about a message that was not understood; a command line, which waits, gets a reply."""
+        text = brief(f"{peer!a} was not understood: {type(error).__name__}: {error}")
         if peer not in self._peers:
-            self.say(peer, Reply(ok=False, text=said))
-        return ProtocolWarning(said)
+            self.send(peer, Reply(ok=False, text=text))
+        return ProtocolWarning(text)
 
-    def say(self, peer: str, message: Message) -> None:
+    def send(self, peer: str, message: Message) -> None:
         """Send; a lost Order is sent again by the supervisor, and a lost Reply has lost its reader."""
         self._router.send(peer, encode(message))
 

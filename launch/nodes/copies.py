@@ -32,9 +32,9 @@ class Outgoing:
     """A folder on its way to another machine."""
 
     def __init__(
-        self, run_dir: Path, folder: Path, present: Sequence[str] = (), told: ev.Received | None = None
+        self, run_dir: Path, folder: Path, present: Sequence[str] = (), held_back: ev.Received | None = None
     ) -> None:
-        """Link the folder's files; raises OSError. ``present``, ``told``: as in `CopyDone`."""
+        """Link the folder's files; raises OSError. ``present``, ``held_back``: as in `CopyDone`."""
         self._name = str(folder.relative_to(run_dir))
         self._links = run_dir / LINKED / self._name
         shutil.rmtree(self._links, ignore_errors=True)
@@ -42,7 +42,7 @@ class Outgoing:
         for file in sorted(folder.iterdir()):
             if file.is_file() and not file.name.startswith("."):
                 os.link(file, self._links / file.name)
-        self._whole = CopyDone(self._name, list(present), told)
+        self._done = CopyDone(self._name, list(present), held_back)
         self._begun = self._withdrawn = False
 
     def withdraw(self) -> None:
@@ -63,7 +63,7 @@ class Outgoing:
                     while (data := file.read(CHUNK_BYTES)) or not offset:
                         yield FileChunk(self._name, path.name, offset, data)
                         offset += max(1, len(data))
-            yield self._whole
+            yield self._done
         except OSError as error:
             yield NodeWarning(f"{self._name} cannot be copied: {error}", self._name)
         finally:
@@ -99,18 +99,18 @@ class Arriving:
                 file.flush()
                 os.fdatasync(file.fileno())
 
-    def finish(self, whole: CopyDone) -> Path:
+    def finish(self, done: CopyDone) -> Path:
         """Put a folder in its place, on disk; returns it. Raises OSError or CopyError, and then it is as it was."""
-        beside, folder = self._beside(whole.folder), self._run_dir / whole.folder
+        beside, folder = self._beside(done.folder), self._run_dir / done.folder
         try:
             hashed = {path.name: self._hashes[path].hexdigest() for path in list(self._hashes) if path.parent == beside}
             for file in read_manifest(beside, hashed=hashed)["files"]:
                 flush(beside / file)
             put_in_place(beside, folder)
         except (ValueError, KeyError, TypeError) as error:
-            raise CopyError(f"{whole.folder} has not arrived whole: {error}") from None
+            raise CopyError(f"{done.folder} has not arrived whole: {error}") from None
         finally:
-            self.drop(whole.folder)
+            self.drop(done.folder)
         flush(folder.parent)
         return folder
 
@@ -120,11 +120,11 @@ class Arriving:
         shutil.rmtree(beside, ignore_errors=True)
         self._hashes = {path: found for path, found in self._hashes.items() if path.parent != beside}
 
-    def remove_older(self, whole: CopyDone, kept: Collection[Path]) -> None:
+    def remove_older(self, done: CopyDone, kept: Collection[Path]) -> None:
         """Remove neighbours of a folder that the sender has no more, but for those in ``kept``; raises OSError."""
-        folder = self._run_dir / whole.folder
+        folder = self._run_dir / done.folder
         for old in folders(folder.parent):
-            if old.name not in whole.present and old not in kept and old != folder:
+            if old.name not in done.present and old not in kept and old != folder:
                 gone = self._beside(f"{old.parent.relative_to(self._run_dir)}/{steps_of(old)}")
                 old.rename(gone)  # never half of one under its name
                 shutil.rmtree(gone, ignore_errors=True)

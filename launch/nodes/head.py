@@ -1,4 +1,4 @@
-"""The head of a run on several machines: admits nodes, places learners on them, and speaks for them all as one node.
+"""The head of a run on several machines: admits nodes, places learners on them, and presents them as one node.
 
 Every node has a name, which its key gives it, and an epoch for as long as it is not lost. A node that has not been
 heard of for its lease and half as long again is lost: by then its agent has ended its processes, unless it was
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,6 +24,7 @@ from actorlearn.address import Ipc, Tcp
 from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.parameters.checkpoint_folders import directory_of, folders, steps_of
+from actorlearn.wire.channel import Router
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import MessageError, Saved
 from actorlearn.worker.roles import ROLES
@@ -36,31 +37,27 @@ from launch.nodes.messages import (
     DropLearner,
     DropMembers,
     End,
-    Ended,
     Fenced,
     FileChunk,
-    Heartbeat,
-    HeartbeatAck,
     Join,
     JoinOfAnyVersion,
     JoinRefused,
-    Leaving,
-    Left,
     LogChunk,
+    NodeEnded,
+    NodeHeartbeat,
+    NodeHeartbeatAck,
+    NodeLeaving,
+    NodeLeft,
     NodeWarning,
     Prepare,
-    Start,
     Welcome,
 )
 from launch.nodes.node import NodeAction, ProtocolWarning
 from launch.nodes.remote import RemoteNode
 from launch.nodes.saved_set import name_set
 from launch.nodes.stream import Numbered, StreamError
-from launch.plan.addresses import Addresses
-from launch.plan.auto import unlike_here
-from launch.plan.nodes import Machine, need_of, place_learners, share_out
-from launch.plan.plan import Plan
-from launch.plan.resumption import Resumption
+from launch.plan.nodes import NodeResources, need_of, place_learners, share_out, unlike_here
+from launch.plan.plan import Plan, Start
 from launch.supervision import events as ev
 from launch.topology.load import TopologyError, dump
 from launch.topology.modes import mode
@@ -75,45 +72,21 @@ _EPOCHS = 1 << 52
 NodeEvent = ev.Event | ev.Note | ProtocolWarning
 
 
-class AgentSocket(Protocol):
-    """Socket at which agents speak, as ``wire.channel.Router``."""
-
-    address: Ipc | Tcp
-
-    @property
-    def fd(self) -> int:
-        """Descriptor that becomes readable on activity."""
-
-    def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
-        """Return the next message as (peer id, body), or None when none came in time."""
-
-    def send(self, peer: str, body: bytes) -> bool:
-        """Send without blocking; False when the peer is gone or its queue is full."""
-
-    def refusals(self) -> list[str]:
-        """Return who was refused since the last call and why, a line each."""
-
-    def close(self) -> None:
-        """Close."""
-
-
 class Head:
     """The nodes of a run, as one `Node`."""
 
     def __init__(
         self,
         plan: Plan,
-        resumption: Resumption,
-        addresses: Addresses,
-        door: AgentSocket,
+        router: Router,
         keys: Path,
         names: Sequence[str],
     ) -> None:
-        """Admit those who come through ``door``; ``names`` are those with a key in ``keys``. Raises ChannelError."""
-        self._plan, self._resumption, self._addresses = plan, resumption, addresses
-        self._wanted, self._door, self.keys, self._names = plan.topology.nodes, door, keys, names
-        remove_unfinished(addresses.run_dir)
-        self._control = ControlSocket(addresses.control)
+        """Admit those who come through ``router``; ``names`` are those with a key in ``keys``. Raises ChannelError."""
+        self._plan, self._addresses = plan, plan.addresses
+        self._wanted, self._router, self.keys, self._names = plan.topology.nodes, router, keys, names
+        remove_unfinished(plan.addresses.run_dir)
+        self._control = ControlSocket(plan.addresses.control)
         (sections,) = (field for field in progress_fields(len(SECTIONS)) if field.name == "section_ns")
         self._section_ns = np.zeros(sections.shape, np.int64)
         self._need = need_of(plan.topology, plan.description)
@@ -128,40 +101,40 @@ class Head:
         self._unplaced: list[Start] = []
         """Processes to be started once a node has room for them."""
         self._notes: list[ev.Note] = []
-        """Notes to be told with the next events."""
+        """Notes that are yielded with the next events."""
         self._waited_s: float | None = None
         self._begun = self._over = False
         self._handlers: dict[type, Callable[[RemoteNode, Any], Iterator[NodeEvent]]] = {
-            **dict.fromkeys((ev.Spawned, ev.NotSpawned, ev.Exited, ev.Received, ev.Silent, ev.Stalled), self._happened),
+            **dict.fromkeys((ev.Spawned, ev.NotSpawned, ev.Exited, ev.Received, ev.Silent, ev.Stalled), self._forward),
             NodeWarning: self._warned,
-            LogChunk: self._log,
-            FileChunk: self._part,
-            CopyDone: self._whole,
-            Leaving: self._leaving,
-            Ended: self._ended,
+            LogChunk: self._append_log,
+            FileChunk: self._write_chunk,
+            CopyDone: self._finish_copy,
+            NodeLeaving: self._leaving,
+            NodeEnded: self._ended,
         }
 
     @property
     def address(self) -> Ipc | Tcp:
         """Address at which agents find it."""
-        return self._door.address
+        return self._router.address
 
     @property
     def fds(self) -> tuple[int, ...]:
-        """Descriptors that become readable when a node or a command line speaks."""
-        return self._control.fd, self._door.fd
+        """Descriptors that become readable when a node or a command line has sent a message."""
+        return self._control.fd, self._router.fd
 
     @property
     def section_ns(self) -> NDArray[np.int64]:
-        """Nanoseconds [rows, sections] of all nodes' processes, as their agents have told last."""
+        """Nanoseconds [rows, sections] of all nodes' processes, from the newest heartbeats."""
         return self._section_ns
 
-    # What is to be done -----------------------------------------------------------------------------------------------
+    # Actions --------------------------------------------------------------------------------------------------------
 
     def do(self, action: NodeAction) -> ev.Event | None:
-        """Have an action carried out by the node that it concerns; what comes of it is told later."""
+        """Have an action carried out by the node that it concerns; the resulting event comes later."""
         if isinstance(action, ev.Answer):
-            self._control.say(action.client, action.reply)
+            self._control.send(action.client, action.reply)
         elif isinstance(action, Start):
             self._start(action)
         elif isinstance(action, DropMembers):
@@ -169,7 +142,7 @@ class Head:
         elif isinstance(action, DropLearner):
             if node := self.nodes.get(self.placed.pop(action.learner, "")):
                 node.do(action, action.learner)
-            self._start_homeless()
+            self._start_unplaced()
         else:
             return self._to_process(action)
         return None
@@ -190,7 +163,7 @@ class Head:
         machines = {name: machine for name, machine in self._machines().items() if not self.nodes[name].leaving}
         self.placed |= place_learners(learners, machines, self._need, self.placed)
 
-    def _machines(self) -> dict[str, Machine]:
+    def _machines(self) -> dict[str, NodeResources]:
         return share_out({name: node.machine for name, node in self.nodes.items()})
 
     def _start(self, start: Start) -> None:
@@ -201,20 +174,20 @@ class Head:
         own = start.process
         if not ROLES.spec(own.role).spread and own.learner not in node.has:
             node.has.add(own.learner)
-            if start.resume or own.learner in self._resumption.goes_on_from:
+            if start.resume or own.learner in self._plan.resumption.goes_on_from:
                 self._bring_checkpoints(node, own.learner)
         if ROLES.spec(own.role).scores and mode(self._plan.topology).own_weights:
-            self._notes += self._whose_weights(own, node)
+            self._notes += self._warn_of_weights(own, node)
         node.do(start, own.learner)
 
-    def _start_homeless(self) -> None:
-        """Try once more to start those for whom no node had room: there may be more now."""
-        homeless, self._unplaced = self._unplaced, []
-        for start in homeless:
+    def _start_unplaced(self) -> None:
+        """Try again to start the processes that no node had room for."""
+        waiting, self._unplaced = self._unplaced, []
+        for start in waiting:
             self._start(start)
 
-    def _whose_weights(self, evaluator: ProcessId, node: RemoteNode) -> list[ev.Note]:
-        """Say whose weights an evaluator plays where learners on other nodes have others, which it cannot read."""
+    def _warn_of_weights(self, evaluator: ProcessId, node: RemoteNode) -> list[ev.Note]:
+        """Warn that an evaluator plays only the weights of learners on its node: it cannot read those of others."""
         there = ", ".join(str(learner) for learner, name in sorted(self.placed.items()) if name == node.name)
         if set(self.placed.values()) == {node.name}:
             return []
@@ -225,7 +198,7 @@ class Head:
         """Return the node where a process is to be: its learner's, which is placed anew if its node is lost."""
         learner, role = start.process.learner, ROLES.spec(start.process.role)
         if role.spread:
-            return self._home_in_turn(start)
+            return self._node_in_turn(start)
         if role.scope == "run":
             learner = min((known for known, name in self.placed.items() if name in self.nodes), default=learner)
         found = self.nodes.get(self.placed.get(learner, ""))
@@ -237,8 +210,8 @@ class Head:
                 return None
         return self.nodes[self.placed[learner]]
 
-    def _home_in_turn(self, start: Start) -> RemoteNode | None:
-        """Return the node where a process that is spread is: where it was, as its memory may still be there."""
+    def _node_in_turn(self, start: Start) -> RemoteNode | None:
+        """Return the node of a process that is spread: the one it was on before, or else the next."""
         names, own = sorted(name for name, node in self.nodes.items() if not node.leaving), start.process
         if names and self._spread.get(own.name) not in names:
             self._spread[own.name] = names[own.number % len(names)]
@@ -261,19 +234,19 @@ class Head:
             if node := self.nodes.get(name):
                 node.outbox.put("members", DropMembers(ids))
 
-    # What happens -----------------------------------------------------------------------------------------------------
+    # Events ---------------------------------------------------------------------------------------------------------
 
     def events(self, now_s: float, gap_s: float) -> Iterator[NodeEvent]:
-        """Yield what nodes and command lines have told, and which nodes are lost."""
+        """Yield the events of nodes and command lines, and of nodes that are lost."""
         yield from self._control.read()
         if self._waited_s is None:
-            yield self._listens()
+            yield self._note_waiting()
         for _ in range(MOST_MESSAGES):
-            received = self._door.recv()
+            received = self._router.recv()
             if received is None:
                 break
-            yield from self._heard(*received)
-        for refusal in self._door.refusals():
+            yield from self._receive(*received)
+        for refusal in self._router.refusals():
             yield ev.Note("refused", cause=refusal)
         notes, self._notes = self._notes, []
         yield from notes
@@ -282,29 +255,29 @@ class Head:
             if time.monotonic() - node.heard_s >= MARGIN * self._wanted.lease_s:
                 yield from self._lose(node, f"nothing was heard of it for {MARGIN * self._wanted.lease_s:g} s")
         if not self._begun:
-            yield from self._wait()
+            yield from self._begin_if_joined()
         self._send()
 
     def _send(self) -> None:
         for name, node in self.nodes.items():
-            node.send(time.monotonic(), partial(self._door.send, name))
+            node.send(time.monotonic(), partial(self._router.send, name))
 
-    def _listens(self) -> ev.Note:
-        """Return the note of where nodes are awaited, and begin to wait for them."""
+    def _note_waiting(self) -> ev.Note:
+        """Return the note about the address at which nodes can join, and begin to wait for them."""
         self._waited_s = time.monotonic()
-        reached = {"address": str(self._door.address), "keys": str(self.keys)}
+        reached = {"address": str(self._router.address), "keys": str(self.keys)}
         nodes = f"{self._wanted.count} node{'s' if self._wanted.count > 1 else ''}"
         said = f"{nodes}, by: actorlearn node --join {reached['address']} --key FILE"
         return ev.Note("awaiting", cause=f"{said}, with a key of {self.keys}", fields=reached)
 
-    def _wait(self) -> Iterator[NodeEvent]:
+    def _begin_if_joined(self) -> Iterator[NodeEvent]:
         """Begin once all nodes have joined and the learners have places."""
         waited_s = time.monotonic() - (self._waited_s or 0.0)
         if len(self.nodes) >= self._wanted.count:
             self._begun = True
-            learners = sorted({p.id.learner for p in self._plan.processes if ROLES.spec(p.id.role).learns})
+            learners = sorted(trainer.learner for trainer in self._plan.trainers)
             try:
-                self.add_learners([learner for learner in learners if learner not in self._resumption.left_out])
+                self.add_learners([learner for learner in learners if learner not in self._plan.resumption.left_out])
             except TopologyError as error:
                 yield ev.CannotRun(str(error))
                 return
@@ -319,54 +292,54 @@ class Head:
             yield ev.CannotRun(
                 f"nodes.count: {len(self.nodes)} of {self._wanted.count} nodes have joined within nodes.wait_s = "
                 f"{self._wanted.wait_s:g} s; missing: {missing}; start `actorlearn node --join "
-                f"{self._door.address}` there, or write a smaller nodes.count"
+                f"{self._router.address}` there, or write a smaller nodes.count"
             )
 
-    def _heard(self, peer: str, body: bytes) -> Iterator[NodeEvent]:
+    def _receive(self, peer: str, body: bytes) -> Iterator[NodeEvent]:
         name = peer.partition("/")[0]
         try:
             message = messages.decode(body, "head")
         except MessageError as error:
             join = messages.decode_any_version(body)
-            if join is None or not self._turned_away(name, join):
+            if join is None or not self._refuse_version(name, join):
                 yield ProtocolWarning(f"node {name} was not understood: {error}")
             return
         node = self.nodes.get(name)
         if isinstance(message, Join):
             yield from self._join(name, node, message)
         elif node is None or message.epoch != node.epoch:
-            self._door.send(peer, messages.encode(Fenced(epoch=message.epoch)))
-        elif isinstance(message, Heartbeat):
+            self._router.send(peer, messages.encode(Fenced(epoch=message.epoch)))
+        elif isinstance(message, NodeHeartbeat):
             node.heard_s = time.monotonic()
-            self._door.send(peer, messages.encode(HeartbeatAck(epoch=node.epoch, sent_s=message.sent_s)))
-            self._count(message)
-        elif isinstance(message, Left):
+            self._router.send(peer, messages.encode(NodeHeartbeatAck(epoch=node.epoch, sent_s=message.sent_s)))
+            self._store_sections(message)
+        elif isinstance(message, NodeLeft):
             yield from self._lose(node, "its agent was stopped")
         else:
             node.heard_s = time.monotonic()
-            yield from self._told(node, message)
+            yield from self._receive_numbered(node, message)
 
-    def _told(self, node: RemoteNode, frame: Numbered) -> Iterator[NodeEvent]:
+    def _receive_numbered(self, node: RemoteNode, frame: Numbered) -> Iterator[NodeEvent]:
         try:
             body = node.stream.take(frame, time.monotonic())
-            told = None if body is None else messages.decode(body, "reporter")
+            message = None if body is None else messages.decode(body, "reporter")
         except (StreamError, MessageError) as error:
             yield ProtocolWarning(f"node {node.name} was not understood: {error}")
             return
-        if told is None:
+        if message is None:
             return
-        if not node.knows(told):
-            yield ProtocolWarning(f"node {node.name} tells of {told.name}.{told.incarnation}, which is not there")
+        if not node.may_report(message):
+            yield ProtocolWarning(f"node {node.name} tells of {message.name}.{message.incarnation}, which is not there")
             return
-        if node.keeps(told):
+        if node.ignores(message):
             return
-        node.follow(told)
+        node.record(message)
         try:
-            yield from self._handlers[type(told)](node, told)
+            yield from self._handlers[type(message)](node, message)
         except (OSError, CopyError) as error:
             yield ProtocolWarning(f"node {node.name}: {error}")
 
-    def _count(self, beat: Heartbeat) -> None:
+    def _store_sections(self, beat: NodeHeartbeat) -> None:
         width = self._section_ns.shape[1]
         for row, spent in beat.sections:
             if row < ROWS and len(spent) == width and all(0 <= ns < 1 << 62 for ns in spent):
@@ -378,7 +351,7 @@ class Head:
         known = node is not None and node.join.session == join.session
         if reason := _mismatch(join) or ("the run is over" if self._over and not known else ""):
             turned = JoinRefused(session=join.session, reason=reason, final=True)
-            self._door.send(name, messages.encode(turned))
+            self._router.send(name, messages.encode(turned))
             if node is not None and node.join.agent == join.agent and not known:
                 yield from self._lose(node, "its agent has ended all processes")
             return
@@ -386,7 +359,7 @@ class Head:
             if node.join.agent != join.agent:
                 said = f"a node {name} is in this run already; if it has died, wait until its lease of "
                 said += f"{self._wanted.lease_s:g} s is over, or give this one a key of its own"
-                self._door.send(name, messages.encode(JoinRefused(session=join.session, reason=said, final=False)))
+                self._router.send(name, messages.encode(JoinRefused(session=join.session, reason=said, final=False)))
                 return
             yield from self._lose(node, "its agent has ended all processes")
             node = None
@@ -401,18 +374,18 @@ class Head:
             yield ev.Note("joined", cause=said, fields={"node": name, **msgspec.to_builtins(node.machine)})
         lease_s = self._wanted.lease_s
         welcome = Welcome(session=join.session, run_id=self._addresses.run_id, epoch=node.epoch, lease_s=lease_s)
-        self._door.send(name, messages.encode(welcome))
-        self._start_homeless()
+        self._router.send(name, messages.encode(welcome))
+        self._start_unplaced()
 
-    def _turned_away(self, name: str, join: Join | JoinOfAnyVersion) -> bool:
-        """Whether an agent is of another version; it is told so."""
+    def _refuse_version(self, name: str, join: Join | JoinOfAnyVersion) -> bool:
+        """Refuse an agent of another version; returns whether it is one."""
         reason = _mismatch(join)
         if reason:
-            self._door.send(name, messages.encode(JoinRefused(session=join.session, reason=reason, final=True)))
+            self._router.send(name, messages.encode(JoinRefused(session=join.session, reason=reason, final=True)))
         return bool(reason)
 
     def _prepare(self) -> Prepare:
-        plan, resumption = self._plan, self._resumption
+        plan, resumption = self._plan, self._plan.resumption
         run_dir = self._addresses.run_dir
         return Prepare(
             dump(plan.topology),
@@ -429,55 +402,55 @@ class Head:
         del self.nodes[node.name]
         node.arriving.close()
         self.members = {word: name for word, name in self.members.items() if name != node.name}
-        self._door.send(node.name, messages.encode(Fenced(epoch=node.epoch)))
+        self._router.send(node.name, messages.encode(Fenced(epoch=node.epoch)))
         processes = tuple(node.living)
         yield ev.Note("lost", cause=f"node {node.name}: {why}", fields={"node": node.name})
         yield ev.Lost(node.name, processes, self._wanted.lost == "elsewhere")
 
-    # What nodes tell --------------------------------------------------------------------------------------------------
+    # Messages of nodes ----------------------------------------------------------------------------------------------
 
-    def _happened(self, node: RemoteNode, event: ev.Event) -> Iterator[NodeEvent]:
+    def _forward(self, node: RemoteNode, event: ev.Event) -> Iterator[NodeEvent]:
         if isinstance(event, ev.Spawned):
             if event.member:
                 self.members[event.member.id.socket_id] = node.name
             event = msgspec.structs.replace(event, node=node.name)
         yield event
 
-    def _warned(self, node: RemoteNode, told: NodeWarning) -> Iterator[NodeEvent]:
-        yield ProtocolWarning(f"node {node.name}: {told.said}")
-        if told.folder is not None:
-            node.arriving.drop(told.folder)
+    def _warned(self, node: RemoteNode, warning: NodeWarning) -> Iterator[NodeEvent]:
+        yield ProtocolWarning(f"node {node.name}: {warning.text}")
+        if warning.folder is not None:
+            node.arriving.drop(warning.folder)
 
-    def _log(self, _node: RemoteNode, part: LogChunk) -> Iterator[NodeEvent]:
+    def _append_log(self, _node: RemoteNode, part: LogChunk) -> Iterator[NodeEvent]:
         path = self._addresses.run_dir / "logs" / Path(part.file).name
         with path.open("ab") as file:
             file.write(part.data)
         yield from ()
 
-    def _part(self, node: RemoteNode, part: FileChunk) -> Iterator[NodeEvent]:
+    def _write_chunk(self, node: RemoteNode, part: FileChunk) -> Iterator[NodeEvent]:
         node.arriving.take(part)
         yield from ()
 
-    def _whole(self, node: RemoteNode, whole: CopyDone) -> Iterator[NodeEvent]:
-        """Put a checkpoint in its place, and only then tell that it was saved."""
-        told = whole.told
-        start = node.living.get((told.name, told.incarnation)) if told else None
-        if told is None or start is None or not isinstance(told.message, Saved):
-            raise CopyError(f"{whole.folder} is of no trainer of this node")
+    def _finish_copy(self, node: RemoteNode, done: CopyDone) -> Iterator[NodeEvent]:
+        """Put a checkpoint in its place, and only then report that it was saved."""
+        saved = done.held_back
+        start = node.living.get((saved.name, saved.incarnation)) if saved else None
+        if saved is None or start is None or not isinstance(saved.message, Saved):
+            raise CopyError(f"{done.folder} is of no trainer of this node")
         own = directory_of(self._addresses.run_dir / "checkpoints", start.process.learner)
-        if (self._addresses.run_dir / whole.folder).parent != own:
-            raise CopyError(f"{whole.folder} is no checkpoint of {told.name}")
-        path = node.arriving.finish(whole)
-        yield msgspec.structs.replace(told, message=msgspec.structs.replace(told.message, path=str(path)))
+        if (self._addresses.run_dir / done.folder).parent != own:
+            raise CopyError(f"{done.folder} is no checkpoint of {saved.name}")
+        path = node.arriving.finish(done)
+        yield msgspec.structs.replace(saved, message=msgspec.structs.replace(saved.message, path=str(path)))
         in_step = mode(self._plan.topology).in_step
         together = name_set(self._addresses.run_dir / "checkpoints", self.placed, in_step)
-        node.arriving.remove_older(whole, together)
+        node.arriving.remove_older(done, together)
 
-    def _leaving(self, node: RemoteNode, _leaving: Leaving) -> Iterator[NodeEvent]:
+    def _leaving(self, node: RemoteNode, _leaving: NodeLeaving) -> Iterator[NodeEvent]:
         node.leaving = True
         yield ev.Note("leaving", cause=f"node {node.name}: its learners save", fields={"node": node.name})
 
-    def _ended(self, node: RemoteNode, _ended: Ended) -> Iterator[NodeEvent]:
+    def _ended(self, node: RemoteNode, _ended: NodeEnded) -> Iterator[NodeEvent]:
         node.ended = True
         yield from ()
 
@@ -493,8 +466,8 @@ class Head:
         deadline_s = time.monotonic() + END_S
         while any(not node.ended for node in self.nodes.values()) and time.monotonic() < deadline_s:
             self._send()
-            received = self._door.recv(20)
-            for _ in self._heard(*received) if received else ():
+            received = self._router.recv(20)
+            for _ in self._receive(*received) if received else ():
                 pass
             for node in list(self.nodes.values()):
                 if time.monotonic() - node.heard_s >= MARGIN * self._wanted.lease_s:
@@ -502,14 +475,14 @@ class Head:
                     node.arriving.close()
         for _ in range(3):  # acknowledgements, without which agents would wait
             self._send()
-            self._door.recv(10)
+            self._router.recv(10)
         for node in self.nodes.values():
             node.arriving.close()
 
     def close(self) -> None:
         """End all processes, and close the sockets."""
         self.end()
-        self._door.close()
+        self._router.close()
         self._control.close()
 
 

@@ -1,64 +1,71 @@
-"""A node that is this machine: its processes, their control socket, their segments, and those that hang."""
+"""A node that is this machine: its processes and their settings, segments and control socket, and those that hang."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.wire.messages import Hello
+from actorlearn.files import DISK_ERRORS
+from actorlearn.memory.fields import Field
+from actorlearn.memory.rollout import make_segment
+from actorlearn.memory.shared import Segment
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Hello, Member
+from actorlearn.worker import settings as all_settings
+from actorlearn.worker.roles import ROLES
 from launch.nodes.control import ControlSocket
-from launch.nodes.incarnations import Incarnations
-from launch.nodes.messages import DropLearner, DropMembers, Start
+from launch.nodes.messages import DropLearner, DropMembers
 from launch.nodes.node import NodeAction, ProtocolWarning
-from launch.nodes.segments import Segments
-from launch.plan.roles import Briefing
-from launch.spawning.spawner import Key, Spawner
+from launch.plan.plan import Plan, Start
+from launch.plan.roles import server_of, settings_for
+from launch.plan.segments import learner_segments, run_segments
+from launch.spawning.spawner import Key, Spawner, SpawnerLostError
 from launch.supervision import events as ev
-from launch.supervision.hangs import HangDetector, Watched
+from launch.supervision.hangs import HangDetector, LivingProcess
 
 LAST_WORDS_S = 0.05
 """Seconds of listening for a process's last messages, as its exit may be seen before them."""
 
 
-@dataclass
-class _Living:
-    """One living incarnation, as the hang detector watches it."""
-
-    start: Start
-    pid: int
-    starting: bool = True
-    """Whether it has not said Hello."""
-
-    @property
-    def watched(self) -> Watched:
-        own = self.start.process
-        return Watched(own.name, own.incarnation, own.role, self.start.index, self.pid, self.starting)
-
-
 class LocalNode:
-    """The processes of a run on this machine."""
+    """The processes of a run on this machine.
 
-    def __init__(self, briefing: Briefing, segments: Segments, spawner: Spawner) -> None:
-        """Open the control socket and start nothing yet; closes the spawner at its end. Raises ChannelError."""
-        topology = briefing.topology
-        self.spawner, self._segments = spawner, segments
-        self._control = ControlSocket(briefing.addresses.control)
-        self._incarnations = Incarnations(briefing, segments, spawner)
-        self._hangs = HangDetector(segments.progress["beat_ns"], topology.limits, topology.supervision.start_s)
-        self._living: dict[Key, _Living] = {}
+    Writes ``settings/`` in the run's folder. Makes segments in the run's folder of shared memory, which must exist.
+    """
+
+    def __init__(self, plan: Plan, spawner: Spawner) -> None:
+        """Make the segments that a run has once, and open the control socket; closes the spawner at its end.
+
+        Raises SharedMemoryFull or ChannelError.
+        """
+        topology, description = plan.topology, plan.description
+        self.spawner, self._plan = spawner, plan
+        self._learner_fields = {kind: fields for kind, (fields, _) in learner_segments(topology, description).items()}
+        """Fields of each kind of segment that every learner has one of."""
+        self._segments: dict[str, Segment] = {}
+        """Segments of the run and of its learners, by name."""
+        self._members: dict[str, Path] = {}
+        """Files of simulators' segments, by the simulators' ids on sockets."""
+        for name, fields, _ in run_segments(topology, description):
+            self._create(name, fields)
+        beat_ns = self._segments["progress"]["beat_ns"]
+        self._control = ControlSocket(plan.addresses.control)
+        self._hangs = HangDetector(beat_ns, topology.limits, topology.supervision.start_s)
+        self._living: dict[Key, LivingProcess] = {}
         self._begun = False
         self._actions: dict[type, Callable[[Any], ev.Event | None]] = {
             Start: self._start,
             ev.Kill: lambda kill: spawner.kill(kill.name, kill.incarnation, kill.signal),
             ev.ShowStack: lambda asked: spawner.show_stack(asked.name, asked.incarnation, asked.heading),
-            ev.Send: lambda send: self._control.say(f"{send.name}.{send.incarnation}", send.message),
-            ev.Answer: lambda answer: self._control.say(answer.client, answer.reply),
-            DropMembers: lambda drop: self._incarnations.drop_members(drop.ids),
-            DropLearner: lambda drop: segments.drop_learner(drop.learner),
+            ev.Send: lambda send: self._control.send(f"{send.name}.{send.incarnation}", send.message),
+            ev.Answer: lambda answer: self._control.send(answer.client, answer.reply),
+            DropMembers: lambda drop: self._drop_members(drop.ids),
+            DropLearner: lambda drop: self._drop_learner(drop.learner),
         }
         """Type of action -> function that carries it out and returns the resulting event, if any."""
 
@@ -75,7 +82,7 @@ class LocalNode:
     @property
     def section_ns(self) -> NDArray[np.int64]:
         """Nanoseconds [rows, sections], as processes count them in shared memory."""
-        return self._segments.progress["section_ns"]
+        return self._segments["progress"]["section_ns"]
 
     def do(self, action: NodeAction) -> ev.Event | None:
         """Carry out an action; returns Spawned or NotSpawned for a Start."""
@@ -92,11 +99,16 @@ class LocalNode:
         yield from self._read(0.0)
         yield from self._reap(ended)
         self.spawner.reap_orphans()
-        yield from self._hangs.look([living.watched for living in self._living.values()], now_s)
+        yield from self._hangs.look(self._living.values(), now_s)
 
     def add_learners(self, learners: Collection[int]) -> None:
-        """Make learners' segments; raises SharedMemoryFull, with none of them made."""
-        self._segments.create_learners(learners)
+        """Make learners' segments, before their processes start; raises SharedMemoryFull, with none of them made."""
+        with ExitStack() as undo:
+            for learner in learners:
+                undo.callback(self._drop_learner, learner)
+                for kind, fields in self._learner_fields.items():
+                    self._create(f"{kind}-{learner}", fields)
+            undo.pop_all()
 
     def end(self) -> None:
         """End all processes."""
@@ -108,11 +120,53 @@ class LocalNode:
         self._control.close()
 
     def _start(self, start: Start) -> ev.Spawned | ev.NotSpawned:
-        result = self._incarnations.spawn(start)
-        if isinstance(result, ev.Spawned):
-            self._control.admit(start.process)
-            self._living[start.process.name, start.process.incarnation] = _Living(start, result.pid)
-        return result
+        """Start an incarnation, with settings and a segment of its own; a failed start leaves nothing behind."""
+        process = start.process
+        name, incarnation = process.name, process.incarnation
+        member: Member | None = None
+        path = self._plan.addresses.settings(process)
+        try:
+            if ROLES.spec(process.role).makes_rows:
+                member = self._create_member(process)
+            settings = settings_for(self._plan, start)
+            all_settings.write(settings, path)
+            pid = self.spawner.spawn(name, incarnation, process.role, path, settings.threads)
+        except OSError as error:
+            self._drop_members([process.socket_id])
+            passing = error.errno in DISK_ERRORS or isinstance(error, SpawnerLostError)
+            return ev.NotSpawned(name, incarnation, f"cannot be started: {error}", passing)
+        self._control.admit(process)
+        self._living[name, incarnation] = LivingProcess(start, pid)
+        return ev.Spawned(name, incarnation, pid, member)
+
+    def _create_member(self, simulator: ProcessId) -> Member:
+        """Make the segment of one incarnation. A dead incarnation may go on writing to its own, to no effect."""
+        plan, addresses = self._plan, self._plan.addresses
+        member = Member(
+            id=simulator,
+            segment=addresses.blocks(simulator),
+            wakeup=addresses.wakeup(simulator),
+            server=server_of(plan.topology, simulator).number,
+        )
+        make_segment(member.segment.file, plan.block_shape, simulator.number).close()
+        self._members[simulator.socket_id] = member.segment.file
+        return member
+
+    def _drop_members(self, ids: Iterable[str]) -> None:
+        """Remove the segments of ended simulators, once their trainers have learned from their complete rollouts."""
+        for id in ids:
+            if file := self._members.pop(id, None):
+                file.unlink(missing_ok=True)
+
+    def _drop_learner(self, learner: int) -> None:
+        """Remove a learner's segments; a process that has them mapped keeps its view."""
+        for kind in self._learner_fields:
+            if segment := self._segments.pop(f"{kind}-{learner}", None):
+                segment.unlink()
+                segment.close()
+
+    def _create(self, name: str, fields: list[Field]) -> None:
+        self._segments[name] = Segment.create(self._plan.addresses.shm / name, fields)
 
     def _read(self, patience_s: float) -> Iterator[ev.Event | ProtocolWarning]:
         for event in self._control.read(patience_s):

@@ -3,8 +3,8 @@
 ==========  ==========  ============================================================================================
 from        to          messages
 ==========  ==========  ============================================================================================
-agent       head        Join, Heartbeat, Left; numbered (`stream.py`): what its node tells (`ToHead`)
-head        agent       Welcome, JoinRefused, HeartbeatAck, Fenced; numbered: what its node is to do (`ToNode`)
+agent       head        Join, NodeHeartbeat, NodeLeft; numbered (`stream.py`): events of its node (`ToHead`)
+head        agent       Welcome, JoinRefused, NodeHeartbeatAck, Fenced; numbered: actions for its node (`ToNode`)
 ==========  ==========  ============================================================================================
 
 Everything is decoded against closed unions. A numbered message arrives exactly once and in order within a node epoch;
@@ -13,32 +13,26 @@ the others may be lost or repeated, and are sent again until they are answered.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from actorlearn.envs.specs import ENVIRONMENTS
-from actorlearn.registry import decode_settings, open_to
-from actorlearn.wire.identity import Count, Name, ProcessId
+from actorlearn.memory.progress import ROWS
+from actorlearn.registry import decode_settings
+from actorlearn.wire.identity import Count, Name
 from actorlearn.wire.messages import Message, MessageError, Text, brief
 from launch.nodes.stream import BODY_BYTES, Numbered
-from launch.plan.nodes import Machine
+from launch.plan.nodes import NodeResources
+from launch.plan.plan import NodeMessage, Start
 from launch.plan.probe import Description
 from launch.supervision import events as ev
-from launch.supervision.events import Told
 
-if TYPE_CHECKING:
-    from actorlearn.envs.specs import EnvSettings as Env
-else:
-    Env = open_to(ENVIRONMENTS)
-
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Raised whenever a struct below changes; an agent and a head of different versions refuse one another."""
 
 CHUNK_BYTES = 128 * 1024
 """Most bytes of a file in one message."""
-MOST_ROWS = 256
 MOST_DROPPED = 256
 _TOPOLOGY_CHARACTERS = 200_000
 
@@ -57,7 +51,7 @@ class Join(Message, frozen=True):
     """Random word of this agent."""
     session: Name
     """Random word of this attempt: another one than before when the agent has ended all processes."""
-    machine: Machine
+    machine: NodeResources
 
 
 class JoinOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Join"):
@@ -79,32 +73,32 @@ class Welcome(Message, frozen=True):
 
 
 class JoinRefused(Message, frozen=True):
-    """The agent of this session is not let in."""
+    """The agent of this session is refused."""
 
     session: Name
     reason: Text
     final: bool
-    """Whether it is no use to try again."""
+    """Whether the agent must not try again."""
 
 
-class Heartbeat(Message, frozen=True):
+class NodeHeartbeat(Message, frozen=True):
     """An agent is alive."""
 
     epoch: Count
     sent_s: float
     """The agent's own clock, which the answer repeats."""
-    sections: Annotated[list[tuple[Count, list[int]]], Meta(max_length=MOST_ROWS)] = msgspec.field(default_factory=list)
+    sections: Annotated[list[tuple[Count, list[int]]], Meta(max_length=ROWS)] = msgspec.field(default_factory=list)
     """Rows of living processes, with the nanoseconds that each has spent in each section."""
 
 
-class Left(Message, frozen=True):
+class NodeLeft(Message, frozen=True):
     """An agent was stopped; all its processes have ended. If this is lost, its lease runs out."""
 
     epoch: Count
 
 
-class HeartbeatAck(Message, frozen=True):
-    """Answer to a Heartbeat: the lease counts from ``sent_s``."""
+class NodeHeartbeatAck(Message, frozen=True):
+    """Answer to a NodeHeartbeat: the lease counts from ``sent_s``."""
 
     epoch: Count
     sent_s: float
@@ -116,7 +110,7 @@ class Fenced(Message, frozen=True):
     epoch: Count
 
 
-class Prepare(Told, frozen=True):
+class Prepare(NodeMessage, frozen=True):
     """Make folder, memory and sockets for the processes of this run; first message of an epoch."""
 
     topology: Annotated[str, Meta(max_length=_TOPOLOGY_CHARACTERS)]
@@ -130,44 +124,32 @@ class Prepare(Told, frozen=True):
     """Learner -> checkpoint from which its simulators continue exactly."""
 
 
-class Start(Told, frozen=True):
-    """Start an incarnation of a process; answered by Spawned or NotSpawned."""
-
-    process: ProcessId
-    index: Annotated[int, Meta(ge=0, lt=MOST_ROWS)]
-    """Row in the progress segment."""
-    resume: bool = False
-    """Whether a trainer starts from the newest checkpoint."""
-    env: Env | None = None
-    """A simulator's environment, where it is not the topology's."""
-
-
-class DropMembers(Told, frozen=True):
+class DropMembers(NodeMessage, frozen=True):
     """Remove the segments of these ended simulators, which trainers no longer need."""
 
     ids: Annotated[list[Name], Meta(max_length=MOST_DROPPED)]
     """Ids on sockets, one for each incarnation."""
 
 
-class DropLearner(Told, frozen=True):
+class DropLearner(NodeMessage, frozen=True):
     """Remove the segments of a learner that has left for good."""
 
     learner: Count
 
 
-class End(Told, frozen=True):
-    """End all processes and leave: the run is over; answered by Ended."""
+class End(NodeMessage, frozen=True):
+    """End all processes and leave: the run is over; answered by NodeEnded."""
 
 
-class Leaving(Told, frozen=True):
-    """The agent was told to stop: its trainers save and end, and it will have Left. Nothing more is started there."""
+class NodeLeaving(NodeMessage, frozen=True):
+    """The agent was told to stop: its trainers save and end, and NodeLeft follows. Nothing more is started there."""
 
 
-class Ended(Told, frozen=True):
+class NodeEnded(NodeMessage, frozen=True):
     """All processes of the node have ended, and everything that they left has been sent."""
 
 
-class FileChunk(Told, frozen=True):
+class FileChunk(NodeMessage, frozen=True):
     """Part of a file of a folder that is being copied."""
 
     folder: FilePath
@@ -176,26 +158,26 @@ class FileChunk(Told, frozen=True):
     data: Annotated[bytes, Meta(max_length=CHUNK_BYTES)]
 
 
-class CopyDone(Told, frozen=True):
+class CopyDone(NodeMessage, frozen=True):
     """All files of a folder have been sent; of its neighbours these are still there."""
 
     folder: FilePath
     present: Annotated[list[Name], Meta(max_length=100_001)] = msgspec.field(default_factory=list)
-    told: ev.Received | None = None
+    held_back: ev.Received | None = None
     """Message of a process that was held back until the folder was copied."""
 
 
-class LogChunk(Told, frozen=True):
+class LogChunk(NodeMessage, frozen=True):
     """Lines that processes have written to a log."""
 
     file: FilePath
     data: Annotated[bytes, Meta(max_length=CHUNK_BYTES)]
 
 
-class NodeWarning(Told, frozen=True):
-    """Something that was not understood, or too large to be sent; it is reported."""
+class NodeWarning(NodeMessage, frozen=True):
+    """A message that was not understood, or was too large to be sent; it is reported."""
 
-    said: Text
+    text: Text
     folder: FilePath | None = None
     """Folder whose copy has failed: what has arrived of it is removed."""
 
@@ -211,8 +193,8 @@ ToHead = (
     | CopyDone
     | LogChunk
     | NodeWarning
-    | Leaving
-    | Ended
+    | NodeLeaving
+    | NodeEnded
 )
 ToNode = (
     Prepare
@@ -231,17 +213,17 @@ ToNode = (
 _encoder = msgspec.msgpack.Encoder()
 _any_version = msgspec.msgpack.Decoder(JoinOfAnyVersion)
 _decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
-    "head": msgspec.msgpack.Decoder(Join | Heartbeat | Left | Numbered),
-    "agent": msgspec.msgpack.Decoder(Welcome | JoinRefused | HeartbeatAck | Fenced | Numbered),
+    "head": msgspec.msgpack.Decoder(Join | NodeHeartbeat | NodeLeft | Numbered),
+    "agent": msgspec.msgpack.Decoder(Welcome | JoinRefused | NodeHeartbeatAck | Fenced | Numbered),
     "reporter": msgspec.msgpack.Decoder(ToHead),
     "node": msgspec.msgpack.Decoder(ToNode, dec_hook=decode_settings),
 }
 
 
-def encode(message: Message | Told) -> bytes:
+def encode(message: Message | NodeMessage) -> bytes:
     """Encode a message; raises MessageError for the body of a numbered one when it exceeds BODY_BYTES."""
     data = _encoder.encode(message)
-    if isinstance(message, Told) and len(data) > BODY_BYTES:
+    if isinstance(message, NodeMessage) and len(data) > BODY_BYTES:
         raise MessageError(f"{type(message).__name__} of {len(data)} bytes: at most {BODY_BYTES}; send less at a time")
     return data
 

@@ -1,4 +1,4 @@
-"""The protocol of nodes, which carry out the supervisor's actions on their machines and tell what happens there.
+"""The protocol of nodes, which carry out the supervisor's actions on their machines and report events.
 
 A run has one: this machine (``launch/nodes/local.py``), or a head, behind which there are several (``head.py``).
 """
@@ -12,15 +12,16 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from launch.nodes.messages import DropLearner, DropMembers, Start
+from launch.nodes.messages import DropLearner, DropMembers
+from launch.plan.plan import Start
 from launch.supervision import events as ev
 
 
 @dataclass(frozen=True)
 class ProtocolWarning:
-    """Something that was not understood, and has no other effect than to be reported."""
+    """A message that was not understood; it is reported and has no other effect."""
 
-    said: str
+    text: str
 
 
 NodeAction = Start | ev.Kill | ev.ShowStack | ev.Send | ev.Answer | DropMembers | DropLearner
@@ -28,7 +29,7 @@ NodeAction = Start | ev.Kill | ev.ShowStack | ev.Send | ev.Answer | DropMembers 
 
 
 class Node(Protocol):
-    """Machine, or machines, on which the processes of a run are started, watched and ended."""
+    """NodeResources, or machines, on which the processes of a run are started, watched and ended."""
 
     @property
     def fds(self) -> Sequence[int]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from actorlearn.wire.messages import MessageError, brief
 from launch.nodes.messages import CopyDone, NodeWarning, encode
 from launch.nodes.stream import Stream
+from launch.plan.plan import NodeMessage
 from launch.supervision import events as ev
-from launch.supervision.events import Told
 
 MOST_AHEAD = 32
 """Messages that are given to the stream before they are acknowledged."""
@@ -24,7 +24,7 @@ class Outbox:
     def __init__(self, stream: Stream) -> None:
         """Begin with none."""
         self._stream = stream
-        self._lanes: dict[str, deque[Told | Iterator[Told]]] = {}
+        self._lanes: dict[str, deque[NodeMessage | Iterator[NodeMessage]]] = {}
 
     @property
     def empty(self) -> bool:
@@ -35,7 +35,7 @@ class Outbox:
         """Whether a lane has messages that still wait for their turn."""
         return lane in self._lanes
 
-    def put(self, lane: str, message: Told | Iterator[Told]) -> None:
+    def put(self, lane: str, message: NodeMessage | Iterator[NodeMessage]) -> None:
         """Add a message to a lane; one to a process replaces an earlier one to it that has not been sent."""
         waiting = self._lanes.get(lane, deque())
         if isinstance(message, ev.Send):
@@ -56,13 +56,13 @@ class Outbox:
                 self._stream.put(_encode(message))
                 room -= 1
 
-    def _next(self, lane: str) -> Told | None:
+    def _next(self, lane: str) -> NodeMessage | None:
         """Take the next message from a lane; None where that was the end of a copy."""
         waiting = self._lanes[lane]
         first = waiting[0]
-        if isinstance(first, Told):
+        if isinstance(first, NodeMessage):
             waiting.popleft()
-            message: Told | None = first
+            message: NodeMessage | None = first
         else:
             message = next(first, None)
             if message is None:
@@ -72,7 +72,7 @@ class Outbox:
         return message
 
 
-def _encode(message: Told) -> bytes:
+def _encode(message: NodeMessage) -> bytes:
     """Encode a message, or in place of one that is too large a complaint about it: what waits behind it is sent."""
     try:
         return encode(message)

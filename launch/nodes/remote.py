@@ -1,4 +1,4 @@
-"""A node at the head of its run: what has been sent to its agent and what lives there, in one epoch."""
+"""A node as the head of its run knows it: messages for its agent, and its living processes, in one epoch."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from actorlearn.wire.messages import Finished
 from launch.nodes import messages
 from launch.nodes.copies import Arriving
-from launch.nodes.messages import DropLearner, DropMembers, Join, Start
+from launch.nodes.messages import DropLearner, DropMembers, Join
 from launch.nodes.outbox import Outbox
 from launch.nodes.stream import Numbered, Stream
-from launch.plan.nodes import Machine
+from launch.plan.nodes import NodeResources
+from launch.plan.plan import NodeMessage, Start
 from launch.spawning.spawner import Key
 from launch.supervision import events as ev
-from launch.supervision.events import Told
 
 
 @dataclass
@@ -26,17 +26,17 @@ class RemoteNode:
     join: Join
     epoch: int
     heard_s: float
-    """Clock of the head at which something came from it last."""
+    """Clock of the head at which its newest message came."""
     arriving: Arriving
     """Checkpoints that are being copied from it."""
     living: dict[Key, Start] = field(default_factory=dict)
-    """Incarnations that were to be started there, and whose ends have not been heard of."""
+    """Incarnations that were to be started there, and whose ends were not reported."""
     has: set[int] = field(default_factory=set)
     """Learners whose checkpoints are there."""
     leaving: bool = False
     """Whether its agent was told to stop."""
     ended: bool = False
-    """Whether it has said that the run is over for it."""
+    """Whether it has reported that all its processes have ended."""
 
     def __post_init__(self) -> None:
         """Begin its stream."""
@@ -44,11 +44,11 @@ class RemoteNode:
         self.outbox = Outbox(self.stream)
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> NodeResources:
         """Resources of its machine."""
         return self.join.machine
 
-    def put(self, message: Told | Iterator[Told], learner: int) -> None:
+    def put(self, message: NodeMessage | Iterator[NodeMessage], learner: int) -> None:
         """Send a message behind those about the same learner."""
         self.outbox.put(f"learner-{learner}", message)
 
@@ -58,19 +58,19 @@ class RemoteNode:
             self.living[action.process.name, action.process.incarnation] = action
         self.put(action, learner)
 
-    def keeps(self, told: Told) -> bool:
-        """Whether this is not to be heard: how processes of a node that is leaving end, as all are lost together."""
-        ends = isinstance(told, ev.Exited) or (isinstance(told, ev.Received) and isinstance(told.message, Finished))
+    def ignores(self, event: NodeMessage) -> bool:
+        """Whether an event has no effect: the end of a process of a node that is leaving."""
+        ends = isinstance(event, ev.Exited) or (isinstance(event, ev.Received) and isinstance(event.message, Finished))
         return self.leaving and ends
 
-    def knows(self, told: Told) -> bool:
-        """Whether it may tell this: a node speaks of its own processes."""
-        if isinstance(told, ev.Spawned | ev.NotSpawned | ev.Exited | ev.Received | ev.Silent | ev.Stalled):
-            return (told.name, told.incarnation) in self.living
+    def may_report(self, event: NodeMessage) -> bool:
+        """Whether the node may send this event: a node reports only its own processes."""
+        if isinstance(event, ev.Spawned | ev.NotSpawned | ev.Exited | ev.Received | ev.Silent | ev.Stalled):
+            return (event.name, event.incarnation) in self.living
         return True
 
-    def follow(self, event: Told) -> None:
-        """Record what lives there."""
+    def record(self, event: NodeMessage) -> None:
+        """Record which processes live there."""
         if isinstance(event, ev.Exited | ev.NotSpawned):
             self.living.pop((event.name, event.incarnation), None)
 

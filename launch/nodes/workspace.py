@@ -1,7 +1,7 @@
-"""The place of a run on a node's machine: a folder, shared memory and sockets for one epoch, all removed at its end.
+"""Resources of a run on a node's machine: a folder, shared memory and sockets for one epoch, all removed at its end.
 
-A node has folders of its own, so several nodes may be on one machine, and an epoch never meets what an earlier one has
-left.
+Each epoch of a node has its own folders, so it never finds files of an earlier one, and several nodes can be on one
+machine.
 """
 
 from __future__ import annotations
@@ -18,25 +18,22 @@ from actorlearn.memory.shared import SHM_ROOT, reserve
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Reply, Saved
 from actorlearn.worker.roles import ROLES
-from launch.machine.cores import in_turn
 from launch.machine.folders import new_run_id, runtime_root, sweep_all
 from launch.machine.network import address_of, address_towards
 from launch.nodes.copies import Arriving, Outgoing, steps_beside
 from launch.nodes.local import LocalNode
-from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, FileChunk, LogChunk, NodeWarning, Prepare, Start
+from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, FileChunk, LogChunk, NodeWarning, Prepare
 from launch.nodes.node import NodeAction, ProtocolWarning
 from launch.nodes.outbox import Outbox
-from launch.nodes.segments import Segments
 from launch.plan.addresses import FOLDERS, Addresses
-from launch.plan.placement import place
-from launch.plan.resumption import Resumption
-from launch.plan.roles import Briefing
-from launch.spawning.local import LocalSpawner
+from launch.plan.plan import Resumption, Start
+from launch.plan.planning import plan_chosen
+from launch.spawning.spawner import Spawner
 from launch.supervision import events as ev
 from launch.topology.load import parse
 
 MOST_LOG_CHUNKS = 4
-"""Parts of one log that are sent at a time; what a log has more than that is left out, but for its end."""
+"""Parts of one log that are sent at a time; of a longer log only the end is sent."""
 _LEFT_OUT = b"\n[... %d bytes are left out: they are in the log on the node]\n"
 
 
@@ -51,7 +48,7 @@ class NodeWorkspace:
         own = new_run_id()
         self._outbox = outbox
         self._run_dir = folder.absolute() / f"{run_id}-{own}"
-        self._logged: dict[Path, int] = {}
+        self._sent_bytes: dict[Path, int] = {}
         """Bytes of each log that have been sent."""
         self._copied: dict[str, Outgoing] = {}
         """Newest checkpoint of each trainer that was to be copied to the head."""
@@ -68,17 +65,15 @@ class NodeWorkspace:
             env_steps=prepare.env_steps,
             goes_on_from=goes_on_from,
         )
-        placement = place(topology, in_turn())
-        briefing = Briefing(topology, prepare.description, prepare.exact, addresses, placement, resumption)
+        plan = plan_chosen(topology, prepare.description, prepare.exact, addresses, resumption)
         with ExitStack() as stack:
             sweep_all()
             for name in FOLDERS:
                 (self._run_dir / name).mkdir(parents=True)
             stack.callback(reserve(own, 0).close)
-            self._segments = Segments(topology, prepare.description, addresses)
             stack.callback(OwnedDirectory.create(addresses.sockets).close)
-            self._spawner = LocalSpawner(self._run_dir / "logs", own)
-            self.node = LocalNode(briefing, self._segments, self._spawner)
+            self._spawner = Spawner(self._run_dir / "logs", own)
+            self.node = LocalNode(plan, self._spawner)
             stack.callback(self.node.close)
             self._stack = stack.pop_all()
         self.drain_s = topology.supervision.drain_s
@@ -87,7 +82,7 @@ class NodeWorkspace:
         self._arriving = Arriving(self._run_dir, "head")
 
     def do(self, action: NodeAction | FileChunk | CopyDone) -> None:
-        """Carry out what the head wants; what comes of it goes into the outbox."""
+        """Carry out an action of the head; the resulting event goes into the outbox."""
         if isinstance(action, FileChunk):
             self._arriving.take(action)
         elif isinstance(action, CopyDone):
@@ -100,13 +95,13 @@ class NodeWorkspace:
                 self._outbox.put(result.name, result)
 
     def listen(self, now_s: float, gap_s: float) -> None:
-        """Put what has happened into the outbox."""
+        """Put the events of the node into the outbox."""
         for event in self.node.events(now_s, gap_s):
-            if isinstance(event, ev.Asked):
-                said = "this is a node of a run; ask at its head, where `actorlearn run` was called"
-                self.node.do(ev.Answer(event.client, Reply(ok=False, text=said)))
+            if isinstance(event, ev.ClientRequest):
+                text = "this is a node of a run; ask at its head, where `actorlearn run` was called"
+                self.node.do(ev.Answer(event.client, Reply(ok=False, text=text)))
             elif isinstance(event, ProtocolWarning):
-                self._outbox.put("", NodeWarning(event.said))
+                self._outbox.put("", NodeWarning(event.text))
             elif isinstance(event, ev.Received) and isinstance(event.message, Saved):
                 self._copy(event, event.message)
             elif isinstance(event, ev.Spawned | ev.NotSpawned | ev.Exited | ev.Received | ev.Silent | ev.Stalled):
@@ -117,7 +112,7 @@ class NodeWorkspace:
         self._spawner.lease(until_s)
 
     def send_logs(self, last: bool = False) -> None:
-        """Put what processes have written to their logs into the outbox, when that of the last call has been sent."""
+        """Put new lines of the processes' logs into the outbox, once those of the last call have been sent."""
         if self._outbox.waits("logs") and not last:
             return
         for path in sorted((self._run_dir / "logs").glob("*.log")):
@@ -152,16 +147,16 @@ class NodeWorkspace:
         own = start.process
         try:
             if not ROLES.spec(own.role).spread and own.learner not in self._learners:
-                if own.incarnation:  # it was elsewhere before, and has newer checkpoints
+                if own.incarnation:  # the learner was on another node before, and has newer checkpoints
                     self._goes_on_from.pop(own.learner, None)
-                self._segments.create_learners([own.learner])
+                self.node.add_learners([own.learner])
                 self._learners.add(own.learner)
         except OSError as error:
             return ev.NotSpawned(own.name, own.incarnation, f"cannot be started: {error}")
         return self.node.do(start)
 
     def _copy(self, event: ev.Received, saved: Saved) -> None:
-        """Have a checkpoint copied to the head, which then hears of it, and after it of what its trainer says."""
+        """Copy a checkpoint to the head, followed by the trainer's message about it and its later messages."""
         folder = Path(saved.path)
         try:
             if earlier := self._copied.get(event.name):  # they would pile up on a link that is too slow for all
@@ -173,7 +168,7 @@ class NodeWorkspace:
             self._outbox.put(event.name, copy.messages())
 
     def _new_lines(self, path: Path) -> Iterator[bytes]:
-        sent = self._logged.get(path, 0)
+        sent = self._sent_bytes.get(path, 0)
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size - sent > MOST_LOG_CHUNKS * CHUNK_BYTES:
@@ -183,4 +178,4 @@ class NodeWorkspace:
             while data := file.read(min(CHUNK_BYTES, size - sent)):
                 sent += len(data)
                 yield data
-        self._logged[path] = sent
+        self._sent_bytes[path] = sent

@@ -81,6 +81,10 @@ class Addresses:
         return self.run_dir / "settings" / f"{process.socket_id}.json"
 
 
+NOWHERE = Addresses("", Path(), Path(), Path())
+"""Addresses of a plan that is never run."""
+
+
 def control_socket(sockets: Path) -> Ipc:
     """Return the supervisor's control socket in a run's folder of sockets."""
     return Ipc(str(sockets / "control.sock"))

@@ -8,7 +8,7 @@ folder's topology has the values, so a run can be repeated on another machine.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from actorlearn.algorithms.settings import ALGORITHMS, OffPolicySettings, OnPoli
 from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.models.specs import MODELS
 from launch.machine.cores import Cores
-from launch.plan.nodes import Machine
 from launch.topology.defaults import BY_CORES
 from launch.topology.load import Topology
 from launch.topology.validate import join_words
@@ -126,20 +125,6 @@ def emulated(topology: Topology, flags: Collection[str]) -> str:
 def misfits(topology: Topology, flags: Collection[str], cores: float) -> list[str]:
     """Return what a topology asks of a machine that has it not, each with the way out."""
     return [warning for warning in (crowding(topology, cores), emulated(topology, flags)) if warning]
-
-
-def unlike_here(choices: Collection[Choice], machines: Mapping[str, Machine], cores: float) -> str:
-    """Return a warning where numbers were left to the cores, and nodes have others than this machine; else empty."""
-    by_cores = {f"{section}.{key}" for section, key in BY_CORES}
-    left = [choice.key for choice in choices if choice.key in by_cores]
-    others = [f"{name} {each.cores:g}" for name, each in sorted(machines.items()) if each.cores != cores]
-    if not left or not others:
-        return ""
-    said = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
-    return (
-        f"{join_words(left)}: chosen for nodes with {cores:g} cores, as the head's machine has, and there are for "
-        f"{said}; write what fits them"
-    )
 
 
 def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:

@@ -6,7 +6,7 @@ A learner is never divided: its trainer, inference servers and simulators are on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -16,13 +16,16 @@ from actorlearn.memory.rollout import block_fields
 from actorlearn.memory.shared import segment_bytes
 from actorlearn.wire.identity import Count, Name
 from actorlearn.worker.roles import ROLES
+from launch.plan.auto import Choice
 from launch.plan.probe import Description
-from launch.plan.role_plans import count_of, plan_of
+from launch.plan.roles import count_of, plan_of
 from launch.plan.segments import block_shape, learner_segments
+from launch.topology.defaults import BY_CORES
 from launch.topology.load import Topology, TopologyError
+from launch.topology.validate import join_words
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NodeResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Resources of a node."""
 
     cores: Annotated[float, Meta(gt=0, le=65_536)]
@@ -57,7 +60,7 @@ def need_of(topology: Topology, description: Description) -> Need:
     )
 
 
-def share_out(machines: Mapping[str, Machine]) -> dict[str, Machine]:
+def share_out(machines: Mapping[str, NodeResources]) -> dict[str, NodeResources]:
     """Return the part that each node has of its machine: nodes on the same cores or memory have equal parts."""
     on_cores = Counter(machine.cores_id for machine in machines.values())
     in_memory = Counter(machine.shm_id for machine in machines.values())
@@ -72,7 +75,7 @@ def share_out(machines: Mapping[str, Machine]) -> dict[str, Machine]:
 
 
 def place_learners(
-    learners: Iterable[int], machines: Mapping[str, Machine], need: Need, placed: Mapping[int, str]
+    learners: Iterable[int], machines: Mapping[str, NodeResources], need: Need, placed: Mapping[int, str]
 ) -> dict[int, str]:
     """Return the node of each of these learners; ``placed``: where others are already.
 
@@ -93,6 +96,20 @@ def place_learners(
     return found
 
 
-def _fits(machine: Machine, need: Need, there: int) -> bool:
+def unlike_here(choices: Collection[Choice], machines: Mapping[str, NodeResources], cores: float) -> str:
+    """Return a warning where numbers were left to the cores, and nodes have others than this machine; else empty."""
+    by_cores = {f"{section}.{key}" for section, key in BY_CORES}
+    left = [choice.key for choice in choices if choice.key in by_cores]
+    others = [f"{name} {each.cores:g}" for name, each in sorted(machines.items()) if each.cores != cores]
+    if not left or not others:
+        return ""
+    said = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
+    return (
+        f"{join_words(left)}: chosen for nodes with {cores:g} cores, as the head's machine has, and there are for "
+        f"{said}; write what fits them"
+    )
+
+
+def _fits(machine: NodeResources, need: Need, there: int) -> bool:
     """Whether a machine with so many learners has room for one more."""
     return need.shm_bytes * (there + 1) <= machine.shm_bytes and need.gpus * (there + 1) <= machine.gpus

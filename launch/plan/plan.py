@@ -1,43 +1,147 @@
-"""The plan: which processes and segments a topology means on a machine with these cores. Pure data; can be printed.
+"""The plan of a run: its processes, segments, sockets and choices, as data. ``launch/plan/planning.py`` makes it.
 
-Beside a Plan, a run has a Description of environment and network, Addresses of segments and sockets, a ProcessTable of
-its present processes, and a Resumption: the checkpoints it continues from.
+The plan holds everything that the settings of a process are derived from. A node gets a plan of its own, with the
+addresses of its machine.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
+from msgspec import Meta
+
+from actorlearn.envs.specs import ENVIRONMENTS
+from actorlearn.memory.progress import ROWS
 from actorlearn.memory.rollout import BlockShape, block_fields
 from actorlearn.memory.shared import segment_bytes
 from actorlearn.parameters.mixing import GraphSettings
+from actorlearn.registry import open_to
+from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.handshake import shape_to_match
-from actorlearn.worker.roles import ROLES
+from actorlearn.worker.roles import ROLES, RoleSpec
 from launch.machine.cores import Cores
-from launch.plan import exactness
 from launch.plan.addresses import Addresses
-from launch.plan.auto import Choice, choose, cpu_flags, misfits
+from launch.plan.auto import Choice, cpu_flags, misfits
 from launch.plan.probe import Description
-from launch.plan.processes import PlannedProcess, PlannedSegment, first_processes
 from launch.plan.segments import block_shape, learner_segments, run_segments, server_segments
-from launch.topology.load import Topology, TopologyError
+from launch.topology.load import Topology
 from launch.topology.modes import asked, mode
+
+if TYPE_CHECKING:
+    from actorlearn.envs.specs import EnvSettings as Env
+else:
+    Env = open_to(ENVIRONMENTS)
+
+
+class NodeMessage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """An event or an action that the head of a run and its nodes can send each other; msgspec encodes it."""
+
+
+class Start(NodeMessage, frozen=True):
+    """Start an incarnation of a process; answered by Spawned or NotSpawned."""
+
+    process: ProcessId
+    index: Annotated[int, Meta(ge=0, lt=ROWS)]
+    """Row in the progress segment."""
+    resume: bool = False
+    """Whether a trainer starts from the newest checkpoint."""
+    env: Env | None = None
+    """Environment of a simulator, if it differs from the topology's."""
+
+    @property
+    def name(self) -> str:
+        """Name that all incarnations of the process share."""
+        return self.process.name
+
+    @property
+    def incarnation(self) -> int:
+        """Number of the incarnation."""
+        return self.process.incarnation
+
+
+@dataclass(frozen=True)
+class PlannedProcess:
+    """One process of the run, through all its incarnations."""
+
+    id: ProcessId
+    """Identity of its first incarnation."""
+    index: int
+    """Row in the progress segment; the row of a process that has left is reused."""
+    env: Env | None = None
+    """Environment of a simulator that was attached with changes; None for the topology's."""
+
+    @property
+    def name(self) -> str:
+        """Name that all its incarnations share."""
+        return self.id.name
+
+    @property
+    def role(self) -> RoleSpec:
+        """Spec of its role."""
+        return ROLES.spec(self.id.role)
+
+    def start(self, incarnation: int, resume: bool = False) -> Start:
+        """Return the action that starts an incarnation."""
+        return Start(self.id.again(incarnation), self.index, resume, self.env)
+
+
+@dataclass(frozen=True)
+class PlannedSegment:
+    """One shared-memory segment, for people to read."""
+
+    name: str
+    bytes: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """State of the folder of a run that is resumed; a new run has only the time at which it begins."""
+
+    began_s: float = 0.0
+    """CLOCK_MONOTONIC at the run's time zero, in seconds: earlier than now by the time a resumed run has taken."""
+    resumed: bool = False
+    """Whether the run continues from checkpoints."""
+    env_steps: int = 0
+    """Environment steps of the checkpoint that the run goes on from, the newest of several; 0 for a new run."""
+    checkpoints: tuple[str, ...] = ()
+    """Checkpoints whose weights learners go on with, each once, as paths in the run folder."""
+    goes_on_from: Mapping[int, Path] = field(default_factory=dict)
+    """Learner -> checkpoint from which its simulators continue exactly; empty where simulators begin anew."""
+    begins_anew: str = ""
+    """Reason why simulators of a resumed run begin anew; empty where they do not."""
+    damaged: tuple[str, ...] = ()
+    """Warnings about newer, damaged checkpoints, where trainers do not report these themselves."""
+    left_out: Mapping[int, str] = field(default_factory=dict)
+    """Learners of the topology that were detached in an earlier life and are left out -> their trainers' names."""
+    learners_so_far: int = 0
+    """Number of learners so far: those below it may have checkpoints, so an attached learner gets a higher number."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of a run: all that follows from topology, description and machine."""
+    """Plan of a run: all that follows from topology, description, machine and run folder."""
 
     topology: Topology
     """Without any ``auto``."""
     description: Description
-    cores: Cores
-    choices: tuple[Choice, ...]
-    """Values chosen for ``auto``, and defaults that follow the cores, each with its reason."""
     exact: bool
     """Whether checkpoints allow an exact resume."""
+    addresses: Addresses
+    resumption: Resumption
+    cores: Cores
+    pins: tuple[int, ...]
+    """Cores that simulators are pinned to, in turn; empty if they are not pinned."""
+    devices: Mapping[str, str]
+    """Role -> device that its processes compute on, as torch names it: cpu, or cuda:0."""
     processes: tuple[PlannedProcess, ...]
     """Processes that the run begins with, in the order in which they are started."""
+    choices: tuple[Choice, ...] = ()
+    """Values chosen for ``auto``, and defaults that follow the cores, each with its reason."""
 
     @property
     def block_shape(self) -> BlockShape:
@@ -54,10 +158,9 @@ class Plan:
         rows = f"{simulators.groups} group(s) x {simulators.blocks} block(s) x {topology.algorithm.horizon + 1} rows"
         what = f"{rows} x {simulators.envs // simulators.groups} environments"
         size = segment_bytes(block_fields(self.block_shape))
-        members = [process for process in self.processes if ROLES.spec(process.id.role).makes_rows]
         return [
             *(PlannedSegment(name, segment_bytes(fields), said) for name, fields, said in shared),
-            *(PlannedSegment(process.name, size, what) for process in members),
+            *(PlannedSegment(process.name, size, what) for process in self.processes if process.role.makes_rows),
         ]
 
     @property
@@ -81,59 +184,24 @@ class Plan:
         """Graph on which learners mix their weights; None where they do not."""
         return mode(self.topology).graph(asked(self.topology))
 
-    def mailbox(self, process: PlannedProcess, addresses: Addresses) -> str:
+    @property
+    def trainers(self) -> list[ProcessId]:
+        """Trainers that the run begins with."""
+        return [process.id for process in self.processes if process.role.learns]
+
+    def core(self, process: ProcessId) -> int | None:
+        """Return the core that a process is pinned to; None where the kernel chooses."""
+        pinned = ROLES.spec(process.role).makes_rows and self.pins
+        return self.pins[process.number % len(self.pins)] if pinned else None
+
+    def mailbox(self, process: PlannedProcess) -> str:
         """Return the endpoint on which a trainer receives other learners' messages; "" where it has none."""
-        if not ROLES.spec(process.id.role).learns:
+        if not process.role.learns:
             return ""
-        listens = mode(self.topology).exchange(process.id.learner, 0, asked(self.topology), addresses.folders).listens
-        return listens.endpoint if listens else ""
+        exchange = mode(self.topology).exchange(process.id.learner, 0, asked(self.topology), self.addresses.folders)
+        return exchange.listens.endpoint if exchange.listens else ""
 
-    def sockets(self, addresses: Addresses) -> list[str]:
+    @property
+    def sockets(self) -> list[str]:
         """Endpoints that will be listened on; all are ipc, owner-only."""
-        return [
-            addresses.control.endpoint,
-            *filter(None, (self.mailbox(process, addresses) for process in self.processes)),
-        ]
-
-
-def plan(topology: Topology, description: Description) -> Plan:
-    """Work out the run for this machine. Raises TopologyError when it has too many processes, or cannot be exact.
-
-    So it does where rows would be of parts of games, where an agent's next game would wait for the other agents, or
-    where games would be begun at will that cannot be.
-    """
-    _refuse_restarts(topology, description)
-    cores = Cores.here()
-    chosen, choices = choose(topology, cpu_flags(), cores)
-    _refuse_parts_of_games(chosen, description)
-    exact = exactness.choose_exact(chosen, description)
-    return Plan(chosen, description, cores, (*choices, exact), exact.value, first_processes(chosen))
-
-
-def _refuse_parts_of_games(topology: Topology, description: Description) -> None:
-    """Refuse groups of environments that are not whole games of all their agents."""
-    simulators, agents = topology.simulators, description.agents
-    whole, envs = agents * simulators.groups, simulators.envs
-    if envs % whole:
-        lower, upper = envs // whole * whole, -(-envs // whole) * whole
-        raise TopologyError(
-            f"simulators.envs: {envs}; each game of {topology.env.id} has a row for each of its {agents} agents, and "
-            f"{simulators.groups} group(s) have whole games: write {f'{lower} or {upper}' if lower else upper}"
-        )
-    if agents > 1 and simulators.reset == "wait":
-        raise TopologyError(
-            f"simulators.reset: wait; a game of {topology.env.id} has {agents} agents, and games of several agents "
-            "need simulators.reset: inside"
-        )
-
-
-def _refuse_restarts(topology: Topology, description: Description) -> None:
-    """Refuse keys that begin games at will where the environment cannot."""
-    simulators = topology.simulators
-    asked = {
-        f"simulators.decorrelation_steps: {simulators.decorrelation_steps}": simulators.decorrelation_steps > 0,
-        f"simulators.reset: {simulators.reset}": simulators.reset == "wait",
-    }
-    if description.no_restart and (keys := [key for key, needed in asked.items() if needed]):
-        way_out = "leave that key out, or write env.vector: none"
-        raise TopologyError(f"{keys[0]} begins games at will, but {description.no_restart}; {way_out}")
+        return [self.addresses.control.endpoint, *filter(None, map(self.mailbox, self.processes))]

@@ -1,31 +1,129 @@
-"""The checkpoints from which a resumed run continues, found once before it begins."""
+"""Finds the checkpoints from which a run is resumed, and refuses topologies that do not fit them.
+
+Reads checkpoints; changes nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 
-@dataclass(frozen=True)
-class Resumption:
-    """Findings in the folder of a run that is resumed; a new run has only the time at which it begins."""
+from actorlearn.parameters.checkpoint_folders import (
+    CheckpointError,
+    Found,
+    choose_to_resume,
+    directory_of,
+    find_common,
+    learners_so_far,
+    newest,
+)
+from actorlearn.replay.rows import ReplayShape
+from launch.errors import RunError
+from launch.plan import exactness
+from launch.plan.plan import Plan, Resumption
+from launch.plan.segments import replay_shape
+from launch.reports.checks import is_number
+from launch.topology.modes import mode
 
-    began_s: float
-    """CLOCK_MONOTONIC at the run's time zero, in seconds: earlier than now by the time a resumed run has taken."""
-    resumed: bool = False
-    """Whether the run continues from checkpoints."""
-    env_steps: int = 0
-    """Environment steps of the checkpoint that the run goes on from, the newest of several; 0 for a new run."""
-    checkpoints: tuple[str, ...] = ()
-    """Checkpoints whose weights learners go on with, each once, as paths in the run folder."""
-    goes_on_from: Mapping[int, Path] = field(default_factory=dict)
-    """Learner -> checkpoint from which its simulators continue exactly; empty where simulators begin anew."""
-    begins_anew: str = ""
-    """Reason why simulators of a resumed run begin anew; empty where they do not."""
-    damaged: tuple[str, ...] = ()
-    """Warnings about newer, damaged checkpoints, where trainers do not report these themselves."""
-    left_out: Mapping[int, str] = field(default_factory=dict)
-    """Learners of the topology that were detached in an earlier life and are left out -> their trainers' names."""
-    learners_so_far: int = 0
-    """Number of learners so far: those below it may have checkpoints, so an attached learner gets a higher number."""
+_SHAPED_BY = {
+    **dict.fromkeys(("actions", "observation_shape", "observation_dtype", "stack"), "env"),
+    "rings": "simulators.count x simulators.envs",
+    "size": "replay.capacity_steps",
+    "margin": "algorithm.horizon",
+    "prioritised": "replay.prioritised",
+    "length": "replay.burn_in_steps + replay.sequence_steps",
+    "every": "replay.sequence_every",
+    "state_size": "model.recurrent_size",
+}
+"""Keys that give a replay its shape, by the part of a ReplayShape; parts that others follow from come first."""
+
+
+def find_resumption(plan: Plan, detached: Collection[str]) -> Resumption:
+    """Return the checkpoints from which a run continues; ``detached`` names its processes that were detached.
+
+    Raises RunError where there is no checkpoint, where the run has already reached total_steps, and where a saved
+    replay does not fit the topology.
+    """
+    began_s, run_dir = time.monotonic(), plan.addresses.run_dir
+    left_out = _left_out(plan, detached)
+    learners = [trainer.learner for trainer in plan.trainers if trainer.learner not in left_out]
+    try:
+        together, begins_anew = _together(plan, run_dir, learners)
+        # For each learner: its own checkpoint, and the checkpoint whose weights it takes.
+        pairs = [(found, found) for found in together] or _each(plan, run_dir, learners)
+    except CheckpointError as error:
+        raise RunError(str(error)) from None
+    latest = max((shared for _, shared in pairs), key=lambda shared: shared.env_steps)
+    _refuse_more(latest.env_steps, plan.topology.total_steps, run_dir)
+    _refuse_other_replays(plan, [found for found, _ in pairs])
+    elapsed_s = latest.state.get("elapsed_s")
+    return Resumption(
+        began_s=began_s - (elapsed_s if is_number(elapsed_s) else 0.0),
+        resumed=True,
+        env_steps=latest.env_steps,
+        checkpoints=tuple(dict.fromkeys(str(shared.path.relative_to(run_dir)) for _, shared in pairs)),
+        goes_on_from={learner: found.path for learner, found in zip(learners, together, strict=False)},
+        begins_anew=begins_anew,
+        damaged=tuple(warning for found in together for warning in found.warnings()),
+        left_out=left_out,
+        learners_so_far=learners_so_far(run_dir / "checkpoints"),
+    )
+
+
+def _each(plan: Plan, run_dir: Path, learners: Sequence[int]) -> list[tuple[Found, Found]]:
+    return [choose_to_resume(run_dir / "checkpoints", learner, mode(plan.topology)) for learner in learners]
+
+
+def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[Found], str]:
+    """The checkpoints that learners go on from with their simulators where these stood; none, and why, otherwise."""
+    if not plan.exact:
+        return [], next(choice.why for choice in plan.choices if choice.key == exactness.KEY)
+    directories = [directory_of(run_dir / "checkpoints", learner) for learner in learners]
+    together = find_common(directories) if directories[1:] else [newest(directories[0])]
+    if together is None:
+        return [], "there are no steps of which all learners have a checkpoint"
+    members = [process.id for process in plan.processes if process.role.makes_rows]
+    simulators = [[process.name for process in members if process.learner == learner] for learner in learners]
+    begins_anew = exactness.reason_to_begin_anew([found.state for found in together], simulators, plan.topology)
+    return ([] if begins_anew else together), begins_anew
+
+
+def _refuse_more(env_steps: int, wanted: int, run_dir: Path) -> None:
+    if env_steps > wanted:
+        raise RunError(
+            f"total_steps = {wanted}: {run_dir.name} has learned from {env_steps} steps already; "
+            f"write a larger one, for example total_steps={2 * env_steps}"
+        )
+
+
+def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
+    """Refuse a topology whose replay has another shape than the saved one; the trainer checks everything else."""
+    if plan.topology.replay is None:
+        return
+    planned = replay_shape(plan.topology, plan.description, plan.topology.replay)
+    secondary = plan.topology.replay.secondary_batch_size
+    for checkpoint in found:
+        if secondary and "secondary" not in checkpoint.state:
+            raise RunError(
+                f"replay.secondary_batch_size: {secondary}, but {checkpoint.path} has no secondary learner; "
+                "resume with 0, or start a new run"
+            )
+        with suppress(AttributeError, msgspec.ValidationError):
+            saved = msgspec.convert(checkpoint.state.get("replay", {}).get("shape"), ReplayShape)
+            for part, keys in _SHAPED_BY.items():
+                now, before = getattr(planned, part), getattr(saved, part)
+                if now != before:
+                    raise RunError(
+                        f"{keys}: the replay would have {part} {now}, and the one saved in {checkpoint.path} has "
+                        f"{before}; resume with {keys} as before, or start a new run"
+                    )
+
+
+def _left_out(plan: Plan, detached: Collection[str]) -> Mapping[int, str]:
+    """Return the learners that were detached and their trainers; none if all were. Their weights are old."""
+    gone = {trainer.learner: trainer.name for trainer in plan.trainers if trainer.name in detached}
+    return gone if len(gone) < len(plan.trainers) else {}

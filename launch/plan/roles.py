@@ -1,21 +1,24 @@
-"""Plans of the shipped roles: how many of each a topology means, what it does, and the settings of each process.
+"""Plans of roles: the processes of each role that a topology means, their devices, and the settings of each process.
 
-Pure. Plans of other roles stand beside their specs (``actorlearn/worker/roles.py``).
+Pure. The plans of the shipped roles are here. The plan of any other role is in the package that the role comes from
+(``actorlearn/worker/roles.py``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import cache
+from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
+from actorlearn import imports
 from actorlearn.address import Shm
-from actorlearn.envs.specs import EnvSettings
+from actorlearn.memory.progress import ROWS
 from actorlearn.parameters.shard_layout import LOOPBACK
 from actorlearn.wire.identity import ProcessId, trainer_id
-from actorlearn.worker.roles import ROLES, RolePlan
+from actorlearn.worker.roles import ROLES, CommonSettings, RolePlan, RoleSpec
 from actorlearn.worker.settings import (
     EvaluatorSettings,
     InferenceSettings,
@@ -30,13 +33,10 @@ from actorlearn.worker.settings import (
     snapshot_of,
 )
 from launch.plan import exactness
-from launch.plan.addresses import Addresses
-from launch.plan.placement import Placement
+from launch.plan.plan import Plan, PlannedProcess, Start
 from launch.plan.probe import Description
-from launch.plan.resumption import Resumption
-from launch.plan.role_plans import plan_of
 from launch.plan.segments import block_shape, environments, replay_shape
-from launch.topology.load import Topology
+from launch.topology.load import Topology, TopologyError
 from launch.topology.modes import asked, mode, sharing
 
 FILMS = "films"
@@ -46,45 +46,83 @@ FRAMES_PER_S = 60.0
 LEAST_FRAMES = 2
 """Frames for which a step counts at least: environments without frames are shown at 30 steps a second."""
 
-
-@dataclass(frozen=True)
-class Briefing:
-    """Facts that the settings of all processes of a run follow from."""
-
-    topology: Topology
-    """Without any ``auto``."""
-    description: Description
-    exact: bool
-    """Whether checkpoints allow an exact resume."""
-    addresses: Addresses
-    placement: Placement
-    resumption: Resumption
+TypedRolePlan = RolePlan[Topology, Plan, Start]
 
 
-class Incarnation(NamedTuple):
-    """One incarnation of a process, and what sets it apart from the one before."""
+@cache
+def plan_of(role: RoleSpec) -> TypedRolePlan:
+    """Return the plan of a role; raises TopologyError where it cannot be imported."""
+    if role.name in SHIPPED:
+        return SHIPPED[role.name]
+    what = f"roles.{role.name}"
+    if role.planned_by is None:
+        raise TopologyError(f"{what}: the role has no plan; set planned_by in its spec")
+    try:
+        found = imports.attribute(role.planned_by, what)
+    except ValueError as error:
+        raise TopologyError(str(error)) from None
+    if not isinstance(found, RolePlan):
+        raise TopologyError(f"{what}: {role.planned_by} must be a RolePlan, and is {found!r:.100}")
+    return found
 
-    id: ProcessId
-    resume: bool = False
-    """Whether a trainer starts from the newest checkpoint."""
-    env: EnvSettings | None = None
-    """A simulator's environment, where it is not the topology's."""
+
+def count_of(role: RoleSpec, topology: Topology) -> int:
+    """Return how many processes of a role each learner has, or the run, as the role's scope says."""
+    section = topology.roles.get(role.name)
+    if role.section is not None and section is None:
+        return 0  # the plan of a role that the topology does not have is not imported: it may be broken
+    plan = plan_of(role)
+    if plan.count:
+        return plan.count(topology)
+    return section.count if section else 0
 
 
-def settings_for(briefing: Briefing, incarnation: Incarnation, index: int) -> ProcessSettings:
-    """Return the settings of one incarnation of a process, which writes row ``index`` of the progress segment."""
-    process, addresses = incarnation.id, briefing.addresses
-    plan = plan_of(ROLES.spec(process.role))
-    base = {
-        "id": process,
-        "run_id": addresses.run_id,
-        "control": addresses.control,
-        "progress": addresses.progress,
-        "index": index,
-        "seed": briefing.topology.seed,
-        "threads": plan.threads(briefing.topology),
-    }
-    return plan.settings(briefing, base, incarnation)
+def devices(topology: Topology) -> dict[str, str]:
+    """Return the device of each role that a topology has, by name."""
+    there = [role for role in ROLES.specs() if role.section is None or role.name in topology.roles]
+    return {role.name: plan_of(role).device(topology) for role in there}
+
+
+def first_processes(topology: Topology) -> tuple[PlannedProcess, ...]:
+    """Return the processes that a run begins with, in the order of their start; raises TopologyError for too many."""
+    run = [role for role in ROLES.specs() if role.scope == "run"]
+    ids = processes_of_learners(topology, range(topology.learners.count), 0)
+    ids += [ProcessId(role.name, number) for role in run for number in range(count_of(role, topology))]
+    if len(ids) > ROWS:
+        raise TopologyError(
+            f"simulators.count {topology.simulators.count}, inference.count {topology.inference.count}, "
+            f"learners.count {topology.learners.count}: {len(ids)} processes, and a run has at most {ROWS}; "
+            "write fewer simulators, with more simulators.envs"
+        )
+    return tuple(PlannedProcess(process, row) for row, process in enumerate(ids))
+
+
+def processes_of_learners(topology: Topology, numbers: Sequence[int], first_simulator: int) -> list[ProcessId]:
+    """Return the processes of learners of these numbers; their simulators are numbered from ``first_simulator`` on."""
+    simulators, ids = count(first_simulator), list[ProcessId]()
+    for role in ROLES.specs():
+        each = count_of(role, topology)
+        for learner in numbers if role.scope == "learner" else ():
+            for place in range(each):
+                number = next(simulators) if role.makes_rows else learner * each + place
+                process = ProcessId(role.name, number, learner)
+                ids.append(trainer_of(topology, learner) if role.learns else process)
+    return ids
+
+
+def settings_for(plan: Plan, start: Start) -> ProcessSettings:
+    """Return the settings of an incarnation of a process."""
+    role = plan_of(ROLES.spec(start.process.role))
+    common = CommonSettings(
+        id=start.process,
+        run_id=plan.addresses.run_id,
+        control=plan.addresses.control,
+        progress=plan.addresses.progress,
+        index=start.index,
+        seed=plan.topology.seed,
+        threads=role.threads(plan.topology),
+    )
+    return role.settings(plan, common, start)
 
 
 def policy(topology: Topology, description: Description) -> PolicySettings:
@@ -120,15 +158,15 @@ def server_of(topology: Topology, simulator: ProcessId) -> ProcessId:
     return ProcessId("inference", number, simulator.learner)
 
 
-def _simulator(briefing: Briefing, base: dict[str, Any], incarnation: Incarnation) -> SimulatorSettings:
-    topology, process, addresses = briefing.topology, incarnation.id, briefing.addresses
+def _simulator(plan: Plan, common: CommonSettings, start: Start) -> SimulatorSettings:
+    topology, process, addresses = plan.topology, start.process, plan.addresses
     # Every incarnation, and every resumption, plays new games; a run from the start plays the same ones each time.
-    moment = [topology.seed, process.number, process.incarnation, briefing.resumption.env_steps]
-    seeds = np.random.SeedSequence(moment).generate_state(topology.simulators.envs // briefing.description.agents)
+    moment = [topology.seed, process.number, process.incarnation, plan.resumption.env_steps]
+    seeds = np.random.SeedSequence(moment).generate_state(topology.simulators.envs // plan.description.agents)
     local = topology.inference.count == 0
     return SimulatorSettings(
-        **base,
-        env=incarnation.env or topology.env,
+        **common,
+        env=start.env or topology.env,
         segment=addresses.blocks(process),
         rollouts=addresses.own("rollouts", process.learner),
         wakeup=addresses.wakeup(process),
@@ -138,56 +176,56 @@ def _simulator(briefing: Briefing, base: dict[str, Any], incarnation: Incarnatio
         decorrelation_steps=topology.simulators.decorrelation_steps,
         reset=topology.simulators.reset,
         weights=addresses.own("weights", process.learner),
-        policy=policy(topology, briefing.description),
-        core=briefing.placement.of(process).core,
-        states=_states(briefing, process),
-        resumes=_resumes(briefing, process),
+        policy=policy(topology, plan.description),
+        core=plan.core(process),
+        states=_states(plan, process),
+        resumes=_resumes(plan, process),
     )
 
 
-def _resumes(briefing: Briefing, process: ProcessId) -> str:
+def _resumes(plan: Plan, process: ProcessId) -> str:
     """Return the path of the snapshot that a simulator of a resumed run continues from; "" where it begins anew."""
-    folder = briefing.resumption.goes_on_from.get(process.learner) if process.incarnation == 0 else None
+    folder = plan.resumption.goes_on_from.get(process.learner) if process.incarnation == 0 else None
     path = folder / snapshot_of(process.name) if folder else None
     return str(path) if path and path.exists() else ""
 
 
-def _states(briefing: Briefing, process: ProcessId) -> str:
+def _states(plan: Plan, process: ProcessId) -> str:
     """Folder for the snapshots of a learner's simulators; "" where none are taken."""
-    return str(briefing.addresses.states(process.learner)) if briefing.exact else ""
+    return str(plan.addresses.states(process.learner)) if plan.exact else ""
 
 
-def _inference(briefing: Briefing, base: dict[str, Any], incarnation: Incarnation) -> InferenceSettings:
-    topology, process, addresses = briefing.topology, incarnation.id, briefing.addresses
+def _inference(plan: Plan, common: CommonSettings, start: Start) -> InferenceSettings:
+    topology, process, addresses = plan.topology, start.process, plan.addresses
     return InferenceSettings(
-        **base,
-        policy=policy(topology, briefing.description),
+        **common,
+        policy=policy(topology, plan.description),
         weights=addresses.own("weights", process.learner),
         wakeup=addresses.wakeup(process),
         rollouts=addresses.own("rollouts", process.learner),
-        device=briefing.placement.of(process).device,
+        device=plan.devices[process.role],
         batch_rows=topology.inference.batch_rows,
         deadline_ms=topology.inference.deadline_ms,
     )
 
 
-def _trainer(briefing: Briefing, base: dict[str, Any], incarnation: Incarnation) -> TrainerSettings:
-    topology, process, addresses = briefing.topology, incarnation.id, briefing.addresses
+def _trainer(plan: Plan, common: CommonSettings, start: Start) -> TrainerSettings:
+    topology, process, addresses = plan.topology, start.process, plan.addresses
     return TrainerSettings(
-        **base,
+        **common,
         wakeup=addresses.wakeup(process),
         learners=topology.learners.count,
         exchange=mode(topology).exchange(process.learner, process.incarnation, asked(topology), addresses.folders),
-        experience=_experience(briefing),
+        experience=_experience(plan),
         rate_scaling=topology.learners.rate_scaling,
         outer=topology.learners.outer_optimizer,
         pull_rows=0 if mode(topology).unread("learners.pull_rows") else topology.learners.pull_rows,
-        policy=policy(topology, briefing.description),
+        policy=policy(topology, plan.description),
         optimizer=topology.optimizer,
         weights=addresses.own("weights", process.learner),
         rollouts=addresses.own("rollouts", process.learner),
         account=addresses.own("account", process.learner),
-        device=briefing.placement.of(process).device,
+        device=plan.devices[process.role],
         precision=topology.trainer.precision,
         layout=topology.trainer.layout,
         compile=topology.trainer.compile is True,
@@ -195,51 +233,51 @@ def _trainer(briefing: Briefing, base: dict[str, Any], incarnation: Incarnation)
         schedule_steps=topology.schedule_steps,
         stop_at_steps=topology.stop_at_steps,
         rollout_steps=topology.algorithm.horizon * environments(topology),
-        replay=_replay(briefing, process.learner),
+        replay=_replay(plan, process.learner),
         blocks=topology.simulators.blocks,
-        frames_per_step=briefing.description.frames_per_step,
+        frames_per_step=plan.description.frames_per_step,
         run_dir=str(addresses.run_dir),
         report_every_s=topology.report.every_s,
         norms=topology.report.norms,
         checkpoint_every_steps=topology.checkpoint.every_steps,
         checkpoint_keep=topology.checkpoint.keep,
-        began_s=briefing.resumption.began_s,
-        resume=incarnation.resume,
-        goes_on_from=str(briefing.resumption.goes_on_from.get(process.learner, "")),
-        states=_states(briefing, process),
+        began_s=plan.resumption.began_s,
+        resume=start.resume,
+        goes_on_from=str(plan.resumption.goes_on_from.get(process.learner, "")),
+        states=_states(plan, process),
         depends_on=exactness.depends_on(topology),
     )
 
 
-def _experience(briefing: Briefing) -> TrainerExperience | None:
+def _experience(plan: Plan) -> TrainerExperience | None:
     """Return what a trainer is told of the experience that learners share; None where they share none."""
-    topology = briefing.topology
+    topology = plan.topology
     if (shared := sharing(topology)) is None:
         return None
     return TrainerExperience(
-        messages=briefing.addresses.each("experience"),
+        messages=plan.addresses.each("experience"),
         graph=shared.sharing(topology.seed),
         environments=shared.experience,
-        shape=block_shape(topology, briefing.description),
+        shape=block_shape(topology, plan.description),
     )
 
 
-def _replay(briefing: Briefing, learner: int) -> TrainerReplay | None:
+def _replay(plan: Plan, learner: int) -> TrainerReplay | None:
     """Return the settings of a learner's replay; None where the algorithm has none."""
-    if briefing.topology.replay is None:
+    if plan.topology.replay is None:
         return None
     return TrainerReplay(
-        segment=briefing.addresses.own("replay", learner),
-        shape=replay_shape(briefing.topology, briefing.description, briefing.topology.replay),
-        settings=briefing.topology.replay,
-        secondary=_secondary(briefing, learner),
+        segment=plan.addresses.own("replay", learner),
+        shape=replay_shape(plan.topology, plan.description, plan.topology.replay),
+        settings=plan.topology.replay,
+        secondary=_secondary(plan, learner),
     )
 
 
-def _secondary(briefing: Briefing, learner: int) -> Shm | None:
+def _secondary(plan: Plan, learner: int) -> Shm | None:
     """The published weights of the secondary learner beside one, where there is one."""
-    there = briefing.topology.replay and briefing.topology.replay.secondary_batch_size
-    return briefing.addresses.own("secondary", learner) if there else None
+    there = plan.topology.replay and plan.topology.replay.secondary_batch_size
+    return plan.addresses.own("secondary", learner) if there else None
 
 
 def _evaluator_does(topology: Topology) -> str:
@@ -248,20 +286,20 @@ def _evaluator_does(topology: Topology) -> str:
     return f"plays {evaluator.episodes} games {when}"
 
 
-def _evaluator(briefing: Briefing, base: dict[str, Any], _incarnation: Incarnation) -> EvaluatorSettings:
-    topology = briefing.topology
+def _evaluator(plan: Plan, common: CommonSettings, _start: Start) -> EvaluatorSettings:
+    topology = plan.topology
     return EvaluatorSettings(
-        **base,
-        policy=policy(topology, briefing.description),
-        weights=briefing.addresses.each("weights") if own_weights(topology) else briefing.addresses.own("weights", 0),
-        secondary=_secondary(briefing, 0),
+        **common,
+        policy=policy(topology, plan.description),
+        weights=plan.addresses.each("weights") if own_weights(topology) else plan.addresses.own("weights", 0),
+        secondary=_secondary(plan, 0),
         env=topology.env.for_evaluation(topology.evaluator.noop_max),
         every_steps=topology.evaluator.every_steps,
         episodes=topology.evaluator.episodes,
         greedy=topology.evaluator.greedy,
         fire_after=topology.evaluator.fire_after,
         scheduling=topology.evaluator.scheduling,
-        recording=recording(briefing.addresses.run_dir, briefing.description) if topology.evaluator.record else None,
+        recording=recording(plan.addresses.run_dir, plan.description) if topology.evaluator.record else None,
     )
 
 
@@ -272,11 +310,11 @@ def recording(run_dir: Path, description: Description) -> Recording:
     )
 
 
-def _parameter_server(briefing: Briefing, base: dict[str, Any], _incarnation: Incarnation) -> ParameterServerSettings:
-    topology, addresses = briefing.topology, briefing.addresses
+def _parameter_server(plan: Plan, common: CommonSettings, _start: Start) -> ParameterServerSettings:
+    topology, addresses = plan.topology, plan.addresses
     return ParameterServerSettings(
-        **base,
-        policy=policy(topology, briefing.description),
+        **common,
+        policy=policy(topology, plan.description),
         optimizer=topology.optimizer,
         replay=topology.replay,
         rate_scaling=topology.learners.rate_scaling,
@@ -289,32 +327,35 @@ def _parameter_server(briefing: Briefing, base: dict[str, Any], _incarnation: In
     )
 
 
-TRAINER = RolePlan(
-    count=lambda _: 1,
-    does=lambda topology: f"learns on {topology.trainer.device}",
-    settings=_trainer,
-    threads=lambda topology: topology.trainer.threads,
-    device=lambda topology: topology.trainer.device,
-)
-INFERENCE = RolePlan(
-    count=lambda topology: topology.inference.count,
-    does=lambda topology: f"chooses actions on {topology.inference.device}",
-    settings=_inference,
-    threads=lambda topology: topology.inference.threads,
-    device=lambda topology: topology.inference.device,
-)
-SIMULATOR = RolePlan(
-    count=lambda topology: topology.simulators.count,
-    does=lambda topology: f"steps {topology.simulators.envs} environments in {topology.simulators.groups} group(s)",
-    settings=_simulator,
-)
-EVALUATOR = RolePlan(
-    count=lambda topology: topology.evaluator.count,
-    does=_evaluator_does,
-    settings=_evaluator,
-)
-PARAMETER_SERVER = RolePlan(
-    count=lambda topology: topology.parameter_servers.count,
-    does=lambda topology: "keeps a part of the weights, and takes the learners' gradients",
-    settings=_parameter_server,
-)
+SHIPPED: dict[str, TypedRolePlan] = {
+    "trainer": RolePlan(
+        count=lambda _: 1,
+        does=lambda topology: f"learns on {topology.trainer.device}",
+        settings=_trainer,
+        threads=lambda topology: topology.trainer.threads,
+        device=lambda topology: topology.trainer.device,
+    ),
+    "inference": RolePlan(
+        count=lambda topology: topology.inference.count,
+        does=lambda topology: f"chooses actions on {topology.inference.device}",
+        settings=_inference,
+        threads=lambda topology: topology.inference.threads,
+        device=lambda topology: topology.inference.device,
+    ),
+    "simulator": RolePlan(
+        count=lambda topology: topology.simulators.count,
+        does=lambda topology: f"steps {topology.simulators.envs} environments in {topology.simulators.groups} group(s)",
+        settings=_simulator,
+    ),
+    "evaluator": RolePlan(
+        count=lambda topology: topology.evaluator.count,
+        does=_evaluator_does,
+        settings=_evaluator,
+    ),
+    "parameter_server": RolePlan(
+        count=lambda topology: topology.parameter_servers.count,
+        does=lambda topology: "keeps a part of the weights, and takes the learners' gradients",
+        settings=_parameter_server,
+    ),
+}
+"""Plans of the shipped roles, by name."""

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import selectors
 import signal
+import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +22,20 @@ from actorlearn.wire.keys import LIST_FOLDER, KeysError, make_keys, read_list, s
 from actorlearn.wire.messages import Reply, brief
 from launch.engines.specs import Engine, EngineSpec
 from launch.errors import RunError
-from launch.machine.cores import in_turn
 from launch.nodes.head import Head
 from launch.nodes.local import LocalNode
 from launch.nodes.node import Node, ProtocolWarning
 from launch.nodes.started import StartedNodes, commands_of, open_engine
-from launch.plan.addresses import Addresses
 from launch.plan.memory_order import refuse_disorder
-from launch.plan.placement import place
-from launch.plan.plan import Plan, plan
-from launch.plan.probe import describe
-from launch.plan.resumption import Resumption
-from launch.plan.roles import Briefing
-from launch.runs.attached import find_attached
-from launch.runtime import resume_checks
+from launch.plan.plan import Plan, Resumption, Start
+from launch.plan.planning import plan
+from launch.plan.probe import Description, describe
+from launch.plan.resumption import find_resumption
+from launch.runs.attached import find_attached, find_detached
 from launch.runtime.clock import AwakeClock
-from launch.runtime.reporter import Reporter, beforehand
-from launch.runtime.roster import Roster
+from launch.runtime.process_table import ProcessTable
+from launch.runtime.reporter import Reporter, initial_notes
 from launch.runtime.workspace import Workspace
-from launch.spawning.local import LocalSpawner
 from launch.spawning.spawner import Spawner
 from launch.supervision import events as ev
 from launch.supervision.supervisor import Ending, Supervisor
@@ -65,31 +63,46 @@ def run(
     an engine that cannot be imported.
     """
     with Workspace(run_dir) as workspace:
-        door = choose_listen_address(topology.nodes, keys)
+        listen = choose_listen_address(topology.nodes, keys)
         opened = choose_engine(engine, workspace.run_dir, topology.nodes, keys)
         refuse_disorder(topology)
-        made = plan(topology, describe(topology))  # Ctrl-C still ends us here: signals are heard from open on
-        resumption = resume_checks.find_resumption(made, workspace.run_dir, resume)
-        workspace.open(made, resumption)
+        made = plan_run(topology, describe(topology), workspace, resume)
+        workspace.open(made)  # until here Ctrl-C ends this process at once
         if topology.nodes.several:
             if opened is not None:
-                workspace.keep(opened)
-            head = workspace.keep(open_head(made, resumption, workspace.addresses, door, keys))
+                workspace.stack.enter_context(closing(opened))
+            head = workspace.stack.enter_context(closing(open_head(made, listen, keys)))
             node: Node = head
             if opened is not None:
                 node = StartedNodes(head, opened, commands_of(head, topology.nodes))
         else:
-            spawner = LocalSpawner(workspace.run_dir / "logs", workspace.addresses.run_id)
-            node = open_local(made, resumption, workspace, spawner)
-        return Runner(made, resumption, workspace, node, console).run()
+            spawner = Spawner(workspace.run_dir / "logs", workspace.addresses.run_id)
+            node = open_local(made, workspace, spawner)
+        workspace.write_down(made)
+        return Runner(made, workspace, node, console).run()
 
 
-def open_local(plan: Plan, resumption: Resumption, workspace: Workspace, spawner: Spawner) -> LocalNode:
-    """Return this machine as the node of a run; the workspace closes spawner and node. Raises ChannelError."""
-    workspace.keep(spawner)
-    placement = place(plan.topology, in_turn())
-    briefing = Briefing(plan.topology, plan.description, plan.exact, workspace.addresses, placement, resumption)
-    return workspace.keep(LocalNode(briefing, workspace.segments, spawner))
+def plan_run(topology: Topology, description: Description, workspace: Workspace, resume: bool) -> Plan:
+    """Return the plan of a run in the folder of a workspace, with the checkpoints that it continues from.
+
+    Raises TopologyError or RunError.
+    """
+    made, began = plan(topology, description, workspace.addresses), Resumption(time.monotonic())
+    if resume:
+        began = find_resumption(made, find_detached(workspace.run_dir / "events.jsonl"))
+    return replace(made, resumption=began)
+
+
+def open_local(plan: Plan, workspace: Workspace, spawner: Spawner) -> LocalNode:
+    """Return this machine as the node of a run; the workspace closes spawner and node.
+
+    Raises SharedMemoryFull or ChannelError.
+    """
+    workspace.stack.callback(spawner.close)
+    node = workspace.stack.enter_context(closing(LocalNode(plan, spawner)))
+    learners = range(plan.topology.learners.count)
+    node.add_learners([learner for learner in learners if learner not in plan.resumption.left_out])
+    return node
 
 
 def choose_engine(spec: EngineSpec | None, run_dir: Path, nodes: NodesSection, keys: Path | None) -> Engine | None:
@@ -118,17 +131,17 @@ def choose_listen_address(nodes: NodesSection, keys: Path | None) -> Tcp:
     return address
 
 
-def open_head(plan: Plan, resumption: Resumption, addresses: Addresses, door: Tcp, keys: Path | None) -> Head:
+def open_head(plan: Plan, listen: Tcp, keys: Path | None) -> Head:
     """Return the nodes of a run on several machines; ``keys`` is the folder of the head's keys.
 
     Where there are none, they are made beside its sockets. Raises RunError or ChannelError.
     """
     try:
         if keys is None:
-            keys = addresses.sockets / "keys"
+            keys = plan.addresses.sockets / "keys"
             make_keys(keys, [f"node-{number}" for number in range(plan.topology.nodes.count)])
         names = sorted(read_list(keys / LIST_FOLDER))
-        return Head(plan, resumption, addresses, Router(door, server_keys(keys)), keys, names)
+        return Head(plan, Router(listen, server_keys(keys)), keys, names)
     except KeysError as error:
         raise RunError(f"--keys {error}") from None
 
@@ -136,18 +149,16 @@ def open_head(plan: Plan, resumption: Resumption, addresses: Addresses, door: Tc
 class Runner:
     """One run, from its first process to its summary."""
 
-    def __init__(
-        self, plan: Plan, resumption: Resumption, workspace: Workspace, node: Node, console: ev.Console | None
-    ) -> None:
+    def __init__(self, plan: Plan, workspace: Workspace, node: Node, console: ev.Console | None) -> None:
         """Start nothing yet; ``console`` None: show nothing."""
-        self.plan, self.resumption, self.workspace, self.node = plan, resumption, workspace, node
-        topology, resumed = plan.topology, resumption.resumed
+        self.plan, self.workspace, self.node = plan, workspace, node
+        topology, resumed = plan.topology, plan.resumption.resumed
         reporter = Reporter(topology, resumed, workspace.run_dir, node.section_ns, console)
-        self.reporter = workspace.keep(reporter)
-        self.selector = workspace.keep(selectors.DefaultSelector())
-        self.roster = Roster(plan, resumption, node)
+        self.reporter = workspace.stack.enter_context(closing(reporter))
+        self.selector = workspace.stack.enter_context(selectors.DefaultSelector())
+        self.table = ProcessTable(plan, node)
         self.supervisor = Supervisor(
-            self.roster.table.listed,
+            self.table.listed,
             plan.expected_shape,
             workspace.addresses.run_id,
             ending=Ending(
@@ -165,10 +176,9 @@ class Runner:
         self._events: deque[ev.Event] = deque()
         self._actions: deque[ev.Action] = deque()
         self._handlers: dict[type, Callable[[Any], ev.Event | None]] = {
-            ev.Spawn: self.roster.spawn,
-            **dict.fromkeys((ev.Kill, ev.ShowStack, ev.Send), node.do),
+            **dict.fromkeys((Start, ev.Kill, ev.ShowStack, ev.Send), node.do),
             ev.Answer: lambda answer: node.do(self.reporter.complete(answer)),
-            ev.Enlarge: self.roster.enlarge,
+            ev.Enlarge: self.table.enlarge,
             ev.Note: self.reporter.note,
             ev.MetricsRow: self._report,
             ev.Done: self._end,
@@ -181,8 +191,8 @@ class Runner:
             self.selector.register(fd, selectors.EVENT_READ)
         error = "the supervisor itself failed"
         try:
-            self.reporter.begin(beforehand(self.plan, self.resumption, self.attached_before))
-            self._listen(0.0)
+            self.reporter.begin(initial_notes(self.plan, self.attached_before))
+            self._handle_node_events(0.0)
             while self._done is None:
                 self._turn()
             return self._done.exit_code
@@ -198,45 +208,44 @@ class Runner:
         self.selector.select(TURN_S)
         self._now_s, gap_s = self.clock.advance()
         for number in self.workspace.signals.read():
-            self._happened(ev.Interrupted(hangup=number == signal.SIGHUP))
-        self._listen(gap_s)
+            self._handle(ev.Interrupted(hangup=number == signal.SIGHUP))
+        self._handle_node_events(gap_s)
         if self._begun:
-            self._happened(ev.Tick())
-        for name in self.roster.forget_all_but({process["name"] for process in self.supervisor.processes()}):
-            self.reporter.leave(name)
-        self.roster.drop_members(self.supervisor.gone_members())
+            self._handle(ev.Tick())
+        for name in self.table.keep_only({process["name"] for process in self.supervisor.processes()}):
+            self.reporter.forget_learner(name)
+        self.table.drop_members(self.supervisor.gone_members())
         if self._now_s - self._shown_s >= SHOW_EVERY_S:
             self._shown_s = self._now_s
-            rows = {process.name: process.index for process in self.roster.table.listed}
-            self.reporter.processes(self.supervisor.processes(), rows)
+            self.reporter.processes(self.supervisor.processes(), self.table.rows)
 
-    def _listen(self, gap_s: float) -> None:
+    def _handle_node_events(self, gap_s: float) -> None:
         """Give the supervisor the node's events; a message that it cannot handle is reported and has no other effect.
 
         ``gap_s``: time before this when nothing could run.
         """
         for event in self.node.events(self._now_s, gap_s):
             if isinstance(event, ProtocolWarning):
-                self.reporter.complaint(event.said)
+                self.reporter.complaint(event.text)
             elif isinstance(event, ev.Note):
                 self.reporter.note(event)
-            elif isinstance(event, ev.Received | ev.Asked):
-                self._heard(event)
+            elif isinstance(event, ev.Received | ev.ClientRequest):
+                self._receive(event)
             else:
                 self._begun |= isinstance(event, ev.Begin)
-                self._happened(event)
+                self._handle(event)
 
-    def _heard(self, event: ev.Received | ev.Asked) -> None:
+    def _receive(self, event: ev.Received | ev.ClientRequest) -> None:
         try:
-            self._happened(event)
+            self._handle(event)
         except Exception as error:
-            peer = event.client if isinstance(event, ev.Asked) else f"{event.name}.{event.incarnation}"
+            peer = event.client if isinstance(event, ev.ClientRequest) else f"{event.name}.{event.incarnation}"
             said = brief(f"{peer!a} was not understood: {type(error).__name__}: {error}")
             self.reporter.complaint(said)
-            if isinstance(event, ev.Asked):  # a command line waits for a reply
+            if isinstance(event, ev.ClientRequest):  # a command line waits for a reply
                 self.node.do(ev.Answer(event.client, Reply(ok=False, text=said)))
 
-    def _happened(self, event: ev.Event) -> None:
+    def _handle(self, event: ev.Event) -> None:
         """Give an event to the supervisor, carry out its actions, and give it the events that result."""
         self._events.append(event)
         while self._actions or self._events:
@@ -246,11 +255,11 @@ class Runner:
                     self._events.append(result)
             else:
                 following = self._events.popleft()
-                self.roster.follow(following)
+                self.table.record(following)
                 self._actions.extend(self.supervisor.handle(following, self._now_s))
 
     def _report(self, action: ev.MetricsRow) -> ev.Reported | None:
-        row = self.reporter.row(action, self._now_s, self.roster.rows, self.roster.simulator_rows)
+        row = self.reporter.row(action, self._now_s, [*self.table.rows.values()], self.table.simulator_rows)
         return ev.Reported(row) if row is not None else None
 
     def _end(self, done: ev.Done) -> None:

@@ -22,9 +22,7 @@ from actorlearn.files import write_atomically
 from actorlearn.metric import Kind, Merge
 from actorlearn.metrics.registry import METRICS
 from launch.machine.cores import Cores
-from launch.plan.addresses import Addresses
 from launch.plan.plan import Plan
-from launch.plan.resumption import Resumption
 from launch.runs.find import start_time
 from launch.runs.jsonl import read_object
 from launch.supervision.events import Done
@@ -45,11 +43,12 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def meta(plan: Plan, addresses: Addresses, resumption: Resumption) -> dict[str, Any]:
+def meta(plan: Plan) -> dict[str, Any]:
     """Return the program, the machine, sizes of what passes between processes, and the run's addresses.
 
     A resumed run keeps the entries of its earlier lives.
     """
+    addresses, resumption = plan.addresses, plan.resumption
     before = read_object(addresses.run_dir / "meta.json") if resumption.resumed else {}
     parts = before.pop("earlier", [])
     earlier = [*(parts if isinstance(parts, list) else []), before] if before else []

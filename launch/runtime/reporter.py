@@ -19,7 +19,6 @@ from actorlearn.metrics.registry import HEALTH
 from actorlearn.wire.messages import brief
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan
-from launch.plan.resumption import Resumption
 from launch.reports import evaluations
 from launch.reports.health import Change, Facts, Health
 from launch.reports.merge import LearnerRows, merge
@@ -110,7 +109,7 @@ class Reporter:
         self._write_row(merged)
         return self.last_row
 
-    def leave(self, name: str) -> None:
+    def forget_learner(self, name: str) -> None:
         """Forget a learner that is gone for good, but for its counters."""
         self._learners.leave(name)
 
@@ -183,11 +182,12 @@ def _note_of(change: Change) -> ev.Note:
     return ev.Note("ill", change.learner, cause=cause, fields=fields)
 
 
-def beforehand(plan: Plan, before: Resumption, attached: Sequence[str]) -> Iterator[ev.Note]:
+def initial_notes(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
     """Yield notes for the time before the first process: checkpoints resumed from, choices made, warnings.
 
     ``attached``: names of processes that were attached in the run's last life.
     """
+    before = plan.resumption
     if before.resumed:
         taken = " and ".join(before.checkpoints)
         anew = before.begins_anew

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Self
 
 from actorlearn.files import write_atomically
 from actorlearn.memory.owned import OwnedDirectory, name_of
@@ -18,27 +18,15 @@ from actorlearn.memory.shared import reserve
 from launch.errors import FailedError, RunError
 from launch.machine.folders import new_run_id, runtime_root, sweep_all
 from launch.machine.signals import Signals
-from launch.nodes.segments import Segments
 from launch.plan.addresses import FOLDERS, Addresses
 from launch.plan.plan import Plan
-from launch.plan.resumption import Resumption
 from launch.runs.jsonl import read_object
 from launch.runtime import metadata
 from launch.topology.load import dump
 
 
-class Closable(Protocol):
-    """Anything that is given back by closing it."""
-
-    def close(self) -> None:
-        """Give back."""
-
-
-Kept = TypeVar("Kept", bound=Closable)
-
-
 class Workspace:
-    """``with Workspace(run_dir) as workspace``: releases its resources, and those given to ``keep``, at the end."""
+    """``with Workspace(run_dir) as workspace``: releases its resources at the end, in reverse order."""
 
     def __init__(self, run_dir: Path) -> None:
         """Name the folder; nothing is touched before the block."""
@@ -46,9 +34,8 @@ class Workspace:
         run_id = new_run_id()
         self.addresses = Addresses.of_run(run_id, self.run_dir, runtime_root() / name_of(run_id))
         self.signals: Signals
-        self.segments: Segments
-        """Segments of a run whose processes are on this machine."""
-        self._stack = ExitStack()
+        self.stack = ExitStack()
+        """Resources that are released at the end; the run adds its own."""
 
     def __enter__(self) -> Self:
         """Take the folder; raises RunError when another run has it."""
@@ -56,40 +43,29 @@ class Workspace:
             self.run_dir.mkdir(parents=True, exist_ok=True)
             stack.callback(os.close, _lock(self.run_dir))
             stack.callback(_remove_if_empty, self.run_dir)
-            self._stack = stack.pop_all()
+            self.stack = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release everything, in reverse order."""
-        self._stack.close()
+        self.stack.close()
 
-    def keep(self, thing: Kept) -> Kept:
-        """Close ``thing`` at the end, before things that were kept earlier; returns it."""
-        self._stack.callback(thing.close)
-        return thing
-
-    def open(self, plan: Plan, resumption: Resumption) -> None:
-        """Install signal handlers, and make folder, sockets and the run's first segments.
-
-        Raises SharedMemoryFull, and FailedError where the folder cannot be written; earlier files in it are unchanged.
-        """
-        self.signals = self.keep(Signals())
+    def open(self, plan: Plan) -> None:
+        """Install signal handlers, and make the folders of shared memory and sockets; raises SharedMemoryFull."""
+        self.signals = self.stack.enter_context(closing(Signals()))
         sweep_all()
         here = not plan.topology.nodes.several
-        memory = self.keep(reserve(self.addresses.run_id, plan.bytes_total if here else 0))
+        memory = self.stack.enter_context(closing(reserve(self.addresses.run_id, plan.bytes_total if here else 0)))
         (memory.path / "run").write_text(str(self.run_dir))
-        if here:
-            self.segments = Segments(plan.topology, plan.description, self.addresses)
-            learners = range(plan.topology.learners.count)
-            self.segments.create_learners(learner for learner in learners if learner not in resumption.left_out)
-        self.keep(OwnedDirectory.create(self.addresses.sockets))
-        self._write_down(plan, resumption)
-        self._stack.callback(_mark_ended, self.run_dir / "meta.json")
+        self.stack.enter_context(closing(OwnedDirectory.create(self.addresses.sockets)))
 
-    def _write_down(self, plan: Plan, resumption: Resumption) -> None:
-        """Make the folders, topology.yaml and meta.json; a failure removes those that were not there before."""
+    def write_down(self, plan: Plan) -> None:
+        """Make the folders, topology.yaml and meta.json.
+
+        Raises FailedError if they cannot be written; then those that were not there before are removed again.
+        """
         topology, meta = self.run_dir / "topology.yaml", self.run_dir / "meta.json"
         try:
             with ExitStack() as undo:
@@ -100,12 +76,13 @@ class Workspace:
                     if not path.exists():
                         undo.callback(_remove, path)
                 write_atomically(topology, dump(plan.topology).encode())
-                metadata.write(meta, metadata.meta(plan, self.addresses, resumption))
+                metadata.write(meta, metadata.meta(plan))
                 undo.pop_all()
         except OSError as error:
             raise FailedError(
                 f"{error.filename}: cannot be written: {error.strerror}; make room on that disk, and try again"
             ) from None
+        self.stack.callback(_mark_ended, meta)
 
 
 def _lock(run_dir: Path) -> int:

@@ -163,7 +163,7 @@ def _output() -> TextIO:
 # The process itself -----------------------------------------------------------------------------------------------
 
 
-class _Guard:
+class _Server:
     """The guardian's children by pid: started ones, until their exit code is requested, and inherited orphans."""
 
     def __init__(self) -> None:
@@ -304,7 +304,7 @@ def _environment(number: str) -> frozenset[bytes]:
 
 def _serve(ours: socket.socket) -> None:
     """Answer the supervisor's requests until it is gone."""
-    guard = _Guard()
+    guard = _Server()
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -326,7 +326,7 @@ def _serve(ours: socket.socket) -> None:
         guard.end_all()
 
 
-def _answered(ours: socket.socket, guard: _Guard) -> bool:
+def _answered(ours: socket.socket, guard: _Server) -> bool:
     """Answer one request; False when the supervisor is gone."""
     try:
         request, descriptors, *_ = socket.recv_fds(ours, _REQUEST_BYTES, 2, socket.MSG_CMSG_CLOEXEC)

@@ -12,14 +12,15 @@ from enum import StrEnum
 
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Endpoint, Listens, Member
-from actorlearn.worker.roles import ROLES, RoleSpec
+from actorlearn.worker.roles import RoleSpec
+from launch.plan.plan import PlannedProcess
 from launch.topology.schema import BUDGET, Budget
 
 Jitter = Callable[[str, int], float]
 """(name, incarnation) -> factor on the delay before that incarnation's successor."""
 
 
-class State(StrEnum):
+class ChildState(StrEnum):
     """State of a child, from its first start to its end."""
 
     BACKOFF = "backoff"
@@ -36,20 +37,21 @@ class State(StrEnum):
     """Ended with an error, and given up."""
 
 
-TRANSITIONS: dict[State, frozenset[State]] = {
-    #               spawned                        ended before it came back
-    State.BACKOFF: frozenset({State.STARTING, State.EXITED}),
-    #                Hello accepted  died           refused, told to end  could not be started        ended
-    State.STARTING: frozenset({State.RUNNING, State.BACKOFF, State.DRAINING, State.FATAL, State.EXITED}),
-    #               died            finished, told to end  died too often  died while the run drains
-    State.RUNNING: frozenset({State.BACKOFF, State.DRAINING, State.FATAL, State.EXITED}),
-    #                gone           refused        a trainer that finished early and is wanted back
-    State.DRAINING: frozenset({State.EXITED, State.FATAL, State.BACKOFF}),
-    State.EXITED: frozenset(),
-    State.FATAL: frozenset(),
+_BACKOFF, _STARTING, _RUNNING, _DRAINING, _EXITED, _FATAL = ChildState
+TRANSITIONS: dict[ChildState, frozenset[ChildState]] = {
+    #                    spawned    ended before it came back
+    _BACKOFF: frozenset({_STARTING, _EXITED}),
+    #                     Hello accepted  died  refused, told to end  could not be started  ended
+    _STARTING: frozenset({_RUNNING, _BACKOFF, _DRAINING, _FATAL, _EXITED}),
+    #                    died      finished, told to end  died too often  died while the run drains
+    _RUNNING: frozenset({_BACKOFF, _DRAINING, _FATAL, _EXITED}),
+    #                     gone     refused  a trainer that finished early and is wanted back
+    _DRAINING: frozenset({_EXITED, _FATAL, _BACKOFF}),
+    _EXITED: frozenset(),
+    _FATAL: frozenset(),
 }
 
-ALIVE = frozenset({State.STARTING, State.RUNNING, State.DRAINING})
+ALIVE = frozenset({_STARTING, _RUNNING, _DRAINING})
 """States in which there is, or is about to be, a process."""
 
 
@@ -71,15 +73,14 @@ def cause_of(returncode: int) -> str:
 class Child:
     """One process in the list, through all its incarnations."""
 
-    first: ProcessId
-    """Identity of its first incarnation."""
+    planned: PlannedProcess
     attaching: bool = False
     """Whether it was asked for by attach and is not yet admitted."""
     with_trainer: str = ""
     """The trainer it was attached with; once it is leaving, the one it must leave with."""
     budget: Budget = BUDGET
     """Limits on how often it is started again, and the delays before that."""
-    state: State = State.BACKOFF
+    state: ChildState = ChildState.BACKOFF
     incarnation: int = -1
     since_s: float = 0.0
     """Time of its last change of state, in seconds; while in BACKOFF, the time of its next start."""
@@ -114,9 +115,9 @@ class Child:
     """Consecutive failed starts of the next incarnation for lack of disk space or shared memory."""
     _unsaved_restarts: int = 0
     _restarts_s: list[float] = field(default_factory=list)
-    _starts_in_vain: int = 0
+    _failed_starts: int = 0
 
-    def to(self, state: State, now_s: float) -> None:
+    def to(self, state: ChildState, now_s: float) -> None:
         """Change to another state; raises TransitionError for a transition that is not in the table."""
         if state not in TRANSITIONS[self.state]:
             raise TransitionError(f"{self.id.socket_id}: {self.state} -> {state} is not in TRANSITIONS")
@@ -127,7 +128,7 @@ class Child:
 
     def begin(self, now_s: float) -> None:
         """Begin a new incarnation: reset everything known about the last one."""
-        self.to(State.STARTING, now_s)
+        self.to(ChildState.STARTING, now_s)
         self.incarnation += 1
         self.pid, self.member, self.listens, self.applied = None, None, None, 0
         self.killed_for, self.finished, self.admitted, self.went_with_node = "", False, False, False
@@ -137,7 +138,7 @@ class Child:
 
     def postpone(self, now_s: float, jitter: Jitter) -> None:
         """Undo ``begin`` for an incarnation that could not be started; the retry does not count as a restart."""
-        self.to(State.BACKOFF, now_s)
+        self.to(ChildState.BACKOFF, now_s)
         self.since_s += self._delay_s(self.postponed, jitter)
         self.postponed += 1
         if self.incarnation > 0:
@@ -147,10 +148,15 @@ class Child:
 
     def admit(self, now_s: float) -> None:
         """Record that its Hello was accepted."""
-        self.to(State.RUNNING, now_s)
+        self.to(ChildState.RUNNING, now_s)
         self.ever_said_hello = self.admitted = True
         self.attaching = False
-        self._starts_in_vain = 0
+        self._failed_starts = 0
+
+    @property
+    def first(self) -> ProcessId:
+        """Identity of its first incarnation."""
+        return self.planned.id
 
     @property
     def id(self) -> ProcessId:
@@ -172,7 +178,7 @@ class Child:
     @property
     def role(self) -> RoleSpec:
         """Spec of its role: how the run depends on it."""
-        return ROLES.spec(self.first.role)
+        return self.planned.role
 
     @property
     def learner(self) -> int:
@@ -195,18 +201,18 @@ class Child:
             self.saved_steps, self._unsaved_restarts = env_steps, 0
 
     @property
-    def in_vain(self) -> bool:
+    def without_progress(self) -> bool:
         """Whether a trainer keeps dying after restarts from the same checkpoint."""
         return self.role.learns and self._unsaved_restarts >= self.budget.unsaved_restarts
 
     def restart_delay_s(self, now_s: float, jitter: Jitter) -> float | None:
         """Return the seconds until the restart after the present death, or None when the budget is spent."""
-        if self.state is State.STARTING:
-            self._starts_in_vain += 1
+        if self.state is ChildState.STARTING:
+            self._failed_starts += 1
         restarts = len(self._recent(now_s))
-        if restarts >= self.budget.restarts or self._starts_in_vain > self.budget.restarts or self.in_vain:
+        if restarts >= self.budget.restarts or self._failed_starts > self.budget.restarts or self.without_progress:
             return None
-        return self._delay_s(max(restarts, self._starts_in_vain - 1), jitter)
+        return self._delay_s(max(restarts, self._failed_starts - 1), jitter)
 
     def _recent(self, now_s: float) -> list[float]:
         return [then_s for then_s in self._restarts_s if now_s - then_s < self.budget.restarts_within_s]

@@ -1,7 +1,7 @@
 """All children of a run: started, admitted, restarted after a death, given up, detached.
 
 Takes events and times; issues actions through ``do``. Does not know the state of the whole run: the supervisor sets
-whether dead children are restarted (``mending``) and whether exits are expected (``ending``).
+whether dead children are restarted (``restarting``) and whether exits are expected (``ending``).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Endpoint, Hello, Listens, Member, Refused, Released
-from launch.plan.processes import PlannedProcess
+from launch.plan.plan import PlannedProcess
 from launch.supervision import events as ev
 from launch.supervision.admission import refusal
-from launch.supervision.child import Child, Jitter, State
+from launch.supervision.child import Child, ChildState, Jitter
 from launch.topology.schema import Budget
 
 REFUSED_LIMIT_S = 2.0
@@ -36,12 +36,12 @@ class Children:
         do: Callable[[ev.Action], None],
     ) -> None:
         """Start none of them yet."""
-        self.named = {process.name: Child(process.id, budget=budget) for process in processes}
+        self.named = {process.name: Child(process, budget=budget) for process in processes}
         self.failures: dict[str, str] = {}
         """Failures of processes that are no longer listed: name -> reason."""
         self._ended: dict[str, Member] = {}
         """Members of simulators that have ended, by socket id, until their trainers have released them."""
-        self.mending = True
+        self.restarting = True
         self.ending = False
         self._scoring = False
         """Whether evaluators are to keep scoring the final weights although the run is ending."""
@@ -72,7 +72,8 @@ class Children:
 
     def gone_members(self) -> list[Member]:
         """Return members of ended simulators that their trainers, running or to be restarted, have not released."""
-        served = {trainer.learner for trainer in self.trainers() if trainer.state not in (State.FATAL, State.EXITED)}
+        over = (ChildState.FATAL, ChildState.EXITED)
+        served = {trainer.learner for trainer in self.trainers() if trainer.state not in over}
         self._ended = {socket_id: member for socket_id, member in self._ended.items() if member.id.learner in served}
         return list(self._ended.values())
 
@@ -102,7 +103,7 @@ class Children:
         """Return the trainers that have finished, alive or gone: they have published final weights."""
         return [child.id for child in self.trainers() if child.finished and not child.first.sole]
 
-    def players(self) -> list[str]:
+    def scoring_evaluators(self) -> list[str]:
         """Return the names of evaluators that have games left to play."""
         return [child.name for child in self.named.values() if child.role.scores and child.alive and not child.finished]
 
@@ -111,23 +112,23 @@ class Children:
         own = [child for child in self.named.values() if child.role.scope == "learner" and not child.role.learns]
         return [child for child in own if child.learner == learner]
 
-    def find_missed(self, learner: int) -> Child | None:
+    def fatal_worker(self, learner: int) -> Child | None:
         """Return a child that was given up and without which a learner cannot go on; None where it can.
 
         That is any child of a role of which each is needed (a server), and, of a role of which one is needed, the first
         where all have been given up (simulators)."""
         workers = self.workers(learner)
-        given_up = [worker for worker in workers if worker.state is State.FATAL]
+        given_up = [worker for worker in workers if worker.state is ChildState.FATAL]
         missed = [worker for worker in given_up if worker.role.needed == "each"]
         for role in {worker.role.name: worker.role for worker in workers if worker.role.needed == "one"}.values():
             own = [worker for worker in workers if worker.role is role]
             missed += own if all(worker in given_up for worker in own) else []
         return next(iter(missed), None)
 
-    def lost_by_all(self) -> list[Child]:
+    def fatal_for_all(self) -> list[Child]:
         """Return the children that were given up and without which no learner can go on."""
         of_run = [child for child in self.named.values() if child.role.scope == "run" and child.role.needed == "each"]
-        return [child for child in of_run if child.state is State.FATAL]
+        return [child for child in of_run if child.state is ChildState.FATAL]
 
     def list_processes(self) -> list[dict[str, Any]]:
         """Return the process list as people and programs see it."""
@@ -144,11 +145,11 @@ class Children:
             for child in self.named.values()
         ]
 
-    # Coming -------------------------------------------------------------------------------------------------------
+    # Starts -----------------------------------------------------------------------------------------------------
 
-    def invite(self, process: PlannedProcess, with_trainer: str = "") -> None:
+    def attach(self, process: PlannedProcess, with_trainer: str = "") -> None:
         """Start a new process that a command line has attached, by itself or along with a trainer."""
-        child = Child(process.id, True, with_trainer, self._budget)
+        child = Child(process, True, with_trainer, self._budget)
         self.named[process.name] = child
         self.spawn(child)
 
@@ -156,7 +157,7 @@ class Children:
         """Start the next incarnation."""
         child.begin(self.now_s)
         resume = child.role.learns and (child.ever_said_hello or (self._resume and not child.attaching))
-        self._do(ev.Spawn(child.name, child.incarnation, resume))
+        self._do(child.planned.start(child.incarnation, resume))
 
     def spawned(self, event: ev.Spawned) -> None:
         """Record that a process has been started."""
@@ -167,7 +168,7 @@ class Children:
         child.pid, child.member, child.postponed, child.node = event.pid, event.member, 0, event.node
         about: dict[str, Any] = {"role": child.first.role, "learner": child.first.learner, "pid": event.pid}
         self.note("spawned", child, **about, **({"node": event.node} if event.node else {}))
-        if child.state is State.DRAINING:
+        if child.state is ChildState.DRAINING:
             self.kill(child, signal.SIGTERM)
 
     def not_spawned(self, event: ev.NotSpawned) -> None:
@@ -175,7 +176,8 @@ class Children:
         child = self.current(event.name, event.incarnation)
         if child is None:
             return
-        if not (event.passing and self.mending and child.state is State.STARTING) or child.attaching or child.leaving:
+        retried = event.passing and self.restarting and child.state is ChildState.STARTING
+        if not retried or child.attaching or child.leaving:
             self.gone(child, event.reason)
             return
         if not child.postponed:
@@ -184,12 +186,12 @@ class Children:
 
     def hello(self, child: Child, hello: Hello) -> None:
         """Admit or refuse a child by its Hello."""
-        if child.state is not State.STARTING:
+        if child.state is not ChildState.STARTING:
             return
         reason = refusal(hello, child, self._run_id, self._expected_shape)
         if reason:
             child.refusal = reason
-            child.to(State.DRAINING, self.now_s)
+            child.to(ChildState.DRAINING, self.now_s)
             self._do(ev.Send(child.name, child.incarnation, Refused(reason=reason)))
             self.note("refused", child, reason)
             return
@@ -205,34 +207,34 @@ class Children:
         """Start children whose delay is over; kill those that should have ended by now."""
         for child in list(self.named.values()):
             waited_s = self.now_s - child.since_s
-            if child.state is State.BACKOFF and waited_s >= 0 and self.mending:
+            if child.state is ChildState.BACKOFF and waited_s >= 0 and self.restarting:
                 self.spawn(child)
             elif child.alive and child.refusal and waited_s >= REFUSED_LIMIT_S:
                 self.kill_for(child, "refused")
             elif child.alive and child.leaving and child.with_trainer and waited_s >= WITH_TRAINER_LIMIT_S:
                 self.kill_for(child, f"did not end in {WITH_TRAINER_LIMIT_S:g} s")
 
-    # Going --------------------------------------------------------------------------------------------------------
+    # Ends -------------------------------------------------------------------------------------------------------
 
     def gone(self, child: Child, cause: str) -> None:
         """Handle the end of a process: it was expected, it is restarted, or it is given up."""
         child.cause = cause = child.killed_for or cause
         if child.member is not None and child.admitted:
             self._ended[child.member.id.socket_id] = child.member
-        done = child.finished and cause == "exit 0" and not (self.mending or child.leaving)
+        done = child.finished and cause == "exit 0" and not (self.restarting or child.leaving)
         if done or (self.ending and not (self._scoring and child.role.scores)):
             self.note("ended", child, cause)
-            child.to(State.EXITED, self.now_s)
+            child.to(ChildState.EXITED, self.now_s)
         elif child.refusal:
             self._give_up(child, child.refusal)
         elif child.leaving:
             self._left(child, cause)
         else:
             self.note("died", child, cause, **({"error": child.error} if child.error else {}))
-            if self.mending:
-                self._mend(child)
+            if self.restarting:
+                self._restart(child)
             else:
-                child.to(State.EXITED, self.now_s)
+                child.to(ChildState.EXITED, self.now_s)
 
     def lost(self, event: ev.Lost) -> None:
         """Handle the end of all processes of a node; they are started again elsewhere, or given up."""
@@ -240,27 +242,27 @@ class Children:
         for child in filter(None, children):
             child.member, child.went_with_node = None, True  # its segment went too
             needed = child.role.scope == "run" and child.role.needed == "each"
-            if event.elsewhere or needed or not self.mending or child.leaving or child.finished:
+            if event.elsewhere or needed or not self.restarting or child.leaving or child.finished:
                 self.gone(child, f"node {event.node} was lost")
             else:
                 child.cause = f"node {event.node} was lost"
                 self.note("died", child, child.cause)
                 self._give_up(child, f"{child.cause}, and nodes.lost says to leave it out")
 
-    def _mend(self, child: Child) -> None:
+    def _restart(self, child: Child) -> None:
         delay_s = child.restart_delay_s(self.now_s, self._jitter)
         # A trainer that was never there has left no checkpoint of this run; an attach waits for its answer.
         if child.attaching or (child.role.learns and not child.ever_said_hello):
             self._give_up(child, f"{child.name} died before it came to run: {child.error or child.cause}")
         elif delay_s is None:
-            often = "died too often" if not child.in_vain else "died too often without a newer checkpoint"
+            often = "died too often" if not child.without_progress else "died too often without a newer checkpoint"
             self._give_up(child, f"{often}; {child.error or child.cause}")
         else:
-            child.to(State.BACKOFF, self.now_s)
+            child.to(ChildState.BACKOFF, self.now_s)
             child.since_s += delay_s
 
     def _give_up(self, child: Child, reason: str) -> None:
-        child.to(State.FATAL, self.now_s)
+        child.to(ChildState.FATAL, self.now_s)
         child.error = child.error or child.refusal or child.cause
         if not child.refusal:  # of which there is a note already
             self.note("gave up", child, reason)
@@ -272,7 +274,7 @@ class Children:
         bad_end = child.admitted and not drained and not (child.with_trainer and cause == "exit 0")
         if bad_end:
             self.note("died", child, cause)
-        child.to(State.EXITED, self.now_s)
+        child.to(ChildState.EXITED, self.now_s)
         ended = f"with {child.with_trainer}" if child.with_trainer and not bad_end else cause
         self.note("detached", child, "drained" if drained else ended)
         self._drop(child, f"{child.name} died before it was drained: {cause}" if bad_end else "")
@@ -283,9 +285,9 @@ class Children:
             self.failures[child.name] = failure
         if child.role.learns:
             for worker in self.workers(child.learner):
-                self.see_off(worker, child.name)
+                self.detach(worker, child.name)
 
-    def see_off(self, child: Child, with_trainer: str = "") -> None:
+    def detach(self, child: Child, with_trainer: str = "") -> None:
         """Detach a child. Trainers at work, and their simulators, drain by the next order; others are sent a signal.
 
         ``with_trainer``: the trainer that it leaves with, and that has ended, so that it cannot drain.
@@ -295,22 +297,22 @@ class Children:
             self.note("detached", child, f"with {with_trainer}" if with_trainer else str(child.state))
             self._drop(child)
             return
-        by_signal = with_trainer or child.state is State.STARTING
-        if child.state is not State.DRAINING:
-            child.to(State.DRAINING, self.now_s)
+        by_signal = with_trainer or child.state is ChildState.STARTING
+        if child.state is not ChildState.DRAINING:
+            child.to(ChildState.DRAINING, self.now_s)
         if by_signal:
             child.since_s = self.now_s
             self.kill(child, signal.SIGTERM)
 
-    def dismiss(self, trainer: Child, missed: Child) -> None:
+    def remove_learner(self, trainer: Child, lacking: Child) -> None:
         """Detach a learner that has lost a child it needs; its trainer saves, and the other learners go on."""
-        self.note("gave up", trainer, f"learner removed: {missed.name} has failed")
-        self.see_off(trainer)
+        self.note("gave up", trainer, f"learner removed: {lacking.name} has failed")
+        self.detach(trainer)
 
-    def evict(self, child: Child, cause: str) -> None:
-        """Detach a child at once, without draining."""
+    def detach_now(self, child: Child, cause: str) -> None:
+        """Detach a child and kill it, without draining."""
         if not child.leaving:
-            self.see_off(child)
+            self.detach(child)
         if child.alive:
             self.kill_for(child, cause)
 
@@ -336,15 +338,15 @@ class Children:
 
         ``scoring``: evaluators keep scoring the final weights until the next call.
         """
-        self.mending, self.ending, self._scoring = False, True, scoring
+        self.restarting, self.ending, self._scoring = False, True, scoring
         for child in self.named.values():
             if scoring and child.role.scores:
                 continue
-            if child.state is State.BACKOFF:
-                child.to(State.EXITED, self.now_s)
+            if child.state is ChildState.BACKOFF:
+                child.to(ChildState.EXITED, self.now_s)
             elif child.alive and (sent == signal.SIGKILL or not child.finished):
-                if child.state is not State.DRAINING:
-                    child.to(State.DRAINING, self.now_s)
+                if child.state is not ChildState.DRAINING:
+                    child.to(ChildState.DRAINING, self.now_s)
                 self.kill(child, sent)
 
     def kill(self, child: Child, sent: int) -> None:

@@ -25,7 +25,7 @@ class Orders:
     """The newest order; sends it until every child has applied it."""
 
     def __init__(self, children: Children, do: Callable[[ev.Action], None]) -> None:
-        """Begin with an order that has no members."""
+        """Begin with an order without members."""
         self.newest = Order(version=1)
         self._children = children
         self._do = do
@@ -51,13 +51,13 @@ class Orders:
         self.newest = msgspec.structs.replace(wanted, version=newest.version + 1)
         for child in self._children.named.values():
             if child.admitted:
-                self.say(child)
+                self.send(child)
 
     def gone_members(self, phase: str) -> list[Member]:
         """Return ended simulators whose segments a trainer still needs."""
         return self._children.gone_members() if phase in AT_WORK else []
 
-    def say(self, child: Child) -> None:
+    def send(self, child: Child) -> None:
         """Send the newest order to one child."""
         child.sent_s = self._children.now_s
         self._do(ev.Send(child.name, child.incarnation, self.newest))
@@ -73,4 +73,4 @@ class Orders:
         for child in self._children.named.values():
             late = child.applied < self.newest.version and self._children.now_s - child.sent_s >= RESEND_S
             if child.admitted and late:
-                self.say(child)
+                self.send(child)

@@ -2,7 +2,7 @@
 
 The supervisor takes events and returns actions; the runner produces the events and carries out the actions. Both are
 plain data, so a whole run can be written down as a list and replayed in a test. What passes between the head of a run
-and its nodes is a `Told`, which msgspec encodes.
+and its nodes is a `NodeMessage`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import msgspec
-
 from actorlearn.wire.identity import Count, Name
 from actorlearn.wire.messages import Member, Reply, Request, Text, ToChild, ToSupervisor
-from launch.plan.processes import PlannedProcess
-
-
-class Told(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Event or action that concerns a process on some machine."""
-
+from launch.plan.plan import NodeMessage, PlannedProcess, Start
 
 # Events ---------------------------------------------------------------------------------------------------------------
 
@@ -37,7 +30,7 @@ class CannotRun:
     reason: str
 
 
-class Spawned(Told, frozen=True):
+class Spawned(NodeMessage, frozen=True):
     """A process exists; a simulator's with the member that was made for it."""
 
     name: Name
@@ -48,7 +41,7 @@ class Spawned(Told, frozen=True):
     """Its node, where a run has several."""
 
 
-class NotSpawned(Told, frozen=True):
+class NotSpawned(NodeMessage, frozen=True):
     """A process could not be started."""
 
     name: Name
@@ -58,7 +51,7 @@ class NotSpawned(Told, frozen=True):
     """Whether the cause may pass: a full disk or full shared memory, and no error of the process."""
 
 
-class Exited(Told, frozen=True):
+class Exited(NodeMessage, frozen=True):
     """A process has ended; a negative return code is the signal that ended it."""
 
     name: Name
@@ -77,7 +70,7 @@ class Lost:
     """Whether they are started again, on another node; else their learners are left out."""
 
 
-class Received(Told, frozen=True):
+class Received(NodeMessage, frozen=True):
     """A message from a child; name and incarnation are those of its socket."""
 
     name: Name
@@ -86,7 +79,7 @@ class Received(Told, frozen=True):
 
 
 @dataclass(frozen=True)
-class Asked:
+class ClientRequest:
     """A request from a command line."""
 
     client: str
@@ -109,7 +102,7 @@ class NotEnlarged:
     reason: str
 
 
-class Silent(Told, frozen=True):
+class Silent(NodeMessage, frozen=True):
     """A process has shown no sign of life for a while; ``why``: its activity, and the limit of its silence."""
 
     name: Name
@@ -122,7 +115,7 @@ class Silent(Told, frozen=True):
     """Whether it can write its stack."""
 
 
-class Stalled(Told, frozen=True):
+class Stalled(NodeMessage, frozen=True):
     """A process has shown no progress for longer than its limit."""
 
     name: Name
@@ -157,7 +150,7 @@ Event = (
     | Exited
     | Lost
     | Received
-    | Asked
+    | ClientRequest
     | Enlarged
     | NotEnlarged
     | Silent
@@ -170,16 +163,7 @@ Event = (
 # Actions --------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Spawn:
-    """Start a process, now; answered by Spawned or NotSpawned. ``resume``: from the newest valid checkpoint."""
-
-    name: str
-    incarnation: int
-    resume: bool = False
-
-
-class Kill(Told, frozen=True):
+class Kill(NodeMessage, frozen=True):
     """Send a signal; SIGKILL goes to the whole process group."""
 
     name: Name
@@ -187,7 +171,7 @@ class Kill(Told, frozen=True):
     signal: int
 
 
-class ShowStack(Told, frozen=True):
+class ShowStack(NodeMessage, frozen=True):
     """Have a process write its stack to its log, under this heading."""
 
     name: Name
@@ -195,7 +179,7 @@ class ShowStack(Told, frozen=True):
     heading: Text
 
 
-class Send(Told, frozen=True):
+class Send(NodeMessage, frozen=True):
     """Send a message to a child. It may be lost: important ones are sent again until acknowledged."""
 
     name: Name
@@ -256,7 +240,7 @@ class Done:
     """Whether it has failed for want of nodes alone, so that it goes on with others."""
 
 
-Action = Spawn | Kill | ShowStack | Send | Enlarge | Answer | Note | MetricsRow | Done
+Action = Start | Kill | ShowStack | Send | Enlarge | Answer | Note | MetricsRow | Done
 
 # Display --------------------------------------------------------------------------------------------------------------
 

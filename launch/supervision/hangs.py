@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from launch.machine.activity import Activity, Watch
+from launch.plan.plan import Start
 from launch.supervision import events as ev
 from launch.topology.schema import Limits
 
@@ -29,24 +29,15 @@ STACK_S = 0.5
 AT_WORK = (Activity.RUNNING, Activity.DISK)
 
 
-class Watched(NamedTuple):
-    """One incarnation that must beat."""
+@dataclass
+class LivingProcess:
+    """One living incarnation of a process, which must beat."""
 
-    name: str
-    incarnation: int
-    role: str
-    row: int
-    """Row of the process in the progress segment."""
+    start: Start
+    """The action that it was started by."""
     pid: int
-    starting: bool = False
-    """It has not said Hello yet."""
-
-
-class Looker(Protocol):
-    """Observer of one process's activity, as ``activity.Watch``."""
-
-    def look(self, now_s: float) -> Activity:
-        """Return the activity since the last look."""
+    starting: bool = True
+    """Whether it has not said Hello."""
 
 
 @dataclass
@@ -54,7 +45,7 @@ class _Silence:
     """Silence of one incarnation: its length, and the process's activity meanwhile."""
 
     beat_ns: int
-    process: Looker
+    activity: Watch
     beat_s: float
     work_s: float
     """Time at which it was last seen at work, or beating."""
@@ -80,7 +71,7 @@ class HangDetector:
         beat_ns: NDArray[np.int64],
         limits: Mapping[str, Limits],
         start_s: float,
-        watch: Callable[[int], Looker] = Watch,
+        watch: Callable[[int], Watch] = Watch,
     ) -> None:
         """``beat_ns`` [rows, 8] is the progress segment's; ``limits`` by role, ``start_s`` is hang_s before Hello."""
         self._beat_ns = beat_ns
@@ -89,28 +80,28 @@ class HangDetector:
         self._watch = watch
         self._silences: dict[tuple[str, int], _Silence] = {}
 
-    def look(self, watched: Iterable[Watched], now_s: float) -> list[ev.Silent | ev.Stalled]:
+    def look(self, living: Iterable[LivingProcess], now_s: float) -> list[ev.Silent | ev.Stalled]:
         """Return an event for each of these processes that is silent for too long."""
         before, self._silences = self._silences, {}
         found: list[ev.Silent | ev.Stalled] = []
-        for process in watched:
-            key = process.name, process.incarnation
-            beat_ns = int(self._beat_ns[process.row, 0])
+        for process in living:
+            key = process.start.name, process.start.incarnation
+            beat_ns = int(self._beat_ns[process.start.index, 0])
             silence = before.get(key) or _Silence(beat_ns, self._watch(process.pid), now_s, now_s)
             self._silences[key] = silence
             if beat_ns != silence.beat_ns:
                 silence.beat_ns, silence.begun = beat_ns, True
                 silence.end(now_s)
             elif now_s - silence.beat_s >= GRACE_S:
-                found += self._judge(process, silence, now_s)
+                found += self._check(process, silence, now_s)
         return found
 
-    def _judge(self, process: Watched, silence: _Silence, now_s: float) -> Iterator[ev.Silent | ev.Stalled]:
-        hang_s, spin_s, keys = self._limits[process.role]
+    def _check(self, process: LivingProcess, silence: _Silence, now_s: float) -> Iterator[ev.Silent | ev.Stalled]:
+        hang_s, spin_s, keys = self._limits[process.start.process.role]
         if process.starting:
             hang_s, spin_s = self._start_s, max(self._start_s, spin_s)
         if now_s - silence.looked_s >= LOOK_EVERY_S:
-            silence.looked_s, silence.doing = now_s, silence.process.look(now_s)
+            silence.looked_s, silence.doing = now_s, silence.activity.look(now_s)
             silence.work_s = now_s if silence.doing in AT_WORK else silence.work_s
         silent_s = now_s - silence.beat_s
         idle = now_s - silence.work_s > hang_s
@@ -118,7 +109,7 @@ class HangDetector:
         if not hangs:
             silence.hung_s = None
         elif silence.hung_s is not None and now_s - silence.hung_s >= STACK_S:
-            yield ev.Stalled(process.name, process.incarnation, silent_s)
+            yield ev.Stalled(process.start.name, process.start.incarnation, silent_s)
             return
         if (hangs and silence.hung_s is None) or silent_s > max(hang_s, silence.tell_s):
             silence.hung_s = now_s if hangs else None
@@ -126,7 +117,7 @@ class HangDetector:
             key = "supervision.start_s" if process.starting and idle else f"{keys}{'hang' if idle else 'spin'}_s"
             why = f"{silence.doing}; the limit is {key}: {hang_s if idle else spin_s:g}"
             stack = silence.begun and silence.doing is not Activity.STOPPED
-            yield ev.Silent(process.name, process.incarnation, silent_s, why, hangs, stack)
+            yield ev.Silent(process.start.name, process.start.incarnation, silent_s, why, hangs, stack)
 
     def forgive(self, gap_s: float) -> None:
         """Leave a gap out of all silences: the supervisor did not run during it, and perhaps no process did.

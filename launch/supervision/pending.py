@@ -15,7 +15,7 @@ LIMIT_S = 60.0
 
 
 @dataclass
-class Moving:
+class _PendingUnits:
     """Units that come or go as a whole: a simulator by itself, or a trainer with its servers and simulators."""
 
     client: str
@@ -28,7 +28,7 @@ class Moving:
         return [name for head, others in self.units.items() for name in (head, *others)]
 
 
-class Joining(Moving):
+class PendingAttach(_PendingUnits):
     """Attach: all of the new processes must come to run; a unit comes whole or not at all."""
 
     def reply(self, children: Children, now_s: float) -> Reply | None:
@@ -62,12 +62,12 @@ class Joining(Moving):
             if (child := children.named.get(head)) is None or not incomplete:
                 continue
             if child.ever_said_hello or not late:
-                children.see_off(child)
+                children.detach(child)
             else:
-                children.evict(child, "too late")
+                children.detach_now(child, "too late")
 
 
-class Leaving(Moving):
+class PendingDetach(_PendingUnits):
     """Detach: all of them must be gone."""
 
     def reply(self, children: Children, now_s: float) -> Reply | None:
@@ -89,11 +89,11 @@ class Leaving(Moving):
         """Kill the remaining processes."""
         for name in self._names:
             if name in children.named:
-                children.evict(children.named[name], "too late")
+                children.detach_now(children.named[name], "too late")
 
 
 @dataclass
-class Saving:
+class PendingSave:
     """Save: a checkpoint with this order number, or a later one, must be on disk."""
 
     client: str

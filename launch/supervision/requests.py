@@ -15,11 +15,11 @@ from actorlearn.parameters.modes import MODES, ModeSpec
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import PROTOCOL_VERSION, Reply, Request, Saved, brief
 from actorlearn.worker.roles import ROLES
-from launch.plan.processes import PlannedProcess
+from launch.plan.plan import PlannedProcess
 from launch.supervision import events as ev
-from launch.supervision.child import Child, State
+from launch.supervision.child import Child, ChildState
 from launch.supervision.children import Children
-from launch.supervision.pending import Joining, Leaving, Saving
+from launch.supervision.pending import PendingAttach, PendingDetach, PendingSave
 
 COMMANDS = ("status", "attach", "detach", "save", "stop", "kill")
 OPEN = ("starting", "running")
@@ -39,7 +39,7 @@ class Requests:
         self._mode = mode
         self._do = do
         self._stop = stop
-        self._pending: list[Joining | Leaving | Saving] = []
+        self._pending: list[PendingAttach | PendingDetach | PendingSave] = []
 
     def asked(self, client: str, request: Request, phase: str, order: int) -> None:
         """Answer a request, or begin to fulfil it."""
@@ -54,7 +54,7 @@ class Requests:
             self._detach(client, request)
         elif request.command == "save":
             self.saves += 1
-            self._pending.append(Saving(client, self._children.now_s, self.saves))
+            self._pending.append(PendingSave(client, self._children.now_s, self.saves))
         elif request.command in ("stop", "kill"):
             self.answer(client, True, self._stop(request.command == "kill"))
         else:
@@ -62,7 +62,7 @@ class Requests:
 
     def _status(self, client: str, phase: str, order: int) -> None:
         listed = self._children.list_processes()
-        running = sum(process["state"] == State.RUNNING for process in listed)
+        running = sum(process["state"] == ChildState.RUNNING for process in listed)
         data = {"processes": listed, "order": order, "phase": phase}
         self.answer(client, True, f"{phase}, {running} of {len(listed)} processes running", data)
 
@@ -77,11 +77,11 @@ class Requests:
         if phase not in OPEN:
             self.answer(client, False, f"attach: the run is {phase}; resume it when it has ended")
             return
-        units = in_units(process.id for process in processes)
-        self._pending.append(Joining(client, self._children.now_s, units))
+        units = group_units(process.id for process in processes)
+        self._pending.append(PendingAttach(client, self._children.now_s, units))
         trainers = {name: head for head, others in units.items() for name in others}
         for process in processes:
-            self._children.invite(process, trainers.get(process.name, ""))
+            self._children.attach(process, trainers.get(process.name, ""))
 
     def _detach(self, client: str, request: Request) -> None:
         names = tuple(dict.fromkeys(request.names))
@@ -91,15 +91,15 @@ class Requests:
         named = [self._children.named[name] for name in names]
         learners = [child.learner for child in named if child.role.learns]
         workers = [worker for learner in learners for worker in self._children.workers(learner)]
-        units = in_units(child.first for child in (*named, *workers))
-        self._pending.append(Leaving(client, self._children.now_s, units))
+        units = group_units(child.first for child in (*named, *workers))
+        self._pending.append(PendingDetach(client, self._children.now_s, units))
         for head in units:
-            self._children.see_off(self._children.named[head])
+            self._children.detach(self._children.named[head])
 
     def saved(self, saved: Saved) -> None:
         """Record a checkpoint on disk, for pending requests."""
         for pending in self._pending:
-            if isinstance(pending, Saving) and saved.order >= pending.number:
+            if isinstance(pending, PendingSave) and saved.order >= pending.number:
                 pending.saved = saved
 
     def settle(self) -> None:
@@ -124,7 +124,7 @@ class Requests:
         self._do(ev.Answer(client, Reply(ok=ok, text=brief(text), data=dict(data or {}))))
 
 
-def in_units(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
+def group_units(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
     """Return units that are attached or detached as a whole, {head: others}: a trainer's processes, or a simulator."""
     ids = list(dict.fromkeys(members))
     trainers = {process.learner: process.name for process in ids if ROLES.spec(process.role).learns}
@@ -196,7 +196,9 @@ def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: Mod
 
 def _stays(child: Child, leaving: Sequence[str]) -> bool:
     """Whether a child remains in working order when the processes in ``leaving`` are gone."""
-    return child.name not in leaving and not child.leaving and not child.attaching and child.state is not State.FATAL
+    return (
+        child.name not in leaving and not child.leaving and not child.attaching and child.state is not ChildState.FATAL
+    )
 
 
 def _nearest_or_all(word: str, known: Sequence[str]) -> str:

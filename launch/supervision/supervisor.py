@@ -29,11 +29,11 @@ from actorlearn.wire.messages import (
     Saved,
     Warned,
 )
-from launch.plan.processes import PlannedProcess
+from launch.plan.plan import PlannedProcess
 from launch.reports import evaluations
 from launch.reports.checks import check_row
 from launch.supervision import events as ev
-from launch.supervision.child import Child, Jitter, State, cause_of, spread
+from launch.supervision.child import Child, ChildState, Jitter, cause_of, spread
 from launch.supervision.children import Children
 from launch.supervision.desired import Orders
 from launch.supervision.outcome import outcome_of
@@ -81,7 +81,7 @@ class Supervisor:
         """starting (simulators connect), running, draining (trainers finish), scoring (evaluators do), ending, over."""
         self._first = self._awaited()
         self._outcome = ev.Done("failed", 1)
-        self._interrupts, self._hurried = 0, False
+        self._interrupts, self._skip_scoring = 0, False
         """Number of interrupts; whether the end was requested or a score reached: then no evaluation is awaited."""
         self._killed = self._abandoned = False
         self._ending, self._deadline_s, self._now_s = ending, inf, 0.0
@@ -93,10 +93,12 @@ class Supervisor:
             ev.CannotRun: self._cannot_run,
             ev.Spawned: self._children.spawned,
             ev.NotSpawned: self._children.not_spawned,
-            ev.Exited: lambda event: self._gone(event.name, event.incarnation, cause_of(event.returncode)),
+            ev.Exited: lambda event: self._exited(event.name, event.incarnation, cause_of(event.returncode)),
             ev.Lost: self._children.lost,
             ev.Received: self._received,
-            ev.Asked: lambda event: self._requests.asked(event.client, event.request, self.phase, self.order.version),
+            ev.ClientRequest: lambda event: self._requests.asked(
+                event.client, event.request, self.phase, self.order.version
+            ),
             ev.Enlarged: lambda event: self._requests.enlarged(event.client, event.processes, self.phase),
             ev.NotEnlarged: lambda event: self._requests.answer(event.client, False, event.reason),
             ev.Silent: self._children.silent,
@@ -132,7 +134,7 @@ class Supervisor:
         self._now_s = self._children.now_s = now_s
         if self.phase != "over":
             self._handlers[type(event)](event)
-            self._settle()
+            self._follow_up()
         actions, self._actions = self._actions, []
         return actions
 
@@ -152,13 +154,13 @@ class Supervisor:
     def _do(self, action: ev.Action) -> None:
         self._actions.append(action)
 
-    # What happens to children -------------------------------------------------------------------------------------
+    # Events -----------------------------------------------------------------------------------------------------
 
     def _begin(self, _event: ev.Begin) -> None:
         for child in self._children.named.values():
             self._children.spawn(child)
 
-    def _gone(self, name: str, incarnation: int, cause: str) -> None:
+    def _exited(self, name: str, incarnation: int, cause: str) -> None:
         if child := self._children.current(name, incarnation):
             self._children.gone(child, cause)
 
@@ -166,7 +168,7 @@ class Supervisor:
         child = self._children.current(event.name, event.incarnation)
         if child is not None and child.admitted:
             self._children.kill_for(child, "hang")
-        elif child is not None and child.state is State.STARTING:
+        elif child is not None and child.state is ChildState.STARTING:
             self._children.kill_for(child, f"no Hello, and no sign of life for {event.seconds:.0f} s")
 
     def _interrupted(self, event: ev.Interrupted) -> None:
@@ -181,14 +183,14 @@ class Supervisor:
     def _hello(self, child: Child, hello: Hello) -> None:
         self._children.hello(child, hello)
         if child.admitted:
-            self._orders.say(child)
+            self._orders.send(child)
 
     def _evaluated(self, child: Child, message: Evaluated) -> None:
         found = evaluations.event_fields(message)
         self._children.note("evaluated", child, evaluations.event_cause(found), **found)
         enough = self._ending.stop_at_score
         if enough is not None and found["mean"] >= enough and self.phase in OPEN:
-            self._hurried = True
+            self._skip_scoring = True
             self._finish(f"a mean score of {found['mean']:g}, evaluator.stop_at_score: {enough:g}")
 
     def _reported(self, event: ev.Reported) -> None:
@@ -220,8 +222,8 @@ class Supervisor:
 
     def _finished(self, child: Child, finished: Finished) -> None:
         child.finished = True
-        if child.state in (State.STARTING, State.RUNNING):
-            child.to(State.DRAINING, self._now_s)
+        if child.state in (ChildState.STARTING, ChildState.RUNNING):
+            child.to(ChildState.DRAINING, self._now_s)
         if not child.role.learns:
             return
         self._summaries[child.name] = {}
@@ -229,11 +231,11 @@ class Supervisor:
             self._drain(ev.Done("finished", 0))
         self._summaries[child.name] = check_row(finished.summary)
 
-    # What follows -------------------------------------------------------------------------------------------------
+    # The end of the run -----------------------------------------------------------------------------------------
 
     def _stop(self, exit_code: int, why: str, now: bool) -> str:
         """Have the trainers finish their update and save, or end everything ``now``; returns which, in words."""
-        self._hurried = True
+        self._skip_scoring = True
         if now:
             if self.phase not in ("scoring", "ending"):
                 self._outcome = ev.Done("stopped", exit_code)
@@ -252,7 +254,7 @@ class Supervisor:
 
     def _drain_or_end(self, outcome: ev.Done) -> bool:
         """Have the trainers finish and save, or end everything where none is running; returns whether one is."""
-        running = any(trainer.state is State.RUNNING for trainer in self._children.trainers())
+        running = any(trainer.state is ChildState.RUNNING for trainer in self._children.trainers())
         if running:
             self._drain(outcome)
         else:
@@ -269,26 +271,27 @@ class Supervisor:
         """Wait for the trainers to finish; dead processes are no longer restarted."""
         self._outcome, self.phase = outcome, "draining"
         self._deadline_s = self._now_s + self._ending.drain_s
-        self._children.mending = False
+        self._children.restarting = False
 
     def _conclude(self) -> None:
         """End a draining run when every trainer has finished or died; a completed run is scored first."""
         outcome = outcome_of(self._children, self._summaries, self._outcome)
         if outcome is None:
             return
-        if outcome.status == "finished" and not self._hurried and (players := self._children.players()):
-            self._score(outcome, players)
+        evaluators = self._children.scoring_evaluators()
+        if outcome.status == "finished" and not self._skip_scoring and evaluators:
+            self._score(outcome, evaluators)
         else:
             self._end(outcome)
 
-    def _score(self, outcome: ev.Done, players: list[str]) -> None:
+    def _score(self, outcome: ev.Done, evaluators: list[str]) -> None:
         """End all children except the evaluators, which score the final weights."""
         self._outcome, self.phase = outcome, "scoring"
         self._deadline_s = self._now_s + SCORE_LIMIT_S
         self._requests.close()
         self._children.end(signal.SIGTERM, scoring=True)
         limit = f"for {SCORE_LIMIT_S / 60:g} minutes at most; Ctrl-C ends the run without their score"
-        self._do(ev.Note("scoring", cause=f"the final weights, by {', '.join(players)}, {limit}"))
+        self._do(ev.Note("scoring", cause=f"the final weights, by {', '.join(evaluators)}, {limit}"))
 
     def _tick(self, _event: ev.Tick) -> None:
         self._children.tick()
@@ -310,15 +313,15 @@ class Supervisor:
             self._deadline_s = self._now_s + TERMINATE_LIMIT_S
             self._children.end(signal.SIGKILL)
 
-    def _settle(self) -> None:
+    def _follow_up(self) -> None:
         """Do what follows every event, whichever it was."""
-        if self.phase == "starting" and all(self._has_come(name) for name in self._first):
+        if self.phase == "starting" and all(self._has_started(name) for name in self._first):
             self.phase = "running"
         if self.phase in OPEN:
-            self._judge()
+            self._check_learners()
         elif self.phase == "draining":
             self._conclude()
-        elif self.phase == "scoring" and (self._hurried or not self._children.players()):
+        elif self.phase == "scoring" and (self._skip_scoring or not self._children.scoring_evaluators()):
             self._end(self._outcome)
         if self.phase in (*OPEN, "draining", "scoring"):
             self._orders.renew(self.phase, self._requests.saves)
@@ -328,30 +331,30 @@ class Supervisor:
         ):
             self._over()
 
-    def _has_come(self, name: str) -> bool:
+    def _has_started(self, name: str) -> bool:
         child = self._children.named.get(name)
-        return child is None or child.state in (State.RUNNING, State.FATAL, State.DRAINING)
+        return child is None or child.state in (ChildState.RUNNING, ChildState.FATAL, ChildState.DRAINING)
 
-    def _judge(self) -> None:
+    def _check_learners(self) -> None:
         """End a run that cannot go on; where only some learners cannot and the mode is elastic, detach these.
 
         A learner cannot go on when its trainer was given up, or another process of it without which it has no rows.
         """
         trainers = self._children.trainers()
-        lost = [trainer for trainer in trainers if trainer.state is State.FATAL]
+        lost = [trainer for trainer in trainers if trainer.state is ChildState.FATAL]
         at_work = [trainer for trainer in trainers if not trainer.leaving and trainer not in lost]
-        stuck = [(trainer, missed) for trainer in at_work if (missed := self._children.find_missed(trainer.learner))]
+        stuck = [(trainer, lacking) for trainer in at_work if (lacking := self._children.fatal_worker(trainer.learner))]
         others_go_on = len(stuck) < len(at_work)
         if others_go_on and self._mode.elastic and self.phase == "running":
-            for trainer, missed in stuck:
-                self._children.dismiss(trainer, missed)
+            for trainer, lacking in stuck:
+                self._children.remove_learner(trainer, lacking)
             return
         # Trainers that are lost later end nothing while one is left: that one learns on.
         causes = lost if self.phase == "starting" or len(lost) == len(trainers) else []
         # One stuck learner of several ends the run where the others wait for its batches, or where it misses a server.
-        ends_all = [missed for _, missed in stuck if self._mode.in_step or missed.role.needed == "each"]
-        causes = [*causes, *(ends_all if others_go_on else [missed for _, missed in stuck])]
-        causes += self._children.lost_by_all()
+        ends_all = [lacking for _, lacking in stuck if self._mode.in_step or lacking.role.needed == "each"]
+        causes = [*causes, *(ends_all if others_go_on else [lacking for _, lacking in stuck])]
+        causes += self._children.fatal_for_all()
         if causes:
             first = causes[0]
             self._end(ev.Done("failed", 1, f"{first.name}: {first.error}", lacks_nodes=first.went_with_node))

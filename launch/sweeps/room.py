@@ -10,7 +10,7 @@ from actorlearn.memory.shared import free_bytes
 from launch.machine.cores import usable_cores
 from launch.machine.gpus import visible_gpus
 from launch.plan.nodes import need_of
-from launch.plan.plan import plan
+from launch.plan.planning import plan
 from launch.plan.probe import describe
 from launch.topology.load import Topology
 

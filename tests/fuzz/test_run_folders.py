@@ -47,7 +47,7 @@ def test_whatever_a_file_of_a_run_holds_it_goes_on_or_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: tuple[str, bytes]
 ) -> None:
     monkeypatch.setattr(loop, "describe", lambda topology: DESCRIPTION)
-    monkeypatch.setattr(loop, "LocalSpawner", NoProcesses)
+    monkeypatch.setattr(loop, "Spawner", NoProcesses)
     monkeypatch.setattr(signals.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
     folder = lay(here(tmp_path), *odd)
     code, _, wrong = ask("resume", str(folder))
@@ -80,7 +80,7 @@ def test_what_was_found_in_folders_stays_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes
 ) -> None:
     monkeypatch.setattr(loop, "describe", lambda topology: DESCRIPTION)
-    monkeypatch.setattr(loop, "LocalSpawner", NoProcesses)
+    monkeypatch.setattr(loop, "Spawner", NoProcesses)
     monkeypatch.setattr(signals.Signals, "read", lambda _self: [signal.SIGINT, signal.SIGINT])
     folder = lay(here(tmp_path), name, content)
     for command in (*commands(folder), ("plot", str(folder), "-o", "x.png")):

@@ -4,40 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import ProcessSettings
 from launch.plan.addresses import Addresses
-from launch.plan.placement import place
-from launch.plan.plan import Plan, plan
+from launch.plan.plan import Plan, PlannedProcess, Start
 from launch.plan.probe import Description
-from launch.plan.processes import PlannedProcess
-from launch.plan.resumption import Resumption
-from launch.plan.roles import Briefing, Incarnation, settings_for
-from launch.runtime import resume_checks
-from launch.runtime.loop import Runner, open_local
+from launch.plan.roles import settings_for
+from launch.runtime.loop import Runner, open_local, plan_run
 from launch.runtime.workspace import Workspace
-from launch.spawning.local import LocalSpawner
 from launch.spawning.spawner import Spawner
 from launch.supervision import events as ev
 from launch.topology.load import Topology
 from tests.launch.described import DESCRIPTION
 
-NEW = Resumption(began_s=0.0)
 ADDRESSES = Addresses.of_run("run-1", Path("run"), Path("/tmp/x"))
-
-
-def briefing(made: Plan, addresses: Addresses = ADDRESSES, resumption: Resumption = NEW) -> Briefing:
-    """The briefing, from which settings follow, of a run that is nowhere."""
-    return Briefing(made.topology, made.description, made.exact, addresses, place(made.topology, [0]), resumption)
 
 
 def told(made: Plan, process: str | ProcessId, incarnation: int = 0, addresses: Addresses = ADDRESSES) -> Any:
     """The settings that a process is told: one of the plan by its name, or any by its identity."""
     own = process if isinstance(process, ProcessId) else named(made.processes, process).id
-    settings: ProcessSettings = settings_for(briefing(made, addresses), Incarnation(own.again(incarnation)), 0)
+    there = replace(made, addresses=addresses, pins=(0,) if made.topology.simulators.pin else ())
+    settings: ProcessSettings = settings_for(there, Start(own.again(incarnation), 0))
     return settings
 
 
@@ -50,13 +41,13 @@ def named(processes: Any, name: str) -> PlannedProcess:
 @contextmanager
 def opened(
     folder: Path, topology: Topology, resume: bool = False, description: Description = DESCRIPTION
-) -> Iterator[tuple[Plan, Resumption, Workspace]]:
+) -> Iterator[tuple[Plan, Workspace]]:
     """A run whose ground is laid."""
     with Workspace(folder) as workspace:
-        made = plan(topology, description)
-        resumption = resume_checks.find_resumption(made, workspace.run_dir, resume)
-        workspace.open(made, resumption)
-        yield made, resumption, workspace
+        made = plan_run(topology, description, workspace, resume)
+        workspace.open(made)
+        workspace.write_down(made)
+        yield made, workspace
 
 
 @contextmanager
@@ -68,6 +59,6 @@ def ready(
     spawner: Spawner | None = None,
 ) -> Iterator[Runner]:
     """A run whose first process is still to be started."""
-    with opened(folder, topology, resume) as (made, resumption, workspace):
-        starts = spawner or LocalSpawner(workspace.run_dir / "logs", workspace.addresses.run_id)
-        yield Runner(made, resumption, workspace, open_local(made, resumption, workspace, starts), console)
+    with opened(folder, topology, resume) as (made, workspace):
+        starts = spawner or Spawner(workspace.run_dir / "logs", workspace.addresses.run_id)
+        yield Runner(made, workspace, open_local(made, workspace, starts), console)

@@ -211,7 +211,7 @@ def test_a_simulator_that_dies_while_its_trainer_is_away_changes_no_minibatch(tm
     def simulator_dies_too(world: World) -> None:
         seen.append(world.present("trainer-0") is not None)
         if seen[-2:] == [True, False] and seen.count(False) - seen.index(True) == 1:
-            own = [process.name for process in world.runner.roster.table.listed if process.id.learner == 0]
+            own = [process.name for process in world.runner.table.listed if process.id.learner == 0]
             world.kill([name for name in own if name.startswith("simulator")][1])
 
     world.interfere = simulator_dies_too

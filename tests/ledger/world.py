@@ -34,10 +34,9 @@ from actorlearn.wire.messages import PROTOCOL_VERSION, Finished, Hello, Request,
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import DescribeSettings, SimulatorSettings, TrainerSettings
 from launch.nodes import control, local
-from launch.plan.plan import plan
 from launch.plan.probe import Description
-from launch.runtime import loop, reporter, resume_checks
-from launch.runtime.loop import Runner, open_local
+from launch.runtime import loop, reporter
+from launch.runtime.loop import Runner, open_local, plan_run
 from launch.runtime.workspace import Workspace
 from launch.supervision import events as ev
 from launch.topology.load import Topology, dump, parse
@@ -149,11 +148,11 @@ class World:
         self.applied_before = len(self.applied)
         self.life, self.cut, self.resumed, self._words = len(self.produced), {}, {}, {}
         with _in_one_process(self), armed(arms, self._is_victim) as self.arms, Workspace(self.folder) as self.space:
-            made = plan(self.topology, self.description)
-            resumption = resume_checks.find_resumption(made, self.space.run_dir, resume)
-            self.space.open(made, resumption)
-            node = open_local(made, resumption, self.space, _Spawner(self))
-            self.runner = Runner(made, resumption, self.space, node, None)
+            made = plan_run(self.topology, self.description, self.space, resume)
+            self.space.open(made)
+            node = open_local(made, self.space, _Spawner(self))
+            self.space.write_down(made)
+            self.runner = Runner(made, self.space, node, None)
             try:
                 return self.runner.run()
             finally:

@@ -9,7 +9,7 @@ import pytest
 
 from actorlearn.tasks import measure
 from actorlearn.worker.settings import MeasureSettings, SimulatorSettings, TrainerSettings
-from launch.plan.plan import plan
+from launch.plan.planning import plan
 from launch.plan.probe import describe
 from launch.topology.load import parse
 from tests.launch.opened import told

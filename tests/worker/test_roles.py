@@ -56,12 +56,12 @@ class AuditorSection(RoleSection, frozen=True, kw_only=True):
     steps_of: Annotated[int, Meta(ge=1, description="versions")] = 1
 
 
-def settings(briefing, base, incarnation):
-    keys = briefing.topology.roles["auditor"]
+def settings(plan, common, start):
+    keys = plan.topology.roles["auditor"]
     return AuditorSettings(
-        **base,
-        weights=briefing.addresses.own("weights", 0),
-        device=briefing.placement.of(incarnation.id).device,
+        **common,
+        weights=plan.addresses.own("weights", 0),
+        device=plan.devices[start.process.role],
         steps_of=keys.steps_of,
     )
 

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,12 @@ from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import LaggedRun, LaggedSettings, SimulatorSettings, TrainerSettings
 from launch.errors import FailedError, RunError
 from launch.plan.addresses import Addresses
-from launch.plan.placement import place
-from launch.plan.plan import plan
+from launch.plan.plan import Start
+from launch.plan.planning import plan
 from launch.plan.probe import Description, describe
-from launch.plan.resumption import Resumption
-from launch.plan.roles import Briefing, Incarnation, settings_for, trainer_of
+from launch.plan.roles import settings_for, trainer_of
 from launch.spawning.guardian import PARENT
-from launch.spawning.local import environment
+from launch.spawning.spawner import environment
 from launch.topology.load import Topology, load
 
 ALONE = ("mode=sync", "learners.count=1", "simulators.count=1", "simulators.groups=1", "inference.count=0")
@@ -77,10 +77,8 @@ def loaded(path: str, overrides: Sequence[str]) -> Topology:
 
 def settings_of(topology: Topology, description: Description, lag: int) -> LaggedRun:
     """Return the settings that simulator and trainer of a run would have."""
-    nowhere, made = Path(), plan(topology, description)
-    at, new = Addresses.of_run("bench", nowhere, nowhere), Resumption(began_s=0.0)
-    briefing = Briefing(made.topology, made.description, made.exact, at, place(made.topology, []), new)
-    simulator = settings_for(briefing, Incarnation(ProcessId("simulator")), 0)
-    trainer = settings_for(briefing, Incarnation(trainer_of(made.topology, 0)), 0)
+    made = replace(plan(topology, description, Addresses.of_run("bench", Path(), Path())), pins=())
+    simulator = settings_for(made, Start(ProcessId("simulator"), 0))
+    trainer = settings_for(made, Start(trainer_of(made.topology, 0), 0))
     assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
     return LaggedRun(simulator=simulator, trainer=trainer, lag=lag)

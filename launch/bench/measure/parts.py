@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from actorlearn.wire.identity import ProcessId
@@ -22,14 +23,13 @@ from actorlearn.worker.settings import MeasureSettings, SimulatorSettings, Train
 from launch.errors import FailedError
 from launch.plan.addresses import Addresses
 from launch.plan.auto import rows_answered
-from launch.plan.placement import place
-from launch.plan.plan import plan
+from launch.plan.plan import Start
+from launch.plan.planning import plan
 from launch.plan.probe import describe
-from launch.plan.resumption import Resumption
-from launch.plan.roles import Briefing, Incarnation, settings_for, trainer_of
+from launch.plan.roles import settings_for, trainer_of
 from launch.spawning.answers import NoAnswerError, answer
 from launch.spawning.guardian import PARENT
-from launch.spawning.local import environment
+from launch.spawning.spawner import environment
 from launch.topology.load import load
 
 _LIMIT_S = 60.0
@@ -42,7 +42,9 @@ class Parts:
         """Make the plan; starts nothing."""
         self._folder = tempfile.TemporaryDirectory(prefix="actorlearn-bench-")
         loaded = load(path, overrides)
-        self._plan = plan(loaded, describe(loaded))
+        folder = Path(self._folder.name)
+        made = plan(loaded, describe(loaded), Addresses.of_run("bench", folder, folder))
+        self._plan = replace(made, pins=())  # all processes of a part read the same settings
         self.topology = self._plan.topology
 
     def __enter__(self) -> Parts:
@@ -94,11 +96,8 @@ class Parts:
 
     def _write(self, part: str, threads: int, environments: int, seconds: float) -> Path:
         """Write the settings of the measuring processes, which are all alike; returns the file."""
-        nowhere, made = Path(self._folder.name), self._plan
-        at, new = Addresses.of_run("bench", nowhere, nowhere), Resumption(began_s=0.0)
-        briefing = Briefing(made.topology, made.description, made.exact, at, place(made.topology, []), new)
-        simulator = settings_for(briefing, Incarnation(ProcessId("simulator")), 0)
-        trainer = settings_for(briefing, Incarnation(trainer_of(self.topology, 0)), 0)
+        simulator = settings_for(self._plan, Start(ProcessId("simulator"), 0))
+        trainer = settings_for(self._plan, Start(trainer_of(self.topology, 0), 0))
         assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
         path = Path(self._folder.name) / f"{part}.json"
         alone = MeasureSettings(

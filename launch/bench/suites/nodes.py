@@ -19,7 +19,7 @@ from launch.bench.measure.report import Report, rate
 from launch.bench.measure.request import Request
 from launch.bench.measure.running import Running
 from launch.errors import FailedError
-from launch.plan.processes import first_processes
+from launch.plan.roles import first_processes
 from launch.topology.load import load
 
 WARMUP_S = 3.0

@@ -32,7 +32,7 @@ from launch.errors import FailedError
 from launch.machine.cores import begun_cores
 from launch.machine.namespaces import namespaces
 from launch.plan.probe import describe
-from launch.plan.processes import first_processes
+from launch.plan.roles import first_processes
 from launch.runs.jsonl import Lines
 from launch.simulate.keys import SimulateKeys
 from launch.simulate.scenario import Costs, Scenario

@@ -19,7 +19,7 @@ from actorlearn.envs.make import make as make_envs
 from actorlearn.processes import snapshots
 from actorlearn.worker import settings as process_settings
 from actorlearn.worker.settings import SimulatorSettings, TrainerSettings
-from launch.plan.plan import plan
+from launch.plan.planning import plan
 from launch.topology import load
 from tests import named
 from tests.fuzz.nearly import as_json, edited_bytes, nearly

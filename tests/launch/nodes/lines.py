@@ -26,7 +26,7 @@ from tests.launch.runtime.no_processes import NoProcesses
 
 
 class Lines:
-    """The head's door, with a line to each agent."""
+    """The head's router, with a line to each agent."""
 
     address: Ipc | Tcp = Tcp("127.0.0.1", 5555)
     fd = -1
@@ -131,11 +131,11 @@ def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> I
     exchange = [] if "mode=sync" in overrides else ["mode=gossip", "gossip.graph=none"]
     keys = [*exchange, "learners.count=2", "simulators.count=1", "nodes.count=2", *overrides]
     topology = parse("env: {id: CartPole-v1}", keys)
-    monkeypatch.setattr("launch.nodes.workspace.LocalSpawner", NoProcesses)
+    monkeypatch.setattr("launch.nodes.workspace.Spawner", NoProcesses)
     with ExitStack() as stack:
-        plan, resumption, workspace = stack.enter_context(opened(folder / "run", topology))
+        plan, workspace = stack.enter_context(opened(folder / "run", topology))
         lines = Lines()
-        head = Head(plan, resumption, workspace.addresses, lines, folder / "keys", ["node-0", "node-1", "node-2"])
+        head = Head(plan, lines, folder / "keys", ["node-0", "node-1", "node-2"])
         made = Cluster(head, lines, plan, workspace, folder)
         monkeypatch.setattr(agents, "clock_s", lambda: made.now_s)
         monkeypatch.setattr(time, "monotonic", lambda: made.now_s)

@@ -14,10 +14,11 @@ from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Saved, encode
 from launch.nodes.copies import Outgoing
-from launch.nodes.messages import CopyDone, DropLearner, DropMembers, Join, Start
+from launch.nodes.messages import CopyDone, DropLearner, DropMembers, Join
 from launch.nodes.node import ProtocolWarning
 from launch.nodes.saved_set import FILE, name_set
 from launch.plan.nodes import need_of
+from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.launch.nodes.lines import Cluster, cluster
 
@@ -247,7 +248,7 @@ def test_a_message_that_is_too_large_is_reported_and_those_behind_it_are_sent(
         start(made, 1)
         made.turn(5)
         (complaint,) = made.of(ProtocolWarning)
-        assert "CopyDone of 700" in complaint.said and "checkpoints/learner-1/500" in complaint.said
+        assert "CopyDone of 700" in complaint.text and "checkpoints/learner-1/500" in complaint.text
         assert made.of(ev.Spawned)
 
 
@@ -416,7 +417,7 @@ def test_of_a_copy_that_fails_nothing_stays_at_the_head(tmp_path: Path, monkeypa
         (run_dir / "outgoing" / "checkpoints" / "learner-1" / "500" / "weights.bin").unlink()
         epoch.outbox.put("", copy)
         made.turn(3)
-        assert not arrived() and "cannot be copied" in made.of(ProtocolWarning)[0].said
+        assert not arrived() and "cannot be copied" in made.of(ProtocolWarning)[0].text
 
 
 def test_logs_come_to_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -581,7 +582,7 @@ def test_a_node_speaks_of_its_own_processes_alone(tmp_path: Path, monkeypatch: p
         epoch.outbox.put("", CopyDone("checkpoints/500", ["500"], saved))
         made.turn(3)
         assert not made.of(ev.Exited) and not made.of(ev.Received)
-        said = [complaint.said for complaint in made.of(ProtocolWarning)]
+        said = [complaint.text for complaint in made.of(ProtocolWarning)]
         assert said == [
             "node node-1 tells of trainer-0.0, which is not there",
             "node node-1: checkpoints/500 is of no trainer of this node",

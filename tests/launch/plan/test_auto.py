@@ -8,8 +8,8 @@ import pytest
 
 from launch.machine.cgroups import Quota
 from launch.machine.cores import Cores
-from launch.plan.auto import AUTO, choose, cpu_flags, crowding, misfits, unlike_here
-from launch.plan.nodes import Machine
+from launch.plan.auto import AUTO, choose, cpu_flags, crowding, misfits
+from launch.plan.nodes import NodeResources, unlike_here
 from launch.topology.load import dump, parse, tree
 
 PONG = "env: {id: ALE/Pong-v5}\nsimulators: {count: 2, envs: 16}"
@@ -114,7 +114,7 @@ def test_numbers_that_followed_the_head_are_said_where_nodes_have_other_cores() 
     assert (
         "4 cores, shared by 2 learners (the head's machine: nodes are taken to be like it)" in whys["trainer.threads"]
     )
-    machines = {name: Machine(cores=cores, shm_bytes=1) for name, cores in (("a", 4), ("b", 8), ("c", 2))}
+    machines = {name: NodeResources(cores=cores, shm_bytes=1) for name, cores in (("a", 4), ("b", 8), ("c", 2))}
     assert unlike_here(choices, machines, 4.0) == (
         "simulators.count and trainer.threads: chosen for nodes with 4 cores, as the head's machine has, and there are "
         "for b 8, c 2; write what fits them"

@@ -9,10 +9,9 @@ import pytest
 
 from launch.commands import check
 from launch.plan.exactness import KEY, MOST_BYTES, choose_exact, depends_on, hindrances, reason_to_begin_anew
-from launch.plan.plan import plan
+from launch.plan.planning import plan
 from launch.topology.load import TopologyError, parse
 from tests.launch.described import DESCRIPTION
-from tests.launch.opened import ADDRESSES
 
 CARTPOLE = "env: {id: CartPole-v1}"
 
@@ -73,7 +72,7 @@ def test_a_plan_says_what_was_decided_and_a_topology_keeps_the_question() -> Non
         assert made.exact is exact
         (said,) = (choice for choice in made.choices if choice.key == KEY)
         assert said.value is exact
-        assert check.as_json(made, ADDRESSES)["choices"][-1] == {"key": KEY, "value": exact, "why": said.why}
+        assert check.as_json(made)["choices"][-1] == {"key": KEY, "value": exact, "why": said.why}
         assert made.topology.checkpoint.exact == "auto"
 
 

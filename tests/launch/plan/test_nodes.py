@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from launch.plan.nodes import Machine, Need, need_of, place_learners, share_out
+from launch.plan.nodes import Need, NodeResources, need_of, place_learners, share_out
 from launch.plan.segments import learner_segments, run_segments
 from launch.topology.load import TopologyError, parse
 from tests.launch.described import DESCRIPTION
@@ -14,8 +14,8 @@ MIB = 1 << 20
 NEED = Need(cores=2.0, shm_bytes=100 * MIB, gpus=0)
 
 
-def machine(cores: float, mib: int = 1000, gpus: int = 0) -> Machine:
-    return Machine(cores=cores, shm_bytes=mib * MIB, gpus=gpus)
+def machine(cores: float, mib: int = 1000, gpus: int = 0) -> NodeResources:
+    return NodeResources(cores=cores, shm_bytes=mib * MIB, gpus=gpus)
 
 
 def test_learners_go_where_the_most_cores_are_left() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -16,23 +17,23 @@ from actorlearn.replay.rows import replay_fields
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import EvaluatorSettings, InferenceSettings, SimulatorSettings, TrainerSettings
 from launch.commands import check
-from launch.plan.plan import Plan, plan
-from launch.plan.processes import PlannedProcess
+from launch.plan.plan import Plan, PlannedProcess
+from launch.plan.planning import plan
 from launch.plan.roles import server_of
-from launch.supervision.process_table import ProcessTable
+from launch.runtime.process_table import ProcessTable
 from launch.topology.load import TopologyError, parse
 from tests.launch.described import DESCRIPTION
-from tests.launch.opened import ADDRESSES, NEW, told
+from tests.launch.opened import ADDRESSES, named, told
 
 
 def planned(*overrides: str) -> Plan:
     topology = parse("env: {id: CartPole-v1}", ["simulators.count=2", *overrides])
-    return plan(topology, DESCRIPTION)
+    return plan(topology, DESCRIPTION, ADDRESSES)
 
 
 def living(*overrides: str) -> ProcessTable:
     """The processes of a run that has just begun."""
-    return ProcessTable(planned(*overrides), NEW)
+    return ProcessTable(planned(*overrides), SimpleNamespace(add_learners=list, do=id))  # type: ignore[arg-type]
 
 
 def rows(processes: Iterable[PlannedProcess]) -> list[int]:
@@ -40,7 +41,7 @@ def rows(processes: Iterable[PlannedProcess]) -> list[int]:
 
 
 def remove(made: ProcessTable, name: str) -> None:
-    made.remove(made.find(name))
+    made.listed.remove(named(made.listed, name))
 
 
 def env_seeds(made: Plan, name: str, incarnation: int = 0) -> list[int]:
@@ -85,7 +86,7 @@ def test_simulators_come_and_go_for_ever_and_no_name_comes_back() -> None:
         for process in made.add_simulators(3):
             assert process.name not in names
             names.add(process.name)
-            made.remove(process)
+            made.listed.remove(process)
         assert len(made.listed) == len(set(rows(made.listed))) == 3
     assert "simulator-769" in names
 
@@ -101,7 +102,7 @@ def test_a_replay_has_no_room_for_more_simulators_than_it_was_made_for() -> None
 
 def test_a_free_row_is_used_again_and_no_row_twice() -> None:
     made = living()
-    row = made.find("simulator-0").index
+    row = named(made.listed, "simulator-0").index
     made.add_simulators(2)
     remove(made, "simulator-0")
     (new,) = made.add_simulators(1)
@@ -123,7 +124,7 @@ def test_seeds_follow_the_name_alone() -> None:
     seeds = env_seeds(planned(), "simulator-1")
     for overrides in (["evaluator.count=1"], ["inference.count=2"], ["inference.count=0", "evaluator.count=1"]):
         assert env_seeds(planned(*overrides), "simulator-1") == seeds
-    assert living("evaluator.count=1").find("simulator-1").index == living().find("simulator-1").index
+    assert named(living("evaluator.count=1").listed, "simulator-1").index == named(living().listed, "simulator-1").index
     others = [env_seeds(planned(), "simulator-0"), env_seeds(planned(), "simulator-1", 1)]
     others.append(env_seeds(planned("seed=7"), "simulator-1"))
     assert all(other != seeds for other in others)
@@ -218,10 +219,10 @@ def test_who_listens_is_in_the_plan() -> None:
     two = ["learners.count=2", "inference.count=1", "evaluator.count=1"]
     for mode in ("sync", "async", "gossip"):
         made = planned(*two, f"mode={mode}")
-        assert made.sockets(ADDRESSES) == [ADDRESSES.control.endpoint]
+        assert made.sockets == [ADDRESSES.control.endpoint]
     made = planned(*two, "mode=gossip", "gossip.transport=zmq")
     messages = [ADDRESSES.folders.socket(f"messages-{learner}").endpoint for learner in range(2)]
-    assert made.sockets(ADDRESSES) == [ADDRESSES.control.endpoint, *messages]
+    assert made.sockets == [ADDRESSES.control.endpoint, *messages]
     listens = told(made, "trainer-1").exchange.listens
     assert listens and listens.endpoint == messages[1]
 
@@ -240,12 +241,12 @@ def test_a_learner_that_comes_has_processes_of_its_own() -> None:
         *(("simulator-4", 2), ("simulator-5", 2), ("simulator-6", 3), ("simulator-7", 3)),
     ]
     assert len(set(rows(made.listed))) == len(made.listed) == 16
-    settings = told(planned(*GOSSIP), made.find("simulator-6").id)
+    settings = told(planned(*GOSSIP), named(made.listed, "simulator-6").id)
     assert isinstance(settings, SimulatorSettings)
     assert (settings.weights, settings.rollouts) == (ADDRESSES.own("weights", 3), ADDRESSES.own("rollouts", 3))
     assert settings.trainer_wakeup == ADDRESSES.wakeup(ProcessId("trainer", 3))
     assert settings.inference_wakeup == ADDRESSES.wakeup(ProcessId("inference", 3))
-    trainer = told(planned(*GOSSIP), made.find("trainer-3").id)
+    trainer = told(planned(*GOSSIP), named(made.listed, "trainer-3").id)
     assert isinstance(trainer, TrainerSettings)
     assert isinstance(trainer.exchange, GossipExchangeSettings)
     assert trainer.exchange.rank == trainer.learner == 3
@@ -254,7 +255,7 @@ def test_a_learner_that_comes_has_processes_of_its_own() -> None:
 def test_a_learner_that_leaves_takes_its_number_with_it() -> None:
     made = living(*GOSSIP)
     for process in [process for process in made.listed if process.id.learner == 0]:
-        made.remove(process)
+        made.listed.remove(process)
     assert made.add_learners(1)[0].name == "trainer-2"
     assert [process.id.learner for process in made.add_simulators(4)] == [1, 2, 1, 2]
 
@@ -268,7 +269,7 @@ def test_learners_come_until_there_is_no_room() -> None:
         made.add_learners(63)
     for _ in range(62):
         for process in made.add_learners(1):
-            made.remove(process)
+            made.listed.remove(process)
     with pytest.raises(TopologyError, match="has had 64; attach at most 0, or start another run"):
         made.add_learners(1)
 

@@ -10,7 +10,7 @@ import pytest
 from actorlearn.wire.messages import Evaluated
 from actorlearn.worker.settings import EvaluatorSettings
 from launch.commands import evaluate
-from launch.plan.plan import plan
+from launch.plan.planning import plan
 from launch.reports import evaluations
 from launch.runs import find
 from launch.topology.load import dump, load

@@ -19,9 +19,11 @@ import msgspec
 import pytest
 
 from actorlearn.parameters.checkpoint_folders import seal
+from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Evaluated
 from launch.commands import run
 from launch.errors import FailedError, RunError
+from launch.plan.plan import Start
 from launch.plan.segments import replay_shape
 from launch.reports import evaluations
 from launch.runs.jsonl import read_object
@@ -92,7 +94,7 @@ def lead(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[ev.Event]]:
             if not isinstance(event, ev.Begin | ev.Tick):
                 return []
             step = left.popleft()
-            return [step] if not callable(step) else [a for a in (step(),) if isinstance(a, ev.Spawn)]
+            return [step] if not callable(step) else [a for a in (step(),) if isinstance(a, Start)]
 
         monkeypatch.setattr(run.supervisor, "handle", handle)
         assert run.run() == 0
@@ -193,7 +195,7 @@ def test_whichever_write_of_a_life_fails_the_run_can_be_resumed(
     def life(resume: bool) -> None:
         with runner(folder, None, resume) as run:
             monkeypatch.setattr(run.node.spawner, "spawn", lambda *_: 4711)
-            attached, spawn = ev.Note("attached", "simulator-2"), ev.Spawn("simulator-0", 0)
+            attached, spawn = ev.Note("attached", "simulator-2"), Start(ProcessId("simulator"), 1)
             lead(run, attached, spawn, ev.MetricsRow("trainer", {"env_steps": 5}))
 
     life(False)
@@ -226,9 +228,9 @@ def test_a_process_that_finds_no_room_for_its_settings_comes_later(
         monkeypatch.setattr(run.node.spawner, "spawn", lambda name, *_: started.append(name) or 4711)
         before = sorted(run.workspace.addresses.shm.iterdir())
 
-        def spawn(fails_from: int) -> ev.Spawn:
+        def spawn(fails_from: int) -> Start:
             disk.fails(lambda made: made >= fails_from)
-            return ev.Spawn("simulator-0", 0)
+            return Start(ProcessId("simulator"), 1)
 
         def look(event: ev.Event) -> None:
             if isinstance(event, ev.NotSpawned):
@@ -283,16 +285,14 @@ def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, lea
 
 def test_rows_of_simulators_that_have_left_are_free(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None) as run:
-        before = list(run.roster.table.listed)
+        before = list(run.table.listed)
 
         def enlarge() -> None:
-            assert run.roster.table.listed == before
-            run.roster.table.add_simulators(2)  # asked for, and never started: the run was about to end
-            run.roster.environments["simulator-2"] = {}
+            assert run.table.listed == before
+            run.table.add_simulators(2)  # asked for, and never started: the run was about to end
 
         lead(run, lambda: None, enlarge)
-        assert run.roster.table.listed == before
-        assert run.roster.environments == {}
+        assert run.table.listed == before
 
 
 def test_a_resumed_run_says_who_is_missing(tmp_path: Path, lead: Lead) -> None:
@@ -339,9 +339,9 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(
     with runner(tmp_path / "run", None, True, *gossip) as run:
         lead(run)
         there = [0, 1, 2] if all_of_them else [0, 1]
-        assert [p.id.learner for p in run.roster.table.listed if p.id.role == "trainer"] == there
-        assert {p.id.learner for p in run.roster.table.listed if p.id.role == "simulator"} == set(there)
-        assert any(p.id.role == "evaluator" for p in run.roster.table.listed)
+        assert [p.id.learner for p in run.table.listed if p.id.role == "trainer"] == there
+        assert {p.id.learner for p in run.table.listed if p.id.role == "simulator"} == set(there)
+        assert any(p.id.role == "evaluator" for p in run.table.listed)
         assert (run.workspace.addresses.shm / "weights-2").exists() == all_of_them
     began, *said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
     left_out = "detached earlier and not part of it: trainer-2; attach as many again if wanted"
@@ -396,7 +396,7 @@ def test_learners_are_made_before_they_are_started_and_leave_nothing(tmp_path: P
         def look(event: ev.Event) -> None:
             if isinstance(event, ev.Enlarged):
                 assert [process.name for process in event.processes] == ["trainer-1", "simulator-2", "simulator-3"]
-                assert run.roster.environments.keys() == {"simulator-2", "simulator-3"}
+                assert [process.name for process in event.processes if process.env] == ["simulator-2", "simulator-3"]
                 assert run.workspace.addresses.own("weights", 1).file.exists()
 
         def left() -> None:  # they were asked for, and never started
@@ -433,7 +433,7 @@ def test_the_last_row_has_what_the_learner_that_ended_last_has_learned(tmp_path:
 def test_the_last_row_has_nothing_of_a_learner_that_has_left(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None, False, "mode=async", "learners.count=3") as run:
         said = [ev.MetricsRow(f"trainer-{number}", {"env_steps": 5, f"of_{number}": 1.0}) for number in (2, 0, 1, 2)]
-        lead(run, *said, lambda: [run.reporter.leave(f"trainer-{number}") for number in (0, 1)])
+        lead(run, *said, lambda: [run.reporter.forget_learner(f"trainer-{number}") for number in (0, 1)])
     *_, before, last = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     assert "of_0" in before
     assert "of_2" in last
@@ -443,7 +443,7 @@ def test_the_last_row_has_nothing_of_a_learner_that_has_left(tmp_path: Path, lea
 def test_a_last_row_that_is_none_costs_no_summary(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None, False, "mode=async", "learners.count=2") as run:
         said = ev.MetricsRow("trainer-0", {"env_steps": 5}), ev.MetricsRow("trainer-1", {"loss": 1.0})
-        lead(run, *said, lambda: run.reporter.leave("trainer-0"))
+        lead(run, *said, lambda: run.reporter.forget_learner("trainer-0"))
     summary = read_object(tmp_path / "run" / "summary.json")
     assert (summary["status"], summary["env_steps"], summary["complaints"]) == ("stopped", 5, 1)
     assert any(kind == "warned" and "the last row was not written" in cause for kind, cause in notes(tmp_path / "run"))
@@ -454,16 +454,16 @@ def test_what_is_not_for_the_environment_changes_no_learner(tmp_path: Path, lead
         told = lead(run, ev.Enlarge("cli-1", 0, ("simulators.count=4",), learners=1))
         (refused,) = (event for event in told if isinstance(event, ev.NotEnlarged))
         assert "only env.* can be changed" in refused.reason
-        assert len(run.roster.table.listed) == 3
+        assert len(run.table.listed) == 3
 
 
 def test_a_resumed_run_goes_on_from_the_newest_checkpoint_and_gives_no_number_again(tmp_path: Path) -> None:
     for name, seconds in (("500", 3.0), ("learner-1/700", 5.0), ("learner-4/90", 1.0)):
         saved(tmp_path / "run" / "checkpoints" / name, elapsed_s=seconds)
     with runner(tmp_path / "run", None, True, "mode=gossip", "learners.count=2") as run:
-        assert run.resumption.env_steps == 700
-        assert run.resumption.checkpoints == ("checkpoints/500", "checkpoints/learner-1/700")
-        assert run.roster.table.add_learners(1)[0].name == "trainer-5"
+        assert run.plan.resumption.env_steps == 700
+        assert run.plan.resumption.checkpoints == ("checkpoints/500", "checkpoints/learner-1/700")
+        assert run.table.add_learners(1)[0].name == "trainer-5"
 
 
 def test_a_resumed_run_says_at_which_whole_checkpoint_it_goes_on(tmp_path: Path) -> None:
@@ -472,7 +472,7 @@ def test_a_resumed_run_says_at_which_whole_checkpoint_it_goes_on(tmp_path: Path)
         saved(root / str(steps), elapsed_s=steps)
     (root / "30" / "manifest.json").write_text("{}")
     with runner(tmp_path / "run", None, True) as run:
-        assert (run.resumption.env_steps, run.resumption.checkpoints) == (20, ("checkpoints/20",))
+        assert (run.plan.resumption.env_steps, run.plan.resumption.checkpoints) == (20, ("checkpoints/20",))
         assert read_object(tmp_path / "run" / "meta.json")["resumed_at"] == 20
         assert read_object(tmp_path / "run" / "meta.json")["resumed_from"] == ["checkpoints/20"]
 
@@ -486,7 +486,7 @@ def test_a_run_is_not_begun_anew_because_what_it_saved_is_damaged(tmp_path: Path
         runner(tmp_path / "run", None, True).__enter__()
     shutil.rmtree(root / "30")
     with runner(tmp_path / "run", None, True) as run:
-        assert run.resumption.env_steps == 0
+        assert run.plan.resumption.env_steps == 0
 
 
 def test_a_run_that_has_learned_more_than_is_wanted_is_not_resumed(tmp_path: Path) -> None:

@@ -18,11 +18,16 @@ from actorlearn.wire.identity import ProcessId
 from launch.errors import FailedError
 from launch.machine.folders import SOCKET_NAME_BYTES, longest_root, runtime_root
 from launch.machine.signals import SIGNALS, Signals
+from launch.nodes.messages import DropLearner, DropMembers
+from launch.plan.plan import Start
 from launch.runs.jsonl import read_object
+from launch.runtime.loop import Runner
 from launch.runtime.workspace import Workspace
+from launch.supervision import events as ev
 from launch.topology.load import load, parse
 from tests.failing_disk import TROUBLES, FailingDisk
-from tests.launch.opened import opened
+from tests.launch.opened import opened, ready
+from tests.launch.runtime.no_processes import NoProcesses
 
 
 @contextmanager
@@ -139,32 +144,35 @@ def test_a_new_run_on_a_full_disk_leaves_no_folder(
 GOSSIP = ("mode=gossip", "learners.count=2", "simulators.count=2", "inference.count=1", "gossip.gradient_every=1")
 
 
-def segments(workspace: Workspace) -> set[str]:
-    return {path.name for path in workspace.addresses.shm.iterdir()}
+def segments(run: Runner) -> set[str]:
+    return {path.name for path in run.workspace.addresses.shm.iterdir()}
 
 
 @pytest.fixture
-def gossiping(tmp_path: Path) -> Iterator[Workspace]:
-    """The workspace of two learners that gossip."""
-    with opened(tmp_path / "run", parse("env: {id: CartPole-v1}", list(GOSSIP))) as (_, _, workspace):
-        yield workspace
+def gossiping(tmp_path: Path) -> Iterator[Runner]:
+    """A run of two learners that gossip."""
+    topology = parse("env: {id: CartPole-v1}", list(GOSSIP))
+    with ready(tmp_path / "run", topology, spawner=NoProcesses()) as run:
+        yield run
 
 
-def test_a_learner_has_segments_of_its_own_while_it_is_there(gossiping: Workspace) -> None:
+def test_a_learner_has_segments_of_its_own_while_it_is_there(gossiping: Runner) -> None:
     before = segments(gossiping)
     kinds = {name.removesuffix("-0") for name in before if name.endswith("-0")}
     assert {"weights", "rollouts", "messages", "gradients"} <= kinds
-    gossiping.segments.create_learners([2, 3])
+    gossiping.node.add_learners([2, 3])
     assert segments(gossiping) - before == {f"{kind}-{learner}" for kind in kinds for learner in (2, 3)}
-    gossiping.segments.drop_learner(0)
+    gossiping.node.do(DropLearner(0))
     assert before - segments(gossiping) == {f"{kind}-0" for kind in kinds}
-    member = gossiping.segments.create_member(ProcessId("simulator", 6, 3))
+    spawned = gossiping.node.do(Start(ProcessId("simulator", 6, 3), 9))
+    assert isinstance(spawned, ev.Spawned) and spawned.member
+    member = spawned.member
     assert member.server == 3 and member.segment.file.exists()
-    gossiping.segments.drop_member(member)
+    gossiping.node.do(DropMembers([member.id.socket_id]))
     assert not member.segment.file.exists()
 
 
-def test_learners_without_room_in_memory_leave_nothing(gossiping: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_learners_without_room_in_memory_leave_nothing(gossiping: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     before, make = segments(gossiping), Segment.create
 
     def full(path: Path, fields: list[Field]) -> Segment:
@@ -174,5 +182,5 @@ def test_learners_without_room_in_memory_leave_nothing(gossiping: Workspace, mon
 
     monkeypatch.setattr(Segment, "create", full)
     with pytest.raises(SharedMemoryFull):
-        gossiping.segments.create_learners([2, 3])
+        gossiping.node.add_learners([2, 3])
     assert segments(gossiping) == before

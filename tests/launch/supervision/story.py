@@ -21,7 +21,7 @@ from actorlearn.wire.messages import (
     Reply,
     Request,
 )
-from launch.plan.processes import PlannedProcess
+from launch.plan.plan import PlannedProcess, Start
 from launch.supervision import events as ev
 from launch.supervision.supervisor import Ending, Supervisor
 from launch.topology.schema import BUDGET
@@ -46,7 +46,7 @@ NO_EVALUATOR = {name: role for name, role in ROLES.items() if role != "evaluator
 REST = [name for name in NO_EVALUATOR if name != "trainer"]
 TWO = {"trainer-0": "trainer", "trainer-1": "trainer", "simulator-0": "simulator", "simulator-1": "simulator"}
 BOTH = [trainer("trainer-0"), trainer("trainer-1")]
-Action = TypeVar("Action", ev.Spawn, ev.Kill, ev.Send, ev.Answer, ev.Note, ev.MetricsRow, ev.Done, ev.Enlarge)
+Action = TypeVar("Action", Start, ev.Kill, ev.Send, ev.Answer, ev.Note, ev.MetricsRow, ev.Done, ev.Enlarge)
 
 
 class Story:
@@ -85,6 +85,11 @@ class Story:
 
     def ever(self, kind: type[Action]) -> list[Action]:
         return [action for action in self.all if isinstance(action, kind)]
+
+    @property
+    def started(self) -> list[tuple[str, int, bool]]:
+        """Starts of the last event: name, incarnation, and whether from a checkpoint."""
+        return [(start.name, start.incarnation, start.resume) for start in self.did(Start)]
 
     @property
     def done(self) -> ev.Done | None:
@@ -151,8 +156,8 @@ def failed(name: str, error: str, incarnation: int = 0) -> ev.Received:
     return received(name, Failed(error=error), incarnation)
 
 
-def asked(command: str, client: str = "cli-1", **more: Any) -> ev.Asked:
-    return ev.Asked(client, Request(protocol=PROTOCOL_VERSION, version=__version__, command=command, **more))
+def asked(command: str, client: str = "cli-1", **more: Any) -> ev.ClientRequest:
+    return ev.ClientRequest(client, Request(protocol=PROTOCOL_VERSION, version=__version__, command=command, **more))
 
 
 def exits(names: Iterable[str], returncode: int = -15) -> list[ev.Event]:

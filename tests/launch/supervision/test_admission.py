@@ -8,6 +8,7 @@ import pytest
 
 from actorlearn import __version__
 from actorlearn.wire.messages import PROTOCOL_VERSION, Refused
+from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.identities import process
 from tests.launch.supervision.story import KILL, ROLES, SHAPE, Story, exits, hello, spawned
@@ -33,7 +34,7 @@ def test_a_stranger_is_refused_with_both_values(other: dict[str, Any], field: st
     assert story.notes == [("refused", "simulator-0", 0, send.message.reason)]
     story.at(2.5, ev.Exited("simulator-0", 0, 3)).at(60, ev.Tick())
     assert story.state("simulator-0") == "fatal"
-    assert story.did(ev.Spawn) == []
+    assert story.did(Start) == []
 
 
 def test_a_refused_process_that_stays_is_killed_after_2_s() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from actorlearn.wire.identity import ProcessId
-from launch.plan.processes import PlannedProcess
+from launch.plan.plan import PlannedProcess, Start
 from launch.supervision import events as ev
 from tests.examples import examples
 from tests.launch.supervision.story import (
@@ -43,11 +43,11 @@ class AnyHistory(RuleBasedStateMachine):
         self.happen(ev.Begin())
 
     def happen(self, event: ev.Event) -> None:
-        self.questions += isinstance(event, ev.Asked) and self.story.done is None
+        self.questions += isinstance(event, ev.ClientRequest) and self.story.done is None
         self.story.then(event)
         events = []
         for action in self.story.last:
-            if isinstance(action, ev.Spawn):
+            if isinstance(action, Start):
                 assert action.name not in {name for name, _ in self.living}, "two living incarnations of one name"
                 self.living.add((action.name, action.incarnation))
                 if action.incarnation > 0:
@@ -72,7 +72,7 @@ class AnyHistory(RuleBasedStateMachine):
         return [self.learner[p["name"]] for p in self.story.supervisor.processes() if p["role"] == "trainer"]
 
     def seen(self, *roles: str) -> set[str]:
-        return {spawn.name for spawn in self.story.ever(ev.Spawn) if spawn.name.startswith(roles)}
+        return {spawn.name for spawn in self.story.ever(Start) if spawn.name.startswith(roles)}
 
     @rule(seconds=st.sampled_from([0.05, 0.2, 1.0, 5.0, 61.0, 121.0]))
     def time_passes(self, seconds: float) -> None:

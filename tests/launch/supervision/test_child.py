@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from actorlearn.wire.identity import ProcessId
-from launch.supervision.child import ALIVE, TRANSITIONS, Child, State, TransitionError, spread
+from launch.plan.plan import PlannedProcess
+from launch.supervision.child import ALIVE, TRANSITIONS, Child, ChildState, TransitionError, spread
 from launch.topology.schema import BUDGET, Budget
 
 RESTARTS, WINDOW_S = BUDGET.restarts, BUDGET.restarts_within_s
@@ -17,12 +18,12 @@ def no_jitter(_name: str, _incarnation: int) -> float:
 
 def die(child: Child, now_s: float) -> float | None:
     delay_s = child.restart_delay_s(now_s, no_jitter)
-    child.to(State.FATAL if delay_s is None else State.BACKOFF, now_s)
+    child.to(ChildState.FATAL if delay_s is None else ChildState.BACKOFF, now_s)
     return delay_s
 
 
 def started(now_s: float = 0.0, admitted: bool = True) -> Child:
-    child = Child(ProcessId("simulator"))
+    child = Child(PlannedProcess(ProcessId("simulator"), 0))
     child.begin(now_s)
     if admitted:
         child.admit(now_s)
@@ -30,20 +31,20 @@ def started(now_s: float = 0.0, admitted: bool = True) -> Child:
 
 
 def test_the_table_knows_every_state_and_ends_in_two_of_them() -> None:
-    assert set(TRANSITIONS) == set(State)
-    assert {state for state, steps in TRANSITIONS.items() if not steps} == {State.EXITED, State.FATAL}
+    assert set(TRANSITIONS) == set(ChildState)
+    assert {state for state, steps in TRANSITIONS.items() if not steps} == {ChildState.EXITED, ChildState.FATAL}
 
 
 def test_a_process_exists_only_after_starting() -> None:
     entered = {state for state, steps in TRANSITIONS.items() if state not in ALIVE for _ in steps & ALIVE}
-    assert entered == {State.BACKOFF}
-    assert TRANSITIONS[State.BACKOFF] & ALIVE == {State.STARTING}
+    assert entered == {ChildState.BACKOFF}
+    assert TRANSITIONS[ChildState.BACKOFF] & ALIVE == {ChildState.STARTING}
 
 
-@pytest.mark.parametrize("state", [State.STARTING, State.RUNNING, State.BACKOFF])
-def test_the_dead_do_not_come_back(state: State) -> None:
+@pytest.mark.parametrize("state", [ChildState.STARTING, ChildState.RUNNING, ChildState.BACKOFF])
+def test_the_dead_do_not_come_back(state: ChildState) -> None:
     child = started()
-    child.to(State.EXITED, 1.0)
+    child.to(ChildState.EXITED, 1.0)
     with pytest.raises(TransitionError, match=f"simulator-0.0: exited -> {state}"):
         child.to(state, 2.0)
 
@@ -67,7 +68,7 @@ def test_what_could_not_be_started_for_want_of_room_has_never_been_and_costs_no_
     delays = []
     for now_s in range(2, 40):
         child.postpone(now_s, no_jitter)
-        assert (child.state, child.incarnation) == (State.BACKOFF, 0)
+        assert (child.state, child.incarnation) == (ChildState.BACKOFF, 0)
         delays.append(child.since_s - now_s)
         child.begin(now_s)
     assert (
@@ -95,7 +96,7 @@ def test_the_sixth_death_in_the_window_is_the_last() -> None:
         child.begin(float(i))
         child.admit(float(i))
     assert die(child, WINDOW_S - 0.5) is None
-    assert child.state is State.FATAL
+    assert child.state is ChildState.FATAL
 
 
 def test_the_budget_comes_back_with_time() -> None:
@@ -118,7 +119,7 @@ def test_starts_that_never_come_to_a_hello_are_counted_without_a_window() -> Non
 
 def test_only_a_trainer_needs_checkpoints_for_its_restarts() -> None:
     for role, fatal in (("trainer", True), ("simulator", False)):
-        child = Child(ProcessId(role))
+        child = Child(PlannedProcess(ProcessId(role), 0))
         child.begin(0.0)
         child.admit(0.0)
         child.saved(100)
@@ -137,14 +138,14 @@ def test_another_budget_allows_other_restarts() -> None:
         restart_delay_s=0.0,
         longest_restart_delay_s=0.0,
     )
-    trainer = Child(ProcessId("trainer"), budget=often)
+    trainer = Child(PlannedProcess(ProcessId("trainer"), 0), budget=often)
     trainer.begin(0.0)
     for i in range(often.restarts):
         trainer.admit(float(i))
         assert die(trainer, float(i)) == 0.0
         trainer.begin(float(i))
     assert die(trainer, 1000.0) is None
-    once = Child(ProcessId("simulator"), budget=Budget(restarts=0))
+    once = Child(PlannedProcess(ProcessId("simulator"), 0), budget=Budget(restarts=0))
     once.begin(0.0)
     once.admit(0.0)
     assert die(once, 1.0) is None

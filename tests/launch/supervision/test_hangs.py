@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from actorlearn.wire.identity import ProcessId
 from launch.machine.activity import Activity
+from launch.plan.plan import Start
 from launch.supervision import events as ev
-from launch.supervision.hangs import STACK_S, HangDetector, Watched
+from launch.supervision.hangs import STACK_S, HangDetector, LivingProcess
 from launch.topology.schema import Limits
 
 RUNNING, DISK, WAITING, STOPPED = Activity.RUNNING, Activity.DISK, Activity.WAITING, Activity.STOPPED
 LIMITS = {"simulator": Limits(10.0, 100.0, "supervision.simulator_")}
 START_S = 40.0
 ROW = 3
-ONE = Watched("simulator-0", 0, "simulator", ROW, 100)
-STARTING = ONE._replace(starting=True)
+ONE = LivingProcess(Start(ProcessId("simulator"), ROW), 100, starting=False)
+STARTING = replace(ONE, starting=True)
 
 
 class Scene:
@@ -42,7 +45,9 @@ class Scene:
     def beat(self) -> None:
         self.beat_ns[ROW, 0] += 1
 
-    def pass_by(self, seconds: float, beating: bool = False, watched: Watched = ONE) -> list[tuple[float, ev.Event]]:
+    def pass_by(
+        self, seconds: float, beating: bool = False, watched: LivingProcess = ONE
+    ) -> list[tuple[float, ev.Event]]:
         """The events of so many seconds of silence, and their times."""
         told: list[tuple[float, ev.Event]] = []
         for _ in range(round(seconds * 10)):
@@ -139,7 +144,7 @@ def test_only_who_has_beaten_can_be_asked_for_its_stack() -> None:
 def test_a_new_incarnation_begins_with_a_fresh_allowance() -> None:
     scene = Scene()
     assert first_stalled(scene.pass_by(20)) is not None
-    again = ONE._replace(incarnation=1)
+    again = replace(ONE, start=Start(ProcessId("simulator", 0).again(1), ROW))
     assert first_stalled(scene.pass_by(10, watched=again)) is None
     assert first_stalled(scene.pass_by(1, watched=again)) is not None
 

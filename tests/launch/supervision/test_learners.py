@@ -7,7 +7,7 @@ import pytest
 from actorlearn.address import Tcp
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Endpoint, Listens, Reply
-from launch.plan.processes import PlannedProcess
+from launch.plan.plan import PlannedProcess, Start
 from launch.supervision import events as ev
 from tests.identities import trainer
 from tests.launch.supervision.story import (
@@ -52,7 +52,7 @@ def test_a_learner_that_dies_is_told_to_the_others_and_comes_back_as_another() -
     assert story.orders["trainer-0.0"].learners == [trainer("trainer-0")]
     story.at(3, ev.Tick()).then(spawned("trainer-1", 1), hello("trainer-1", 1))
     assert story.orders["trainer-0.0"].learners == [trainer("trainer-0"), trainer("trainer-1", 1)]
-    assert next(spawn for spawn in story.ever(ev.Spawn) if spawn.incarnation == 1).resume
+    assert next(spawn for spawn in story.ever(Start) if spawn.incarnation == 1).resume
 
 
 def test_where_a_learner_listens_is_told_to_all_for_as_long_as_it_is_there() -> None:
@@ -134,7 +134,7 @@ def with_a_third() -> Story:
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_learner_is_attached_with_all_its_own(resume: bool) -> None:
     story = bringing(resume)
-    assert story.did(ev.Spawn) == [ev.Spawn(name, 0, False) for name in NAMES]
+    assert story.started == [(name, 0, False) for name in NAMES]
     story.at(3, *up("trainer-2"))
     assert story.orders["trainer-0.0"].learners == [*BOTH, trainer("trainer-2", 0)]
     assert story.at(4, *up("inference-2")).did(ev.Answer) == []
@@ -151,7 +151,7 @@ def test_a_learner_is_attached_with_all_its_own(resume: bool) -> None:
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("request_", [asked("attach", learners=2), asked("detach", names=["trainer-1"])])
-def test_in_other_modes_learners_stay(mode: str, request_: ev.Asked) -> None:
+def test_in_other_modes_learners_stay(mode: str, request_: ev.ClientRequest) -> None:
     story = Story(TWO, mode=mode).at(0, ev.Begin(), *up(*TWO)).at(2, request_)
     assert not story.reply.ok
     assert f"a run in mode {mode} keeps the learners it began with; " in story.reply.text
@@ -181,7 +181,7 @@ def test_a_learner_whose_trainer_dies_before_it_runs_is_given_up_whole() -> None
     story.at(4, ev.Exited("inference-2", 0, -15), ev.Exited("simulator-2", 0, 0)).at(9, ev.Tick())
     assert [p["name"] for p in story.supervisor.processes()] == list(TWO)
     assert (story.supervisor.order.learners, story.supervisor.phase) == (BOTH, "running")
-    assert story.did(ev.Spawn) == []
+    assert story.did(Start) == []
 
 
 @pytest.mark.parametrize("victim", ["inference-2", "simulator-2"])
@@ -210,7 +210,7 @@ def test_an_attached_learner_that_is_killed_comes_back_from_its_checkpoint() -> 
     story = with_a_third().at(4, ev.Exited("trainer-2", 0, -9))
     assert story.orders["trainer-0.0"].learners == BOTH
     story.at(5, ev.Tick())
-    assert story.did(ev.Spawn) == [ev.Spawn("trainer-2", 1, True)]
+    assert story.started == [("trainer-2", 1, True)]
     story.then(*up("trainer-2", incarnation=1))
     assert story.supervisor.order.learners == [*BOTH, trainer("trainer-2", 1)]
 
@@ -291,7 +291,7 @@ def test_a_leaving_learner_that_dies_is_gone_all_the_same() -> None:
     assert [note[0] for note in story.notes] == ["died", "detached"]
     story.at(6, *exits(NAMES[1:], 0))
     assert story.reply.text.endswith("; trainer-2 died before it was drained: signal 9")
-    assert story.at(9, ev.Tick()).did(ev.Spawn) == []
+    assert story.at(9, ev.Tick()).did(Start) == []
 
 
 def test_a_learner_that_has_died_is_detached_at_once() -> None:
@@ -299,7 +299,7 @@ def test_a_learner_that_has_died_is_detached_at_once() -> None:
     assert ("detached", "trainer-2", 0, "backoff") in story.notes
     story.at(5, *exits(NAMES[1:], 0))
     assert story.reply.ok
-    assert story.at(9, ev.Tick()).did(ev.Spawn) == []
+    assert story.at(9, ev.Tick()).did(Start) == []
 
 
 def test_who_does_not_leave_with_its_trainer_is_killed_after_5_s() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.identities import trainer
 from tests.launch.supervision.story import RESTARTS, TWO, Story, spawned, up
@@ -23,7 +24,7 @@ def test_processes_of_a_lost_node_are_begun_again() -> None:
     ]
     assert story.supervisor.gone_members() == [], "its segment went with the node"
     story.at(4, ev.Tick())
-    assert [(spawn.name, spawn.incarnation, spawn.resume) for spawn in story.did(ev.Spawn)] == [
+    assert [(spawn.name, spawn.incarnation, spawn.resume) for spawn in story.did(Start)] == [
         ("trainer-1", 1, True),
         ("simulator-1", 1, False),
     ]
@@ -33,7 +34,7 @@ def test_learners_of_a_lost_node_are_left_out_where_the_topology_says_so() -> No
     story = two().at(2, ev.Lost("n1", ON_THE_NODE, False))
     assert ("gave up", "trainer-1", 0, "node n1 was lost, and nodes.lost says to leave it out") in story.notes
     story.at(60, ev.Tick())
-    assert not [spawn for spawn in story.ever(ev.Spawn) if spawn.incarnation]
+    assert not [spawn for spawn in story.ever(Start) if spawn.incarnation]
     assert story.supervisor.order.learners == [trainer("trainer-0")] and story.done is None
 
 
@@ -43,7 +44,7 @@ SERVED = {**TWO, "parameter_server-0": "parameter_server"}
 def test_a_parameter_server_of_a_lost_node_is_begun_elsewhere_even_where_learners_are_left_out() -> None:
     story = Story(SERVED, mode="served").at(0, ev.Begin(), *up(*SERVED))
     story.at(2, ev.Lost("n1", (*ON_THE_NODE, ("parameter_server-0", 0)), False)).at(4, ev.Tick())
-    assert [(spawn.name, spawn.incarnation) for spawn in story.did(ev.Spawn)] == [("parameter_server-0", 1)]
+    assert [(spawn.name, spawn.incarnation) for spawn in story.did(Start)] == [("parameter_server-0", 1)]
     assert story.done is None
 
 
@@ -72,7 +73,7 @@ def test_processes_are_listed_with_their_nodes() -> None:
 def test_a_run_that_cannot_begin_ends_with_the_reason(mode: str) -> None:
     story = Story(TWO, mode=mode).at(0, ev.CannotRun("n1 is missing"))
     assert story.done == ev.Done("failed", 1, "n1 is missing", lacks_nodes=True)
-    assert story.ever(ev.Spawn) == []
+    assert story.ever(Start) == []
 
 
 def test_a_run_that_cannot_go_on_ends_all_processes_with_the_reason() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actorlearn.wire.messages import Reply
+from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.launch.supervision.story import (
     KILL,
@@ -51,7 +52,7 @@ def test_a_process_in_backoff_is_not_waited_for() -> None:
     story = running(NO_EVALUATOR).at(2, ev.Exited("simulator-0", 0, -9), finished("trainer", "total_steps"))
     story.at(2.1, *exits(name for name in NO_EVALUATOR if name != "simulator-0")).at(9, ev.Tick())
     assert story.done == ev.Done("finished", 0)
-    assert len(story.ever(ev.Spawn)) == len(NO_EVALUATOR)
+    assert len(story.ever(Start)) == len(NO_EVALUATOR)
 
 
 def test_ctrl_c_lets_the_trainer_finish() -> None:
@@ -68,7 +69,7 @@ def test_ctrl_c_lets_the_trainer_finish() -> None:
 def test_deaths_while_the_trainer_finishes_are_told_and_not_mended() -> None:
     story = running().at(2, ev.Interrupted()).at(2.1, ev.Exited("simulator-0", 0, -9))
     assert story.notes == [("died", "simulator-0", 0, "signal 9")]
-    assert story.at(10, ev.Tick()).did(ev.Spawn) == []
+    assert story.at(10, ev.Tick()).did(Start) == []
     assert story.done is None
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from actorlearn import __version__
 from actorlearn.wire.messages import PROTOCOL_VERSION, Reply, Request, Saved
+from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.launch.supervision.story import (
     KILL,
@@ -49,7 +50,7 @@ def test_status_says_who_is_there() -> None:
     ],
 )
 def test_requests_that_cannot_be_met_are_answered_at_once(request_: Request, text: str) -> None:
-    story = running().at(2, ev.Asked("cli-1", request_))
+    story = running().at(2, ev.ClientRequest("cli-1", request_))
     assert not story.reply.ok
     assert text in story.reply.text
     assert story.supervisor.phase == "running"
@@ -57,7 +58,7 @@ def test_requests_that_cannot_be_met_are_answered_at_once(request_: Request, tex
 
 def test_attach() -> None:
     story = attaching(2)
-    assert story.did(ev.Spawn) == [ev.Spawn("simulator-2", 0), ev.Spawn("simulator-3", 0)]
+    assert story.started == [("simulator-2", 0, False), ("simulator-3", 0, False)]
     assert story.at(3, *up("simulator-2")).did(ev.Answer) == []
     story.at(4, *up("simulator-3"))
     assert story.reply.ok
@@ -88,13 +89,13 @@ def test_an_attached_simulator_that_dies_before_it_runs_is_answered_not_restarte
     assert not story.reply.ok
     assert "KeyError: 'x'" in story.reply.text
     assert "simulator-3 can go on" in story.reply.text
-    assert story.at(9, ev.Tick()).did(ev.Spawn) == []
+    assert story.at(9, ev.Tick()).did(Start) == []
     assert story.state("simulator-3") == "running"
 
 
 def test_an_attached_simulator_that_came_once_is_mended_like_any_other() -> None:
     story = attaching().at(3, *up("simulator-2")).at(4, ev.Exited("simulator-2", 0, -9)).at(5, ev.Tick())
-    assert story.did(ev.Spawn) == [ev.Spawn("simulator-2", 1)]
+    assert story.started == [("simulator-2", 1, False)]
 
 
 def test_an_attach_that_takes_too_long_is_given_up() -> None:
@@ -160,7 +161,7 @@ def test_a_leaving_simulator_that_dies_is_gone_all_the_same() -> None:
     assert [note[0] for note in story.notes] == ["died", "detached"]
     assert story.reply.ok
     assert "died before it was drained: signal 9" in story.reply.text
-    assert story.at(9, ev.Tick()).did(ev.Spawn) == []
+    assert story.at(9, ev.Tick()).did(Start) == []
 
 
 def test_a_detach_that_takes_too_long_is_answered_and_done_by_force() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actorlearn.wire.messages import Evaluated
+from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.identities import trainer
 from tests.launch.supervision.story import (
@@ -74,7 +75,7 @@ def test_an_evaluator_that_dies_over_the_final_weights_keeps_nobody(stalled: boo
     story.at(41, ev.Exited("evaluator-0", 0, -9))
     assert story.notes[0] == ("died", "evaluator-0", 0, "hang" if stalled else "signal 9")
     assert story.done == FINISHED
-    assert story.at(60, ev.Tick()).did(ev.Spawn) == []
+    assert story.at(60, ev.Tick()).did(Start) == []
 
 
 def test_the_final_weights_are_awaited_for_half_an_hour() -> None:

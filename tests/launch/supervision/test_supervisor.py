@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actorlearn.wire.messages import MOST_NAMES, Evaluated, Order, Released, Report, Saved, Warned, encode
+from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.launch.supervision.story import (
     KILL,
@@ -32,12 +33,12 @@ from tests.launch.supervision.story import (
 
 def test_everybody_is_spawned_at_the_beginning() -> None:
     story = Story().at(0, ev.Begin())
-    assert story.last == [ev.Spawn(name, 0, False) for name in ROLES]
+    assert story.started == [(name, 0, False) for name in ROLES] and len(story.last) == len(ROLES)
 
 
 def test_a_resumed_run_tells_only_the_trainer() -> None:
     story = Story(resume=True).at(0, ev.Begin())
-    assert [spawn.name for spawn in story.did(ev.Spawn) if spawn.resume] == ["trainer"]
+    assert [spawn.name for spawn in story.did(Start) if spawn.resume] == ["trainer"]
 
 
 def test_whoever_says_hello_gets_an_order_with_an_empty_members_first() -> None:
@@ -98,7 +99,7 @@ def test_what_finds_no_room_on_a_full_disk_is_tried_until_it_does(name: str) -> 
         tries = 0
         for now_s in range(4, 1000):
             story.at(now_s, ev.Tick())
-            if spawn := story.did(ev.Spawn):
+            if spawn := story.did(Start):
                 tries += 1
                 assert [(s.name, s.incarnation) for s in spawn] == [(name, incarnation)]
                 story.then(no_room(name, incarnation))
@@ -127,8 +128,8 @@ def test_a_dead_simulator_leaves_the_members_and_its_successor_takes_the_place()
     story = running().at(2, ev.Exited("simulator-0", 0, -9))
     assert story.notes == [("died", "simulator-0", 0, "signal 9")]
     assert story.orders["trainer.0"].members == [member("simulator-1")]
-    assert story.at(2.1, ev.Tick()).did(ev.Spawn) == []
-    assert story.at(2.2, ev.Tick()).did(ev.Spawn) == [ev.Spawn("simulator-0", 1, False)]
+    assert story.at(2.1, ev.Tick()).did(Start) == []
+    assert story.at(2.2, ev.Tick()).started == [("simulator-0", 1, False)]
     story.at(3, *up("simulator-0", incarnation=1))
     assert story.notes[-1] == ("restarted", "simulator-0", 1, "")
     assert story.orders["trainer.0"].members == [member("simulator-0", 1), member("simulator-1")]
@@ -168,7 +169,7 @@ def test_the_member_of_one_that_never_took_part_is_not_listed() -> None:
 @pytest.mark.parametrize("name", ["inference-0", "evaluator-0"])
 def test_servers_and_evaluators_come_back_too(name: str) -> None:
     story = running().at(2, failed(name, "ValueError: nan"), ev.Exited(name, 0, 1)).at(3, ev.Tick())
-    assert ev.Spawn(name, 1, False) in story.last
+    assert (name, 1, False) in story.started
     story.at(4, *up(name, incarnation=1))
     assert story.notes[-1] == ("restarted", name, 1, "")
 
@@ -217,7 +218,7 @@ def test_a_silence_that_nobody_waits_for_is_not_told() -> None:
 
 def test_the_trainer_goes_on_from_its_checkpoint() -> None:
     story = running().at(2, ev.Exited("trainer", 0, -9)).at(3, ev.Tick())
-    assert story.did(ev.Spawn) == [ev.Spawn("trainer", 1, True)]
+    assert story.started == [("trainer", 1, True)]
     story.at(4, *up("trainer", incarnation=1))
     assert story.orders["trainer.1"].members == [member("simulator-0"), member("simulator-1")]
 
@@ -255,7 +256,7 @@ def test_a_trainer_that_saves_between_its_deaths_may_die_for_ever() -> None:
 
 def test_a_trainer_told_to_end_by_a_stranger_comes_back() -> None:
     story = running().at(2, finished("trainer", "stopped"), ev.Exited("trainer", 0, 0)).at(3, ev.Tick())
-    assert story.did(ev.Spawn) == [ev.Spawn("trainer", 1, True)]
+    assert story.started == [("trainer", 1, True)]
 
 
 def test_a_trainer_that_never_came_fails_the_run_with_its_error() -> None:

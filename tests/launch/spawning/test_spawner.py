@@ -12,7 +12,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launch.spawning.local import LocalSpawner
 from launch.spawning.spawner import Key, Spawner
 from tests.runaways import lives
 
@@ -28,7 +27,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program, path = tmp_path / "role", tmp_path / "started"
     program.write_text(ROLE.format(path=path))
     program.chmod(0o755)
-    monkeypatch.setattr("launch.spawning.local.INTERPRETER", str(program))
+    monkeypatch.setattr("launch.spawning.spawner.INTERPRETER", str(program))
     return path
 
 
@@ -53,7 +52,7 @@ def test_a_process_that_cannot_be_watched_is_ended(
         raise OSError(24, "Too many open files")
 
     before = pidfds()
-    processes = LocalSpawner(tmp_path, "run-1")
+    processes = Spawner(tmp_path, "run-1")
     with monkeypatch.context() as patched:
         patched.setattr(selectors.EpollSelector, "register", broken)
         with pytest.raises(OSError, match="Too many open files"):
@@ -65,15 +64,15 @@ def test_a_process_that_cannot_be_watched_is_ended(
 
 
 def test_a_program_that_is_not_there_is_an_error_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launch.spawning.local.INTERPRETER", str(tmp_path / "nothing"))
-    processes = LocalSpawner(tmp_path, "run-1")
+    monkeypatch.setattr("launch.spawning.spawner.INTERPRETER", str(tmp_path / "nothing"))
+    processes = Spawner(tmp_path, "run-1")
     with pytest.raises(FileNotFoundError):
         processes.spawn("simulator-0", 0, "simulator", tmp_path / "settings.json", 1)
     processes.close()
 
 
 def test_a_process_is_watched_and_reaped(started: Path, tmp_path: Path) -> None:
-    processes = LocalSpawner(tmp_path, "run-1")
+    processes = Spawner(tmp_path, "run-1")
     pids = [processes.spawn(f"simulator-{n}", 0, "simulator", tmp_path / "settings.json", 1) for n in range(3)]
     assert [lives(pid) for pid in pids] == [True] * 3
     for n, sent in enumerate((signal.SIGTERM, signal.SIGKILL)):
@@ -91,7 +90,7 @@ def test_all_end_at_once_and_no_number_is_used_after_its_owner(
     started: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Closing killed the groups of processes that had been waited for, whose numbers may be others' by then."""
-    processes = LocalSpawner(tmp_path, "run-1")
+    processes = Spawner(tmp_path, "run-1")
     for n in range(3):
         processes.spawn(f"simulator-{n}", 0, "simulator", tmp_path / "settings.json", 1)
     monkeypatch.setattr(os, "killpg", lambda *_: pytest.fail("a number that is not ours"))
@@ -107,7 +106,7 @@ def test_a_guardian_that_is_lost_takes_its_processes_along_and_is_replaced(
     sent: signal.Signals,
 ) -> None:
     monkeypatch.setattr("launch.spawning.guardian.ANSWER_S", 0.5)
-    processes = LocalSpawner(tmp_path, "run-1")
+    processes = Spawner(tmp_path, "run-1")
     first = processes.spawn("simulator-0", 0, "simulator", tmp_path / "settings.json", 1)
     (guardian,) = psutil.Process().children()
     guardian.send_signal(sent)

@@ -1,0 +1,77 @@
+"""Makes the plan of a run from a topology, the description of its environment and network, and this machine."""
+
+from __future__ import annotations
+
+from launch.machine.cores import Cores, in_turn
+from launch.plan.addresses import NOWHERE, Addresses
+from launch.plan.auto import Choice, choose, cpu_flags
+from launch.plan.exactness import choose_exact
+from launch.plan.plan import Plan, Resumption
+from launch.plan.probe import Description
+from launch.plan.roles import devices, first_processes
+from launch.topology.load import Topology, TopologyError
+
+
+def plan(topology: Topology, description: Description, addresses: Addresses = NOWHERE) -> Plan:
+    """Work out the run for this machine. Raises TopologyError when it has too many processes, or cannot be exact.
+
+    So it does where rows would be of parts of games, where an agent's next game would wait for the other agents, or
+    where games would be begun at will that cannot be.
+    """
+    _refuse_restarts(topology, description)
+    chosen, choices = choose(topology, cpu_flags(), Cores.here())
+    _refuse_parts_of_games(chosen, description)
+    exact = choose_exact(chosen, description)
+    return plan_chosen(chosen, description, exact.value, addresses, Resumption(), (*choices, exact))
+
+
+def plan_chosen(
+    topology: Topology,
+    description: Description,
+    exact: bool,
+    addresses: Addresses,
+    resumption: Resumption,
+    choices: tuple[Choice, ...] = (),
+) -> Plan:
+    """Return the plan of a topology without any ``auto``, as a node gets it; raises TopologyError."""
+    return Plan(
+        topology=topology,
+        description=description,
+        exact=exact,
+        addresses=addresses,
+        resumption=resumption,
+        cores=Cores.here(),
+        pins=tuple(in_turn()) if topology.simulators.pin else (),
+        devices=devices(topology),
+        processes=first_processes(topology),
+        choices=choices,
+    )
+
+
+def _refuse_parts_of_games(topology: Topology, description: Description) -> None:
+    """Refuse groups of environments that are not whole games of all their agents."""
+    simulators, agents = topology.simulators, description.agents
+    whole, envs = agents * simulators.groups, simulators.envs
+    if envs % whole:
+        lower, upper = envs // whole * whole, -(-envs // whole) * whole
+        raise TopologyError(
+            f"simulators.envs: {envs}; each game of {topology.env.id} has a row for each of its {agents} agents, and "
+            f"{simulators.groups} group(s) have whole games: write {f'{lower} or {upper}' if lower else upper}"
+        )
+    if agents > 1 and simulators.reset == "wait":
+        raise TopologyError(
+            f"simulators.reset: wait; a game of {topology.env.id} has {agents} agents, and games of several agents "
+            "need simulators.reset: inside"
+        )
+
+
+def _refuse_restarts(topology: Topology, description: Description) -> None:
+    """Refuse keys that begin games at will where the environment cannot."""
+    simulators = topology.simulators
+    asked = {
+        f"simulators.decorrelation_steps: {simulators.decorrelation_steps}": simulators.decorrelation_steps > 0,
+        f"simulators.reset: {simulators.reset}": simulators.reset == "wait",
+    }
+    if description.no_restart and (keys := [key for key, needed in asked.items() if needed]):
+        way_out = "leave that key out, or write env.vector: none"
+        raise TopologyError(f"{keys[0]} begins games at will, but {description.no_restart}; {way_out}")

@@ -1,0 +1,157 @@
+"""The processes that a run has now: those that it begins with, and those that are attached later.
+
+Numbers of learners and simulators are never reused; rows in the progress segment are. The table has the node make room
+for learners that are attached, and remove the segments of learners and simulators that have left for good.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from actorlearn.envs.specs import EnvSettings
+from actorlearn.memory.progress import ROWS
+from actorlearn.parameters.settings import MOST_LEARNERS
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Member
+from actorlearn.worker.roles import ROLES
+from launch.nodes.messages import MOST_DROPPED, DropLearner, DropMembers
+from launch.nodes.node import Node
+from launch.plan.plan import Plan, PlannedProcess
+from launch.plan.roles import processes_of_learners
+from launch.spawning.spawner import Key
+from launch.supervision import events as ev
+from launch.topology.load import TopologyError, dump, parse
+
+
+class ProcessTable:
+    """Table of the processes of a run, with the row of each in the progress segment."""
+
+    def __init__(self, plan: Plan, node: Node) -> None:
+        """Begin with the plan's processes, without learners that were detached in an earlier life."""
+        self._plan, self._topology, self._node = plan, plan.topology, node
+        left_out = plan.resumption.left_out
+        self.listed: list[PlannedProcess] = [
+            process for process in plan.processes if process.role.scope == "run" or process.id.learner not in left_out
+        ]
+        """Processes in the order in which they are started."""
+        self._next_learner = max(plan.topology.learners.count, plan.resumption.learners_so_far)
+        self._next_simulator = sum(process.role.makes_rows for process in plan.processes)
+        self._members: dict[Key, str] = {}
+        """Living simulators, and the ids by which their segments are removed."""
+        self._ended: list[str] = []
+        """Ids of ended simulators whose segments still exist."""
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Rows of all processes in the progress segment, by name."""
+        return {process.name: process.index for process in self.listed}
+
+    @property
+    def simulator_rows(self) -> list[int]:
+        """Rows of the processes that make rows of experience."""
+        return [process.index for process in self.listed if process.role.makes_rows]
+
+    def record(self, event: ev.Event) -> None:
+        """Record which segments of simulators exist."""
+        if isinstance(event, ev.Spawned) and event.member:
+            self._members[event.name, event.incarnation] = event.member.id.socket_id
+        elif isinstance(event, ev.Exited) and (ended := self._members.pop((event.name, event.incarnation), "")):
+            self._ended.append(ended)
+        elif isinstance(event, ev.Lost):
+            for key in event.processes:
+                self._members.pop(key, None)
+
+    def drop_members(self, needed: Collection[Member]) -> None:
+        """Have the segments of ended simulators removed, but for these, which trainers still need."""
+        kept = {member.id.socket_id for member in needed}
+        dropped = [ended for ended in self._ended if ended not in kept][:MOST_DROPPED]
+        if dropped:
+            self._ended = [ended for ended in self._ended if ended not in dropped]
+            self._node.do(DropMembers(dropped))
+
+    def keep_only(self, names: Collection[str]) -> list[str]:
+        """Remove all other processes, and free their rows and segments; returns their names."""
+        gone = [process for process in self.listed if process.name not in names]
+        for process in gone:
+            self.listed.remove(process)
+            if process.role.learns:
+                self._node.do(DropLearner(process.id.learner))
+        return [process.name for process in gone]
+
+    def enlarge(self, action: ev.Enlarge) -> ev.Enlarged | ev.NotEnlarged:
+        """Add simulators, or learners, with changes to nothing but the environment of the new simulators."""
+        own = self._topology
+        try:
+            changed = parse(dump(own), action.overrides, "the run's topology")
+            if msgspec.structs.replace(changed, env=own.env) != own:
+                raise TopologyError(
+                    f"attach {' '.join(action.overrides)}: only env.* can be changed; start another run"
+                )
+            env = changed.env if changed != own else None
+            add = self.add_learners if action.learners else self.add_simulators
+            new = add(action.learners or action.simulators, env)
+        except (TopologyError, OSError) as error:  # no room in the run, or in shared memory
+            return ev.NotEnlarged(action.client, str(error))
+        return ev.Enlarged(action.client, tuple(new))
+
+    def add_simulators(self, count: int, env: EnvSettings | None = None) -> list[PlannedProcess]:
+        """Deal more simulators to the learners in turn; raises TopologyError when there is no room for them."""
+        self._make_sure_of_room(f"attach {count} simulators", count, 1)
+        trainers = [process.id.learner for process in self.listed if process.role.learns]
+        numbers = range(self._next_simulator, self._next_simulator + count)
+        new = [ProcessId("simulator", number, trainers[number % len(trainers)]) for number in numbers]
+        most = self._topology.simulators.count
+        there = [process.id for process in self.listed if process.role.makes_rows]
+        if self._topology.replay and max(Counter(process.learner for process in (*there, *new)).values()) > most:
+            raise TopologyError(
+                f"attach {count} simulators: a replay has room for {most} simulators of a learner (simulators.count); "
+                "detach others first, or start a run with more"
+            )
+        self._next_simulator += count
+        return self._add(new, env)
+
+    def add_learners(self, count: int, env: EnvSettings | None = None) -> list[PlannedProcess]:
+        """Add learners, each with servers and simulators of its own, and have the node make room for them.
+
+        Raises TopologyError or OSError when there is no room, and then nothing is left behind.
+        """
+        left = MOST_LEARNERS - self._next_learner
+        if count > left:
+            raise TopologyError(
+                f"attach {count} learners: a run has at most {MOST_LEARNERS} in its life, and this one has had "
+                f"{self._next_learner}; attach at most {left}, or start another run"
+            )
+        graph = self._plan.graph
+        lists = graph.lists if graph else ()
+        if lists and self._next_learner + count > len(lists):
+            raise TopologyError(
+                f"attach {count} learners: gossip.graph lists in-peers of learners 0 to {len(lists) - 1}, and the next "
+                f"is {self._next_learner}, which would mix with nobody; start a run with longer lists, or another graph"
+            )
+        numbers = range(self._next_learner, self._next_learner + count)
+        new = processes_of_learners(self._topology, numbers, self._next_simulator)
+        self._make_sure_of_room(f"attach {count} learners", count, len(new) // count)
+        self._next_learner += count
+        self._next_simulator += sum(ROLES.spec(process.role).makes_rows for process in new)
+        self._node.add_learners(numbers)
+        return self._add(new, env)
+
+    def _make_sure_of_room(self, request: str, count: int, each: int) -> None:
+        free = ROWS - len(self.listed)
+        if count * each > free:
+            raise TopologyError(
+                f"{request}: a run has at most {ROWS} processes, and this one has {len(self.listed)}; "
+                f"attach at most {free // each}, or detach others first"
+            )
+
+    def _add(self, ids: Sequence[ProcessId], env: EnvSettings | None) -> list[PlannedProcess]:
+        free = sorted(set(range(ROWS)) - {process.index for process in self.listed})
+        new = [
+            PlannedProcess(process, row, env if ROLES.spec(process.role).makes_rows else None)
+            for process, row in zip(ids, free, strict=False)
+        ]
+        self.listed += new
+        return new
