@@ -1,4 +1,4 @@
-"""A secondary learner: it learns beside the one that acts, from the same replay, and never acts itself.
+"""A learner with a secondary one: that learns beside it, from the same replay, and never acts.
 
 Reads: the primary's replay. Writes: weights of its own, published in a segment of their own. Refuses to know: how the
 replay is filled.
@@ -10,54 +10,72 @@ experience at the same rate, with minibatches of different sizes; does the one t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
+from actorlearn.learning.update import Learning
 from actorlearn.parameters.checkpoint import Checkpoint
-from actorlearn.parameters.published import WeightSink
-
-if TYPE_CHECKING:
-    from actorlearn.learning.update import Learning
+from actorlearn.parameters.published import Published
 
 NAME = "secondary"
 
 
-@dataclass(frozen=True)
-class Secondary:
-    """A learner of its own and where its weights are published; its primary calls it, and reports and saves it."""
+class LearningWithSecondary(Learning):
+    """The primary learner; after each of its own steps of an update it makes the secondary take the same one."""
 
-    learning: Learning
-    published: WeightSink
+    secondary: Learning
+    secondary_published: Published
 
-    def pass_over(self, batch: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool]) -> dict[str, float]:
-        """Learn from as many transitions as the primary; optimizer steps that are not finite are skipped."""
-        metrics = self.learning.pass_over(batch, env_steps, rollout, going_on)
-        del metrics["replay_transitions"]
-        return _named(metrics)
+    def optimizer_steps_from(
+        self, prepared: Batch, env_steps: int, own_steps: int, only_statistics: bool = False, rollout: int = 0
+    ) -> int:
+        """Count the minibatches that are due for both; returns the primary's."""
+        if not only_statistics:
+            self.secondary.optimizer_steps_from(prepared, env_steps, own_steps)
+        return super().optimizer_steps_from(prepared, env_steps, own_steps, only_statistics, rollout)
+
+    def pass_over(
+        self,
+        prepared: Batch,
+        env_steps: int,
+        rollout: int,
+        going_on: Callable[[], bool] | None = None,
+        only_statistics: bool = False,
+        idle: int = 0,
+    ) -> dict[str, float]:
+        """Have both learn from as many transitions; the secondary skips optimizer steps that are not finite."""
+        going_on = going_on or self.going_on
+        metrics = super().pass_over(prepared, env_steps, rollout, going_on, only_statistics, idle)
+        own = self.secondary.pass_over(prepared, env_steps, rollout, going_on)
+        del own["replay_transitions"]
+        return metrics | _named(own)
+
+    def publish(self, published: Published, env_steps: int) -> int:
+        """Publish the weights of both; returns the version of the primary's."""
+        self.secondary.publish(self.secondary_published, env_steps)
+        return super().publish(published, env_steps)
 
     def metrics(self) -> dict[str, Any]:
-        """Return its metrics by names of their own."""
-        return _named(self.learning.metrics())
-
-    def publish(self, env_steps: int) -> None:
-        """Publish its weights."""
-        self.learning.publish(self.published, env_steps)
+        """Return the metrics of both, the secondary's by names of their own."""
+        return super().metrics() | _named(self.secondary.metrics())
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return everything that it changes, by names of their own."""
-        return {f"{NAME}.{name}": own for name, own in self.learning.tensors().items()}
+        """Return everything that both change, the secondary's by names of their own."""
+        return super().tensors() | {f"{NAME}.{name}": own for name, own in self.secondary.tensors().items()}
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Return its state; the replay is the primary's to write."""
-        return {NAME: self.learning.save(folder)}
+        """Return the state of both; the replay is the primary's to write."""
+        return super().save(folder) | {NAME: self.secondary.save(folder)}
 
-    def restore(self, saved: Checkpoint, goes_on: bool) -> None:
-        """Restore the saved state."""
-        self.learning.restore(replace(saved, tensors=saved.section(NAME), state=saved.state[NAME]), goes_on)
+    def restore(self, saved: Checkpoint, goes_on: bool = False) -> None:
+        """Restore the saved state of both."""
+        super().restore(saved, goes_on)
+        own = replace(saved, tensors=saved.section(NAME), state=saved.state[NAME])
+        self.secondary.restore(own, goes_on)
 
 
 def _named(metrics: dict[str, Any]) -> dict[str, Any]:

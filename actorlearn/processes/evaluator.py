@@ -24,7 +24,7 @@ from actorlearn.address import ByLearner, Shm
 from actorlearn.envs.interface import empty_row
 from actorlearn.envs.make import make, make_rendered
 from actorlearn.envs.specs import EnvSettings
-from actorlearn.parameters.published import WeightSource, open_weights
+from actorlearn.parameters.published import Published
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.identity import ProcessId, trainer_id
 from actorlearn.wire.messages import Evaluated
@@ -217,7 +217,7 @@ class PublishedWeights:
     def __init__(self, weights: Shm | ByLearner[Shm]) -> None:
         """Open ``weights`` (EvaluatorSettings.weights); of several, the first learner's until an order lists them."""
         self._weights = weights
-        self._opened: dict[ProcessId, WeightSource] = {}
+        self._opened: dict[ProcessId, Published] = {}
         self.follow(())
 
     def follow(self, listed: Sequence[ProcessId]) -> None:
@@ -230,7 +230,7 @@ class PublishedWeights:
             if trainer not in self._opened:
                 with suppress(FileNotFoundError):  # it has left since; the next order will not list it
                     own = weights.of(trainer.learner) if isinstance(weights, ByLearner) else weights
-                    self._opened[trainer] = open_weights(own)
+                    self._opened[trainer] = Published.open(own)
 
     @property
     def env_steps(self) -> int | None:
@@ -247,7 +247,7 @@ class PublishedWeights:
         return max(versions), weights
 
 
-def _newest(published: WeightSource) -> tuple[int, Tensor] | None:
+def _newest(published: Published) -> tuple[int, Tensor] | None:
     """Return the newest version and a copy of its weights; None before the first."""
     copied = torch.empty(published.size)
     newest = published.fetch(copied.numpy())
@@ -295,7 +295,7 @@ def run(settings: EvaluatorSettings) -> None:
     torch.set_num_threads(1)
     policy = Policy(settings.policy, "cpu", settings.seed, stream=settings.index, threads=settings.threads)
     published = PublishedWeights(settings.weights)
-    secondary = open_weights(settings.secondary) if settings.secondary else None
+    secondary = Published.open(settings.secondary) if settings.secondary else None
     waiter = Waiter(None, worker.control.dealer)
     schedule = EvaluationSchedule(settings.every_steps)
     recording, why_none = prepare_recording(policy, settings.env, settings.recording)

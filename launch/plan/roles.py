@@ -13,6 +13,7 @@ import numpy as np
 
 from actorlearn.address import Shm
 from actorlearn.envs.specs import EnvSettings
+from actorlearn.parameters.settings import ExperienceSettings
 from actorlearn.parameters.shard_layout import LOOPBACK
 from actorlearn.wire.identity import ProcessId, trainer_id
 from actorlearn.worker.roles import ROLES, RolePlan
@@ -24,7 +25,6 @@ from actorlearn.worker.settings import (
     ProcessSettings,
     Recording,
     SimulatorSettings,
-    TrainerExperience,
     TrainerReplay,
     TrainerSettings,
     snapshot_of,
@@ -211,12 +211,12 @@ def _trainer(briefing: Briefing, base: dict[str, Any], incarnation: Incarnation)
     )
 
 
-def _experience(briefing: Briefing) -> TrainerExperience | None:
+def _experience(briefing: Briefing) -> ExperienceSettings | None:
     """Return what a trainer is told of the experience that learners share; None where they share none."""
     topology = briefing.topology
     if (shared := sharing(topology)) is None:
         return None
-    return TrainerExperience(
+    return ExperienceSettings(
         messages=briefing.addresses.each("experience"),
         graph=shared.sharing(topology.seed),
         environments=shared.experience,

@@ -16,6 +16,8 @@ import torch
 
 from actorlearn.address import Shm
 from actorlearn.learning.make import make
+from actorlearn.learning.replay_storage import ReplayStorage
+from actorlearn.learning.secondary import LearningWithSecondary
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
@@ -25,7 +27,6 @@ from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.published import weights_fields
 from actorlearn.processes.batches import Gatherer
 from actorlearn.processes.members import RolloutMembers
-from actorlearn.processes.replay_storage import ReplayStorage
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Member
@@ -209,8 +210,8 @@ def test_a_trainer_started_again_within_a_run_takes_the_random_numbers_of_its_ch
     made.save(tmp_path / "saved")
     again = make(msgspec.structs.replace(made.learner.settings, id=made.learner.settings.id.again(7)))
     again.restore(checkpoint.newest(tmp_path / "saved"))
-    assert again.secondary and made.learner.secondary
-    pairs = (again, made.learner), (again.secondary.learning, made.learner.secondary.learning)
+    assert isinstance(again, LearningWithSecondary) and isinstance(made.learner, LearningWithSecondary)
+    pairs = (again, made.learner), (again.secondary, made.learner.secondary)
     for one, two in pairs:
         assert source(one).random.bit_generator.state == source(two).random.bit_generator.state
     assert source(again).replay.rollouts == 4

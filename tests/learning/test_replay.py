@@ -17,8 +17,8 @@ from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.update import Learning, OptimizerStep
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
+from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.interface import Stopped
-from actorlearn.parameters.settings import AloneExchangeSettings
 from actorlearn.replay.rings import Rings
 from tests.learning.made import batch as any_batch
 from tests.learning.replayed import ENVS, HORIZON, Played, replaying, source
@@ -159,10 +159,10 @@ def test_learners_that_join_go_on_from_the_one_whose_weights_they_take(tmp_path:
     for steps in (0, 20, 40):  # one has gone on by itself, while the other was started again
         one.optimizer_steps_from(any_batch(), steps, 0)
         one.pass_over(any_batch(), steps, 0)
-    said = np.array([made.learner.carried.counts() for made in (one, new)])
+    said = np.array([made.minibatches.counts() for made in (one, new)])
     for made in (one, new):
-        made.learner.carried.adopt(said, 0)
-        assert made.learner.carried.tensors[0] is source(made).target.weights
+        made.minibatches.adopt(said, 0)
+        assert made.minibatches.shared_tensors[0] is source(made).target.weights
     due = [[made.optimizer_steps_from(any_batch(), steps, 0) for steps in (60, 80, 100)] for made in (one, new)]
     assert due[0] == due[1] and due[0][-1] > 0
     assert source(one).replay.begun == source(new).replay.begun == 60  # one had nothing to learn from yet
@@ -176,9 +176,9 @@ def test_minibatches_that_were_due_before_learners_joined_are_due_after_it(tmp_p
         made.optimizer_steps_from(any_batch(), steps, 0)
         made.pass_over(any_batch(), steps, 0)
     before = made.optimizer_steps_from(any_batch(), 40, 0)
-    made.exchange_by(AloneExchangeSettings(), lambda: True)
+    assert made.peers.join(20, 2, Position(2, 20))
     made.minibatches.together = 1
-    made.learner.carried.adopt(np.array([made.learner.carried.counts()]), 0)
+    made.minibatches.adopt(np.array([made.minibatches.counts()]), 0)
     assert made.optimizer_steps_from(any_batch(), 40, 0) == before > 0
 
 

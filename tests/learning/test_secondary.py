@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from actorlearn.learning.secondary import LearningWithSecondary
 from actorlearn.learning.update import Learning
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
@@ -31,8 +32,8 @@ def pair(
         size = replaying(folder, numbers, **algorithm).weights.numel()
         Segment.create(folder / "secondary", weights_fields(size)).close()
     made = replaying(folder, {"secondary_batch_size": batch_size, **(numbers or {})}, **algorithm)
-    assert made.secondary
-    return made, made.secondary.learning
+    assert isinstance(made, LearningWithSecondary)
+    return made, made.secondary
 
 
 def learn(made: Learning, played: Played, rollouts: range) -> list[dict[str, float]]:

@@ -29,7 +29,7 @@ def learned_from(
     parts: list[Batch] = []
     step = made.step
     monkeypatch.setattr(made, "step", lambda part, env_steps: parts.append(part.batch) or step(part, env_steps))
-    made.pass_over(made.prepare(batch()), 0, 7, going_on)
+    made.pass_over(made.minibatches.prepare(batch()), 0, 7, going_on)
     made.exchange.settle()
     return parts
 
