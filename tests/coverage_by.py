@@ -51,7 +51,6 @@ COVERED_BY = {
     "actorlearn/replay/settings.py": "tests/learning/test_replay.py",
     # learning: the parts that a learner is put together from are tried within one.
     "actorlearn/learning/minibatches.py": "tests/learning/test_update.py",
-    "actorlearn/learning/network.py": "tests/learning/test_update.py",
     "actorlearn/learning/replay_storage.py": "tests/learning/test_replay.py",
     # models and optimizers: each is a case of the tests of all.
     "actorlearn/models/encoders.py": "tests/models/test_pixels.py",

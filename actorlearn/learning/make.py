@@ -15,7 +15,6 @@ from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.algorithms.settings import OffPolicySettings, OnPolicySettings
 from actorlearn.learning.minibatches import Epochs
-from actorlearn.learning.network import Network
 from actorlearn.learning.replay import Replayed
 from actorlearn.learning.secondary import LearningWithSecondary
 from actorlearn.learning.target import Target
@@ -30,7 +29,7 @@ from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import PRIORITIES
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform
 from actorlearn.replay.settings import ReplaySettings
-from actorlearn.worker.passes import ComputePool
+from actorlearn.worker.passes import ComputePool, Network
 from actorlearn.worker.settings import TrainerReplay, TrainerSettings
 from actorlearn.worker.worker import Worker
 
@@ -93,7 +92,7 @@ def _replaying(
     made = make_algorithm(algorithm)
     network = make_network(settings, made)
     target = Target(network, algorithm.target, settings.rollout_steps)
-    beat = worker.alive if worker else lambda: True
+    beat = worker.poll if worker else lambda: True
     replayed = Replayed(settings, numbers, replay, made, network, target, beat, secondary)
     optimizer = for_batches(settings.optimizer, numbers.batches, settings.rate_scaling)
     return kind(settings, made, network, replayed, optimizer, None if secondary else worker)

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from actorlearn.acting.exploration import mix
 from actorlearn.algorithms.interface import Algorithm, Batch
-from actorlearn.learning.network import Network
 from actorlearn.learning.reward_scale import RunningReturns
 from actorlearn.memory.rollout import Part
 from actorlearn.parameters.checkpoint import Checkpoint
 from actorlearn.parameters.interface import Carried
+from actorlearn.worker.passes import Network
 
 if TYPE_CHECKING:
     from actorlearn.learning.replay_storage import ReplayStorage
@@ -96,8 +96,8 @@ class Minibatches(Carried):
         """Return how many minibatches remain; ``done`` optimizer steps by this rollout are taken already."""
         raise NotImplementedError
 
-    def draw(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
-        """Yield the remaining minibatches, each made on demand."""
+    def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
+        """Yield the minibatches that remain, each made on demand."""
         raise NotImplementedError
 
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
@@ -144,10 +144,11 @@ class Epochs(Minibatches):
         """Return all parts of all epochs, less those that are done."""
         return self._epochs * self._parts_of(prepared) - done
 
-    def draw(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
+    def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
         """Yield one part after the other, epoch after epoch; a single part is the batch itself."""
         generator = torch.Generator().manual_seed((self._seed << 32) + rollout)
         environments, parts = prepared.action.shape[1], self._parts_of(prepared)
+        done = self._epochs * parts - remaining
         epochs = (torch.randperm(environments, generator=generator).tensor_split(parts) for _ in range(self._epochs))
         for number, chosen in enumerate(islice(chain.from_iterable(epochs), done, None), done):
             batch = prepared if parts == 1 else prepared.environments(chosen)

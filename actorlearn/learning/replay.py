@@ -24,7 +24,6 @@ from actorlearn.acting.exploration import mix
 from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm
 from actorlearn.learning.items import batch_of, following_outputs, without_burn_in
 from actorlearn.learning.minibatches import Minibatch, Minibatches
-from actorlearn.learning.network import Network
 from actorlearn.learning.replay_storage import ReplayStorage
 from actorlearn.learning.target import Target
 from actorlearn.models.noisy import draw
@@ -35,6 +34,7 @@ from actorlearn.replay.buffer import Replay, Sample
 from actorlearn.replay.ratio import Ratio
 from actorlearn.replay.samplers import importance
 from actorlearn.replay.settings import ReplaySettings
+from actorlearn.worker.passes import Network
 from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.staging import Staging
 
@@ -126,7 +126,7 @@ class Replayed(Minibatches):
         """Return the minibatches that ``count_due`` counted; ``done`` is not used."""
         return self._due
 
-    def draw(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
+    def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
         """Yield minibatches one by one, renewing the target network before each where it is due."""
         count = self._ahead + self._due
         for number in range(self._ahead, count):

@@ -29,13 +29,14 @@ class LearningWithSecondary(Learning):
 
     secondary: Learning
     secondary_published: Published
+    _due = 0
+    """Minibatches that the secondary is to learn from in this update."""
 
     def optimizer_steps_from(
         self, prepared: Batch, env_steps: int, own_steps: int, only_statistics: bool = False, rollout: int = 0
     ) -> int:
         """Count the minibatches that are due for both; returns the primary's."""
-        if not only_statistics:
-            self.secondary.optimizer_steps_from(prepared, env_steps, own_steps)
+        self._due = self.secondary.optimizer_steps_from(prepared, env_steps, own_steps, only_statistics, rollout)
         return super().optimizer_steps_from(prepared, env_steps, own_steps, only_statistics, rollout)
 
     def pass_over(
@@ -43,14 +44,14 @@ class LearningWithSecondary(Learning):
         prepared: Batch,
         env_steps: int,
         rollout: int,
-        going_on: Callable[[], bool] | None = None,
-        only_statistics: bool = False,
+        remaining: int,
         idle: int = 0,
+        going_on: Callable[[], bool] | None = None,
     ) -> dict[str, float]:
         """Have both learn from as many transitions; the secondary skips optimizer steps that are not finite."""
         going_on = going_on or self.going_on
-        metrics = super().pass_over(prepared, env_steps, rollout, going_on, only_statistics, idle)
-        own = self.secondary.pass_over(prepared, env_steps, rollout, going_on)
+        metrics = super().pass_over(prepared, env_steps, rollout, remaining, idle, going_on)
+        own = self.secondary.pass_over(prepared, env_steps, rollout, self._due, going_on=going_on)
         del own["replay_transitions"]
         return metrics | _named(own)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,7 +21,6 @@ from actorlearn.failpoints import hit
 from actorlearn.learning.diagnosis import Diagnosis
 from actorlearn.learning.losses import make as make_losses
 from actorlearn.learning.minibatches import Gathered, Minibatch, Minibatches
-from actorlearn.learning.network import Network
 from actorlearn.learning.norms import Norms
 from actorlearn.metrics.registry import OWN_RATE
 from actorlearn.metrics.timings import Timings
@@ -33,10 +32,11 @@ from actorlearn.optim.schedules import linear, scale_rate
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.consumed import Consumed, Position
-from actorlearn.parameters.interface import Agreed, Exchange, Learner, PeerLost, Stopped
+from actorlearn.parameters.interface import Exchange, Learner, PeerLost, Stopped
 from actorlearn.parameters.peers import Peers
 from actorlearn.parameters.published import Published
 from actorlearn.wire.control import Control
+from actorlearn.worker.passes import Network
 from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import Worker
 
@@ -63,16 +63,22 @@ class OptimizerStep(NamedTuple):
 class Update(NamedTuple):
     """Result of one update."""
 
-    agreed: Agreed | None = None
-    """Totals of all learners after it; None where the rollout was not learned."""
+    outcome: Literal["learned", "leaving", "lost", "stopped"]
+    """What became of the rollout:
+
+    =======  ==========================================================================================================
+    learned  it is in the weights
+    leaving  a learner is leaving, and none has learned
+    lost     another learner was lost; the rollout is to be learned again with the remaining ones
+    stopped  this process was told to end; the rollout stays in flight, and what was learned of it counts no steps
+    =======  ==========================================================================================================
+    """
+    env_steps: int = 0
+    """Environment steps that all learners together have learned from."""
+    updates: int = 0
+    """Updates that all learners together have made."""
     metrics: Mapping[str, float] = MappingProxyType({})
     """Metrics of the newest optimizer step, or of the first that was skipped."""
-    lost: bool = False
-    """Whether another learner was lost: the rollout is to be learned again with the remaining ones."""
-    stopped: bool = False
-    """Whether this process was told to end: the rollout stays in flight, and what was learned of it counts no steps.
-
-    Where all three are false, and none is agreed, a learner is leaving and none has learned."""
 
 
 class Learning:
@@ -120,7 +126,7 @@ class Learning:
             outer=self.outer,
         )
         control = worker.control if worker else Control(None, settings.id, settings.run_id)
-        self.beat: Callable[[], bool] = worker.alive if worker else lambda: True
+        self.beat: Callable[[], bool] = worker.poll if worker else lambda: True
         """Records a sign of life during long operations."""
         self._timings = worker.timings if worker else Timings()
         self.peers = Peers(settings.exchange, learner, control, self.beat)
@@ -175,10 +181,10 @@ class Learning:
         except PeerLost:  # steps of all learners stay; the rollout is continued with the remaining ones
             self.peers.exchange.break_off()
             self.peers.part()
-            return Update(lost=True)
+            return Update("lost")
         except Stopped:
             self.peers.exchange.break_off()
-            return Update(stopped=True)
+            return Update("stopped")
 
     def _update(self, gathered: Gathered, position: Position, env_steps: int) -> Update:
         only_statistics = gathered.only_statistics
@@ -188,17 +194,17 @@ class Learning:
         agreed = self.peers.exchange.agree(gathered.steps, steps, position)
         self._timings.add("wait")
         if agreed.draining:
-            return Update()
+            return Update("leaving")
         hit("trainer.agreed")
         if self.minibatches.storage is not None:
             self.minibatches.storage.store(gathered.rollout, gathered.parts)
         hit("trainer.kept")
         self.diagnosis.note_rollout(gathered.batch)
-        metrics = self.pass_over(prepared, env_steps, gathered.rollout, None, only_statistics, agreed.idle)
+        metrics = self.pass_over(prepared, env_steps, gathered.rollout, steps, agreed.idle)
         hit("trainer.learned")
         self.peers.exchange.settle()
         hit("trainer.settled")
-        return Update(agreed, metrics)
+        return Update("learned", agreed.env_steps, agreed.updates, metrics)
 
     def optimizer_steps_from(
         self, prepared: Batch, env_steps: int, own_steps: int, only_statistics: bool = False, rollout: int = 0
@@ -217,11 +223,11 @@ class Learning:
         prepared: Batch,
         env_steps: int,
         rollout: int,
-        going_on: Callable[[], bool] | None = None,
-        only_statistics: bool = False,
+        remaining: int,
         idle: int = 0,
+        going_on: Callable[[], bool] | None = None,
     ) -> dict[str, float]:
-        """Take all optimizer steps left of a rollout; returns metrics of the newest, or of the first skipped one.
+        """Take the optimizer steps that remain of a rollout; returns metrics of the newest, or of the first skipped.
 
         A pass may take minutes: ``going_on`` is called between two steps, and Stopped raised when it returns False. A
         pass that was broken off continues later, in this process or in one that restores its state. In the first
@@ -230,9 +236,7 @@ class Learning:
         going_on = going_on or self.going_on
         self.finite = True
         self._observe(prepared)
-        done = self._done(rollout)
-        remaining = 0 if only_statistics else self.minibatches.remaining(prepared, done)
-        minibatches = self.minibatches.draw(prepared, rollout, done, env_steps)
+        minibatches = self.minibatches.draw(prepared, rollout, remaining, env_steps)
         for step in range(idle + remaining):
             if step and not going_on():
                 raise Stopped("told to end among the minibatches of a rollout")
@@ -250,7 +254,9 @@ class Learning:
 
     def learn(self, batch: Batch, env_steps: int, rollout: int) -> dict[str, float]:
         """Learn from a batch, all of it; returns what ``pass_over`` does."""
-        metrics = self.pass_over(self.minibatches.prepare(batch), env_steps, rollout)
+        prepared = self.minibatches.prepare(batch)
+        remaining = self.minibatches.remaining(prepared, self._done(rollout))
+        metrics = self.pass_over(prepared, env_steps, rollout, remaining)
         self.exchange.settle()
         return metrics
 

@@ -24,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from actorlearn.memory.shared import Segment
 from actorlearn.optim.groups import GroupedOptimizer, OptimizerT, clip, groups_within, make_groups
 from actorlearn.optim.interface import copy_state
 from actorlearn.optim.make import make as make_optimizer
@@ -32,7 +33,7 @@ from actorlearn.optim.specs import AdamSettings, OptimizerSettings
 from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped
 from actorlearn.parameters.settings import AsyncExchangeSettings
-from actorlearn.parameters.store import LearnerRecord, open_store
+from actorlearn.parameters.store import LearnerRecord, SharedStore
 
 _ROLLOUT = 1 << 32
 """Difference between the numbers of a change and of the same one a rollout later."""
@@ -47,7 +48,9 @@ class Async(Exchange):
         self.consumed = learner.consumed or Consumed(learner.number + 1)
         self.weights, self.local_steps = weights, settings.local_steps
         self.groups = make_groups(optimizer, learner.networks, learner.gradients.numel())
-        self.store = open_store(settings.store, settings.rank, learner.gradients.numel(), learner.alive)
+        self.store = SharedStore(
+            Segment.open(settings.store.file), settings.rank, learner.gradients.numel(), learner.alive
+        )
         self.spans = {chunk: span for chunk, span in enumerate(self.store.spans) if span.start < span.stop}
         self.statistics = len(self.store.spans) - 1
         chunks = [chunk for chunk in self.spans if chunk != self.statistics]

@@ -19,7 +19,6 @@ from actorlearn.memory.account import Account, StepCounts
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.metrics.lags import Lags
 from actorlearn.parameters.consumed import BEGINNING, Position
-from actorlearn.parameters.interface import Agreed
 from actorlearn.wire.control import Control
 from actorlearn.wire.messages import Report
 from actorlearn.worker.settings import TrainerSettings
@@ -74,9 +73,9 @@ class TrainerCounts:
         steps.used += used
         self.finish_rollout(replace(gathered, stale=0, statistics_steps=0))
 
-    def count_learned(self, agreed: Agreed, gathered: Gathered) -> None:
-        """Count a rollout that this learner has learned, and the totals of all learners by agreement."""
-        self.env_steps, self.updates = agreed.env_steps, agreed.updates
+    def count_learned(self, gathered: Gathered, env_steps: int, updates: int) -> None:
+        """Count a rollout that this learner has learned; the totals are those of all learners with it."""
+        self.env_steps, self.updates = env_steps, updates
         self.account.steps.used += gathered.steps
         self.finish_rollout(gathered)
 

@@ -215,7 +215,7 @@ class SimulatorLink:
         self.wait()
         if self._worker.control.ordered:
             self.follow(self._worker.control.order)
-        return self._worker.alive()
+        return self._worker.poll()
 
     def _say_released(self) -> None:
         if released := self._members.released[:MOST_NAMES]:

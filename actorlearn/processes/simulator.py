@@ -47,7 +47,7 @@ def run(settings: SimulatorSettings) -> None:
     if _started(groups, seeds, settings, worker):
         blocks.mark_ready()
         wakeups.wake("trainer")
-    while worker.alive():
+    while worker.poll():
         if worker.control.ordered:
             worker.control.applied()  # membership comes to a simulator through its segment's words
         if snapshots.due:
@@ -94,7 +94,7 @@ def _started(
     for group in groups:
         for _ in group.starts.first(settings.decorrelation_steps, seeds[group.index]):
             worker.timings.add("simulate")
-            if not worker.alive():
+            if not worker.poll():
                 return False
     return True
 

@@ -68,7 +68,7 @@ class Trainer:
         self._begin()
         self._follow_orders()  # blocks that these list are counted even where nothing is left to learn
         end_steps = self.settings.end_steps
-        while self.counts.env_steps < end_steps and not self._draining and self.worker.alive():
+        while self.counts.env_steps < end_steps and not self._draining and self.worker.poll():
             draining = self._follow_orders()
             joined = self._joined or self._join_learners()
             if draining:
@@ -106,7 +106,7 @@ class Trainer:
             gathered = self._share(self.experience, gathered)
         env_steps = self.counts.env_steps
         update = self.learning.update(gathered, self.counts.position, env_steps)
-        if update.agreed is None:
+        if update.outcome != "learned":
             return self._unlearned(gathered, update)
         self._count(gathered, update)
         self.worker.timings.add("learn")
@@ -127,19 +127,18 @@ class Trainer:
 
     def _unlearned(self, gathered: Gathered, update: Update) -> bool:
         """Keep a rollout that was not learned; False when this learner is to end."""
-        if update.lost:
+        if update.outcome == "lost":
             self._broken_off, self._joined = gathered, False
             return True
-        self._draining = not update.stopped or self.learning.peers.leaving
-        if update.stopped:
+        self._draining = update.outcome == "leaving" or self.learning.peers.leaving
+        if update.outcome == "stopped":
             self.checkpoints.note_weights_changed()
         return False
 
     def _count(self, gathered: Gathered, update: Update) -> None:
         """Count a learned rollout; raises after too many skipped updates in a row."""
-        assert update.agreed is not None
         self.reports.note_learned(update.metrics, gathered.lags)
-        self.counts.count_learned(update.agreed, gathered)
+        self.counts.count_learned(gathered, update.env_steps, update.updates)
         self._note_returns(gathered)
         if self.learning.finite:
             return
@@ -237,7 +236,7 @@ class Trainer:
             self.checkpoints.save_now()
         self.reports.begin()
         self.worker.hello()
-        while not self.worker.control.order.version and self.worker.alive():
+        while not self.worker.control.order.version and self.worker.poll():
             self.link.wait()
 
     def _follow_orders(self) -> bool:

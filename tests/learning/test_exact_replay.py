@@ -33,7 +33,7 @@ from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import TrainerReplay
 from tests import named
 from tests.identities import peer
-from tests.learning.made import trainer_settings
+from tests.learning.made import pass_over, trainer_settings
 from tests.learning.replayed import source
 from tests.replay.ledger import ENVS, LedgerEnv, Simulated
 
@@ -116,7 +116,7 @@ class Course:
         batch = gathered.batch
         self.learner.optimizer_steps_from(batch, self.used, self.used)
         self.storage.store(rollout, parts)
-        told = self.learner.pass_over(batch, self.used, rollout, going_on)
+        told = pass_over(self.learner, batch, self.used, rollout, going_on)
         self.rollouts_learned, self.used = rollout + 1, self.used + gathered.steps
         self.members.account.rollouts_learned = self.rollouts_learned
         self.members.open_next()

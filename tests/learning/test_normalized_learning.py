@@ -65,7 +65,7 @@ def test_rollouts_played_without_statistics_only_give_theirs(blocks: int) -> Non
         lacking.append(only)
         prepared = made.minibatches.prepare(shifted(rollout))
         assert made.optimizer_steps_from(prepared, 0, 0, only) == (0 if only else 1)
-        made.pass_over(prepared, 0, rollout, only_statistics=only)
+        made.pass_over(prepared, 0, rollout, 0 if only else 1)
         made.exchange.settle()
         assert torch.equal(made.parameters, parameters) == only
         parameters = made.parameters.clone()

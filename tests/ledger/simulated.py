@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from actorlearn.envs.make import make
-from actorlearn.memory.progress import open_heartbeat
+from actorlearn.memory.progress import Progress
 from actorlearn.memory.rollout import Blocks, Rollouts
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published
@@ -40,7 +40,7 @@ class Simulated:
         self.blocks = Blocks(Segment.open(settings.segment.file))
         self._rollouts = Rollouts(Segment.open(settings.rollouts.file))
         self._published = Published.open(settings.weights)
-        self._progress = open_heartbeat(settings.progress, settings.index)
+        self._progress = Progress(Segment.open(settings.progress.file), settings.index)
         size = len(settings.env_seeds) // self.blocks.groups
         seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(self.blocks.groups)]
         self._envs = [make(settings.env, own) for own in seeds]

@@ -29,7 +29,7 @@ def run(settings):
     waiter = Waiter(None, worker.control.dealer)
     worker.hello()
     last = -1
-    while worker.alive():
+    while worker.poll():
         if published.version > last:
             last = published.version
             worker.control.send(Report(row={"audited_versions": last + 1, "audited_in_steps_of": settings.steps_of}))
