@@ -263,7 +263,7 @@ class Learning:
     def leave(self, position: Position) -> None:
         """Tell the other learners that this one leaves, and merge what it has learned by itself."""
         try:
-            self.exchange.agree(0, 0, position, draining=True)
+            self.exchange.agree(0, 0, position, True)
         except (PeerLost, Stopped):
             self.exchange.break_off()
 

@@ -2,8 +2,8 @@
 
 Reads and writes nothing; imports torch for the type checker only, because processes without torch read this.
 
-An update (``learning/update.py``) calls the same methods in the same places in every mode: alone, sync (Stooke & Abbeel 2018, section 4.2),
-async (section 4.3) and gossip (Assran et al. 2019).
+An update (``learning/update.py``) calls the same methods in the same places in every mode: alone, sync (Stooke & Abbeel
+2018, section 4.2), async (section 4.3) and gossip (Assran et al. 2019).
 """
 
 from __future__ import annotations

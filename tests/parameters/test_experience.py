@@ -98,7 +98,8 @@ def test_others_rows_are_gathered_beside_the_own_as_their_learner_gathers_them(t
         gatherer.gather(0, mine, version=3),
         Gatherer(rollouts, "cpu", columns).gather(0, theirs, version=3),
     )
-    both = gatherer.gather_beside(own, other.take())
+    both = gatherer.share(own, other.take()).shared
+    assert both is not None
     assert own.returns is not None and own.steps == STEPS - 1, "steps of others are not counted"
     half = torch.arange(GROUPS * ENVS)
     for part, expected in ((half, own.batch), (half + GROUPS * ENVS, whole.batch)):
