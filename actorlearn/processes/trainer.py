@@ -21,6 +21,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.parameters.experience import Experience
 from actorlearn.parameters.interface import Stopped
+from actorlearn.parameters.peers import Peers
 from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import Gatherer
 from actorlearn.processes.checkpoints import Checkpoints
@@ -42,6 +43,7 @@ class Trainer:
     settings: TrainerSettings
     worker: Worker
     learning: Learning
+    peers: Peers
     members: RolloutMembers
     link: SimulatorLink
     gatherer: Gatherer
@@ -94,7 +96,7 @@ class Trainer:
         while (parts := self.link.parts()) is not None:
             rollout, lacking = self.counts.account.rollouts_learned, self.learning.lacks_statistics
             gathered = self.gatherer.gather(rollout, parts, self._version, lacking)
-            if not self._passes_over(gathered):
+            if not self._skips(gathered):
                 return gathered
             self.link.open_next()
         self._pull()
@@ -130,7 +132,7 @@ class Trainer:
         if update.outcome == "lost":
             self._broken_off, self._joined = gathered, False
             return True
-        self._draining = update.outcome == "leaving" or self.learning.peers.leaving
+        self._draining = update.outcome == "leaving" or self.peers.leaving
         if update.outcome == "stopped":
             self.checkpoints.note_weights_changed()
         return False
@@ -150,14 +152,14 @@ class Trainer:
                 "lower optimizer.learning_rate or set optimizer.clip_norm, and resume from the last checkpoint"
             )
 
-    def _passes_over(self, gathered: Gathered) -> bool:
+    def _skips(self, gathered: Gathered) -> bool:
         """Count a rollout that is not learned from: known to others from an earlier incarnation, or all too old."""
-        peers, storage = self.learning.peers, self.learning.minibatches.storage
-        if gathered.rollout < self.counts.learned_before.rollout and (storage is None or peers.in_step):
+        storage = self.learning.minibatches.storage
+        if gathered.rollout < self.counts.learned_before.rollout and (storage is None or self.peers.in_step):
             if storage is not None:
                 storage.store(gathered.rollout, gathered.parts)
-            self.counts.count_learned_before(gathered, peers.in_step, self.learning.normalizes)
-        elif gathered.stale and not gathered.steps and not peers.in_step:
+            self.counts.count_learned_before(gathered, self.peers.in_step, self.learning.normalizes)
+        elif gathered.stale and not gathered.steps and not self.peers.in_step:
             self.counts.finish_rollout(gathered)
         else:
             return False
@@ -186,7 +188,7 @@ class Trainer:
         """Report the time since the last report, and warn of a learner that the others wait for."""
         metrics = self.learning.metrics() | (self.experience.metrics() if self.experience else {})
         if self.settings.learner == 0:
-            warning = self.learning.peers.straggler(metrics, self.reports.seconds)
+            warning = self.peers.straggler(metrics, self.reports.seconds)
             if warning:
                 self.worker.control.warned(warning)
         self.reports.send(metrics)
@@ -195,10 +197,10 @@ class Trainer:
 
     def _join_learners(self) -> bool:
         """Try to join all other learners, and continue where the weights say; False while some are missing."""
-        joined = self.learning.peers.join(self.counts.env_steps, self.counts.updates, self.counts.position)
+        joined = self.peers.join(self.counts.env_steps, self.counts.updates, self.counts.position)
         if joined is None:
             return False
-        self._joined = self.learning.peers.joined
+        self._joined = self.peers.joined
         hit("trainer.joined")
         if joined.position:
             self.counts.continue_from(joined.position)
@@ -247,13 +249,13 @@ class Trainer:
             self.link.follow(order)
             self.checkpoints.save_as_ordered(order.save)
             control.applied(order)
-            self._draining, self._joined = self.learning.peers.leaving, self.learning.peers.joined
+            self._draining, self._joined = self.peers.leaving, self.peers.joined
         return self._draining
 
     def _finish(self) -> None:
         if self.reports.pending:
             self._report()
-        if self.learning.peers.in_step:  # no local steps are left to merge, and others must not wait for the save
+        if self.peers.in_step:  # no local steps are left to merge, and others must not wait for the save
             self.learning.exchange.close()
         else:
             self.learning.leave(self.counts.position)
@@ -290,15 +292,15 @@ def make(settings: TrainerSettings) -> Trainer:
     published, shared = Published.open(settings.weights), settings.experience
     state = TrainerState(learning, counts, members, published, rewards)
     snapshots = SimulatorSnapshots(settings.states, members, link.wake_all, link.wait_following)
-    present = learning.peers.present
     return Trainer(
         settings=settings,
         worker=worker,
         learning=learning,
+        peers=learning.peers,
         members=members,
         link=link,
         gatherer=gatherer,
-        experience=Experience(shared, settings.learner, settings.seed, present) if shared else None,
+        experience=Experience(shared, settings.learner, settings.seed, learning.peers.present) if shared else None,
         rewards=rewards,
         published=published,
         counts=counts,
