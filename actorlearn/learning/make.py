@@ -5,8 +5,6 @@ Reads and writes only the segments that the settings name.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import msgspec
 import torch
 
@@ -16,7 +14,6 @@ from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.algorithms.settings import OffPolicySettings, OnPolicySettings
 from actorlearn.learning.minibatches import Epochs
 from actorlearn.learning.replay import Replayed
-from actorlearn.learning.secondary import LearningWithSecondary
 from actorlearn.learning.target import Target
 from actorlearn.learning.update import Learning
 from actorlearn.memory.shared import Segment
@@ -33,8 +30,6 @@ from actorlearn.worker.passes import ComputePool, Network
 from actorlearn.worker.settings import TrainerReplay, TrainerSettings
 from actorlearn.worker.worker import Worker
 
-LearningT = TypeVar("LearningT", bound=Learning)
-
 
 def make(settings: TrainerSettings, worker: Worker | None = None) -> Learning:
     """Make the settings' learner, for the process of this ``worker``; None: it learns alone.
@@ -50,13 +45,11 @@ def make(settings: TrainerSettings, worker: Worker | None = None) -> Learning:
             return Learning(settings, made, network, epochs, settings.optimizer, worker)
         case OffPolicySettings() as algorithm, TrainerReplay() as stored:
             replay = open_replay(stored, algorithm)
-            if not stored.settings.secondary_batch_size:
-                return _replaying(Learning, settings, algorithm, stored.settings, replay, worker)
-            primary = _replaying(LearningWithSecondary, settings, algorithm, stored.settings, replay, worker)
-            primary.secondary = _secondary(settings, algorithm, stored, replay, worker)
-            assert stored.secondary is not None  # with batches of its own it publishes weights of its own
-            primary.secondary_published = Published.open(stored.secondary)
-            return primary
+            learning = _replaying(settings, algorithm, stored.settings, replay, worker)
+            if stored.secondary is not None and stored.settings.secondary_batch_size:
+                learning.secondary = _secondary(settings, algorithm, stored.settings, replay, worker)
+                learning.secondary_published = Published.open(stored.secondary)
+            return learning
         case algorithm, stored:
             raise TypeError(
                 f"algorithm.name: {algorithm.name!r} learns from {'' if stored is None else 'no '}replay, and there is "
@@ -80,14 +73,13 @@ def make_network(settings: TrainerSettings, algorithm: Algorithm) -> Network:
 
 
 def _replaying(
-    kind: type[LearningT],
     settings: TrainerSettings,
     algorithm: OffPolicySettings,
     numbers: ReplaySettings,
     replay: Replay,
     worker: Worker | None,
     secondary: bool = False,
-) -> LearningT:
+) -> Learning:
     """Make a learner of minibatches drawn from this replay."""
     made = make_algorithm(algorithm)
     network = make_network(settings, made)
@@ -95,25 +87,24 @@ def _replaying(
     beat = worker.poll if worker else lambda: True
     replayed = Replayed(settings, numbers, replay, made, network, target, beat, secondary)
     optimizer = for_batches(settings.optimizer, numbers.batches, settings.rate_scaling)
-    return kind(settings, made, network, replayed, optimizer, None if secondary else worker)
+    return Learning(settings, made, network, replayed, optimizer, None if secondary else worker)
 
 
 def _secondary(
     settings: TrainerSettings,
     algorithm: OffPolicySettings,
-    stored: TrainerReplay,
+    primary: ReplaySettings,
     replay: Replay,
     worker: Worker | None,
 ) -> Learning:
     """Make the secondary learner: same initial weights and replay, minibatches of its own size and random numbers."""
-    primary = stored.settings
     numbers = msgspec.structs.replace(
         primary,
         batch_size=primary.secondary_batch_size,
         base_batch_size=primary.base_batch_size or primary.batch_size,
         save=False,  # the primary does
     )
-    return _replaying(Learning, settings, algorithm, numbers, replay, worker, secondary=True)
+    return _replaying(settings, algorithm, numbers, replay, worker, secondary=True)
 
 
 def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
@@ -39,6 +40,9 @@ from actorlearn.wire.control import Control
 from actorlearn.worker.passes import Network
 from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import Worker
+
+SECONDARY = "secondary"
+"""Word before the names of a secondary learner's metrics and tensors."""
 
 
 class OptimizerStep(NamedTuple):
@@ -130,6 +134,12 @@ class Learning:
         """Records a sign of life during long operations."""
         self._timings = worker.timings if worker else Timings()
         self.peers = Peers(settings.exchange, learner, control, self.beat)
+        self.secondary: Learning | None = None
+        """A learner that learns beside this one from the same replay, with minibatches of another size, and never acts.
+
+        It is the experiment of Stooke & Abbeel (2018), section 5.4.2: does it keep pace with the one that acts?"""
+        self.secondary_published: Published | None = None
+        """Where the secondary learner's weights are published."""
         self.finite = True
         """Whether all optimizer steps of the newest pass were finite."""
         self.skipped = 0
@@ -215,6 +225,8 @@ class Learning:
         """
         if only_statistics:
             return 0
+        if self.secondary:
+            self.secondary.minibatches.count_due(env_steps, own_steps)
         self.minibatches.count_due(env_steps, own_steps)
         return self.minibatches.remaining(prepared, self._done(rollout))
 
@@ -246,7 +258,13 @@ class Learning:
                 self.learn_from(next(minibatches), env_steps)
         if remaining:
             self.skipped = 0 if self.finite else self.skipped + 1
-        return {**self._newest, **self.minibatches.finish()}
+        metrics = {**self._newest, **self.minibatches.finish()}
+        if self.secondary:
+            due = self.secondary.minibatches.remaining(prepared, 0)
+            own = self.secondary.pass_over(prepared, env_steps, rollout, due, going_on=going_on)
+            del own["replay_transitions"]
+            metrics |= _as_secondary(own)
+        return metrics
 
     def going_on(self) -> bool:
         """Whether a pass continues: no learner is to end, or this one is to and may finish first."""
@@ -335,12 +353,15 @@ class Learning:
 
     def publish(self, published: Published, env_steps: int) -> int:
         """Publish the weights to act by, as learned from so many steps; returns their version."""
+        if self.secondary and self.secondary_published:
+            self.secondary.publish(self.secondary_published, env_steps)
         return published.publish(self.weights.detach().cpu().numpy(), env_steps)
 
     def metrics(self) -> dict[str, Any]:
         """Return metrics of the time since the last call, besides those of the newest optimizer step."""
         symptoms = self.diagnosis.row(self._newest.get("entropy"))
-        return {**self.exchange.metrics(), **(self.norms.row() if self.norms else {}), **symptoms}
+        own = {**self.exchange.metrics(), **(self.norms.row() if self.norms else {}), **symptoms}
+        return own | (_as_secondary(self.secondary.metrics()) if self.secondary else {})
 
     def sha256(self) -> str:
         """Fingerprint of the weights, for comparing runs."""
@@ -354,12 +375,15 @@ class Learning:
         optimizer = {f"optimizer.{name}": tensor for name, tensor in self.exchange.state().items()}
         outer = {f"outer.{name}": tensor for name, tensor in self.outer.state().items()} if self.outer else {}
         consumed = {"consumed": torch.from_numpy(self.consumed.table)}
-        return {**weights, **optimizer, **outer, **consumed, **self.minibatches.tensors()}
+        own = {**weights, **optimizer, **outer, **consumed, **self.minibatches.tensors()}
+        beside = self.secondary.tensors() if self.secondary else {}
+        return own | {f"{SECONDARY}.{name}": tensor for name, tensor in beside.items()}
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write large state into files of a checkpoint's folder; returns plain numbers; raises OSError."""
         own = {"told": self._newest, **self.minibatches.save(folder)}  # "told": the key's name in older checkpoints
-        return {**own, "opened_before_statistics": self._opened_before}
+        own["opened_before_statistics"] = self._opened_before
+        return own | ({SECONDARY: self.secondary.save(folder)} if self.secondary else {})
 
     def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
         """Restore the state of ``tensors`` and ``save``; ``goes_on``: simulators continue exactly, too."""
@@ -373,3 +397,10 @@ class Learning:
         self._newest = dict(saved.state.get("told", {}))
         self._opened_before = saved.state.get("opened_before_statistics", 0) if goes_on else 0
         self.minibatches.restore(saved, goes_on)
+        if self.secondary:
+            own = replace(saved, tensors=saved.section(SECONDARY), state=saved.state[SECONDARY])
+            self.secondary.restore(own, goes_on)
+
+
+def _as_secondary(metrics: dict[str, Any]) -> dict[str, Any]:
+    return {f"{SECONDARY}_{name}": value for name, value in metrics.items()}

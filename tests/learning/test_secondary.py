@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from actorlearn.learning.secondary import LearningWithSecondary
 from actorlearn.learning.update import Learning
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
@@ -33,7 +32,7 @@ def pair(
         size = replaying(folder, numbers, **algorithm).weights.numel()
         Segment.create(folder / "secondary", weights_fields(size)).close()
     made = replaying(folder, {"secondary_batch_size": batch_size, **(numbers or {})}, **algorithm)
-    assert isinstance(made, LearningWithSecondary)
+    assert made.secondary
     return made, made.secondary
 
 

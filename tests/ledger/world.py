@@ -27,7 +27,6 @@ import pytest
 
 from actorlearn.failpoints import Arms, armed
 from actorlearn.learning.resuming import open_checkpoint
-from actorlearn.learning.secondary import LearningWithSecondary
 from actorlearn.memory.shared import Segment
 from actorlearn.processes.trainer import Trainer, make
 from actorlearn.tasks import describe
@@ -296,8 +295,7 @@ class World:
             return float(len(exchange.taking_part)) if settings.exchange.together else 1.0
 
         replayed = learning.minibatches.replay is not None
-        secondary = [learning.secondary] if isinstance(learning, LearningWithSecondary) else []
-        for each in (learning, *secondary):
+        for each in (learning, *([learning.secondary] if learning.secondary else [])):
             each.algorithm.loss = counting(each.network.module, self.numbers, replayed, said)
         trainer.run()
 
