@@ -51,7 +51,7 @@ COVERED_BY = {
     "actorlearn/replay/settings.py": "tests/learning/test_replay.py",
     # learning: the parts that a learner is put together from are tried within one.
     "actorlearn/learning/minibatches.py": "tests/learning/test_update.py",
-    "actorlearn/learning/network.py": "tests/learning/test_update.py",
+    "actorlearn/learning/replay_storage.py": "tests/learning/test_replay.py",
     # models and optimizers: each is a case of the tests of all.
     "actorlearn/models/encoders.py": "tests/models/test_pixels.py",
     "actorlearn/models/heads.py": "tests/models/test_dueling.py",
@@ -76,12 +76,10 @@ COVERED_BY = {
     "actorlearn/parameters/socket_mailbox.py": "tests/parameters/test_mailboxes.py",
     # processes: what they do together is what matters.
     "actorlearn/processes/__main__.py": "tests/system/test_whole_runs.py",
-    "actorlearn/processes/counts.py": "tests/processes/test_trainer.py",
+    "actorlearn/processes/group.py": "tests/processes/test_rollout_protocol.py",
     "actorlearn/processes/state.py": "tests/processes/test_trainer.py",
     "actorlearn/processes/members.py": "tests/processes/test_rollout_protocol.py",
-    "actorlearn/processes/simulator_link.py": "tests/processes/test_trainer.py",
     "actorlearn/processes/inference.py": "tests/processes/test_rollout_protocol.py",
-    "actorlearn/processes/replay_storage.py": "tests/learning/test_replay.py",
     "actorlearn/processes/simulator.py": "tests/processes/test_rollout_protocol.py",
     "actorlearn/worker/settings.py": "tests/launch/plan/test_plan.py",
     # launch

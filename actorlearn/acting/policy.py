@@ -27,7 +27,7 @@ from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
 from actorlearn.models.noisy import noisy_layers
 from actorlearn.models.unroll import Outputs, state_size
-from actorlearn.parameters.published import open_weights
+from actorlearn.parameters.published import Published
 from actorlearn.worker.passes import ComputePool, Passes
 from actorlearn.worker.settings import PolicySettings
 from actorlearn.worker.staging import Staging
@@ -68,7 +68,7 @@ class Policy:
         self.exploration = make_exploration(settings.algorithm, settings.actions)
         self.flat, _ = flatten(self.network)
         self.state_size = state_size(self.network)
-        self.published = open_weights(weights) if weights else None
+        self.published = Published.open(weights) if weights else None
         self.rollouts = Rollouts(Segment.open(rollouts.file)) if rollouts else None
         self._of_rollout = self.rollouts if settings.weights == "rollout" else None
         self._environments = settings.environments

@@ -110,6 +110,17 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
         return False
 
     @property
+    def lag_limit(self) -> int | None:
+        """Lag beyond which transitions are dropped; None: none are."""
+        return self.max_policy_lag if self.drops_stale else None
+
+    def open_rollouts(self, blocks: int) -> int:
+        """Return how many rollouts may be open at once; with each one more, acting weights are one more update old."""
+        if self.max_policy_lag is None or self.drops_stale:
+            return blocks
+        return min(blocks, self.max_policy_lag + 1)
+
+    @property
     def scales_reward(self) -> bool:
         """Whether rewards are divided by the running deviation of the discounted return."""
         return False

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from actorlearn.actions import Actions, MultiDiscrete
 from actorlearn.algorithms.interface import Batch
-from actorlearn.learning.network import Network
 from actorlearn.models.unroll import unroll
+from actorlearn.worker.passes import Network
 
 ROWS = 256
 """Most rows of a sample."""

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from actorlearn.algorithms.interface import Algorithm, Bootstraps, MultiNetworkAlgorithm, Networks
 from actorlearn.learning.minibatches import Minibatch
-from actorlearn.learning.network import Network
 from actorlearn.learning.target import Target
 from actorlearn.models.make import autocast
 from actorlearn.models.several import networks
+from actorlearn.worker.passes import Network
 
 
 class LossAndMetrics(NamedTuple):

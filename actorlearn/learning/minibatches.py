@@ -1,4 +1,4 @@
-"""Minibatches: the parts that a rollout is learned from, one for each optimizer step.
+"""A rollout as it is learned from, and its minibatches, one for each optimizer step.
 
 They come from the rollout's own batch, in epochs and parts (`Epochs`), or from a replay (``learning/replay.py``). Reads
 batches; writes nothing. Refuses to know: how a step is taken.
@@ -6,23 +6,57 @@ batches; writes nothing. Refuses to know: how a step is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from actorlearn.acting.exploration import mix
 from actorlearn.algorithms.interface import Algorithm, Batch
-from actorlearn.learning.network import Network
+from actorlearn.learning.reward_scale import RunningReturns
+from actorlearn.memory.rollout import Part
 from actorlearn.parameters.checkpoint import Checkpoint
 from actorlearn.parameters.interface import Carried
+from actorlearn.worker.passes import Network
 
 if TYPE_CHECKING:
+    from actorlearn.learning.replay_storage import ReplayStorage
     from actorlearn.learning.target import Target
     from actorlearn.replay.buffer import Replay, Sample
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """One rollout, gathered to be learned from; until it is counted it may be gathered again."""
+
+    rollout: int
+    """Its number."""
+    parts: Sequence[Part]
+    """The blocks it consists of, along the batch's second dimension."""
+    batch: Batch
+    """Its rows; ``valid`` leaves out resets and the two kinds of steps below."""
+    lags: NDArray[np.int64]
+    """Policy lag of each valid step."""
+    steps: int
+    """Environment steps to learn from: actions that were carried out, without those left out."""
+    stale: int = 0
+    """Environment steps left out because the weights that acted are too old."""
+    no_room: int = 0
+    """Environment steps left out because the replay has no ring for their environments."""
+    statistics_steps: int = 0
+    """Environment steps that only the statistics of observations are taken from."""
+    only_statistics: bool = False
+    """Whether only these statistics are learned, of which there were too few when the rollout was played."""
+    returns: RunningReturns | None = None
+    """State of the reward scale after this rollout, where rewards are scaled."""
+    shared: Batch | None = None
+    """Its rows, and beside them those of other learners, where experience is shared; then minibatches are of these."""
 
 
 class Minibatch(NamedTuple):
@@ -36,7 +70,7 @@ class Minibatch(NamedTuple):
     """Seed of the random numbers that its losses draw."""
 
 
-class Minibatches:
+class Minibatches(Carried):
     """A source of minibatches; `Learning` calls its methods, in this order, for each rollout.
 
     The defaults here are those of a source without state between rollouts.
@@ -46,12 +80,10 @@ class Minibatches:
     """Seconds to finish a rollout once the process is told to end; then it is broken off between two minibatches."""
     replay: Replay | None = None
     """The replay they are drawn from; None: they are parts of the batch."""
+    storage: ReplayStorage | None = None
+    """Storage of rollouts in that replay."""
     target: Target | None = None
     """The target network, where there is one."""
-    carried = Carried()
-    """State that joining learners take over."""
-    together = 0
-    """Number of learners in step, which all take the optimizer steps due for all env steps; 0: each for its own."""
 
     def prepare(self, batch: Batch) -> Batch:
         """Return the batch with values that all its minibatches share, computed once."""
@@ -64,8 +96,8 @@ class Minibatches:
         """Return how many minibatches remain; ``done`` optimizer steps by this rollout are taken already."""
         raise NotImplementedError
 
-    def draw(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
-        """Yield the remaining minibatches, each made on demand."""
+    def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
+        """Yield the minibatches that remain, each made on demand."""
         raise NotImplementedError
 
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
@@ -112,10 +144,11 @@ class Epochs(Minibatches):
         """Return all parts of all epochs, less those that are done."""
         return self._epochs * self._parts_of(prepared) - done
 
-    def draw(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
+    def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
         """Yield one part after the other, epoch after epoch; a single part is the batch itself."""
         generator = torch.Generator().manual_seed((self._seed << 32) + rollout)
         environments, parts = prepared.action.shape[1], self._parts_of(prepared)
+        done = self._epochs * parts - remaining
         epochs = (torch.randperm(environments, generator=generator).tensor_split(parts) for _ in range(self._epochs))
         for number, chosen in enumerate(islice(chain.from_iterable(epochs), done, None), done):
             batch = prepared if parts == 1 else prepared.environments(chosen)

@@ -24,17 +24,17 @@ from actorlearn.acting.exploration import mix
 from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm
 from actorlearn.learning.items import batch_of, following_outputs, without_burn_in
 from actorlearn.learning.minibatches import Minibatch, Minibatches
-from actorlearn.learning.network import Network
+from actorlearn.learning.replay_storage import ReplayStorage
 from actorlearn.learning.target import Target
 from actorlearn.models.noisy import draw
 from actorlearn.models.unroll import Outputs
 from actorlearn.optim.schedules import linear
 from actorlearn.parameters.checkpoint import Checkpoint
-from actorlearn.parameters.interface import Carried
 from actorlearn.replay.buffer import Replay, Sample
 from actorlearn.replay.ratio import Ratio
 from actorlearn.replay.samplers import importance
 from actorlearn.replay.settings import ReplaySettings
+from actorlearn.worker.passes import Network
 from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.staging import Staging
 
@@ -62,7 +62,7 @@ class Replayed(Minibatches):
 
         A ``secondary`` learner draws by its own random numbers, and does not change priorities.
         """
-        self.settings, self.replay = settings, replay
+        self.settings, self.replay, self.storage = settings, replay, ReplayStorage(replay)
         self.target, self._network, self._algorithm = target, network, algorithm
         self._numbers, self._batch, self._burn_in = numbers, numbers.batch_size, numbers.burn_in_steps
         self._learns = settings.policy.algorithm.epochs > 0
@@ -80,20 +80,27 @@ class Replayed(Minibatches):
         """Steps for which all minibatches are done after the next pass."""
         self._due = 0
         """Minibatches of the rollout that is being learned from, but for those done ahead."""
-        self.carried = Carried([target.weights], self._counts, self._adopt)
 
-    def _counts(self) -> list[int]:
+    # On joining other learners -----------------------------------------------------------------------------------
+
+    @property
+    def shared_tensors(self) -> list[Tensor]:
+        """Return the target network's weights."""
+        return [self.target.weights]
+
+    def counts(self) -> list[int]:
+        """Return the counts by which minibatches are due."""
         return [self._credited, self._ahead, self.target.period, self.replay.begun]
 
-    def _adopt(self, said: NDArray[np.int64], best: int) -> None:
+    def adopt(self, counts: NDArray[np.int64], best: int) -> None:
         """Adopt the counts of the learner whose weights are taken; learning begins when all have stored enough.
 
         The target network is taken too, except with a central store, where each learner has its own.
         """
-        self._credited, self._ahead, period = (int(count) for count in said[best, :3])
+        self._credited, self._ahead, period = (int(count) for count in counts[best, :3])
         if self.together:
             self.target.period = period
-        self.replay.begun = int(said[:, 3].min())  # -1 where one has stored nothing yet: all begin anew
+        self.replay.begun = int(counts[:, 3].min())  # -1 where one has stored nothing yet: all begin anew
 
     # How much, and when ------------------------------------------------------------------------------------------
 
@@ -119,7 +126,7 @@ class Replayed(Minibatches):
         """Return the minibatches that ``count_due`` counted; ``done`` is not used."""
         return self._due
 
-    def draw(self, prepared: Batch, rollout: int, done: int, env_steps: int) -> Iterator[Minibatch]:
+    def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
         """Yield minibatches one by one, renewing the target network before each where it is due."""
         count = self._ahead + self._due
         for number in range(self._ahead, count):

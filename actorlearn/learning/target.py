@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.algorithms.settings import HardCopies, Polyak, TargetPolicy
-from actorlearn.learning.network import Network
+from actorlearn.worker.passes import Network
 
 
 class Target:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.address import Shm
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
@@ -32,32 +30,18 @@ def progress_fields(sections: int) -> list[Field]:
     ]
 
 
-class Heartbeat(Protocol):
-    """Heartbeat and section times of one process, read by the supervisor."""
+class Progress:
+    """Heartbeat and section times of one process, in its row of shared memory; read by the supervisor."""
 
-    section_ns: NDArray[np.int64]
-    """Nanoseconds spent in each section since the process started [sections]; written by its Timings."""
+    def __init__(self, segment: Segment, index: int) -> None:
+        """Bind to row ``index`` of the progress segment."""
+        self._beat_ns = segment["beat_ns"][index]
+        self.section_ns: NDArray[np.int64] = segment["section_ns"][index]
+        """Nanoseconds spent in each section since the process started [sections]; written by its Timings."""
 
     def beat(self) -> None:
         """Record a sign of life. A healthy loop calls it at least every 100 ms.
 
         Long operations call it between their parts: minibatches, environments, parts of a file.
         """
-
-
-def open_heartbeat(address: Shm, index: int) -> Heartbeat:
-    """Open the heartbeat of the process that has row ``index`` of the run's progress."""
-    return Progress(Segment.open(address.file), index)
-
-
-class Progress:
-    """One process's row in shared memory."""
-
-    def __init__(self, segment: Segment, index: int) -> None:
-        """Bind to row ``index`` of the progress segment."""
-        self._beat_ns = segment["beat_ns"][index]
-        self.section_ns: NDArray[np.int64] = segment["section_ns"][index]
-
-    def beat(self) -> None:
-        """Write the monotonic clock's time in ns."""
         self._beat_ns[0] = time.monotonic_ns()

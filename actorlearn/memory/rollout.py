@@ -56,7 +56,7 @@ for every timestep: the composition of batches does not depend on timing, once a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from numpy.typing import NDArray
@@ -367,6 +367,20 @@ class Blocks:
         for name in self._carried:
             before = 0 if first else self.last_row(name, group, rollout - 1)
             self.row(name, group, rollout * self.horizon)[:] = before
+
+
+class Part(NamedTuple):
+    """The block that one group of a member has written in a rollout."""
+
+    socket_id: str
+    """Id of the member."""
+    blocks: Blocks
+    group: int
+
+    @property
+    def owner(self) -> str:
+        """Name of the group, by which its games, rings and returns are kept: ``<socket id>/<group>``."""
+        return f"{self.socket_id}/{self.group}"
 
 
 def unfinished_steps(blocks: Blocks, group: int) -> int:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from actorlearn.memory.fields import CACHE_LINE_BYTES, Field
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.interface import CONSUMED_WORDS
+from actorlearn.parameters.consumed import CONSUMED_WORDS
 from actorlearn.parameters.rendezvous import Rendezvous
 
 SLOTS = 2

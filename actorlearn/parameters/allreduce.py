@@ -36,8 +36,8 @@ from actorlearn.optim.outer import Outer
 from actorlearn.optim.specs import OuterSettings
 from actorlearn.parameters.allgather import AllGather
 from actorlearn.parameters.alone import Alone
-from actorlearn.parameters.consumed import Consumed
-from actorlearn.parameters.interface import Agreed, Disagreement, Exchange, Joined, Learner, Position, Stepped
+from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
+from actorlearn.parameters.interface import Agreed, Disagreement, Exchange, Joined, Learner, Stepped
 from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
 from actorlearn.parameters.rendezvous import Rendezvous, open_rendezvous
 from actorlearn.parameters.settings import AloneExchangeSettings, SyncExchangeSettings
@@ -142,17 +142,17 @@ class Sync(Exchange):
         """Copy a checkpoint's state in."""
         self.own.restore(state)
 
-    def join(self, env_steps: int, updates: int) -> Joined:
+    def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
         """Wait for all, then take all state from the learner whose weights were changed most often.
 
         Survivors of a lost learner are further than the newest checkpoint.
         """
         counts, consumed = self.learner.carried.counts(), self.own.consumed
-        arrival = _Arrival(env_steps, updates, consumed.changes, self.learner.number, *self.learner.position())
+        arrival = _Arrival(env_steps, updates, consumed.changes, self.learner.number, *position)
         said = self.rendezvous.meet([*arrival, *counts])
         arrivals = [_Arrival._make(numbers) for numbers in said[:, : len(arrival)].tolist()]
         best = max(range(len(said)), key=lambda rank: (arrivals[rank].updates, arrivals[rank].changes, -rank))
-        own = [self.weights, consumed.table, *self.learner.carried.tensors]
+        own = [self.weights, torch.from_numpy(consumed.table), *self.learner.carried.shared_tensors]
         if self.learner.outer is not None:
             own.append(self.learner.outer.velocity)
         taken = [self._gather(tensor)[best].clone() for tensor in own]
@@ -174,12 +174,13 @@ class Sync(Exchange):
         self.own.join(arrivals[best].env_steps, arrivals[best].updates)
         return Joined(self.own.env_steps, self.own.updates, consumed.position(self.learner.number))
 
-    def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
+    def agree(
+        self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
+    ) -> Agreed:
         """Wait for all learners and exchange their remaining steps; compare hashes of the weights every HASH_EVERY."""
         checked = self._agreements % self.hash_every == 0
         self._agreements += 1
         fingerprint = self._fingerprint() if checked else 0
-        position = self.learner.position()
         with self._waits.waiting():
             said = self.rendezvous.meet(
                 _NextBatch(env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint, *position)
@@ -191,7 +192,8 @@ class Sync(Exchange):
         self._compare("hash of the weights", [batch.fingerprint for batch in batches])
         if not leaving:
             self._begin(batches)
-        return self.own.agree(sum(batch.env_steps for batch in batches), optimizer_steps, leaving)
+        agreed = self.own.agree(sum(batch.env_steps for batch in batches), optimizer_steps, position, leaving)
+        return agreed if leaving else agreed._replace(idle=self._first[self.settings.rank])
 
     def _begin(self, batches: Sequence[_NextBatch]) -> None:
         """Derive the step at which each learner makes its first, and the learners whose moments are missing."""
@@ -204,11 +206,6 @@ class Sync(Exchange):
         most = max(batch.optimizer_steps for batch in batches)
         self._first, self._step, self._steps = [most - batch.optimizer_steps for batch in batches], 0, most
         self._batch_steps = [batch.env_steps for batch in batches]
-
-    @property
-    def idle(self) -> int:
-        """Return the steps that learners with more minibatches left make before this one's first."""
-        return self._first[self.settings.rank]
 
     @property
     def taking_part(self) -> list[int]:

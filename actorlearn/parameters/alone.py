@@ -13,7 +13,7 @@ from torch import Tensor
 
 from actorlearn.optim.groups import GroupedOptimizer, clip, make_groups
 from actorlearn.optim.make import make as make_optimizer
-from actorlearn.parameters.consumed import Consumed
+from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped
 from actorlearn.parameters.settings import AloneExchangeSettings
 
@@ -29,7 +29,7 @@ class Alone(Exchange):
         self.optimizer = GroupedOptimizer(partial(make_optimizer, spread=learner.spread), self.groups, self.parameters)
         self.env_steps = self.updates = self._batch_steps = 0
         self.consumed = learner.consumed or Consumed(learner.number + 1)
-        self._number, self._position = learner.number, learner.position
+        self._number, self._rollout = learner.number, 0
 
     def state(self) -> dict[str, Tensor]:
         """Return the optimizer's state."""
@@ -39,21 +39,24 @@ class Alone(Exchange):
         """Copy a checkpoint's state in."""
         self.optimizer.restore(state)
 
-    def join(self, env_steps: int, updates: int) -> Joined:
+    def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
         """Continue from this learner's own checkpoint."""
         self.env_steps, self.updates = env_steps, updates
         return Joined(env_steps, updates)
 
-    def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
+    def agree(
+        self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
+    ) -> Agreed:
         """Add the batch to the totals."""
         if not draining:
             self.env_steps, self.updates, self._batch_steps = self.env_steps + env_steps, self.updates + 1, env_steps
-            self.consumed.begin(self._number, self._position())
+            self.consumed.begin(self._number, position)
+            self._rollout = position.rollout
         return Agreed(self.env_steps, self.updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
         """Combine the moments with the own statistics."""
-        if not self.consumed.merged(self._number, self._position().rollout):
+        if not self.consumed.merged(self._number, self._rollout):
             combine(self.statistics, moments)
             self.consumed.merge(self._number)
 

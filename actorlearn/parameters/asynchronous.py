@@ -24,15 +24,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from actorlearn.memory.shared import Segment
 from actorlearn.optim.groups import GroupedOptimizer, OptimizerT, clip, groups_within, make_groups
 from actorlearn.optim.interface import copy_state
 from actorlearn.optim.make import make as make_optimizer
 from actorlearn.optim.multistep import MultiStepAdam
 from actorlearn.optim.specs import AdamSettings, OptimizerSettings
-from actorlearn.parameters.consumed import Consumed
-from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Position, Stepped
+from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
+from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped
 from actorlearn.parameters.settings import AsyncExchangeSettings
-from actorlearn.parameters.store import LearnerRecord, open_store
+from actorlearn.parameters.store import LearnerRecord, SharedStore
 
 _ROLLOUT = 1 << 32
 """Difference between the numbers of a change and of the same one a rollout later."""
@@ -47,7 +48,9 @@ class Async(Exchange):
         self.consumed = learner.consumed or Consumed(learner.number + 1)
         self.weights, self.local_steps = weights, settings.local_steps
         self.groups = make_groups(optimizer, learner.networks, learner.gradients.numel())
-        self.store = open_store(settings.store, settings.rank, learner.gradients.numel(), learner.alive)
+        self.store = SharedStore(
+            Segment.open(settings.store.file), settings.rank, learner.gradients.numel(), learner.alive
+        )
         self.spans = {chunk: span for chunk, span in enumerate(self.store.spans) if span.start < span.stop}
         self.statistics = len(self.store.spans) - 1
         chunks = [chunk for chunk in self.spans if chunk != self.statistics]
@@ -101,7 +104,7 @@ class Async(Exchange):
             span = self.spans[chunk]
             optimizer.restore({name: state[name][span] if name in self.vectors else state[name] for name in state})
 
-    def join(self, env_steps: int, updates: int) -> Joined:
+    def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
         """Fill the store if it is empty, and take its weights; continue where a killed incarnation stood."""
         with self.store.locked([0]):
             if not self.store.filled:
@@ -109,7 +112,6 @@ class Async(Exchange):
                     self._give(chunk)
                 self.store.fill(env_steps, updates)
         self.pull()
-        position = self.learner.position()
         if self.store.record is None:
             steps = self._steps_of(self.chunks[0])
             new = LearnerRecord(
@@ -124,8 +126,8 @@ class Async(Exchange):
             self._settle(new)
         else:
             self._resume(self._record, position)
-        position = Position(self._record.rollouts_learned, self._record.used)
-        return Joined(self.store.env_steps, self.store.updates, position)
+        stored = Position(self._record.rollouts_learned, self._record.used)
+        return Joined(self.store.env_steps, self.store.updates, stored)
 
     def _resume(self, record: LearnerRecord, position: Position) -> None:
         """Continue a killed incarnation's work: set its record back to the start of the rollout that is done again.
@@ -143,13 +145,14 @@ class Async(Exchange):
         self.learner.carried.adopt(np.array([record.counts], np.int64), 0)
         self._settle(record._replace(rollouts_learned=position.rollout, used=used))
 
-    def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
+    def agree(
+        self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
+    ) -> Agreed:
         """Return all learners' totals plus this batch, without waiting; a drain first merges local steps."""
         if draining and self.pending:
             self._merge_local_steps()
             self._settle(self._record)
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
-        position = self.learner.position()
         self.consumed.begin(self.learner.number, position)
         self._rollout = position.rollout
         self._number = max(self._number, self._rollout * _ROLLOUT)

@@ -1,6 +1,6 @@
 """Table of the part of each learner's experience that is in some weights: kept, saved and transferred with them.
 
-Reads and writes one tensor; knows no gradients and no rows of experience. A learner that takes weights reads its own
+Reads and writes one array; knows no gradients and no rows of experience. A learner that takes weights reads its own
 row: all rollouts before the row's rollout are in them, and so are that rollout's first minibatches. None of these is
 learned from again, also after deaths.
 """
@@ -8,16 +8,29 @@ learned from again, also after deaths.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
-from actorlearn.parameters.interface import CONSUMED_WORDS, Position
-
+CONSUMED_WORDS = 4
+"""8-byte words in a learner's row of the table."""
 _ROLLOUT, _USED, _MERGED, _STEPS = range(4)
 _FOR_ALL = 1
 """Rows before the learners': one, which counts changes of the weights since the last whole update."""
+
+
+class Position(NamedTuple):
+    """A learner's position in its own experience, from which it continues."""
+
+    rollout: int = 0
+    """The rollout that is to be learned next, or is being learned."""
+    used: int = 0
+    """The learner's own environment steps before that rollout that are in the weights."""
+
+
+BEGINNING = Position()
+"""Position of a learner that has learned nothing."""
 
 
 class Consumed:
@@ -25,10 +38,10 @@ class Consumed:
 
     def __init__(self, learners: int) -> None:
         """Begin with untrained weights."""
-        self.table = torch.zeros((_FOR_ALL + learners, CONSUMED_WORDS), dtype=torch.int64)
-        self._rows = self.table.numpy()[_FOR_ALL:]
+        self.table = np.zeros((_FOR_ALL + learners, CONSUMED_WORDS), np.int64)
+        self._rows = self.table[_FOR_ALL:]
 
-    def restore(self, table: Tensor) -> None:
+    def restore(self, table: NDArray[np.int64]) -> None:
         """Copy a saved table in; one of a run with fewer learners, or more, as far as it goes."""
         rows = min(len(table), len(self.table))
         self.table[:rows] = table[:rows]
@@ -76,8 +89,8 @@ class Consumed:
         row[:] = row[_ROLLOUT] + 1, row[_USED] + env_steps, 0, 0
         self.table[0, 0] = 0
 
-    def know_only(self, learner: int) -> None:
-        """Remove the positions of all other learners, whose experience is no longer counted here."""
+    def forget_others(self, learner: int) -> None:
+        """Remove the positions of all learners but this one: their experience is no longer counted here."""
         others = np.arange(len(self._rows)) != learner
         self._rows[others, _ROLLOUT] = -1
 

@@ -30,8 +30,9 @@ from actorlearn.failpoints import hit
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consensus import cosines, measure
+from actorlearn.parameters.consumed import BEGINNING, Position
 from actorlearn.parameters.exchange_log import ExchangeLog
-from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Position, Stepped
+from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped
 from actorlearn.parameters.mailbox import Mailbox, SharedMailbox, open_mailbox, tcp_ways
 from actorlearn.parameters.mixing import in_peers, neighbours, progress_since
 from actorlearn.parameters.settings import AloneExchangeSettings, GossipExchangeSettings
@@ -59,7 +60,7 @@ class Gossip(Exchange):
         self._alive, self._present_now, self._warn = learner.alive, learner.present, learner.warn
         self._learners: tuple[int, ...] = ()
         """The learners present at the last check."""
-        self._position, self._rollout = learner.position, 0
+        self._rollout = 0
         self._segments: list[Segment] = []
         self.counts = SharedCounts(self._open(settings.counts), settings.rank)
         self.mailbox = self._open_mailbox(learner)
@@ -97,7 +98,7 @@ class Gossip(Exchange):
         """Copy a checkpoint's state in."""
         self.own.restore(state)
 
-    def join(self, env_steps: int, updates: int) -> Joined:
+    def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
         """Begin with the own weights; a restarted or attached learner takes the mean of its in-peers' instead.
 
         In a new run all learners have equal weights, by the seed; in a resumed one each has its own checkpoint's.
@@ -109,28 +110,29 @@ class Gossip(Exchange):
         elif updates and self._log:
             self._log.adopted({})
         if not self.counts.begun and moved and self.counts.heard:
-            self.counts.begin_again(self.counts.heard, self._position().rollout)
+            self.counts.begin_again(self.counts.heard, position.rollout)
         elif not self.counts.begun:
             self.counts.begin(env_steps, updates)
         if self._log:
             self._before.copy_(self.weights)
         self._begin_steps()
-        return Joined(*self.counts.total, self._resumed_position())
+        return Joined(*self.counts.total, self._resumed_position(position))
 
-    def _resumed_position(self) -> Position | None:
+    def _resumed_position(self, position: Position) -> Position | None:
         """Return the position after the rollout in which an earlier incarnation died, if others may have part of it."""
-        position = self._position()
         return Position(self.counts.claimed, position.used) if self.counts.claimed > position.rollout else None
 
-    def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
+    def agree(
+        self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
+    ) -> Agreed:
         """Return all learners' totals plus this batch, without waiting.
 
         The totals depend on how far the others happen to be, and with them learning rates and other schedules: even
         learners that wait for every message (``max_staleness`` 0) do not repeat their weights from the same seed.
         """
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
-        self.own.agree(env_steps, optimizer_steps, draining)
-        self._rollout = self._position().rollout
+        self.own.agree(env_steps, optimizer_steps, position, draining)
+        self._rollout = position.rollout
         before = self.counts.total
         return Agreed(before[0] + self._batch_steps, before[1] + updates, draining)
 

@@ -2,8 +2,8 @@
 
 Reads and writes nothing; imports torch for the type checker only, because processes without torch read this.
 
-The trainer calls the same methods in the same places in every mode: alone, sync (Stooke & Abbeel 2018, section 4.2),
-async (section 4.3) and gossip (Assran et al. 2019).
+An update (``learning/update.py``) calls the same methods in the same places in every mode: alone, sync (Stooke & Abbeel
+2018, section 4.2), async (section 4.3) and gossip (Assran et al. 2019).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actorlearn.optim.interface import Spread, whole
+from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,22 +23,10 @@ if TYPE_CHECKING:
 
     from actorlearn.optim.outer import Outer
     from actorlearn.optim.specs import OptimizerSettings
-    from actorlearn.parameters.consumed import Consumed
     from actorlearn.wire.endpoints import Endpoints
 
-CONSUMED_WORDS = 4
-"""8-byte words in a learner's row of the consumed-experience table (``parameters/consumed.py``)."""
 CARRIED_COUNTS = 6
 """Most numbers of a minibatches' source that are exchanged (``Carried.counts``)."""
-
-
-class Position(NamedTuple):
-    """A learner's position in its own experience, from which it continues."""
-
-    rollout: int = 0
-    """The rollout that is to be learned next, or is being learned."""
-    used: int = 0
-    """The learner's own environment steps before that rollout that are in the weights."""
 
 
 class Present(NamedTuple):
@@ -49,16 +38,23 @@ class Present(NamedTuple):
     """Whether learners that leave count as lost; False while the run ends, when learners leave as they finish."""
 
 
-@dataclass(frozen=True, slots=True)
 class Carried:
     """State of the minibatches' source that is exchanged besides weights and optimizer state; by default none."""
 
-    tensors: Sequence[Tensor] = ()
-    """Tensors that are equal in all learners in step: a joining learner takes them with the weights."""
-    counts: Callable[[], Sequence[int]] = tuple
-    """Return at most CARRIED_COUNTS integers, which learners exchange on joining and a store keeps in their records."""
-    adopt: Callable[[NDArray[np.int64], int], object] = lambda said, best: None
-    """Take the counts of all learners [learners, n], and the rank of the one whose weights are taken; on joining."""
+    together = 0
+    """Number of learners in step, which all take the optimizer steps due for all env steps; 0: each for its own."""
+
+    @property
+    def shared_tensors(self) -> Sequence[Tensor]:
+        """Tensors that are equal in all learners in step: a joining learner takes them with the weights."""
+        return ()
+
+    def counts(self) -> Sequence[int]:
+        """Return at most CARRIED_COUNTS integers, which learners exchange on joining and a store keeps."""
+        return ()
+
+    def adopt(self, counts: NDArray[np.int64], best: int) -> None:
+        """Take the counts of all learners [learners, n] on joining; ``best``: rank of the one that has the weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +73,6 @@ class Learner:
     """Mode gossip: the learners that there are now."""
     warn: Callable[[str], None] = lambda text: None
     """Mode gossip: reports a problem of another learner to the user."""
-    position: Callable[[], Position] = Position
-    """Returns the learner's position by its account; called before and after learners join, and in ``agree``."""
     number: int = 0
     """This learner's number, for good; its rank counts it among those that have joined."""
     consumed: Consumed | None = None
@@ -87,7 +81,7 @@ class Learner:
     """Spreads the work of an optimizer step over this learner's cores."""
     endpoints: Endpoints | None = None
     """Endpoints of the processes on all machines of the run; None where there is one machine."""
-    carried: Carried = Carried()
+    carried: Carried = field(default_factory=Carried)
     """Further state of its minibatches' source."""
     outer: Outer | None = None
     """Modes sync and gossip: makes new weights from the mean of the learners' weights; None = the mean itself."""
@@ -125,6 +119,10 @@ class Agreed(NamedTuple):
     """Updates of all learners once this batch is done; in mode sync the learners' joint batches count as one."""
     draining: bool
     """Whether a learner is leaving, so that no learner learns from this batch."""
+    idle: int = 0
+    """Steps of the batch in which this learner has no minibatch; it calls `step` for these first.
+
+    In mode sync all learners make as many steps as the one with most minibatches left, and end together."""
 
 
 class Joined(NamedTuple):
@@ -167,17 +165,20 @@ class Exchange(ABC):
         """Copy a checkpoint's `state` in; called before `join`."""
 
     @abstractmethod
-    def join(self, env_steps: int, updates: int) -> Joined:
+    def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
         """Take the weights and optimizer state common to all learners; called once, after `restore`, before the others.
 
-        The arguments are those of this learner's own checkpoint (0, 0 for a new run).
+        The totals are those of this learner's own checkpoint (0, 0 for a new run), its position that of its account.
         """
 
     @abstractmethod
-    def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
+    def agree(
+        self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
+    ) -> Agreed:
         """Announce a batch before it is learned, and return the learners' totals. In mode sync it waits for all.
 
-        `optimizer_steps`: number of calls of `step` to come. `draining`: this learner leaves, with or without a batch.
+        `optimizer_steps`: number of calls of `step` to come. `position`: that of this learner, whose `rollout` the
+        batch is. `draining`: this learner leaves, with or without a batch.
         Raises PeerLost, Stopped and Disagreement.
         """
 
@@ -207,14 +208,6 @@ class Exchange(ABC):
     @abstractmethod
     def settle(self) -> None:
         """Count a batch after its last step, and pass on changes that other learners have not got yet."""
-
-    @property
-    def idle(self) -> int:
-        """Return the steps of the agreed batch in which this learner has no minibatch; `step` is called for these too.
-
-        In mode sync all learners make as many steps as the one with most minibatches left, and end together.
-        """
-        return 0
 
     def ending(self, asked: bool) -> bool:
         """Whether to break a batch off, between two of its steps. `asked`: this learner was told to end.

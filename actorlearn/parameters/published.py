@@ -12,7 +12,7 @@ reads were torn, a single slot with a sequence word starved its reader, three sl
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,57 +40,8 @@ def slots_in_words(size: int, what: str) -> str:
     return f"{SLOTS} slots x {size:,} float32 {what}"
 
 
-class WeightSource(Protocol):
-    """Published weights, as acting and evaluating processes read them."""
-
-    @property
-    def version(self) -> int:
-        """Newest complete version; -1 before the first. It never decreases, also across restarts of trainer or run."""
-
-    @property
-    def env_steps(self) -> int:
-        """Environment steps at which the newest version was published; 0 before the first."""
-
-    @property
-    def size(self) -> int:
-        """Number of weights: parameters and statistics."""
-
-    def fetch(self, out: NDArray[np.float32], known: int = -1, wanted: int | None = None) -> tuple[int, int] | None:
-        """Copy the newest version into ``out`` [size]; returns (version, env_steps), or None for the ``known`` one.
-
-        Version ``wanted`` is copied instead if it is still kept.
-        """
-
-
-class WeightSink(Protocol):
-    """Weights that a learner publishes; one process at a time."""
-
-    @property
-    def version(self) -> int:
-        """Newest complete version; -1 before the first."""
-
-    def go_on_after(self, version: int) -> None:
-        """Number the versions to come above this one, which an earlier life of the run has published."""
-
-    def publish(self, weights: NDArray[np.float32], env_steps: int) -> int:
-        """Publish the next version [size] and return its number; never waits for a reader."""
-
-    def kept(self, versions: Collection[int]) -> dict[int, tuple[NDArray[np.float32], int]]:
-        """Return copies of those of these versions that are still there, with their environment steps."""
-
-
-def open_publisher(address: Shm) -> WeightSink:
-    """Open published weights for writing; raises FileNotFoundError where their segment is not there."""
-    return Published(Segment.open(address.file))
-
-
-def open_weights(address: Shm) -> WeightSource:
-    """Open published weights for reading; raises FileNotFoundError where there are none (any more)."""
-    return Published(Segment.open(address.file))
-
-
 class Published:
-    """Both ends of a weights segment: one writer, any number of readers."""
+    """Published weights: one process writes them, any number read them."""
 
     def __init__(self, segment: Segment) -> None:
         """Bind to a weights segment."""
@@ -99,6 +50,11 @@ class Published:
         self._env_steps = segment["env_steps"]
         self._payload = segment["payload"]
         self._after = -1
+
+    @classmethod
+    def open(cls, address: Shm) -> Self:
+        """Open published weights; raises FileNotFoundError where their segment is not there (any more)."""
+        return cls(Segment.open(address.file))
 
     @property
     def version(self) -> int:
@@ -141,9 +97,10 @@ class Published:
         return found
 
     def fetch(self, out: NDArray[np.float32], known: int = -1, wanted: int | None = None) -> tuple[int, int] | None:
-        """Copy a version into ``out``, as `WeightSource.fetch`; a read is never torn.
+        """Copy the newest version into ``out`` [size]; returns (version, env_steps), or None for the ``known`` one.
 
-        A read that the writer overtook is repeated with the version that is newest then.
+        Version ``wanted`` is copied instead if it is still kept. A read is never torn: one that the writer overtook is
+        repeated with the version that is newest then.
         """
         for _ in range(ATTEMPTS):
             if (version := self.version if wanted is None else wanted) == known:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.parameters.interface import CONSUMED_WORDS, PeerLost, Stopped
+from actorlearn.parameters.consumed import CONSUMED_WORDS
+from actorlearn.parameters.interface import PeerLost, Stopped
 from actorlearn.parameters.meetings import (
     ACKNOWLEDGED,
     HEADER,

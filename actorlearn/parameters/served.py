@@ -25,8 +25,8 @@ from torch import Tensor
 from actorlearn.failpoints import hit
 from actorlearn.optim.groups import GroupedOptimizer, clip, make_groups
 from actorlearn.optim.make import make as make_optimizer
-from actorlearn.parameters.consumed import Consumed
-from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Position, Stepped, Stopped
+from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
+from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped, Stopped
 from actorlearn.parameters.server_lines import ServerLines
 from actorlearn.parameters.settings import ServedExchangeSettings
 from actorlearn.parameters.shard import join_state, split_state
@@ -128,12 +128,12 @@ class Served(Exchange):
 
     # Joining ----------------------------------------------------------------------------------------------------------
 
-    def join(self, env_steps: int, updates: int) -> Joined:
+    def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
         """Take the servers' weights; fill those that are empty. Continue where a killed incarnation stood."""
         self._base = (env_steps, updates)
         self._take(self._ask(Frame(PULL, shard) for shard in self.spans))
         self._joined = True
-        self._settle(self._resumed(self.learner.position()))
+        self._settle(self._resumed(position))
         row = self._record
         self.learner.carried.adopt(np.array([row.counts], np.int64), 0)
         return Joined(*self._totals(), Position(row.rollouts_learned, row.used))
@@ -157,10 +157,11 @@ class Served(Exchange):
 
     # A batch ----------------------------------------------------------------------------------------------------------
 
-    def agree(self, env_steps: int, optimizer_steps: int, draining: bool = False) -> Agreed:
+    def agree(
+        self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
+    ) -> Agreed:
         """Return all learners' totals, as heard last, plus this batch, without waiting."""
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
-        position = self.learner.position()
         self.consumed.begin(self.learner.number, position)
         self._rollout = position.rollout
         self._number = max(self._number, self._rollout * _ROLLOUT)

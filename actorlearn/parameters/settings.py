@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from actorlearn.address import ByLearner, Ipc, Shm
+from actorlearn.memory.rollout import BlockShape
 from actorlearn.optim.specs import Beta, OuterRule, OuterSettings, Rate
 from actorlearn.parameters.mixing import Graph, GraphSettings
 from actorlearn.parameters.store import CHUNKS
@@ -303,3 +304,16 @@ class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_onl
 def _make_sure_of_rank(rank: int, learners: int) -> None:
     if rank >= learners:
         raise ValueError(f"exchange.rank: {rank} must be from 0 to {learners - 1}, as there are so many learners")
+
+
+class ExperienceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The experience that a trainer shares with those of other learners."""
+
+    messages: ByLearner[Shm]
+    """Each learner's segment with rows of its newest rollout."""
+    graph: GraphSettings
+    """Graph that says whose rows are learned from."""
+    environments: int
+    """Environments that a message has rows of, at most."""
+    shape: BlockShape
+    """Shape of all learners' blocks."""

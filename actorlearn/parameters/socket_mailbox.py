@@ -19,14 +19,14 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Collection
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.address import Ipc
 from actorlearn.parameters.settings import MOST_LEARNERS
-from actorlearn.parameters.shared_counts import TABLE_WORDS
+from actorlearn.parameters.shared_counts import TABLE_WORDS, SharedCounts
 from actorlearn.wire.channel import Pull, Push
 from actorlearn.wire.identity import trainer_id
 from actorlearn.wire.messages import Endpoint
@@ -46,16 +46,6 @@ otherwise one wrong version would mute its sender for ever. A dead incarnation m
 REDIAL_S = 0.5
 """Least time between two attempts to connect to a peer that has refused the line, as it did not know this learner."""
 _POLL_MS = 50
-
-
-class Counts(Protocol):
-    """Counts of all learners (``shared_counts.SharedCounts``), where these do not share memory."""
-
-    def table(self) -> NDArray[np.int64]:
-        """Return what is known of the learners [learners, TABLE_WORDS]."""
-
-    def hear(self, table: NDArray[np.int64]) -> None:
-        """Take what another learner knows; called by another thread."""
 
 
 class Ways(NamedTuple):
@@ -87,7 +77,7 @@ class SocketMailbox:
         ways: Ways,
         peers: Callable[[], Collection[int]],
         incarnation: int = 0,
-        counts: Counts | None = None,
+        counts: SharedCounts | None = None,
         others: Callable[[], Collection[int]] = tuple,
     ) -> None:
         """Listen; raises ChannelError.

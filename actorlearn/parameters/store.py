@@ -16,14 +16,13 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.address import Shm
 from actorlearn.failpoints import hit
 from actorlearn.memory.fields import Field
 from actorlearn.memory.record import SLOTS, CommittedRecord
@@ -73,68 +72,8 @@ def store_fields(parameters: int, vectors: int, statistics: int, learners: int, 
     ]
 
 
-class ParameterStore(Protocol):
-    """One learner's access to a store: chunks, each under its own lock, and a record of each learner."""
-
-    spans: list[slice]
-    """Slice of the flat vector that each chunk is; the last one's are the statistics, of which there may be none."""
-    waited_s: float
-    """Time spent waiting for locks."""
-
-    def locked(self, chunks: Sequence[int]) -> AbstractContextManager[int]:
-        """Lock the first free one of these chunks, and yield it; no other learner reads or writes it meanwhile."""
-
-    def version(self, chunk: int) -> int:
-        """Number of times that the chunk has been written."""
-
-    def current(self, chunk: int) -> NDArray[np.float32]:
-        """Weights and optimizer vectors of the chunk [1 + vectors, size]; read under its lock."""
-
-    def spare(self, chunk: int) -> NDArray[np.float32]:
-        """Arrays for the chunk's next version, of the same shape; written under its lock, then committed."""
-
-    def applied(self, chunk: int) -> int:
-        """Number of this learner's newest change in the chunk, -1 = none; read under its lock."""
-
-    def commit(self, chunk: int, number: int = -1) -> int:
-        """Make what was written to the spare slot the chunk from now on; returns its version.
-
-        `number`: of this learner's change that is in it for the first time; -1 = it is none.
-        """
-
-    @property
-    def filled(self) -> bool:
-        """Whether there are weights."""
-
-    def fill(self, env_steps: int, updates: int) -> None:
-        """Mark the store as filled with weights of so many steps and updates; under the first chunk's lock."""
-
-    def settle(self, record: LearnerRecord) -> None:
-        """Replace this learner's record, all of it or nothing."""
-
-    @property
-    def record(self) -> LearnerRecord | None:
-        """This learner's record; None before it has written one."""
-
-    @property
-    def env_steps(self) -> int:
-        """Environment steps that all learners together have learned from."""
-
-    @property
-    def updates(self) -> int:
-        """Batches that all learners together have learned from."""
-
-    def close(self) -> None:
-        """Let go of the locks."""
-
-
-def open_store(address: Shm, rank: int, parameters: int, beat: Callable[[], object]) -> ParameterStore:
-    """Open a run's store; `beat` is called while this learner waits for a lock."""
-    return SharedStore(Segment.open(address.file), rank, parameters, beat)
-
-
 class SharedStore:
-    """A ``ParameterStore`` in a segment of shared memory."""
+    """One learner's access to a store: chunks, each under its own lock, and a record of each learner."""
 
     def __init__(self, segment: Segment, rank: int, parameters: int, beat: Callable[[], object]) -> None:
         """Bind to a store's segment; `beat` is called while this learner waits for a lock."""
@@ -146,13 +85,15 @@ class SharedStore:
         chunks, size = len(self._version) - 1, self._values.shape[2]
         edges = [*(parameters * chunk // chunks for chunk in range(chunks + 1)), size]
         self.spans = [slice(start, stop) for start, stop in pairwise(edges)]
+        """Slice of the flat vector that each chunk is; the last one's are the statistics, if there are any."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._locks = [os.open(f"{segment.path}.lock-{chunk}", flags, 0o600) for chunk in range(len(self.spans))]
         self.waited_s = 0.0
+        """Time spent waiting for locks."""
 
     @contextmanager
     def locked(self, chunks: Sequence[int]) -> Iterator[int]:
-        """Lock by ``flock``, trying the chunks in turn."""
+        """Lock the first free one of these chunks, and yield it; no other learner reads or writes it meanwhile."""
         began_s = time.monotonic()
         while (chunk := self._try(chunks)) is None:
             self._beat()
@@ -173,23 +114,26 @@ class SharedStore:
         return None
 
     def version(self, chunk: int) -> int:
-        """Read the chunk's version word."""
+        """Number of times that the chunk has been written."""
         return int(self._version[chunk])
 
     def current(self, chunk: int) -> NDArray[np.float32]:
-        """Return the slot that the version word names."""
+        """Weights and optimizer vectors of the chunk [1 + vectors, size]; read under its lock."""
         return self._slot(chunk, self.version(chunk))
 
     def spare(self, chunk: int) -> NDArray[np.float32]:
-        """Return the other slot."""
+        """Arrays for the chunk's next version, of the same shape; written under its lock, then committed."""
         return self._slot(chunk, self.version(chunk) + 1)
 
     def applied(self, chunk: int) -> int:
-        """Read this learner's number in the current slot."""
+        """Number of this learner's newest change in the chunk, -1 = none; read under its lock."""
         return int(self._applied[self.version(chunk) % SLOTS, chunk, self._rank])
 
     def commit(self, chunk: int, number: int = -1) -> int:
-        """Take the numbers of changes over from the current slot, and write the version word last."""
+        """Make what was written to the spare slot the chunk from now on; returns its version.
+
+        `number`: of this learner's change that is in it for the first time; -1 = it is none.
+        """
         version = self.version(chunk) + 1
         applied = self._applied[version % SLOTS, chunk]
         applied[:] = self._applied[(version - 1) % SLOTS, chunk]
@@ -204,22 +148,22 @@ class SharedStore:
 
     @property
     def filled(self) -> bool:
-        """Read the word that ``fill`` writes last."""
+        """Whether there are weights."""
         return bool(self._filled[0])
 
     def fill(self, env_steps: int, updates: int) -> None:
-        """Write steps and updates, and then the word that there are weights."""
+        """Mark the store as filled with weights of so many steps and updates; under the first chunk's lock."""
         self._filled[1:3] = env_steps, updates
         self._filled[0] = 1  # the word last
 
     def settle(self, record: LearnerRecord) -> None:
-        """Write the other slot of the learner's row, and commit it (``memory/record.py``)."""
+        """Replace this learner's record, all of it or nothing (``memory/record.py``)."""
         *words, counts = record
         self._records[self._rank].replace([*words, len(counts), *counts])
 
     @property
     def record(self) -> LearnerRecord | None:
-        """Read the committed slot of the learner's row."""
+        """This learner's record; None before it has written one."""
         own = self._records[self._rank]
         if not own.commits:
             return None
@@ -229,13 +173,13 @@ class SharedStore:
 
     @property
     def env_steps(self) -> int:
-        """Add what each learner has learned from since it joined to the steps that the weights began with."""
+        """Environment steps that all learners together have learned from."""
         used, began = self._recorded("used", "began")
         return int(self._filled[1] + (used - began).sum())
 
     @property
     def updates(self) -> int:
-        """Add each learner's updates to those that the weights began with."""
+        """Batches that all learners together have learned from."""
         return int(self._filled[2] + self._recorded("updates").sum())
 
     def _recorded(self, *words: str) -> NDArray[np.int64]:
@@ -244,7 +188,7 @@ class SharedStore:
         return np.array([record.read(columns)[0] for record in self._records]).T
 
     def close(self) -> None:
-        """Close the files that are locked."""
+        """Let go of the locks."""
         for lock in self._locks:
             os.close(lock)
         self._locks = []

@@ -3,15 +3,14 @@
 Reads: the blocks of a rollout that is complete in all its parts (``processes/members.py`` lists them).
 Writes: a ``Gathered``: the ``Batch`` on the trainer's device, rows shifted to "action -> outcome", and what is to be
 counted of it once it has been learned from. Where a learner has a replay, the batch has no observations
-(``processes/replay_storage.py`` stores them).
+(``learning/replay_storage.py`` stores them).
 Next: ``processes/trainer.py`` turns the batch into a gradient, and then has the blocks freed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,43 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
-from actorlearn.learning.reward_scale import RewardScale, RunningReturns
-from actorlearn.learning.staleness import mask_stale
-from actorlearn.memory.rollout import Rollouts
+from actorlearn.learning.minibatches import Gathered
+from actorlearn.learning.replay_storage import ReplayStorage
+from actorlearn.learning.reward_scale import RewardScale
+from actorlearn.memory.rollout import Part, Rollouts
 from actorlearn.memory.shared_rollout import Columns
-from actorlearn.processes.members import Part
-from actorlearn.processes.replay_storage import ReplayStorage
 from actorlearn.worker.staging import Staging
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """One rollout, gathered to be learned from; until it is counted it may be gathered again."""
-
-    rollout: int
-    """Its number."""
-    parts: Sequence[Part]
-    """The blocks it consists of, along the batch's second dimension."""
-    batch: Batch
-    """Its rows; ``valid`` leaves out resets and the two kinds of steps below."""
-    stale: int = 0
-    """Environment steps left out because the weights that acted are too old."""
-    no_room: int = 0
-    """Environment steps left out because the replay has no ring for their environments."""
-    returns: RunningReturns | None = None
-    """State of the reward scale after this rollout, where rewards are scaled."""
-    only_statistics: bool = False
-    """Whether nothing is learned from it but the statistics of its observations, of which there were too few yet."""
-
-    @cached_property
-    def steps(self) -> int:
-        """Environment steps to learn from: actions that were carried out, without those left out."""
-        return 0 if self.only_statistics else steps_in(self.batch)
-
-    @cached_property
-    def statistics_steps(self) -> int:
-        """Environment steps of which the statistics of their observations are all that is taken."""
-        return steps_in(self.batch) if self.only_statistics else 0
 
 
 class Gatherer:
@@ -92,16 +60,29 @@ class Gatherer:
         if self._rewards is not None:
             batch, returns = self._rewards.scale(batch, [(part.owner, part.blocks.envs_per_group) for part in parts])
         fresh = mask_stale(batch, self._most_lag)
-        stale = steps_in(batch) - steps_in(fresh) if fresh is not batch else 0  # each count waits for a GPU
-        return Gathered(rollout, parts, fresh, stale, no_room, returns, only_statistics)
+        ages = lags(fresh)  # each count waits for a GPU
+        return Gathered(
+            rollout=rollout,
+            parts=parts,
+            batch=fresh,
+            lags=ages,
+            steps=0 if only_statistics else len(ages),
+            stale=steps_in(batch) - len(ages) if fresh is not batch else 0,
+            no_room=no_room,
+            statistics_steps=len(ages) if only_statistics else 0,
+            only_statistics=only_statistics,
+            returns=returns,
+        )
 
-    def gather_beside(self, own: Gathered, others: Sequence[Columns]) -> Batch:
-        """Gather rows of other learners' rollouts beside those of an own one, by whose deviation rewards are scaled."""
-        lags = torch.cat([torch.from_numpy(rows["policy_lag"]) for rows in others], dim=1)
-        batch = self._shift(lambda name: [rows[name] for rows in others], lags, self._others_staging)
+    def share(self, own: Gathered, others: Sequence[Columns]) -> Gathered:
+        """Join rows of other learners' rollouts to an own one, by whose deviation rewards are scaled."""
+        if not others:
+            return own
+        ages = torch.cat([torch.from_numpy(rows["policy_lag"]) for rows in others], dim=1)
+        batch = self._shift(lambda name: [rows[name] for rows in others], ages, self._others_staging)
         if own.returns is not None:
             batch = replace(batch, reward=batch.reward / own.returns.deviation)
-        return beside(own.batch, batch)
+        return replace(own, shared=beside(own.batch, batch))
 
     def _join_parts(self, rollout: int, parts: Sequence[Part], version: int) -> Batch:
         """Join the parts of a rollout; policy lags are counted back from ``version``."""
@@ -111,10 +92,10 @@ class Gatherer:
 
         return self._shift(blocks_of, version - _versions(rollout, parts), self._staging)
 
-    def _shift(self, blocks_of: Callable[[str], list[NDArray[Any]]], lags: Tensor, staging: Staging) -> Batch:
+    def _shift(self, blocks_of: Callable[[str], list[NDArray[Any]]], ages: Tensor, staging: Staging) -> Batch:
         """Join blocks [T + 1, n, …] and shift their rows: observation and first [T + 1, B, …], all else [T, B, …].
 
-        ``lags``: policy lags of all rows, [T + 1, B].
+        ``ages``: policy lags of all rows, [T + 1, B].
         """
 
         def join(name: str, rows: slice = slice(None)) -> Tensor:
@@ -131,7 +112,7 @@ class Gatherer:
             life_lost=join("life_lost")[1:],
             first=first,
             valid=~first[1:],  # an action that met a resetting environment did nothing
-            policy_lag=lags[:-1].to(first.device),
+            policy_lag=ages[:-1].to(first.device),
             columns={name: join(name, slice(1 if name == "state" else -1)) for name in self._columns},
         )
 
@@ -153,3 +134,16 @@ def _versions(rollout: int, parts: Sequence[Part]) -> Tensor:
 def steps_in(batch: Batch) -> int:
     """Count the environment steps in a batch: actions that were carried out."""
     return int(np.count_nonzero(batch.valid.cpu().numpy()))
+
+
+def lags(batch: Batch) -> NDArray[np.int64]:
+    """Return the policy lag of each valid step: updates between the version that acted and the one that learns."""
+    found: NDArray[np.int64] = batch.policy_lag[batch.valid].cpu().numpy()
+    return found
+
+
+def mask_stale(batch: Batch, most_lag: int | None) -> Batch:
+    """Mask the transitions whose acting weights were more than ``most_lag`` updates old."""
+    if most_lag is None:
+        return batch
+    return replace(batch, valid=batch.valid & (batch.policy_lag <= most_lag))

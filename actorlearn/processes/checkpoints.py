@@ -17,7 +17,7 @@ from actorlearn.learning.resuming import open_checkpoint
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import directory_of, find_common_steps
 from actorlearn.parameters.modes import mode_of
-from actorlearn.processes.reports import elapsed_s
+from actorlearn.processes.counts import elapsed_s
 from actorlearn.processes.simulator_snapshots import SimulatorSnapshots
 from actorlearn.processes.state import NotKeptError, TrainerState
 from actorlearn.wire.control import Control

@@ -1,17 +1,27 @@
-"""Counts of a trainer: steps and updates of all learners, the account of its own experience, scores of its games."""
+"""Counts of a trainer: steps and updates of all learners, the account of its own experience, scores of its games.
+
+Reports are rows of these counts, with rates and metrics, sent every so often.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from actorlearn.learning.minibatches import Gathered
 from actorlearn.memory.account import Account, StepCounts
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.parameters.interface import Agreed
-from actorlearn.processes.batches import Gathered
+from actorlearn.metrics.lags import Lags
+from actorlearn.parameters.consumed import BEGINNING, Position
+from actorlearn.wire.control import Control
+from actorlearn.wire.messages import Report
+from actorlearn.worker.settings import TrainerSettings
 
 
 @dataclass
@@ -26,11 +36,48 @@ class TrainerCounts:
     """Environment steps that all learners together have learned from."""
     updates: int = 0
     """Updates of all learners together, one for each rollout; in mode sync one for the rollouts of all of them."""
+    learned_before: Position = BEGINNING
+    """Position up to which other learners have the weights of an earlier incarnation; mostly the beginning."""
 
-    def count_learned(self, agreed: Agreed, steps: int) -> None:
-        """Count so many steps that this learner has learned from, and all that all learners have by agreement."""
-        self.env_steps, self.updates = agreed.env_steps, agreed.updates
-        self.account.steps.used += steps
+    @property
+    def position(self) -> Position:
+        """Position of this learner in its own experience: the rollout to be learned next, and the steps used."""
+        return Position(self.account.rollouts_learned, self.account.steps.used)
+
+    def continue_from(self, position: Position) -> None:
+        """Continue where the weights say that this learner is, which an earlier incarnation of it may have left there.
+
+        It has learned a rollout, at most, that it had not committed: that is taken once more, to be counted.
+        """
+        account = self.account
+        if position.rollout > account.rollouts_learned and account.commits:
+            self.learned_before = position
+            return
+        account.steps.dropped["rolled_back"] += max(0, account.steps.used - position.used)  # of another's newer one
+        account.steps.used = position.used
+        account.rollouts_learned = max(account.rollouts_learned, position.rollout)
+
+    def count_learned_before(self, gathered: Gathered, in_step: bool, statistics: bool) -> None:
+        """Count a rollout that an earlier incarnation learned; other learners may have mixed its weights.
+
+        ``in_step``: what it did not use was left out. ``statistics``: only the statistics of its first rollouts were
+        taken.
+        """
+        steps = self.account.steps
+        played = len(gathered.lags) + gathered.stale
+        used = self.learned_before.used - steps.used
+        left_out = played - used if in_step else 0
+        only_statistics = statistics and not self.learned_before.used
+        steps.dropped["rolled_back"] += played - used - left_out
+        steps.dropped["statistics" if only_statistics else "stale"] += left_out
+        steps.used += used
+        self.finish_rollout(replace(gathered, stale=0, statistics_steps=0))
+
+    def count_learned(self, gathered: Gathered, env_steps: int, updates: int) -> None:
+        """Count a rollout that this learner has learned; the totals are those of all learners with it."""
+        self.env_steps, self.updates = env_steps, updates
+        self.account.steps.used += gathered.steps
+        self.finish_rollout(gathered)
 
     def finish_rollout(self, gathered: Gathered) -> None:
         """Count the games of a rollout and the steps left out of its batch; the rollout after it is the next."""
@@ -84,3 +131,72 @@ class TrainerCounts:
             in_weights = steps.used + steps.dropped["statistics"]
             steps.dropped["rolled_back"] += in_weights - saved.used - saved.dropped["statistics"]
             steps.used, steps.dropped["statistics"] = saved.used, saved.dropped["statistics"]
+
+
+# Reports -------------------------------------------------------------------------------------------------------------
+
+
+def elapsed_s(settings: TrainerSettings) -> float:
+    """Seconds on the run's clock, which goes on through restarts."""
+    return time.monotonic() - settings.began_s
+
+
+class Reports:
+    """The reports of one trainer."""
+
+    def __init__(self, settings: TrainerSettings, control: Control, counts: TrainerCounts) -> None:
+        """Report these counts to the supervisor; rates are counted from ``begin`` on."""
+        self._settings, self._control, self._counts = settings, control, counts
+        self._newest: Mapping[str, float] = {}
+        """Metrics of the newest optimizer step."""
+        self._lags = Lags()
+        """Policy lags of the steps learned from since the last report."""
+        self._since_s, self._since_steps = 0.0, 0
+
+    def begin(self) -> None:
+        """Count rates from now on."""
+        self._since_s, self._since_steps = time.monotonic(), self._counts.account.steps.used
+
+    def note_learned(self, metrics: Mapping[str, float], lags: NDArray[np.int64]) -> None:
+        """Keep, for the next report, the metrics of the newest optimizer step and the lag of each step learned from."""
+        self._newest = metrics
+        self._lags.add(lags)
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything was learned from since the last report."""
+        return bool(self._lags)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for the next one."""
+        return self.seconds >= self._settings.report_every_s
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the last report."""
+        return max(time.monotonic() - self._since_s, 1e-9)
+
+    def send(self, metrics: Mapping[str, Any]) -> None:
+        """Report the time since the last report; ``metrics`` are those of the learner over that time."""
+        rate = (self._counts.account.steps.used - self._since_steps) / self.seconds
+        rates = {"env_steps_per_s": rate, "frames_per_s": rate * self._settings.frames_per_step}
+        self._control.send(Report(row={**self.row(), **rates, **self._lags.row(), **self._newest, **metrics}))
+        self._lags = Lags()
+        self.begin()
+
+    def row(self) -> dict[str, Any]:
+        """Return what has been learned and played until now."""
+        steps, episodes = self._counts.account.steps, self._counts.episodes
+        return {
+            "time_s": round(elapsed_s(self._settings), 3),
+            "env_steps": self._counts.env_steps,
+            "frames": self._counts.env_steps * self._settings.frames_per_step,
+            "updates": self._counts.updates,
+            "episodes": episodes.finished,
+            "episode_return_mean": episodes.mean(),
+            "episode_length_mean": episodes.mean_length(),
+            "steps_used": steps.used,
+            "steps_dropped": steps.dropped_steps,
+            **{f"dropped_{reason}": number for reason, number in steps.dropped.items()},
+        }

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from math import inf
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from actorlearn.address import ByLearner, Shm
 from actorlearn.envs.interface import empty_row
 from actorlearn.envs.make import make, make_rendered
 from actorlearn.envs.specs import EnvSettings
-from actorlearn.parameters.published import WeightSource, open_weights
+from actorlearn.parameters.published import Published
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.identity import ProcessId, trainer_id
 from actorlearn.wire.messages import Evaluated
@@ -46,33 +46,17 @@ SECONDARY = "secondary"
 """Name, in results, of the player with the weights of a secondary learner, which does not act."""
 
 
-class Spectator(Protocol):
-    """Watches games while they are played."""
-
-    def see(self, picture: npt.NDArray[np.uint8], environment: int) -> None:
-        """Take the next picture [lines, columns, 3] of the game that an environment plays."""
-
-    def note(self, environment: int, step: Mapping[str, Any]) -> None:
-        """Take what was done between two pictures and what came of it, by name: plain numbers, or one per agent."""
-
-    def end(self, environment: int, score: float) -> None:
-        """Note that this game has ended: its last picture has been seen."""
-
-    def fail(self, why: str) -> None:
-        """Note that the games cannot be shown any longer; called last."""
-
-
 class Audience:
     """The spectator of games, or nobody: one that fails is not asked again, and the games go on without."""
 
-    def __init__(self, games: Any, count: int, spectator: Spectator | None) -> None:
+    def __init__(self, games: Any, count: int, spectator: Films | None) -> None:
         """Show these ``count`` games, a `RenderedEnv` if there is a spectator."""
         self._games, self._count, self._spectator = games, count, spectator
 
     def show(self, left: npt.NDArray[np.int64]) -> None:
         """Show the games that count."""
 
-        def see(spectator: Spectator) -> None:
+        def see(spectator: Films) -> None:
             for i, picture in enumerate(self._games.render()):
                 if left[i]:
                     spectator.see(picture, i)
@@ -83,7 +67,7 @@ class Audience:
         """Tell what was done in the games that go on [G], by name: [B, …], B a multiple of G."""
         by_game = {name: column.reshape(self._count, -1, *column.shape[1:]) for name, column in step.items()}
 
-        def tell(spectator: Spectator) -> None:
+        def tell(spectator: Films) -> None:
             for i in np.flatnonzero(goes_on).tolist():
                 spectator.note(i, {name: _plain(column[i]) for name, column in by_game.items()})
 
@@ -93,7 +77,7 @@ class Audience:
         """Tell that a game has ended."""
         self._tell(lambda spectator: spectator.end(environment, score))
 
-    def _tell(self, deed: Callable[[Spectator], None]) -> None:
+    def _tell(self, deed: Callable[[Films], None]) -> None:
         if self._spectator is None:
             return
         try:
@@ -116,7 +100,7 @@ def play(
     greedy: bool,
     seed: int,
     beat: Callable[[], object] = lambda: None,
-    spectator: Spectator | None = None,
+    spectator: Films | None = None,
     fire_after: int = 0,
 ) -> Iterator[float | None]:
     """Yield raw scores of exactly ``episodes`` whole games, and None after each step, for the caller's other work.
@@ -217,7 +201,7 @@ class PublishedWeights:
     def __init__(self, weights: Shm | ByLearner[Shm]) -> None:
         """Open ``weights`` (EvaluatorSettings.weights); of several, the first learner's until an order lists them."""
         self._weights = weights
-        self._opened: dict[ProcessId, WeightSource] = {}
+        self._opened: dict[ProcessId, Published] = {}
         self.follow(())
 
     def follow(self, listed: Sequence[ProcessId]) -> None:
@@ -230,7 +214,7 @@ class PublishedWeights:
             if trainer not in self._opened:
                 with suppress(FileNotFoundError):  # it has left since; the next order will not list it
                     own = weights.of(trainer.learner) if isinstance(weights, ByLearner) else weights
-                    self._opened[trainer] = open_weights(own)
+                    self._opened[trainer] = Published.open(own)
 
     @property
     def env_steps(self) -> int | None:
@@ -247,7 +231,7 @@ class PublishedWeights:
         return max(versions), weights
 
 
-def _newest(published: WeightSource) -> tuple[int, Tensor] | None:
+def _newest(published: Published) -> tuple[int, Tensor] | None:
     """Return the newest version and a copy of its weights; None before the first."""
     copied = torch.empty(published.size)
     newest = published.fetch(copied.numpy())
@@ -295,14 +279,14 @@ def run(settings: EvaluatorSettings) -> None:
     torch.set_num_threads(1)
     policy = Policy(settings.policy, "cpu", settings.seed, stream=settings.index, threads=settings.threads)
     published = PublishedWeights(settings.weights)
-    secondary = open_weights(settings.secondary) if settings.secondary else None
+    secondary = Published.open(settings.secondary) if settings.secondary else None
     waiter = Waiter(None, worker.control.dealer)
     schedule = EvaluationSchedule(settings.every_steps)
     recording, why_none = prepare_recording(policy, settings.env, settings.recording)
     worker.hello()
     if why_none:
         worker.control.warned(f"evaluator.record: {why_none}")
-    while worker.alive():
+    while worker.poll():
         if worker.control.ordered:
             published.follow(worker.control.order.learners)
             worker.control.applied()
@@ -348,7 +332,7 @@ def _evaluate(
     policy: Policy,
     wanted: Mapping[str, Tensor],
     version: int,
-    filmed: Spectator | None,
+    filmed: Films | None,
 ) -> dict[str, list[float]] | None:
     """Scores of each player, all in the same games, of which the average's are filmed; None when it is time to end."""
     scores: dict[str, list[float]] = {name: [] for name in wanted}
@@ -369,7 +353,7 @@ def _evaluate(
         for score in games:
             if score is not None:
                 scores[name].append(score)
-            elif not worker.alive():
+            elif not worker.poll():
                 return None
             worker.timings.add("simulate")
     return scores

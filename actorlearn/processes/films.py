@@ -50,7 +50,7 @@ class Game(NamedTuple):
 
 
 class Films:
-    """Spectator of games (``evaluator.Spectator``) who films them all; a context, which removes what is not kept."""
+    """Films of all games that are played; a context, which removes what is not kept."""
 
     def __init__(self, folder: Path, pictures_per_s: float) -> None:
         """Write to this folder, which is made with the parents that it lacks."""

@@ -68,7 +68,7 @@ def run(settings: InferenceSettings) -> None:
     server = Server(settings)
     waiter = Waiter(Wakeup(settings.wakeup.file), worker.control.dealer)
     worker.hello()
-    while worker.alive():
+    while worker.poll():
         if worker.control.ordered:
             server.follow(worker.control.order.members)
             worker.control.applied()

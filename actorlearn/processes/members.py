@@ -1,36 +1,25 @@
 """The simulators that take part in a learner's rollouts: admitted to one, listed while they play, released once over.
 
-Reads: the words ``ready``, ``observed`` and ``completed`` of each member (``memory/rollout.py``).
+Reads: the words ``ready``, ``observed`` and ``completed`` of each member (``memory/rollout.py``), and orders.
 Writes: the words ``joined``, ``left`` and ``released`` of each member, and ``open``, which frees the blocks of rollouts
-that have been learned; commits the account. Sends and receives no messages: ``processes/simulator_link.py`` does.
+that have been learned; commits the account. `SimulatorLink` also wakes members, and tells the supervisor which segments
+may be removed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from actorlearn.failpoints import hit
 from actorlearn.memory.account import Account
-from actorlearn.memory.rollout import Blocks, Rollouts, steps_in_flight, unfinished_steps
+from actorlearn.memory.rollout import Blocks, Part, Rollouts, steps_in_flight, unfinished_steps
 from actorlearn.metrics.episodes import Episodes
+from actorlearn.wire.channel import Waiter
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Member
-from actorlearn.worker.worker import open_members
-
-
-class Part(NamedTuple):
-    """The block that one group of a member has written in a rollout."""
-
-    socket_id: str
-    """Id of the member."""
-    blocks: Blocks
-    group: int
-
-    @property
-    def owner(self) -> str:
-        """Name of the group, by which its games, rings and returns are kept: ``<socket id>/<group>``."""
-        return f"{self.socket_id}/{self.group}"
+from actorlearn.wire.messages import MOST_NAMES, Member, Order, Released
+from actorlearn.wire.wakeup import Wakeup, Wakeups
+from actorlearn.worker.settings import TrainerSettings
+from actorlearn.worker.worker import POLL_MS, Worker, open_members
 
 
 class RolloutMembers:
@@ -177,3 +166,58 @@ class RolloutMembers:
 def _remaining(blocks: Blocks, rollouts_learned: int) -> bool:
     """Whether a member has complete rollouts that are not learned from yet."""
     return any(min(blocks.completed(group), blocks.left) > rollouts_learned for group in range(blocks.groups))
+
+
+class SimulatorLink:
+    """A trainer's link to its simulators: orders about them, wakeups of them, and waits for them."""
+
+    def __init__(self, settings: TrainerSettings, worker: Worker, members: RolloutMembers) -> None:
+        """Listen on the trainer's own wakeup and its control socket."""
+        self._learner, self._worker, self._members = settings.learner, worker, members
+        self._waiter = Waiter(Wakeup(settings.wakeup.file), worker.control.dealer)
+        self._wakeups = Wakeups()
+
+    def follow(self, order: Order) -> None:
+        """Follow the members that an order lists for this learner, and those that have gone."""
+        own = [member for member in order.members if member.id.learner == self._learner]
+        gone = [member for member in order.gone if member.id.learner == self._learner]
+        self._members.follow(own, order.leaving, gone)
+        self._say_released()
+        self._wakeups.follow({member.id.socket_id: member.wakeup.file for member in own if member.wakeup})
+
+    def parts(self) -> list[Part] | None:
+        """Return the parts of the next rollout when it is complete; else see that it can be, and return None."""
+        parts = self._members.parts()
+        if parts is None:
+            self._members.unblock()
+            self._say_released()
+        return parts
+
+    def open_next(self) -> None:
+        """Commit what was learned, and let members begin the rollouts whose blocks that frees."""
+        self._members.open_next()
+        self._wakeups.wake_all()
+        self._say_released()
+
+    def wake_all(self) -> None:
+        """Wake all members."""
+        self._wakeups.wake_all()
+
+    def wait(self) -> None:
+        """Sleep until a member wakes this process or an order comes, POLL_MS at most."""
+        self._waiter.wait(POLL_MS)
+
+    def wait_following(self) -> bool:
+        """Sleep as ``wait`` does and follow the newest order, not reported as applied; False when it is time to end.
+
+        For waits in the middle of something, after which the order is looked at once more.
+        """
+        self.wait()
+        if self._worker.control.ordered:
+            self.follow(self._worker.control.order)
+        return self._worker.poll()
+
+    def _say_released(self) -> None:
+        if released := self._members.released[:MOST_NAMES]:
+            self._worker.control.send(Released(peers=released))
+            del self._members.released[: len(released)]

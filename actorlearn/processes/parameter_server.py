@@ -176,7 +176,7 @@ def run(settings: ParameterServerSettings) -> None:
     endpoints = Endpoints(settings.id, settings.run_id, lambda: control.order, control.listens)
     server = ParameterServer(settings, rules_of(settings), endpoints)
     worker.hello()
-    while worker.alive():
+    while worker.poll():
         if control.ordered:
             control.applied()
         server.serve(POLL_MS)

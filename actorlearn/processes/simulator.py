@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actorlearn.envs.interface import Row, VectorEnv
 from actorlearn.envs.make import make
-from actorlearn.envs.starts import GameStarts
-from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rollouts
+from actorlearn.memory.rollout import Blocks, Rollouts
 from actorlearn.memory.shared import Segment
-from actorlearn.processes.snapshots import Snapshots, Standing, restore
+from actorlearn.processes.group import Group
+from actorlearn.processes.snapshots import Snapshots, restore
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.wakeup import Wakeup, Wakeups
 from actorlearn.worker.handshake import shape_to_match
@@ -28,142 +28,113 @@ if TYPE_CHECKING:
     from actorlearn.acting.policy import Policy
 
 
-class Group:
-    """The environments of one group and their place in time; ``advance`` does what can be done now."""
+@dataclass
+class Simulator:
+    """The loop: step every group whose turn it is, and wake the process that continues with its row."""
 
-    def __init__(self, index: int, env: VectorEnv, blocks: Blocks, rollouts: Rollouts, reset: str = "inside") -> None:
-        """Start before the first rollout; the trainer's ``joined`` word says which one that is."""
-        self.index = index
-        self.env = env
-        self.blocks = blocks
-        self.rollouts = rollouts
-        self.starts = GameStarts(env, reset)
-        self.timestep = -1
-        """Newest timestep whose observation is written; -1 before the first."""
-        self.between_rollouts = True
-        """Whether the group must begin a rollout next, once it is open."""
-        self.standing: Standing | None = None
-        """Snapshot to continue from, until that is done."""
+    settings: SimulatorSettings
+    worker: Worker
+    blocks: Blocks
+    groups: Sequence[Group]
+    policy: Policy | None
+    """The policy of stage 2, where there is no inference server."""
+    snapshots: Snapshots
+    wakeups: Wakeups
+    """Wakeups of stages 2 and 3."""
+    waiter: Waiter
 
-    def advance(self) -> str:
-        """Write one more row if it is this group's turn; returns waiting, observed, completed or left."""
-        if self.standing is not None:
-            return self.standing.go_on(self)
-        if self.between_rollouts:
-            return self._begin_rollout()
-        if self.blocks.acted(self.index) <= self.timestep:
-            return "waiting"
-        return self._step()
+    def run(self) -> None:
+        """Step the groups in turn until SIGTERM, or until all have left."""
+        self._begin()
+        while self.worker.poll():
+            if self.worker.control.ordered:
+                self.worker.control.applied()  # membership comes to a simulator through its segment's words
+            if self.snapshots.due:
+                self._take_snapshot()
+            results = [self._advance(group) for group in self.groups]
+            if all(result == "left" for result in results):
+                self.worker.control.finished("drained")
+                break
+            if not any(result in ("observed", "completed") for result in results):
+                self.waiter.wait(POLL_MS)
+                self.worker.timings.add("wait")
+        for group in self.groups:
+            group.env.close()
+        self.worker.control.close()
 
-    def _begin_rollout(self) -> str:
-        joined = self.blocks.joined
-        if joined < 0:
-            return "waiting"
-        rollout = joined if self.timestep < 0 else (self.timestep + 1) // self.blocks.horizon
-        if rollout >= self.blocks.left:
-            return "left"
-        self.starts.restart()
-        if self.rollouts.open <= rollout:
-            return "waiting"
-        self.blocks.begin(self.index, rollout, first=self.timestep < 0)
-        self.timestep = rollout * self.blocks.horizon
-        self.starts.begin(self._row(self.timestep))
-        self.between_rollouts = False
-        self.blocks.mark_observed(self.index, self.timestep)
-        return "observed"
+    def _advance(self, group: Group) -> str:
+        """Advance a group and wake the process that waits for it; returns the result of ``Group.advance``."""
+        result = group.advance()
+        self.worker.timings.add("simulate")
+        if result == "completed":
+            self.wakeups.wake("trainer")
+        elif result == "observed" and self.policy is None:
+            self.wakeups.wake("inference")
+        elif result == "observed" and self.policy is not None:
+            self.policy.act([(group.blocks, group.index, group.timestep)])
+            self.worker.timings.add("infer")
+        return result
 
-    def _step(self) -> str:
-        action = self.blocks.row("action", self.index, self.timestep)
-        rollout, t = divmod(self.timestep, self.blocks.horizon)
-        last = t + 1 == self.blocks.horizon
-        row = self._last_row(rollout) if last else self._row(self.timestep + 1)
-        self.env.step(action, row)
-        self.starts.void(row)
-        if last:
-            self.between_rollouts = True
-            self.blocks.mark_completed(self.index, rollout)
-            return "completed"
-        self.timestep += 1
-        self.blocks.mark_observed(self.index, self.timestep)
-        return "observed"
+    def _take_snapshot(self) -> None:
+        """Answer the trainer's request for a snapshot."""
+        if failure := self.snapshots.answer():
+            self.worker.control.warned(failure)
+        self.wakeups.wake("trainer")
+        self.worker.timings.add("copy")
 
-    def _row(self, timestep: int) -> Row:
-        return Row(**{name: self.blocks.row(name, self.index, timestep) for name in ARRIVAL_COLUMNS})
+    def _begin(self) -> None:
+        """Report as ready, bring all environments to their first row, and ask to be admitted to a rollout."""
+        blocks, spec = self.blocks, self.groups[0].env.spec
+        shape = shape_to_match(self.settings.env.id, spec, blocks.horizon, blocks.blocks, blocks.groups)
+        self.worker.hello(shape)
+        if self._started():
+            blocks.mark_ready()
+            self.wakeups.wake("trainer")
 
-    def _last_row(self, rollout: int) -> Row:
-        return Row(**{name: self.blocks.last_row(name, self.index, rollout) for name in ARRIVAL_COLUMNS})
+    def _started(self) -> bool:
+        """Bring all environments to their first row, or to a snapshot's; False after a SIGTERM meanwhile."""
+        settings = self.settings
+        if settings.resumes:
+            try:
+                restore(Path(settings.resumes), self.groups, answers_itself=self.policy is not None)
+                return True
+            except ValueError as error:
+                self.worker.control.warned(
+                    f"the run does not go on exactly: environments start from their seeds, as {error}"
+                )
+        for group, seeds in zip(self.groups, _seeds(settings, self.blocks), strict=True):
+            for _ in group.starts.first(settings.decorrelation_steps, seeds):
+                self.worker.timings.add("simulate")
+                if not self.worker.poll():
+                    return False
+        return True
 
 
 def run(settings: SimulatorSettings) -> None:
-    """Step the groups in turn until SIGTERM, or until all have left."""
+    """Make a simulator and all its parts, and simulate to the end."""
     worker = Worker(settings)
     if settings.core is not None:
         os.sched_setaffinity(0, {settings.core})  # before the environments start threads, which inherit it
-    blocks = Blocks(Segment.open(settings.segment.file))
-    rollouts = Rollouts(Segment.open(settings.rollouts.file))
-    size = len(settings.env_seeds) // blocks.groups
-    seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(blocks.groups)]
-    envs = [make(settings.env, own, worker.progress.beat) for own in seeds]
+    blocks, rollouts = Blocks(Segment.open(settings.segment.file)), Rollouts(Segment.open(settings.rollouts.file))
+    envs = [make(settings.env, seeds, worker.progress.beat) for seeds in _seeds(settings, blocks)]
     groups = [Group(g, env, blocks, rollouts, settings.reset) for g, env in enumerate(envs)]
-    policy = _local_policy(settings) if not settings.inference_wakeup else None
     woken = {"trainer": settings.trainer_wakeup, "inference": settings.inference_wakeup}
-    wakeups = Wakeups({listener: own.file for listener, own in woken.items() if own})
-    waiter = Waiter(Wakeup(settings.wakeup.file), worker.control.dealer)
-    snapshots = Snapshots(settings.states, settings.id.name, groups, rollouts, blocks)
-    worker.hello(shape_to_match(settings.env.id, groups[0].env.spec, blocks.horizon, blocks.blocks, blocks.groups))
-    if _started(groups, seeds, settings, worker):
-        blocks.mark_ready()
-        wakeups.wake("trainer")
-    while worker.alive():
-        if worker.control.ordered:
-            worker.control.applied()  # membership comes to a simulator through its segment's words
-        if snapshots.due:
-            if failure := snapshots.answer():
-                worker.control.warned(failure)
-            wakeups.wake("trainer")
-            worker.timings.add("copy")
-        results = [_advance(group, policy, wakeups, worker) for group in groups]
-        if all(result == "left" for result in results):
-            worker.control.finished("drained")
-            break
-        if not any(result in ("observed", "completed") for result in results):
-            waiter.wait(POLL_MS)
-            worker.timings.add("wait")
-    for group in groups:
-        group.env.close()
-    worker.control.close()
+    Simulator(
+        settings=settings,
+        worker=worker,
+        blocks=blocks,
+        groups=groups,
+        policy=_local_policy(settings) if not settings.inference_wakeup else None,
+        snapshots=Snapshots(settings.states, settings.id.name, groups, rollouts, blocks),
+        wakeups=Wakeups({listener: own.file for listener, own in woken.items() if own}),
+        waiter=Waiter(Wakeup(settings.wakeup.file), worker.control.dealer),
+    ).run()
 
 
-def _advance(group: Group, policy: Policy | None, wakeups: Wakeups, worker: Worker) -> str:
-    """Advance a group and wake the process that waits for it; returns the result of ``Group.advance``."""
-    result = group.advance()
-    worker.timings.add("simulate")
-    if result == "completed":
-        wakeups.wake("trainer")
-    elif result == "observed" and policy is None:
-        wakeups.wake("inference")
-    elif result == "observed" and policy is not None:
-        policy.act([(group.blocks, group.index, group.timestep)])
-        worker.timings.add("infer")
-    return result
-
-
-def _started(
-    groups: Sequence[Group], seeds: Sequence[Sequence[int]], settings: SimulatorSettings, worker: Worker
-) -> bool:
-    """Bring all environments to their first row, or to a snapshot's; False after a SIGTERM meanwhile."""
-    if settings.resumes:
-        try:
-            restore(Path(settings.resumes), groups, answers_itself=not settings.inference_wakeup)
-            return True
-        except ValueError as error:
-            worker.control.warned(f"the run does not go on exactly: environments start from their seeds, as {error}")
-    for group in groups:
-        for _ in group.starts.first(settings.decorrelation_steps, seeds[group.index]):
-            worker.timings.add("simulate")
-            if not worker.alive():
-                return False
-    return True
+def _seeds(settings: SimulatorSettings, blocks: Blocks) -> list[Sequence[int]]:
+    """Return the seeds of each group's environments."""
+    size = len(settings.env_seeds) // blocks.groups
+    return [settings.env_seeds[group * size : (group + 1) * size] for group in range(blocks.groups)]
 
 
 def _local_policy(settings: SimulatorSettings) -> Policy:

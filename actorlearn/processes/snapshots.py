@@ -13,90 +13,20 @@ were carried out. A simulator with its own policy answers each group by itself, 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.envs.interface import Row
 from actorlearn.failpoints import hit
 from actorlearn.files import write_atomically
-from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rollouts
+from actorlearn.memory.rollout import Blocks, Rollouts
+from actorlearn.processes.group import Group, Standing, row_key
 from actorlearn.worker.settings import snapshot_of
 
-if TYPE_CHECKING:
-    from actorlearn.processes.simulator import Group
-
 Arrays = dict[str, NDArray[Any]]
-
-
-@dataclass
-class Standing:
-    """The rows of a group that another one goes on from, until it has."""
-
-    since: int
-    """The rollout they begin with: the next to be learned when they were taken."""
-    timestep: int
-    between_rollouts: bool
-    rows: Mapping[str, NDArray[Any]]
-    """Rows of each column and rollout that have been written, by ``_key``."""
-    answers_itself: bool
-    """Whether the simulator has a policy of its own."""
-    placed: bool = False
-
-    def go_on(self, group: Group) -> str:
-        """Bring a group as close to these rows as is possible now; returns a result as ``Group.advance`` does."""
-        blocks = group.blocks
-        if blocks.joined < 0:
-            return "waiting"
-        if blocks.joined != self.since:  # others went on without it
-            self._begin_anew(group)
-            return "waiting"
-        executed = self.timestep + self.between_rollouts  # timesteps below it have had their action carried out
-        if not self.placed:
-            self._place(group, everything=True)
-            hit("standing.placed")
-            if self.answers_itself:
-                blocks.go_on_at(group.index, max(executed, self.since * blocks.horizon))
-            group.timestep, group.between_rollouts, self.placed = self.timestep, self.between_rollouts, True
-            if self.timestep >= self.since * blocks.horizon:
-                blocks.mark_observed(group.index, self.timestep)
-                return "waiting" if self.between_rollouts and self.answers_itself else "observed"
-        if blocks.acted(group.index) < executed:
-            return "waiting"
-        self._place(group, everything=False)
-        group.standing = None
-        complete = range(self.since, executed // blocks.horizon)
-        for rollout in complete:
-            blocks.mark_completed(group.index, rollout)
-        return "completed" if complete else "waiting"
-
-    def _place(self, group: Group, everything: bool) -> None:
-        """Write the rows; without ``everything`` only the columns that inference writes."""
-        for name in group.blocks.columns:
-            if name in ARRIVAL_COLUMNS and not everything:
-                continue
-            for rollout in range(self.since - 1, self.timestep // group.blocks.horizon + 1):
-                values = self.rows.get(_key(group.index, rollout - self.since, name))
-                if values is None:
-                    continue
-                block = group.blocks.block(name, group.index, rollout)
-                if rollout < self.since:
-                    block[group.blocks.horizon] = values[0]
-                    continue
-                unanswered = len(values) < len(block) and name not in (*ARRIVAL_COLUMNS, "state")  # the newest row
-                values = values[: len(values) - unanswered]
-                block[: len(values)] = values
-
-    def _begin_anew(self, group: Group) -> None:
-        """Have a group begin where its environments stand, as those do that are new."""
-        last = self.timestep // group.blocks.horizon - self.since
-        newest = {name: self.rows[_key(group.index, last, name)][-1] for name in ARRIVAL_COLUMNS}
-        group.starts.stand(Row(**newest))
-        group.timestep, group.between_rollouts, group.standing = -1, True, None
 
 
 class Snapshots:
@@ -184,7 +114,8 @@ def _rows(group: Group, since: int) -> Arrays:
         whole = rollout < newest or group.between_rollouts
         chosen = slice(blocks.horizon, None) if rollout < since else slice(blocks.horizon + 1 if whole else t + 1)
         rows |= {
-            _key(group.index, rollout - since, c): blocks.block(c, group.index, rollout)[chosen] for c in blocks.columns
+            row_key(group.index, rollout - since, c): blocks.block(c, group.index, rollout)[chosen]
+            for c in blocks.columns
         }
     return rows
 
@@ -195,15 +126,10 @@ def _checked(group: Group, since: int, timestep: int, arrays: Arrays) -> Arrays:
     newest = timestep // group.blocks.horizon
     for offset in range(min(since, newest) - since, newest - since + 1):
         for name in group.blocks.columns:
-            array, block = rows[_key(group.index, offset, name)], group.blocks.block(name, group.index, 0)
+            array, block = rows[row_key(group.index, offset, name)], group.blocks.block(name, group.index, 0)
             if array.dtype != block.dtype or array.shape[1:] != block.shape[1:] or len(array) > len(block):
                 raise ValueError(f"{name} was {array.dtype}{array.shape[1:]} and is {block.dtype}{block.shape[1:]}")
     return rows
-
-
-def _key(group: int, offset: int, column: str) -> str:
-    """Name of a column's rows in a rollout, counted from the first."""
-    return f"{group}.row.{offset}.{column}"
 
 
 def _below(prefix: str, arrays: Arrays) -> Arrays:

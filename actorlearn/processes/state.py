@@ -12,7 +12,7 @@ from torch import Tensor
 from actorlearn.learning.reward_scale import RewardScale
 from actorlearn.learning.update import Learning
 from actorlearn.parameters.checkpoint import Checkpoint
-from actorlearn.parameters.published import WeightSink
+from actorlearn.parameters.published import Published
 from actorlearn.processes.counts import TrainerCounts
 from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.simulator_snapshots import rekey_to_first, simulators_of
@@ -29,7 +29,7 @@ class TrainerState:
     learning: Learning
     counts: TrainerCounts
     members: RolloutMembers
-    published: WeightSink
+    published: Published
     rewards: RewardScale | None
     """The scale of rewards, where they are scaled."""
 

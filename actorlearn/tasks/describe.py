@@ -18,7 +18,6 @@ from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.algorithms.settings import AlgorithmSpec
 from actorlearn.envs.interface import EnvSpec
 from actorlearn.envs.make import make as make_env
-from actorlearn.learning.network import Network
 from actorlearn.models.make import make as make_model
 from actorlearn.models.several import spans
 from actorlearn.models.specs import ModelSpec
@@ -28,7 +27,7 @@ from actorlearn.optim.specs import OptimizerSpec
 from actorlearn.parameters.modes import MODES
 from actorlearn.registry import PlugIn
 from actorlearn.tasks.rehearse import Part, Rehearsal, blaming, check_columns, check_extra_networks, check_heads
-from actorlearn.worker.passes import ComputePool
+from actorlearn.worker.passes import ComputePool, Network
 from actorlearn.worker.roles import ROLES
 from actorlearn.worker.settings import DescribeSettings
 

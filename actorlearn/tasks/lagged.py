@@ -23,8 +23,8 @@ from actorlearn.algorithms.interface import Batch
 from actorlearn.envs.interface import Row, empty_row
 from actorlearn.envs.make import make as make_env
 from actorlearn.learning.make import make as make_learning
-from actorlearn.learning.staleness import lags
 from actorlearn.metrics.episodes import Episodes
+from actorlearn.processes.batches import lags
 from actorlearn.worker.settings import LaggedRun, LaggedSettings
 
 POINTS = 20

@@ -28,10 +28,10 @@ from actorlearn.learning.items import following_outputs
 from actorlearn.learning.losses import LossAndMetrics
 from actorlearn.learning.losses import make as make_losses
 from actorlearn.learning.minibatches import Epochs, Minibatch
-from actorlearn.learning.network import Network
 from actorlearn.learning.target import Target
 from actorlearn.models.several import ACTOR
 from actorlearn.models.unroll import Outputs
+from actorlearn.worker.passes import Network
 
 STEPS = 2
 """Steps of the environment."""
@@ -224,7 +224,8 @@ class Rehearsal:
 
     def _prepared(self, batch: Batch) -> Minibatch:
         epochs = Epochs(self._algorithm, self._network, 1, 1, 0)
-        return next(epochs.draw(_checked(epochs.prepare(batch)), 0, 0, 0))
+        prepared = _checked(epochs.prepare(batch))
+        return next(epochs.draw(prepared, 0, epochs.remaining(prepared, 0), 0))
 
     def _replayed(self, batch: Batch) -> tuple[Minibatch, Target]:
         """Return a minibatch of items as a replay gives it, and the target network."""

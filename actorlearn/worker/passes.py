@@ -18,13 +18,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from queue import SimpleQueue
 from threading import Thread, current_thread
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from actorlearn.models.make import autocast
-from actorlearn.models.unroll import Outputs, unroll
+from actorlearn.algorithms.interface import Batch
+from actorlearn.models.make import autocast, flatten
+from actorlearn.models.unroll import Outputs, state_size, unroll
 
 T = TypeVar("T")
 Task = Callable[[], None]
@@ -190,6 +191,40 @@ class Passes:
         self._pool.run(share, count)
         for apart in self._apart[: count - 1]:
             self._gradients.add_(apart)
+
+
+class Network:
+    """A network that learns: its weights as one flat vector, and passes over batches on this learner's cores."""
+
+    def __init__(
+        self, module: nn.Module, pool: ComputePool, precision: str, compiled: bool, learns: bool = True
+    ) -> None:
+        """Lay the module's weights out as one vector; ``precision`` and ``compiled`` are those of TrainerSettings.
+
+        One that does not learn has forward passes only.
+        """
+        self.module, self.pool = module, pool
+        self._how = (pool, precision, compiled)
+        self.weights, self.gradients = flatten(module)
+        """Parameters, and behind them statistics; gradients are those of the parameters alone."""
+        self.parameters = self.weights[: self.gradients.numel()]
+        self.state_size = state_size(module)
+        self.passes = Passes(module, pool, precision, self.gradients if learns else None, compiled)
+
+    def copy(self) -> Self:
+        """Return an equal network with its own weights, for forward passes only."""
+        return type(self)(copy.deepcopy(self.module), *self._how, learns=False)
+
+    def outputs(self, batch: Batch, last: int = 0, bootstrap: int = 0) -> Outputs:
+        """Return outputs for all rows of a batch, or the ``last``: {head: [rows, B, size]}.
+
+        A recurrent network passes over all rows, from the state it had when it acted on the first. A loss may take the
+        outputs of the last ``bootstrap`` rows for constants only.
+        """
+        state = batch.columns["state"][0] if self.state_size else None
+        observation = batch.observation if self.state_size else batch.observation[-last:]
+        outputs, _ = self.passes.forward(observation, state, batch.first, bootstrap=bootstrap)
+        return {name: output[-last:] for name, output in outputs.items()}
 
 
 def _with_weights_of(network: nn.Module) -> nn.Module:

@@ -16,13 +16,11 @@ from actorlearn.address import ByLearner, Ipc, Pipe, Shm
 from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.files import write_atomically
-from actorlearn.memory.rollout import BlockShape
 from actorlearn.models.specs import MODELS
 from actorlearn.optim.specs import OPTIMIZERS, OuterSettings
 from actorlearn.parameters.checkpoint_folders import directory_of
-from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.modes import MODES
-from actorlearn.parameters.settings import AloneExchangeSettings
+from actorlearn.parameters.settings import AloneExchangeSettings, ExperienceSettings
 from actorlearn.registry import decode_settings, open_to
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.replay.settings import ReplaySettings
@@ -128,19 +126,6 @@ class TrainerReplay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The published weights of the secondary learner; None where there is none."""
 
 
-class TrainerExperience(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The experience that a trainer shares with those of other learners."""
-
-    messages: ByLearner[Shm]
-    """Each learner's segment with rows of its newest rollout."""
-    graph: GraphSettings
-    """Graph that says whose rows are learned from."""
-    environments: int
-    """Environments that a message has rows of, at most."""
-    shape: BlockShape
-    """Shape of all learners' blocks."""
-
-
 class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """The trainer: gathers rollouts, learns from them, publishes weights, saves checkpoints."""
 
@@ -193,7 +178,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """Number of learners at the start."""
     exchange: Exchange = AloneExchangeSettings()
     """Settings of the exchange with other learners."""
-    experience: TrainerExperience | None = None
+    experience: ExperienceSettings | None = None
     """The experience that it shares with other learners; None = it learns from its own rollouts alone."""
     rate_scaling: str = "none"
     """Scaling of the learning rate with the number of learners, and with larger minibatches: none, sqrt or linear."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from types import FrameType
 
-from actorlearn.memory.progress import open_heartbeat
+from actorlearn.memory.progress import Progress
 from actorlearn.memory.rollout import Blocks
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import Timings
@@ -30,7 +30,7 @@ class Worker:
         """Connect to the supervisor and bind to the progress row."""
         self.settings = settings
         self.control = Control(settings.control, settings.id, settings.run_id)
-        self.progress = open_heartbeat(settings.progress, settings.index)
+        self.progress = Progress(Segment.open(settings.progress.file), settings.index)
         self.progress.beat()
         self.timings = Timings(self.progress.section_ns)
         self._told_to_stop = False
@@ -42,10 +42,10 @@ class Worker:
         self.progress.beat()
         self.control.hello(os.getpid(), shape)
 
-    def alive(self) -> bool:
-        """Beat and read orders, if the last time was LOOK_S ago; False when it is time to end.
+    def poll(self) -> bool:
+        """Beat and read orders, if the last time was LOOK_S ago; returns False when it is time to end.
 
-        Called in every turn of a loop, at least every POLL_MS.
+        A loop calls it in every turn, at least every POLL_MS.
         """
         now_s = time.monotonic()
         if now_s >= self._look_s:

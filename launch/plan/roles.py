@@ -16,6 +16,7 @@ import numpy as np
 from actorlearn import imports
 from actorlearn.address import Shm
 from actorlearn.memory.progress import ROWS
+from actorlearn.parameters.settings import ExperienceSettings
 from actorlearn.parameters.shard_layout import LOOPBACK
 from actorlearn.wire.identity import ProcessId, trainer_id
 from actorlearn.worker.roles import ROLES, CommonSettings, RolePlan, RoleSpec
@@ -27,7 +28,6 @@ from actorlearn.worker.settings import (
     ProcessSettings,
     Recording,
     SimulatorSettings,
-    TrainerExperience,
     TrainerReplay,
     TrainerSettings,
     snapshot_of,
@@ -249,12 +249,12 @@ def _trainer(plan: Plan, common: CommonSettings, start: Start) -> TrainerSetting
     )
 
 
-def _experience(plan: Plan) -> TrainerExperience | None:
+def _experience(plan: Plan) -> ExperienceSettings | None:
     """Return what a trainer is told of the experience that learners share; None where they share none."""
     topology = plan.topology
     if (shared := sharing(topology)) is None:
         return None
-    return TrainerExperience(
+    return ExperienceSettings(
         messages=plan.addresses.each("experience"),
         graph=shared.sharing(topology.seed),
         environments=shared.experience,

@@ -17,8 +17,8 @@ from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.published import Published
 from actorlearn.parameters.rendezvous import SharedRendezvous
 from actorlearn.parameters.store import SharedStore
+from actorlearn.processes.group import Group
 from actorlearn.processes.members import RolloutMembers
-from actorlearn.processes.simulator import Group
 from tests.interleavings.arrays import Flock, OpenedSegment
 
 # Published weights ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -60,3 +61,11 @@ def batch() -> Batch:
         policy_lag=torch.zeros(shape, dtype=torch.int64),
         columns={"extra": torch.arange(HORIZON * ENVIRONMENTS).view(shape)},
     )
+
+
+def pass_over(
+    made: Learning, prepared: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool] | None = None
+) -> dict[str, float]:
+    """Take the optimizer steps that remain of a rollout, as an update does once all learners have agreed."""
+    remaining = made.minibatches.remaining(prepared, made.consumed.done(0, rollout))
+    return made.pass_over(prepared, env_steps, rollout, remaining, going_on=going_on)

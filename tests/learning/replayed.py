@@ -11,6 +11,7 @@ import numpy as np
 from actorlearn.address import Shm
 from actorlearn.learning.make import make
 from actorlearn.learning.replay import Replayed
+from actorlearn.learning.replay_storage import ReplayStorage
 from actorlearn.learning.update import Learning
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields
@@ -19,7 +20,6 @@ from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Gathered, Gatherer
 from actorlearn.processes.counts import TrainerCounts
 from actorlearn.processes.members import RolloutMembers
-from actorlearn.processes.replay_storage import ReplayStorage
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Member

@@ -12,9 +12,8 @@ from torch import nn
 
 from actorlearn.actions import MultiDiscrete
 from actorlearn.learning.diagnosis import ROWS, Diagnosis, examine, most_entropy
-from actorlearn.learning.network import Network
 from actorlearn.models.make import make
-from actorlearn.worker.passes import ComputePool
+from actorlearn.worker.passes import ComputePool, Network
 from tests import named
 from tests.learning.made import batch, learning
 

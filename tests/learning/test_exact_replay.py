@@ -16,6 +16,7 @@ import torch
 
 from actorlearn.address import Shm
 from actorlearn.learning.make import make
+from actorlearn.learning.replay_storage import ReplayStorage
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
@@ -25,14 +26,13 @@ from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.published import weights_fields
 from actorlearn.processes.batches import Gatherer
 from actorlearn.processes.members import RolloutMembers
-from actorlearn.processes.replay_storage import ReplayStorage
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import TrainerReplay
 from tests import named
 from tests.identities import peer
-from tests.learning.made import trainer_settings
+from tests.learning.made import pass_over, trainer_settings
 from tests.learning.replayed import source
 from tests.replay.ledger import ENVS, LedgerEnv, Simulated
 
@@ -115,7 +115,7 @@ class Course:
         batch = gathered.batch
         self.learner.optimizer_steps_from(batch, self.used, self.used)
         self.storage.store(rollout, parts)
-        told = self.learner.pass_over(batch, self.used, rollout, going_on)
+        told = pass_over(self.learner, batch, self.used, rollout, going_on)
         self.rollouts_learned, self.used = rollout + 1, self.used + gathered.steps
         self.members.account.rollouts_learned = self.rollouts_learned
         self.members.open_next()
@@ -210,7 +210,7 @@ def test_a_trainer_started_again_within_a_run_takes_the_random_numbers_of_its_ch
     again = make(msgspec.structs.replace(made.learner.settings, id=made.learner.settings.id.again(7)))
     again.restore(checkpoint.newest(tmp_path / "saved"))
     assert again.secondary and made.learner.secondary
-    pairs = (again, made.learner), (again.secondary.learning, made.learner.secondary.learning)
+    pairs = (again, made.learner), (again.secondary, made.learner.secondary)
     for one, two in pairs:
         assert source(one).random.bit_generator.state == source(two).random.bit_generator.state
     assert source(again).replay.rollouts == 4

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.items import batch_of, following_outputs, without_burn_in
-from actorlearn.learning.network import Network
 from actorlearn.replay.buffer import Sample
+from actorlearn.worker.passes import Network
 from actorlearn.worker.staging import Staging
 from tests import named
 from tests.learning.made import learning

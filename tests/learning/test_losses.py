@@ -112,10 +112,10 @@ def test_what_it_draws_depends_on_the_minibatchs_seed_alone() -> None:
 def test_parts_of_a_rollout_have_seeds_of_their_own_that_come_again() -> None:
     settings = trainer_settings(name=f"{__name__}:Judged", minibatches=2, epochs=2)
     made = make(settings)
-    seeds = [m.seed for m in made.minibatches.draw(batch(), 5, 0, 0)]
+    seeds = [m.seed for m in made.minibatches.draw(batch(), 5, 4, 0)]
     assert len(set(seeds)) == 4
-    assert [m.seed for m in made.minibatches.draw(batch(), 5, 1, 0)] == seeds[1:]
-    assert not set(seeds) & {m.seed for m in made.minibatches.draw(batch(), 6, 0, 0)}
+    assert [m.seed for m in made.minibatches.draw(batch(), 5, 3, 0)] == seeds[1:]
+    assert not set(seeds) & {m.seed for m in made.minibatches.draw(batch(), 6, 4, 0)}
 
 
 def test_a_loss_of_one_network_leaves_the_others_as_they_are() -> None:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from actorlearn.learning.make import make
-from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.shared import Segment
-from actorlearn.parameters.interface import Position
 from tests.learning.made import learning, trainer_settings
 
 TRAINED = """
 from unittest import mock
 from actorlearn.processes import trainer
 with mock.patch.object(trainer, "Worker"), mock.patch.object(trainer, "Segment"), \\
-     mock.patch.object(trainer, "Account"), mock.patch.object(trainer, "Peers", lambda *_: computed()):
+     mock.patch.object(trainer, "Account"), mock.patch.object(trainer, "Rollouts", lambda *_: computed()):
     trainer.run(settings)
 """
 MEASURED = """
@@ -60,10 +56,7 @@ def test_trainers_and_measurements_compute_alike(of: str) -> None:
     assert told.stdout == "1\n0\n0\n", told.stderr
 
 
-def test_without_a_replay_batches_are_learned_from_and_the_account_says_where_it_is(tmp_path: Path) -> None:
-    account = Account(Segment.create(tmp_path / "account", account_fields()))
-    made = make(trainer_settings(), account)
+def test_without_a_replay_batches_are_learned_from() -> None:
+    made = make(trainer_settings())
     assert made.minibatches.replay is None
-    account.rollouts_learned, account.steps.used = 3, 7
-    assert made.learner.position() == made.position() == Position(3, 7)
     assert torch.equal(made.weights, learning().weights)  # drawn from the seed

@@ -63,9 +63,9 @@ def test_rollouts_played_without_statistics_only_give_theirs(blocks: int) -> Non
     for rollout in range(6):
         only = made.lacks_statistics
         lacking.append(only)
-        prepared = made.prepare(shifted(rollout))
+        prepared = made.minibatches.prepare(shifted(rollout))
         assert made.optimizer_steps_from(prepared, 0, 0, only) == (0 if only else 1)
-        made.pass_over(prepared, 0, rollout, only_statistics=only)
+        made.pass_over(prepared, 0, rollout, 0 if only else 1)
         made.exchange.settle()
         assert torch.equal(made.parameters, parameters) == only
         parameters = made.parameters.clone()

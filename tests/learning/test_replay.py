@@ -17,10 +17,11 @@ from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.update import Learning, OptimizerStep
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
+from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.interface import Stopped
-from actorlearn.parameters.settings import AloneExchangeSettings
 from actorlearn.replay.rings import Rings
 from tests.learning.made import batch as any_batch
+from tests.learning.made import pass_over
 from tests.learning.replayed import ENVS, HORIZON, Played, replaying, source
 
 NOWHERE = Minibatch(any_batch())
@@ -63,7 +64,7 @@ def test_the_minibatches_done_are_those_the_steps_allow_and_none_is_lost(
         env_steps += steps
         due = made.optimizer_steps_from(any_batch(), env_steps, own_steps=0 if learners > 1 else env_steps)
         done += due
-        made.pass_over(any_batch(), env_steps, 0)
+        pass_over(made, any_batch(), env_steps, 0)
         allowed = (env_steps - 10 * learners) * ratio / (4 * learners)
         assert max(allowed - 1, 0) <= done + 1e-9
         assert done <= max(allowed, 0) + 1e-9
@@ -91,7 +92,7 @@ def test_the_target_network_is_renewed_at_whole_periods_of_steps(tmp_path: Path)
     for rollout in range(9):
         batch, done = played.rollout(rollout), 0
         made.optimizer_steps_from(batch, 10 * rollout, 10 * rollout)
-        made.pass_over(batch, 10 * rollout, rollout)
+        pass_over(made, batch, 10 * rollout, rollout)
     # 5 minibatches a rollout of 10 steps, from rollout 2 on: 20 steps are over at rollouts 2, 4, 6 and 8.
     assert renewed == [(2, 0), (4, 0), (6, 0), (8, 0)]
 
@@ -107,12 +108,12 @@ def test_a_pass_that_is_broken_off_is_finished_later_and_nothing_is_lost_or_done
     only_counting(made, learn)
     for steps in (0, 20):
         made.optimizer_steps_from(any_batch(), steps, steps)
-        made.pass_over(any_batch(), steps, steps // 10)
+        pass_over(made, any_batch(), steps, steps // 10)
     assert (made.optimizer_steps_from(any_batch(), 40, 40), done) == (10, 5)
     with pytest.raises(Stopped):
-        made.pass_over(any_batch(), 40, 4, lambda: done < 8)
+        pass_over(made, any_batch(), 40, 4, lambda: done < 8)
     assert (made.optimizer_steps_from(any_batch(), 40, 40), done) == (7, 8)
-    made.pass_over(any_batch(), 40, 4)
+    pass_over(made, any_batch(), 40, 4)
     assert (made.optimizer_steps_from(any_batch(), 40, 40), done) == (0, 15)
 
 
@@ -122,13 +123,13 @@ def test_a_target_network_is_not_renewed_again_where_a_pass_is_taken_up(tmp_path
     only_counting(made, lambda: periods.append(source(made).target.period))
     for steps in (0, 20):
         made.optimizer_steps_from(any_batch(), steps, steps)
-    made.pass_over(any_batch(), 20, 2)
+    pass_over(made, any_batch(), 20, 2)
     periods.clear()
     made.optimizer_steps_from(any_batch(), 40, 40)
     with pytest.raises(Stopped):
-        made.pass_over(any_batch(), 40, 4, lambda: len(periods) < 8)
+        pass_over(made, any_batch(), 40, 4, lambda: len(periods) < 8)
     made.optimizer_steps_from(any_batch(), 40, 40)
-    made.pass_over(any_batch(), 40, 4)
+    pass_over(made, any_batch(), 40, 4)
     assert periods == [8] * 5 + [9] * 5
 
 
@@ -141,7 +142,7 @@ def test_rollouts_without_a_minibatch_make_up_for_no_update_that_was_not_finite(
         steps = 10 * (rollout + 1)
         batch = played.rollout(rollout)
         due = made.optimizer_steps_from(batch, steps, steps)
-        made.pass_over(batch, steps, rollout)
+        pass_over(made, batch, steps, rollout)
         skipped.append(made.skipped)
         assert made.finite == (due == 0)
     assert skipped[-1] > 2 and skipped == sorted(skipped)
@@ -158,11 +159,11 @@ def test_learners_that_join_go_on_from_the_one_whose_weights_they_take(tmp_path:
         only_counting(made)
     for steps in (0, 20, 40):  # one has gone on by itself, while the other was started again
         one.optimizer_steps_from(any_batch(), steps, 0)
-        one.pass_over(any_batch(), steps, 0)
-    said = np.array([made.learner.carried.counts() for made in (one, new)])
+        pass_over(one, any_batch(), steps, 0)
+    said = np.array([made.minibatches.counts() for made in (one, new)])
     for made in (one, new):
-        made.learner.carried.adopt(said, 0)
-        assert made.learner.carried.tensors[0] is source(made).target.weights
+        made.minibatches.adopt(said, 0)
+        assert made.minibatches.shared_tensors[0] is source(made).target.weights
     due = [[made.optimizer_steps_from(any_batch(), steps, 0) for steps in (60, 80, 100)] for made in (one, new)]
     assert due[0] == due[1] and due[0][-1] > 0
     assert source(one).replay.begun == source(new).replay.begun == 60  # one had nothing to learn from yet
@@ -174,11 +175,11 @@ def test_minibatches_that_were_due_before_learners_joined_are_due_after_it(tmp_p
     only_counting(made)
     for steps in (0, 20):
         made.optimizer_steps_from(any_batch(), steps, 0)
-        made.pass_over(any_batch(), steps, 0)
+        pass_over(made, any_batch(), steps, 0)
     before = made.optimizer_steps_from(any_batch(), 40, 0)
-    made.exchange_by(AloneExchangeSettings(), lambda: True)
+    assert made.peers.join(20, 2, Position(2, 20))
     made.minibatches.together = 1
-    made.learner.carried.adopt(np.array([made.learner.carried.counts()]), 0)
+    made.minibatches.adopt(np.array([made.minibatches.counts()]), 0)
     assert made.optimizer_steps_from(any_batch(), 40, 0) == before > 0
 
 
@@ -312,7 +313,7 @@ def test_a_checkpoint_holds_the_target_network_the_counts_and_the_replay_if_aske
     for rollout in range(3):
         batch = played.rollout(rollout)
         made.optimizer_steps_from(batch, 10 * rollout, 10 * rollout)
-        made.pass_over(batch, 10 * rollout, rollout)
+        pass_over(made, batch, 10 * rollout, rollout)
     checkpoint.save(tmp_path / "saved", 30, made.tensors(), {"env_steps": 30, "learned": 3}, 1, made.save)
     (tmp_path / "other").mkdir()
     other = replaying(tmp_path / "other", {"save": True})
@@ -324,5 +325,5 @@ def test_a_checkpoint_holds_the_target_network_the_counts_and_the_replay_if_aske
     assert len(source(other).replay) == len(source(made).replay)
     for learner in (made, other):
         assert learner.optimizer_steps_from(batch, 30, 30) == 5
-    assert made.pass_over(batch, 30, 3) == other.pass_over(batch, 30, 3)
+    assert pass_over(made, batch, 30, 3) == pass_over(other, batch, 30, 3)
     assert torch.equal(other.weights, made.weights)

@@ -17,7 +17,7 @@ from actorlearn.learning.make import make
 from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.update import Learning, OptimizerStep
 from actorlearn.parameters.interface import Stopped
-from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning, trainer_settings
+from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning, pass_over, trainer_settings
 
 NOTHING = OptimizerStep(loss=0.0, gradient_norm=0.0, learning_rates={}, taken=True, metrics={})
 
@@ -29,7 +29,7 @@ def learned_from(
     parts: list[Batch] = []
     step = made.step
     monkeypatch.setattr(made, "step", lambda part, env_steps: parts.append(part.batch) or step(part, env_steps))
-    made.pass_over(made.prepare(batch()), 0, 7, going_on)
+    pass_over(made, made.minibatches.prepare(batch()), 0, 7, going_on)
     made.exchange.settle()
     return parts
 

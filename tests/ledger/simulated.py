@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from actorlearn.envs.make import make
-from actorlearn.memory.progress import open_heartbeat
+from actorlearn.memory.progress import Progress
 from actorlearn.memory.rollout import Blocks, Rollouts
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.published import open_weights
-from actorlearn.processes.simulator import Group
+from actorlearn.parameters.published import Published
+from actorlearn.processes.group import Group
 from actorlearn.worker.handshake import shape_to_match
 from actorlearn.worker.settings import SimulatorSettings
 from tests.ledger.counting import Row, row_of
@@ -39,8 +39,8 @@ class Simulated:
         self.learner, self._produced = learner, produced
         self.blocks = Blocks(Segment.open(settings.segment.file))
         self._rollouts = Rollouts(Segment.open(settings.rollouts.file))
-        self._published = open_weights(settings.weights)
-        self._progress = open_heartbeat(settings.progress, settings.index)
+        self._published = Published.open(settings.weights)
+        self._progress = Progress(Segment.open(settings.progress.file), settings.index)
         size = len(settings.env_seeds) // self.blocks.groups
         seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(self.blocks.groups)]
         self._envs = [make(settings.env, own) for own in seeds]

@@ -294,7 +294,7 @@ class World:
             return float(len(exchange.taking_part)) if settings.exchange.together else 1.0
 
         replayed = learning.minibatches.replay is not None
-        for each in (learning, *([learning.secondary.learning] if learning.secondary else [])):
+        for each in (learning, *([learning.secondary] if learning.secondary else [])):
             each.algorithm.loss = counting(each.network.module, self.numbers, replayed, said)
         trainer.run()
 

@@ -12,13 +12,14 @@ from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.outer import Outer
 from actorlearn.optim.specs import OuterSettings
+from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.gossip import Gossip
-from actorlearn.parameters.interface import Learner, Position, Present
+from actorlearn.parameters.interface import Learner, Present
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.published import weights_fields
 from actorlearn.parameters.settings import GossipExchangeSettings
-from actorlearn.parameters.shared_counts import SharedCounts, counts_fields
+from actorlearn.parameters.shared_counts import counts_fields
 from tests import named
 
 PARAMETERS, STATISTICS = 5, 2
@@ -67,21 +68,24 @@ def learner(
         log=f"{folder}/exchanges-{rank}.jsonl" if shared else "",
         **{"learners": len(members), **more},  # type: ignore[arg-type]
     )
-    counts = SharedCounts(Segment.open(folder / "counts"), rank)
     weights = start()
     own = Learner(
         *(PAAC, weights, torch.zeros(PARAMETERS), alive, lambda: Present(members), warn),
         outer=Outer(outer, weights[:PARAMETERS]) if isinstance(outer, OuterSettings) else None,
-        position=lambda: Position(counts.rollouts_learned),  # its trainer commits what it has settled
     )
     made = make(settings, own)
     assert isinstance(made, Gossip)
     return made
 
 
+def position_of(exchange: Gossip) -> Position:
+    """Position of a learner whose trainer commits what it has settled."""
+    return Position(exchange.counts.rollouts_learned)
+
+
 def learn(exchange: Gossip, gradient: Tensor | None = None) -> None:
     """A batch of 10 steps with one update."""
-    exchange.agree(10, 1)
+    exchange.agree(10, 1, position_of(exchange))
     gradient = torch.ones(PARAMETERS) if gradient is None else gradient.clone()
     assert exchange.step(gradient, [RATE]).taken
     exchange.settle()

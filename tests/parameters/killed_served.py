@@ -28,7 +28,8 @@ import torch
 
 from actorlearn.address import Shm, Tcp
 from actorlearn.failpoints import armed
-from actorlearn.parameters.interface import Learner, Position
+from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.served import Served
 from actorlearn.parameters.settings import ServedExchangeSettings
@@ -114,7 +115,6 @@ def learn(folder: Path, own: ProcessId) -> None:
         OPTIMIZER,
         torch.zeros(parameters),
         torch.zeros(parameters),
-        position=lambda: Position(int(account[0]), int(account[1])),
         number=own.number,
         endpoints=Orders(folder / "orders").endpoints(own),
     )
@@ -122,11 +122,11 @@ def learn(folder: Path, own: ProcessId) -> None:
     assert isinstance(exchange, Served)
     asking = Asking(exchange, folder / f"answers-{own.number}")
     exchange.lines = asking  # type: ignore[assignment]
-    position = exchange.join(0, 0).position
+    position = exchange.join(0, 0, Position(int(account[0]), int(account[1]))).position
     assert position is not None
     account[:] = position
     while min(asking.versions.values()) < VERSIONS:
-        exchange.agree(STEPS, STEPS)
+        exchange.agree(STEPS, STEPS, Position(int(account[0]), int(account[1])))
         for step in range(STEPS):
             gradient = torch.zeros(SERVERS, LEARNERS, CELLS)
             gradient[:, own.number, int(account[0]) * STEPS + step] = 1.0

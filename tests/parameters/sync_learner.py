@@ -20,7 +20,7 @@ from torch import Tensor
 
 from actorlearn.address import Shm
 from actorlearn.parameters.allreduce import ASK_EVERY, Sync
-from actorlearn.parameters.consumed import Consumed
+from actorlearn.parameters.consumed import Consumed, Position
 from actorlearn.parameters.interface import (
     Agreed,
     Carried,
@@ -28,7 +28,6 @@ from actorlearn.parameters.interface import (
     Exchange,
     Learner,
     PeerLost,
-    Position,
     Stopped,
 )
 from actorlearn.parameters.settings import SyncExchangeSettings
@@ -86,21 +85,16 @@ class SyncLearner:
             *(OPTIMIZER, self.weights, torch.zeros(PARAMETERS), lambda: self.alive()),
             number=self.rank,
             consumed=self.consumed,
-            position=lambda: self.position,
-            carried=Carried(
-                [self.beside],
-                lambda: [self.updates, self.rank],
-                lambda said, best: self.heard.update(said=said.tolist(), best=best),
-            ),
+            carried=Beside(self),
         )
         exchange = Sync(settings, own, hash_every=1)
-        self.env_steps, self.updates, position = exchange.join(self.env_steps, self.updates)
+        self.env_steps, self.updates, position = exchange.join(self.env_steps, self.updates, self.position)
         self.position = position or self.position
         return exchange
 
     def learn(self, exchange: Exchange, middle: Callable[[], None] = lambda: None) -> Agreed:
         """One update with this learner's share of the rows."""
-        agreed = exchange.agree(10 * (self.rank + 1), 1)
+        agreed = exchange.agree(10 * (self.rank + 1), 1, self.position)
         if agreed.draining:
             return agreed
         middle()
@@ -121,6 +115,23 @@ class SyncLearner:
         exchange.close()
 
 
+class Beside(Carried):
+    """What each learner says of itself, and a tensor that is equal in all."""
+
+    def __init__(self, learner: SyncLearner) -> None:
+        self.learner = learner
+
+    @property
+    def shared_tensors(self) -> list[torch.Tensor]:
+        return [self.learner.beside]
+
+    def counts(self) -> list[int]:
+        return [self.learner.updates, self.learner.rank]
+
+    def adopt(self, counts: Any, best: int) -> None:
+        self.learner.heard.update(said=counts.tolist(), best=best)
+
+
 def learn(learner: SyncLearner) -> None:
     """Some updates; then learner 1 is told to end within a batch, and drains without one."""
     exchange = learner.join(0)
@@ -132,7 +143,7 @@ def learn(learner: SyncLearner) -> None:
             break
     told(**exchange.metrics())
     told(sockets=sum(handle.exists() and handle.is_socket() for handle in Path("/proc/self/fd").iterdir()))
-    agreed = exchange.agree(0, 0, draining=True) if learner.rank == 1 else learner.learn(exchange)
+    agreed = exchange.agree(0, 0, learner.position, draining=True) if learner.rank == 1 else learner.learn(exchange)
     told(**agreed._asdict())
     learner.end(exchange)
 
@@ -183,8 +194,8 @@ def differ(learner: SyncLearner) -> None:
 def differ_in_steps(learner: SyncLearner) -> None:
     """Learner 1 has two steps left to do, learner 0 one: it makes the other's first along with it."""
     exchange = learner.join(0)
-    exchange.agree(10, 1 + learner.rank)
-    told(idle=exchange.idle)
+    agreed = exchange.agree(10, 1 + learner.rank, learner.position)
+    told(idle=agreed.idle)
     for _ in range(2):
         exchange.step(torch.full((PARAMETERS,), float(learner.rank)), [RATE])
         told(weights=learner.weights.tolist(), state=exchange.state()["mean"].tolist())

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,10 +19,11 @@ from actorlearn.memory.shared import Segment
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.asynchronous import Async
-from actorlearn.parameters.interface import Joined, Learner, Position
+from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.interface import Joined, Learner
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AloneExchangeSettings, AsyncExchangeSettings
-from actorlearn.parameters.store import LearnerRecord, ParameterStore, SharedStore, store_fields
+from actorlearn.parameters.store import LearnerRecord, SharedStore, store_fields
 from tests import named, reference
 from tests.examples import examples
 
@@ -41,7 +41,8 @@ import sys
 from pathlib import Path
 import torch
 from actorlearn.address import Shm
-from actorlearn.parameters.interface import Learner, Position
+from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AsyncExchangeSettings
 from tests import named
@@ -51,11 +52,10 @@ weights, gradients = torch.zeros(size), torch.zeros(size)
 # Without decay the rule remembers nothing, so the order of updates does not matter.
 optimizer = named.optimizer(decay=0.0, accumulator_init=0.0, epsilon=1e-6, clip_norm=0.0)
 settings = AsyncExchangeSettings(rank=rank, learners=learners, store=Shm(path=sys.argv[1]))
-update = 0
-exchange = make(settings, Learner(optimizer, weights, gradients, position=lambda: Position(update, 7 * update)))
+exchange = make(settings, Learner(optimizer, weights, gradients))
 exchange.join(0, 0)
 for update in range(updates):
-    exchange.agree(7, 1)
+    exchange.agree(7, 1, Position(update, 7 * update))
     gradients.fill_(float((-1) ** rank))
     assert exchange.step(gradients, [0.5 if update % 2 else 0.25]).taken
     exchange.settle()
@@ -63,9 +63,10 @@ exchange.close()
 """
 
 
-def position_in(store: SharedStore) -> Position:
+def position_in(exchange: Async) -> Position:
     """Position of a learner that goes on after each rollout that it has settled."""
-    return Position(store.record.rollouts_learned, store.record.used) if store.record else Position()
+    record = exchange.store.record
+    return Position(record.rollouts_learned, record.used) if record else Position()
 
 
 @contextmanager
@@ -81,7 +82,7 @@ def learners(
         weights = start()
         which = AsyncExchangeSettings(rank=rank, learners=count, store=Shm(path=str(path)), local_steps=local_steps)
         stores.append(SharedStore(Segment.open(path), rank, PARAMETERS, lambda: None))
-        learner = Learner(optimizer, weights, torch.zeros(PARAMETERS), position=partial(position_in, stores[rank]))
+        learner = Learner(optimizer, weights, torch.zeros(PARAMETERS))
         exchange = make(which, learner)
         assert isinstance(exchange, Async)
         made.append((exchange, weights))
@@ -92,7 +93,7 @@ def learners(
             opened.close()
 
 
-def write_again(store: ParameterStore) -> None:
+def write_again(store: SharedStore) -> None:
     """Write every chunk as it is, as others do who have been there."""
     for chunk in range(len(store.spans)):
         with store.locked([chunk]):
@@ -120,7 +121,7 @@ def test_one_learner_is_exactly_a_learner_alone(tmp_path: Path, optimizer: Optim
     with learners(tmp_path, optimizer) as ((exchange, weights),):
         assert exchange.join(100, 3)[:2] == (100, 3)
         for gradient in gradients_of(6):
-            assert exchange.agree(80, 1) == alone.agree(80, 1)
+            assert exchange.agree(80, 1, position_in(exchange)) == alone.agree(80, 1)
             for each in (exchange, alone):
                 each.merge(torch.ones(STATISTICS), add)
             assert exchange.step(gradient.clone(), [RATE]) == alone.step(gradient.clone(), [RATE])
@@ -131,7 +132,7 @@ def test_one_learner_is_exactly_a_learner_alone(tmp_path: Path, optimizer: Optim
         for name, tensor in alone.state().items():
             assert torch.equal(exchange.state()[name], tensor)
         assert exchange.metrics()["staleness_max"] == 0
-        assert exchange.agree(0, 0, draining=True) == alone.agree(0, 0, draining=True)
+        assert exchange.agree(0, 0, position_in(exchange), draining=True) == alone.agree(0, 0, draining=True)
 
 
 @settings(max_examples=examples(30))
@@ -149,7 +150,7 @@ def test_updates_of_several_learners_are_those_of_one_in_the_same_order(tmp_path
             exchange, weights = made[turn]
             late[turn].append(number - seen[turn])
             seen[turn] = number + 1
-            assert exchange.agree(10, 1).env_steps == 10 * (number + 1)
+            assert exchange.agree(10, 1, position_in(exchange)).env_steps == 10 * (number + 1)
             exchange.step(gradient.clone(), [RATE])
             exchange.settle()
             alone.step(gradient.clone(), [RATE])
@@ -182,7 +183,7 @@ def test_several_local_steps_of_one_learner_are_adam(tmp_path_factory, local_ste
     with learners(tmp_path_factory.mktemp("async"), adam, 1, local_steps) as ((exchange, weights),):
         exchange.join(0, 0)
         for number, steps in enumerate(batches):
-            exchange.agree(10, steps)
+            exchange.agree(10, steps, position_in(exchange))
             for gradient in gradients_of(steps, seed + number):
                 assert exchange.step(gradient.clone(), [RATE]) == alone.step(gradient, [RATE])
             exchange.settle()
@@ -204,7 +205,7 @@ def test_batches_of_one_update_are_together_in_the_store_after_so_many_of_them(t
         exchange.join(0, 0), other.join(0, 0)
         seen = []
         for number, gradient in enumerate(gradients_of(7)):
-            assert exchange.agree(10, 1).env_steps == 10 * (number + 1)
+            assert exchange.agree(10, 1, position_in(exchange)).env_steps == 10 * (number + 1)
             assert exchange.step(gradient.clone(), [RATE]) == alone.step(gradient, [RATE])
             exchange.settle()
             seen.append(other.pull())

@@ -21,14 +21,26 @@ from actorlearn.memory.shared import Segment
 from actorlearn.optim.outer import Outer
 from actorlearn.optim.specs import OuterSettings
 from actorlearn.parameters.alone import Alone
+from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.exchange_log import ExchangeRecord
-from actorlearn.parameters.interface import Joined, Learner, Position
+from actorlearn.parameters.interface import Joined, Learner
 from actorlearn.parameters.mixing import GraphSettings, in_peers, mixing_matrix
 from actorlearn.parameters.published import Published
 from actorlearn.parameters.settings import AloneExchangeSettings
 from launch.bench.papers.gossip_bound import read
 from tests.examples import examples
-from tests.parameters.gossiping import PAAC, PARAMETERS, RATE, SIZE, STATISTICS, learn, learner, segments, start
+from tests.parameters.gossiping import (
+    PAAC,
+    PARAMETERS,
+    RATE,
+    SIZE,
+    STATISTICS,
+    learn,
+    learner,
+    position_of,
+    segments,
+    start,
+)
 from tests.sizes import ROOT
 
 RING = GraphSettings()
@@ -248,7 +260,7 @@ def test_an_outer_optimizer_follows_the_mean_and_begins_anew_where_weights_are_a
     learn(second)
     learn(first)  # now with the second's
     again = learner(folder, 0, range(2), outer=outer)
-    again.join(0, 0)
+    again.join(0, 0, position_of(again))
     assert again.outer is not None and torch.equal(again.outer.anchor, again.weights[:PARAMETERS])
     for exchange in (first, second, local, again):
         exchange.close()
@@ -405,7 +417,7 @@ def test_one_that_was_killed_comes_back_with_the_mean_of_its_in_peers(tmp_path: 
     again = learner(folder, 0, range(3))
     again.restore(before)
     again.weights += 9.0
-    assert again.join(10, 1)[:2] == (30, 3)  # what it had learned is counted already
+    assert again.join(10, 1, position_of(again))[:2] == (30, 3)  # what it had learned is counted already
     np.testing.assert_allclose(again.weights.numpy(), messages.mean(0), rtol=1e-6)
     assert all(torch.equal(again.state()[name], before[name]) for name in before)
     assert records(folder, 0)[-1].messages == {1: 0, 2: 0}
@@ -426,7 +438,7 @@ def test_a_rollout_of_which_others_may_have_something_is_not_learned_from_again(
     with armed(f"{point}=raise"), pytest.raises(Killed):
         learn(learners[0])
     again = learner(folder, 0, range(2))
-    assert again.join(0, 0) == Joined(20, 2, Position(2, 0))
+    assert again.join(0, 0, position_of(again)) == Joined(20, 2, Position(2, 0))
     again.close()
 
 
@@ -438,7 +450,7 @@ def test_a_rollout_of_which_nobody_was_shown_anything_is_learned_again_and_count
     with armed("record.committed=raise"), pytest.raises(Killed):
         learn(first)
     again = learner(folder, 0, range(2), local_steps=5)
-    assert again.join(0, 0) == Joined(20, 2)
+    assert again.join(0, 0, position_of(again)) == Joined(20, 2)
     again.counts.add(1, 10, 1)  # its trainer had not committed the rollout, and does it once more
     assert again.counts.total == (20, 2)
     first.close(), again.close()
@@ -467,7 +479,7 @@ def test_one_that_finds_no_messages_goes_on_from_its_own_checkpoint(tmp_path: Pa
     first.join(0, 0)
     again = learner(folder, 0, range(2))
     again.weights += 1.0
-    again.join(0, 0)
+    again.join(0, 0, position_of(again))
     assert torch.equal(again.weights, start() + 1.0)
     first.close(), again.close()
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from actorlearn.address import ByLearner, Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.gossip import Gossip
-from actorlearn.parameters.interface import Learner, Position, Present
+from actorlearn.parameters.interface import Learner, Present
 from actorlearn.parameters.mailbox import tcp_ways
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.modes import make
@@ -84,10 +84,8 @@ def learner(
         incarnation=incarnation,
         host=HOST,
     )
-    counts = SharedCounts(Segment.open(folder / "counts"), rank)
     own = Learner(
         *(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: Present(members), print),
-        position=lambda: Position(counts.rollouts_learned),
         endpoints=listing.trainer(rank, incarnation),
     )
     made = make(told, own)
@@ -281,7 +279,7 @@ def test_a_learner_that_comes_back_on_another_machine_goes_on_from_what_others_k
 
     again = learner(tmp_path / "elsewhere", listing, 1, range(2), incarnation=1, alive=stays_on)
     opened += [stays, again]
-    joined = again.join(20, 2)  # its newest checkpoint is older
+    joined = again.join(20, 2, gossiping.position_of(again))  # its newest checkpoint is older
     assert (joined.env_steps, joined.updates) == (40, 4)
     assert torch.equal(again.weights, stays.weights)
     learn(again)

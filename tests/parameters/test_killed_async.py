@@ -21,7 +21,8 @@ from actorlearn.failpoints import Killed, armed, hit
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.asynchronous import Async
-from actorlearn.parameters.interface import Carried, Learner, Position
+from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.interface import Carried, Learner
 from actorlearn.parameters.settings import AsyncExchangeSettings
 from actorlearn.parameters.store import store_fields
 from tests import named
@@ -69,19 +70,16 @@ class Driver:
             ),
             Learner(
                 *(self.optimizer, torch.zeros(PARAMETERS + STATISTICS), gradients),
-                position=lambda: Position(self.learned, self.used),
-                carried=Carried(
-                    counts=lambda: [self.learned, 7], adopt=lambda said, best: self.heard.append(said[best].tolist())
-                ),
+                carried=Told(self),
             ),
         )
-        position = self.exchange.join(0, 0).position
+        position = self.exchange.join(0, 0, Position(self.learned, self.used)).position
         assert position is not None and position.rollout == self.learned
         self.account[:] = position
 
     def learn(self) -> None:
         """A rollout."""
-        self.exchange.agree(STEPS, MINIBATCHES)
+        self.exchange.agree(STEPS, MINIBATCHES, Position(self.learned, self.used))
         self.exchange.merge(torch.tensor([rate(self.learner, self.learned, 0)]), lambda own, theirs: own.add_(theirs))
         for minibatch in range(MINIBATCHES):
             self.exchange.step(torch.ones(PARAMETERS), [rate(self.learner, self.learned, minibatch)])
@@ -89,6 +87,19 @@ class Driver:
         self.exchange.settle()
         hit("driver.settled")
         self.account[:] = self.learned + 1, self.used + STEPS
+
+
+class Told(Carried):
+    """Counts that a store keeps, and says again to a learner that is begun again."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+
+    def counts(self) -> list[int]:
+        return [self.driver.learned, 7]
+
+    def adopt(self, counts: NDArray[np.int64], best: int) -> None:
+        self.driver.heard.append(counts[best].tolist())
 
 
 def run(folder: Path, kill: str, optimizer: OptimizerSettings, local_steps: int) -> tuple[dict[str, int], Any]:
@@ -163,7 +174,7 @@ def test_local_steps_that_died_with_their_learner_are_told_and_no_other_is_lost(
     for kill, folder in kills(ADAM, local_steps, tmp_path / "runs"):
         _, drivers = run(folder, kill, ADAM, local_steps)
         for driver in drivers:
-            driver.exchange.agree(0, 0, draining=True)
+            driver.exchange.agree(0, 0, Position(driver.learned, driver.used), draining=True)
         for driver in drivers:
             driver.exchange.pull()
             assert driver.exchange.store.env_steps == sum(other.used for other in drivers), kill

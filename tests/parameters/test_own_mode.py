@@ -33,14 +33,14 @@ class Averaging(Alone):
         self.rows = Segment.open(settings.rows.file)["rows"]
         self.counts = SharedCounts(Segment.open(settings.counts.file), settings.rank)
 
-    def join(self, env_steps, updates):
-        joined = super().join(env_steps, updates)
+    def join(self, env_steps, updates, position):
+        joined = super().join(env_steps, updates, position)
         if not self.counts.begun:
             self.counts.begin(env_steps, updates)
         return joined
 
-    def agree(self, env_steps, optimizer_steps, draining=False):
-        own = super().agree(env_steps, optimizer_steps, draining)
+    def agree(self, env_steps, optimizer_steps, position, draining=False):
+        own = super().agree(env_steps, optimizer_steps, position, draining)
         steps, updates = self.counts.total
         return own if draining else Agreed(steps + env_steps, updates + 1, draining)
 

@@ -15,7 +15,8 @@ from torch import Tensor
 from actorlearn.models.normalize import merge_into, moments_of
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.alone import Alone
-from actorlearn.parameters.interface import Learner, Position, Present, Stopped
+from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.interface import Learner, Present, Stopped
 from actorlearn.parameters.modes import SERVED, make
 from actorlearn.parameters.served import Served
 from actorlearn.parameters.settings import AloneExchangeSettings, ServedExchangeSettings
@@ -81,7 +82,6 @@ class Member:
             self.weights,
             torch.zeros(PARAMETERS),
             alive=lambda: self.alive,
-            position=lambda: self.position,
             number=self.number,
             endpoints=serving.listing.trainer(self.number, self.incarnation),
         )
@@ -89,13 +89,13 @@ class Member:
         assert isinstance(self.exchange, Served)
 
     def join(self) -> None:
-        joined = self.exchange.join(0, 0)
+        joined = self.exchange.join(0, 0, self.position)
         assert joined.position is not None
         self.position = joined.position
 
     def learn(self, gradient: Tensor, rate: float = 0.25) -> None:
         """Learn a rollout of 7 steps and one gradient."""
-        self.exchange.agree(7, 1)
+        self.exchange.agree(7, 1, self.position)
         assert self.exchange.step(gradient.clone(), [rate]).taken
         self.commit()
 
@@ -123,14 +123,14 @@ def gradients_of(count: int) -> Tensor:
 def test_one_learner_is_exactly_a_learner_alone(serving: Start, optimizer: OptimizerSettings, servers: int) -> None:
     expected = start()
     one = Member(serving(optimizer, servers=servers), 0)
-    learner = Learner(optimizer, expected, torch.zeros(PARAMETERS), position=lambda: one.position)
+    learner = Learner(optimizer, expected, torch.zeros(PARAMETERS))
     alone = Alone(AloneExchangeSettings(), learner)
     one.join()
     assert torch.equal(one.weights, expected)
     for gradient in gradients_of(3):
         moments = moments_of(gradient[:30].reshape(10, 3))
         for exchange in (alone, one.exchange):
-            exchange.agree(7, 1)
+            exchange.agree(7, 1, one.position)
             exchange.merge(moments, merge_into)
         alone.step(gradient.clone(), [0.01])
         one.exchange.step(gradient.clone(), [0.01])
@@ -146,7 +146,7 @@ def test_a_gradient_that_is_not_finite_is_not_sent(serving: Start) -> None:
     one = Member(serving(), 0)
     one.join()
     before = one.weights.clone()
-    one.exchange.agree(7, 2)
+    one.exchange.agree(7, 2, one.position)
     gradient = torch.full((PARAMETERS,), torch.inf)
     sent = one.exchange.metrics()["bytes_sent"]
     assert sent > 0 and not one.exchange.step(gradient, [0.1]).taken
@@ -163,7 +163,7 @@ def test_bytes_of_an_update_are_those_of_the_arithmetic(
     one = Member(serving(servers=servers, learners=3), 0, wire)
     one.join()
     one.exchange.metrics()
-    one.exchange.agree(7, 1)
+    one.exchange.agree(7, 1, one.position)
     one.exchange.step(torch.ones(PARAMETERS), [0.25])
     moved = one.exchange.metrics()
     assert moved["bytes_sent"] == shards * (HEADER.size + ROW_BYTES + 8) + each * PARAMETERS
@@ -189,7 +189,7 @@ def test_learners_at_the_same_time_make_each_change_once_and_count_the_same(serv
     for member in members:
         member.exchange.pull()
         assert torch.allclose(member.weights[:PARAMETERS], start()[:PARAMETERS] - 0.25 * 60, atol=1e-4)
-        agreed = member.exchange.agree(0, 0, True)
+        agreed = member.exchange.agree(0, 0, member.position, True)
         assert (agreed.env_steps, agreed.updates) == (60 * 7, 60)
         assert member.exchange.metrics()["staleness_max"] < 60
         member.exchange.close()
@@ -224,7 +224,7 @@ def test_a_server_that_is_killed_among_requests_loses_no_change_and_makes_none_t
     for member in members:
         member.exchange.pull()
         assert torch.allclose(member.weights[:PARAMETERS], start()[:PARAMETERS] - 0.25 * 120, atol=1e-4)
-        assert member.exchange.agree(0, 0, True).env_steps == 120 * 7
+        assert member.exchange.agree(0, 0, member.position, True).env_steps == 120 * 7
         member.exchange.close()
 
 
@@ -235,7 +235,7 @@ def test_a_learner_that_is_killed_goes_on_where_it_stood(serving: Start) -> None
     for _ in range(3):
         one.learn(torch.ones(PARAMETERS))
         other.learn(-torch.ones(PARAMETERS))
-    one.exchange.agree(7, 1)
+    one.exchange.agree(7, 1, one.position)
     one.exchange.step(torch.ones(PARAMETERS), [0.25])  # and dies before it has settled
     one.die()
     one.join()
@@ -248,7 +248,7 @@ def test_a_learner_that_is_killed_goes_on_where_it_stood(serving: Start) -> None
     one.learn(torch.ones(PARAMETERS))
     assert one.position == Position(4, 28)
     assert torch.allclose(one.weights[:PARAMETERS], start()[:PARAMETERS] - 0.25, atol=1e-5)
-    assert one.exchange.agree(0, 0, True)[:2] == (7 * 7, 7)
+    assert one.exchange.agree(0, 0, one.position, True)[:2] == (7 * 7, 7)
     for member in (one, other):
         member.exchange.close()
 
@@ -264,7 +264,7 @@ def test_a_learner_that_moved_continues_after_what_the_servers_have_of_it(servin
     one.join()
     assert one.position == Position(5, 35)
     one.learn(torch.ones(PARAMETERS))
-    assert one.exchange.agree(0, 0, True)[:2] == (6 * 7, 6)
+    assert one.exchange.agree(0, 0, one.position, True)[:2] == (6 * 7, 6)
     one.exchange.close()
 
 
@@ -273,11 +273,11 @@ def test_servers_of_a_resumed_run_begin_with_the_checkpoint(serving: Start) -> N
     saved = {"mean": torch.ones(PARAMETERS), "square": torch.full((PARAMETERS,), 2.0), "steps": torch.tensor(7)}
     one.exchange.restore(saved)
     one.position = Position(9, 63)
-    assert one.exchange.join(630, 90)[:2] == (630, 90)
+    assert one.exchange.join(630, 90, one.position)[:2] == (630, 90)
     state = one.exchange.state()
     assert all(torch.equal(state[name], saved[name]) for name in saved)
     one.learn(torch.ones(PARAMETERS))
-    assert one.exchange.agree(0, 0, True)[:2] == (637, 91)
+    assert one.exchange.agree(0, 0, one.position, True)[:2] == (637, 91)
     one.exchange.close()
 
 

@@ -8,12 +8,11 @@ import torch
 
 from actorlearn.learning.reward_scale import RewardScale
 from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields
+from actorlearn.memory.rollout import Blocks, Part, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Gatherer
 from actorlearn.processes.counts import TrainerCounts
-from actorlearn.processes.members import Part
 from tests.blocks import block_shape
 
 T, ENVS, ROLLOUT = 3, 2, 5

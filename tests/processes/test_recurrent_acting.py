@@ -21,8 +21,8 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Gatherer
 from actorlearn.processes.evaluator import play
+from actorlearn.processes.group import Group
 from actorlearn.processes.members import RolloutMembers
-from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
 from tests import named
 from tests.blocks import block_shape
@@ -87,7 +87,7 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
         assert taken.columns["state"].shape == (1, groups * ENVIRONMENTS, learner.network.state_size)
         with torch.no_grad():
             outputs = learner.network.outputs(taken)
-            of_prepared = learner.network.outputs(learner.prepare(taken))
+            of_prepared = learner.network.outputs(learner.minibatches.prepare(taken))
         log_prob, value = Categorical(outputs["logits"][:-1]).log_prob(taken.action), taken.columns["value"]
         torch.testing.assert_close(log_prob, taken.columns["log_prob"], atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(outputs["value"][:-1].squeeze(-1), value, atol=1e-5, rtol=1e-4)

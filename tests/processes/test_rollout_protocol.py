@@ -23,7 +23,6 @@ from actorlearn.acting.batching import Batching, RowsAsked, due_rows
 from actorlearn.address import Shm
 from actorlearn.algorithms.interface import Batch
 from actorlearn.envs.interface import EnvSpec, Row
-from actorlearn.learning.staleness import open_rollouts
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import (
     Blocks,
@@ -38,8 +37,8 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Gatherer
 from actorlearn.processes.counts import TrainerCounts
+from actorlearn.processes.group import Group
 from actorlearn.processes.members import RolloutMembers
-from actorlearn.processes.simulator import Group
 from actorlearn.wire.messages import Member
 from tests import named
 from tests.blocks import block_shape
@@ -181,7 +180,7 @@ class Protocol(RuleBasedStateMachine):
         self.reset, self.decorrelation = reset, decorrelation
         self.now_s = 0.0
         self.batching = Batching(batch_rows, DEADLINE_S * 1000, lambda: self.now_s) if batch_rows else None
-        self.at_once = open_rollouts(blocks, named.algorithm(max_policy_lag=most))
+        self.at_once = named.algorithm(max_policy_lag=most).open_rollouts(blocks)
         self.gone: dict[str, Simulator] = {}
         """Those that have ended and whose segments are still there."""
         self._start_trainer()

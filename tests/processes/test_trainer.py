@@ -10,18 +10,18 @@ import pytest
 from numpy.typing import NDArray
 
 from actorlearn.address import ByLearner, Shm
+from actorlearn.memory.rollout import Part
 from actorlearn.memory.shared import Segment
 from actorlearn.memory.shared_rollout import message_fields, message_size
 from actorlearn.parameters import checkpoint
+from actorlearn.parameters.experience import Experience
 from actorlearn.parameters.interface import Present
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.published import Published, weights_fields
-from actorlearn.processes.experience import Experience
-from actorlearn.processes.members import Part
+from actorlearn.parameters.settings import ExperienceSettings
 from actorlearn.processes.trainer import SKIPS_ALLOWED
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Hello, Order, Released, Report, Saved, Warned
-from actorlearn.worker.settings import TrainerExperience
 from tests.blocks import block_shape
 from tests.learning.made import HORIZON
 from tests.processes.trained import ENVS, STEPS, Scene
@@ -52,7 +52,7 @@ def test_steps_of_other_learners_are_learned_from_and_counted_apart(tmp_path: Pa
     fields = weights_fields(message_size(message_fields(shape, ENVS)))
     for learner in range(2):
         Segment.create(tmp_path / f"experience-{learner}", fields).close()
-    shared = TrainerExperience(
+    shared = ExperienceSettings(
         messages=ByLearner(Shm(f"{tmp_path}/experience")), graph=GraphSettings(), environments=ENVS, shape=shape
     )
     scene.settings = msgspec.structs.replace(scene.settings, experience=shared)

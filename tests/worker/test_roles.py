@@ -17,7 +17,7 @@ from tests.sizes import ROOT
 MODULE = '''
 """Counts the versions of the weights that were published since it last looked."""
 
-from actorlearn.parameters.published import open_weights
+from actorlearn.parameters.published import Published
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.messages import Report
 from actorlearn.worker.worker import POLL_MS, Worker
@@ -25,11 +25,11 @@ from actorlearn.worker.worker import POLL_MS, Worker
 
 def run(settings):
     worker = Worker(settings)
-    published = open_weights(settings.weights)
+    published = Published.open(settings.weights)
     waiter = Waiter(None, worker.control.dealer)
     worker.hello()
     last = -1
-    while worker.alive():
+    while worker.poll():
         if published.version > last:
             last = published.version
             worker.control.send(Report(row={"audited_versions": last + 1, "audited_in_steps_of": settings.steps_of}))

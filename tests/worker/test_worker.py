@@ -63,7 +63,7 @@ def test_each_look_beats_and_hears_the_newest_order(worker: Worker, router: Rout
     before = int(beats[2, 0])
     router.send(WHO.socket_id, encode(Order(version=4)))
     for _ in range(1000):
-        assert worker.alive()
+        assert worker.poll()
         if worker.control.ordered:
             break
     assert worker.control.order.version == 4
@@ -76,14 +76,14 @@ def test_looks_are_no_more_frequent_than_they_cost_nothing(worker: Worker, monke
     polls: list[int] = []
     monkeypatch.setattr(worker.control, "poll", lambda: polls.append(1))
     for _ in range(5):
-        assert worker.alive()
+        assert worker.poll()
     assert len(polls) == 1
 
 
 def test_told_to_end_it_is_alive_no_more(worker: Worker) -> None:
-    assert worker.alive()
+    assert worker.poll()
     os.kill(os.getpid(), signal.SIGTERM)
-    assert not worker.alive()
+    assert not worker.poll()
 
 
 def test_members_are_found_once_and_who_has_gone_is_left_out(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from actorlearn.learning.reward_scale import RewardScale
 from actorlearn.memory.rollout import Rollouts, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.processes.batches import Gatherer
-from tests.processes.posting_experience import ENVS, GROUPS, T, experience, fill, parts
+from tests.parameters.posting_experience import ENVS, GROUPS, T, experience, fill, parts
 from tests.sizes import ROOT
 
 STEPS = T * GROUPS * ENVS
@@ -98,7 +98,8 @@ def test_others_rows_are_gathered_beside_the_own_as_their_learner_gathers_them(t
         gatherer.gather(0, mine, version=3),
         Gatherer(rollouts, "cpu", columns).gather(0, theirs, version=3),
     )
-    both = gatherer.gather_beside(own, other.take())
+    both = gatherer.share(own, other.take()).shared
+    assert both is not None
     assert own.returns is not None and own.steps == STEPS - 1, "steps of others are not counted"
     half = torch.arange(GROUPS * ENVS)
     for part, expected in ((half, own.batch), (half + GROUPS * ENVS, whole.batch)):
@@ -130,7 +131,7 @@ def test_a_death_while_posting_leaves_the_message_before_or_the_new_one(tmp_path
 @contextmanager
 def posting(folder: Path, learner: int) -> Iterator[subprocess.Popen[bytes]]:
     """A process that posts until it is killed at the end."""
-    command = [sys.executable, "-m", "tests.processes.posting_experience", str(folder), str(learner)]
+    command = [sys.executable, "-m", "tests.parameters.posting_experience", str(folder), str(learner)]
     writer = subprocess.Popen(command, cwd=ROOT)
     try:
         yield writer

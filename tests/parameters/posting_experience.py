@@ -11,15 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from actorlearn.address import ByLearner, Shm
-from actorlearn.memory.rollout import Blocks, make_segment
+from actorlearn.memory.rollout import Blocks, Part, make_segment
 from actorlearn.memory.shared import Segment
 from actorlearn.memory.shared_rollout import message_fields, message_size
+from actorlearn.parameters.experience import Experience
 from actorlearn.parameters.interface import Present
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.published import weights_fields
-from actorlearn.processes.experience import Experience
-from actorlearn.processes.members import Part
-from actorlearn.worker.settings import TrainerExperience
+from actorlearn.parameters.settings import ExperienceSettings
 from tests.blocks import block_shape
 
 T, ENVS, GROUPS = 5, 16, 2
@@ -40,7 +39,7 @@ def experience(
     fields = message_fields(SHAPE, environments)
     with suppress(FileExistsError):
         Segment.create(folder / f"experience-{learner}", weights_fields(message_size(fields))).close()
-    settings = TrainerExperience(
+    settings = ExperienceSettings(
         messages=ByLearner(Shm(f"{folder}/experience")),
         graph=GraphSettings(name=graph),
         environments=environments,

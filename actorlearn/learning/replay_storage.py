@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from actorlearn.processes.members import Part
+from actorlearn.memory.rollout import Part
 from actorlearn.replay.buffer import Replay
 
 

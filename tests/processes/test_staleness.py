@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorlearn.algorithms.interface import Batch
-from actorlearn.learning.staleness import lag_limit, lags, mask_stale, open_rollouts
-from actorlearn.processes.batches import steps_in
+from actorlearn.processes.batches import lags, mask_stale, steps_in
 from tests import named
 
 transitions = st.lists(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=3, max_size=3), min_size=1)
@@ -32,7 +31,7 @@ def batch(cells: list[list[tuple[int, bool]]]) -> Batch:
 @given(cells=transitions, most=st.integers(0, 6))
 def test_exactly_the_transitions_that_are_too_old_are_dropped(cells: list[list[tuple[int, bool]]], most: int) -> None:
     whole = batch(cells)
-    fresh = mask_stale(whole, lag_limit(named.algorithm(max_policy_lag=most, on_policy_lag="drop")))
+    fresh = mask_stale(whole, named.algorithm(max_policy_lag=most, on_policy_lag="drop").lag_limit)
     kept = [[valid and lag <= most for lag, valid in row] for row in cells]
     assert fresh.valid.tolist() == kept
     assert steps_in(fresh) == sum(map(sum, kept))
@@ -44,10 +43,10 @@ def test_exactly_the_transitions_that_are_too_old_are_dropped(cells: list[list[t
 @pytest.mark.parametrize("way", [{}, {"max_policy_lag": 0, "on_policy_lag": "wait"}, {"on_policy_lag": "drop"}])
 def test_nothing_is_dropped_unasked(way: dict[str, Any]) -> None:
     whole = batch([[(5, True), (10, False), (9, True)]])
-    assert mask_stale(whole, lag_limit(named.algorithm(**way))) is whole
+    assert mask_stale(whole, named.algorithm(**way).lag_limit) is whole
 
 
 def test_waiting_opens_fewer_rollouts_and_dropping_does_not() -> None:
-    assert open_rollouts(4, named.algorithm()) == 4
-    assert [open_rollouts(4, named.algorithm(max_policy_lag=most)) for most in (0, 1, 3, 9)] == [1, 2, 4, 4]
-    assert open_rollouts(4, named.algorithm(max_policy_lag=0, on_policy_lag="drop")) == 4
+    assert named.algorithm().open_rollouts(4) == 4
+    assert [named.algorithm(max_policy_lag=most).open_rollouts(4) for most in (0, 1, 3, 9)] == [1, 2, 4, 4]
+    assert named.algorithm(max_policy_lag=0, on_policy_lag="drop").open_rollouts(4) == 4

@@ -12,8 +12,7 @@ import pytest
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.processes.counts import TrainerCounts
-from actorlearn.processes.reports import Reports
+from actorlearn.processes.counts import Reports, TrainerCounts
 from actorlearn.wire.control import Control
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Message, Report

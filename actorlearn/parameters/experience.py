@@ -19,19 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.failpoints import hit
+from actorlearn.memory.rollout import Part
 from actorlearn.memory.shared_rollout import Columns, SharedRollout, message_fields
 from actorlearn.parameters.interface import Present
 from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.mixing import in_peers
-from actorlearn.processes.members import Part
-from actorlearn.worker.settings import TrainerExperience
+from actorlearn.parameters.settings import ExperienceSettings
 
 
 class Experience:
     """The messages of one learner and those that it reads."""
 
     def __init__(
-        self, settings: TrainerExperience, learner: int, seed: int, present: Callable[[], Present] = Present
+        self, settings: ExperienceSettings, learner: int, seed: int, present: Callable[[], Present] = Present
     ) -> None:
         """Open nothing yet; ``present`` returns the learners there are now."""
         self._settings, self._learner, self._seed, self._present = settings, learner, seed, present

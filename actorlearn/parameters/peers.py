@@ -1,4 +1,4 @@
-"""The learners that this one exchanges with: joined once all are present, and again after each change of the list.
+"""The exchange of one learner, and the learners in it: joined once all are present, and again after each change.
 
 Reads: the order's list of learners. Writes: nothing; the exchange does (``parameters/interface.py``). A sole learner
 and learners with a central store join without waiting, and so do learners that gossip, which get the present list.
@@ -7,19 +7,20 @@ and learners with a central store join without waiting, and so do learners that 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
-from actorlearn.learning.update import Learning
 from actorlearn.memory.shared import SegmentError, SharedMemoryFull
-from actorlearn.parameters.interface import Joined, PeerLost, Present, Stopped
-from actorlearn.parameters.modes import mode_of
+from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.interface import Exchange, Joined, Learner, PeerLost, Present, Stopped
+from actorlearn.parameters.modes import make, mode_of
+from actorlearn.parameters.settings import AloneExchangeSettings, ExchangeSettings
 from actorlearn.parameters.waits import StragglerWarnings
+from actorlearn.wire.control import Control
 from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import ProcessId
-from actorlearn.worker.settings import TrainerSettings
-from actorlearn.worker.worker import Worker
 
 PATIENCE_S = 60.0
 """Seconds to wait for a new list of learners after one was lost; the supervisor sees a death within a second."""
@@ -34,25 +35,24 @@ class Generation(NamedTuple):
 
 
 class Peers:
-    """The other learners of this one, and whether it is joined with all of them."""
+    """The exchange of one learner, and whether it is joined with all the learners in it."""
 
-    def __init__(self, settings: TrainerSettings, worker: Worker, learning: Learning) -> None:
-        """Begin without having joined."""
-        self._settings = settings
-        self._exchange, self._mode = settings.exchange, mode_of(settings.exchange)
-        self._worker = worker
-        control = worker.control
+    def __init__(
+        self, settings: ExchangeSettings, learner: Learner, control: Control, poll: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Begin alone. ``poll`` reads orders, and returns False when this process is to end."""
+        self._settings, self._mode = settings, mode_of(settings)
+        self._learner, self._control, self._poll = learner, control, poll
         self._endpoints = (
-            Endpoints(settings.id, settings.run_id, lambda: control.order, control.listens)
-            if self._exchange.host
-            else None
+            Endpoints(control.id, control.run_id, lambda: control.order, control.listens) if settings.host else None
         )
-        self._learning = learning
-        self._joined = self._lost = self._in_want = Generation()
+        self.exchange: Exchange = make(AloneExchangeSettings(), learner)
+        """Exchange that turns gradients into new weights: this learner's alone until others are joined."""
+        self._joined = self._lost = self._warned = Generation()
         self._lost_s = 0.0
         self._stragglers = StragglerWarnings()
         self._leaving_s = inf
-        """Time at which this one was first seen to leave in the middle of a pass."""
+        """Time at which the order to leave was first seen in the middle of a pass."""
         self._order, self._listed = 0, Present()
         """Version of the newest order that was looked at, and the learners in it."""
 
@@ -69,36 +69,34 @@ class Peers:
     @property
     def leaving(self) -> bool:
         """Whether the order tells this learner to finish."""
-        order = self._worker.control.order
-        return order.phase == "drain" or self._settings.id.name in order.leaving
+        order = self._control.order
+        return order.phase == "drain" or self._control.id.name in order.leaving
 
-    def going_on(self) -> bool:
-        """Whether a pass continues; called once between two optimizer steps, as learners in step decide together."""
-        alive, now_s = self._worker.alive(), time.monotonic()
+    def going_on(self, finish_s: float) -> bool:
+        """Whether a pass continues; called once between two optimizer steps, as learners in step decide together.
+
+        ``finish_s``: seconds that this learner goes on after the order to leave.
+        """
+        alive, now_s = self._poll(), time.monotonic()
         self._leaving_s = min(self._leaving_s, now_s) if self.leaving else inf
-        late = now_s - self._leaving_s >= self._learning.minibatches.finish_s
-        return alive and not self._learning.exchange.ending(late)
+        late = now_s - self._leaving_s >= finish_s
+        return alive and not self.exchange.ending(late)
 
-    def join(self, env_steps: int, updates: int) -> Joined | None:
+    def join(self, env_steps: int, updates: int, position: Position) -> Joined | None:
         """Join the present learners, with weights of so many steps and updates; None while some are missing."""
         wanted = self._wanted()
-        if self._mode.elastic and not self._worker.control.order.version:
+        if self._mode.elastic and not self._control.order.version:
             return None  # the first order lists the learners
-        if self._settings.id not in wanted.trainers or wanted == self._lost:
+        if self._control.id not in wanted.trainers or wanted == self._lost:
             if self._lost.trainers and time.monotonic() - self._lost_s > PATIENCE_S:
                 among = ", ".join(own.socket_id for own in wanted.trainers)
                 raise PeerLost(f"no other list of learners came within {PATIENCE_S:g} s of losing one of {among}")
             return None
-
-        def alive() -> bool:  # once joined, a newer list ends no wait: others still come, or are seen to have left
-            return self._worker.alive() and wanted in (self._wanted(), self._joined)
-
         try:
-            settings = self._mode.among(self._exchange, wanted.trainers, self._settings.id, wanted.number)
-            self._learning.exchange_by(settings, alive, self.present, self._warn, self._endpoints)
-            joined = self._learning.exchange.join(env_steps, updates)
+            self._replace_exchange(wanted)
+            joined = self.exchange.join(env_steps, updates, position)
         except SharedMemoryFull as error:  # where they meet; when there is room again they do
-            self._warn_of_want(wanted, f"cannot join the other learners: {error}; retrying")
+            self._warn_once(wanted, f"cannot join the other learners: {error}; retrying")
             return None
         except (Stopped, SegmentError):  # told to end, a newer list, or a segment still being made
             return None
@@ -107,8 +105,24 @@ class Peers:
             self.part()
             return None
         self._joined = wanted
-        self._mode.forget_before(self._exchange, wanted.number)
+        self._mode.forget_before(self._settings, wanted.number)
         return joined
+
+    def _replace_exchange(self, wanted: Generation) -> None:
+        """Replace the exchange by one for this generation; the optimizer's state is carried over."""
+
+        def alive() -> bool:  # once joined, a newer list ends no wait: others still come, or are seen to have left
+            return self._poll() and wanted in (self._wanted(), self._joined)
+
+        settings = self._mode.among(self._settings, wanted.trainers, self._control.id, wanted.number)
+        own = self._learner
+        own.carried.together = settings.together
+        if not settings.together and own.consumed is not None:
+            own.consumed.forget_others(own.number)
+        learner = replace(own, alive=alive, present=self.present, warn=self._control.warned, endpoints=self._endpoints)
+        before, self.exchange = self.exchange, make(settings, learner)
+        self.exchange.restore(before.state())
+        before.close()
 
     def part(self) -> None:
         """Leave a generation that has lost a learner; ``join`` follows when a new order lists the present ones."""
@@ -123,26 +137,23 @@ class Peers:
             return ""
         return self._stragglers.read(metrics, seconds, lambda rank: self._joined.trainers[rank].name)
 
-    def _warn(self, text: str) -> None:
-        self._worker.control.warned(text)
-
     def present(self) -> Present:
         """Return the learners that the newest order lists."""
-        order = self._worker.control.order
+        order = self._control.order
         if order.version != self._order:
             self._order = order.version
             listed = [own.learner for own in order.learners]
             self._listed = Present(listed, order.phase == "run")
         return self._listed
 
-    def _warn_of_want(self, wanted: Generation, text: str) -> None:
+    def _warn_once(self, wanted: Generation, text: str) -> None:
         """Warn once per list."""
-        if wanted != self._in_want:
-            self._in_want = wanted
-            self._warn(text)
+        if wanted != self._warned:
+            self._warned = wanted
+            self._control.warned(text)
 
     def _wanted(self) -> Generation:
         if self._mode.in_step:
-            order = self._worker.control.order
+            order = self._control.order
             return Generation(tuple(order.learners), order.generation)
-        return Generation((self._settings.id,))
+        return Generation((self._control.id,))

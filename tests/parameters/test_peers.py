@@ -1,0 +1,168 @@
+"""Learners as their trainer sees them, without others: whether a long pass goes on, and what ends a wait."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from torch import zeros
+
+from actorlearn.address import Shm
+from actorlearn.memory.shared import Segment
+from actorlearn.parameters.allgather import rows_fields
+from actorlearn.parameters.alone import Alone
+from actorlearn.parameters.consumed import BEGINNING, Position
+from actorlearn.parameters.interface import Joined, Learner
+from actorlearn.parameters.peers import Peers
+from actorlearn.parameters.settings import AloneExchangeSettings, ExchangeSettings, SyncExchangeSettings
+from actorlearn.wire.control import Control
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Message, Order, Warned
+from tests import named
+from tests.identities import peer
+
+
+class Told(Control):
+    """The child's end of a line: keeps the warnings that are said, and has whatever order a test gives."""
+
+    def __init__(self, own: str) -> None:
+        super().__init__(None, peer(own), "run-1")
+        self.warnings: list[str] = []
+        self.learners: list[ProcessId] = []
+        self.give()
+
+    def give(self, learners: list[ProcessId] | None = None, generation: int = 1, **fields: Any) -> None:
+        self.learners = self.learners if learners is None else learners
+        self.order = Order(version=1, learners=self.learners, generation=generation, **fields)
+
+    def send(self, message: Message) -> None:
+        assert isinstance(message, Warned)
+        self.warnings.append(message.text)
+
+
+class Scene:
+    """One learner, whose process may be told to end."""
+
+    def __init__(self, own: str, settings: ExchangeSettings) -> None:
+        self.alive = True
+        self.control = Told(own)
+        learner = Learner(named.optimizer(), zeros(4), zeros(4))
+        self.peers = Peers(settings, learner, self.control, lambda: self.alive)
+
+    def join(self) -> Joined | None:
+        return self.peers.join(30, 2, BEGINNING)
+
+
+@pytest.mark.parametrize("phase", ["run", "drain"])
+@pytest.mark.parametrize("leaving", [[], ["trainer-1"]])
+@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize("alive", [False, True])
+def test_the_exchange_decides_when_a_pass_is_broken_off_and_who_is_to_end_at_once_asks_nobody(
+    phase: str, leaving: list[str], others: bool, alive: bool
+) -> None:
+    asked: list[bool] = []
+
+    def ending(told: bool) -> bool:
+        asked.append(told)
+        return told or others
+
+    scene = Scene("trainer-1.0", AloneExchangeSettings())
+    exchange: Any = SimpleNamespace(ending=ending)
+    scene.alive, scene.peers.exchange = alive, exchange
+    scene.control.give(phase=phase, leaving=leaving)
+    told = phase == "drain" or bool(leaving)
+    assert scene.peers.going_on(0.0) == (alive and not told and not others)
+    assert asked == ([told] if alive else [])
+
+
+def test_a_pass_that_counts_nothing_before_its_end_is_given_time_to_finish(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene("trainer-1.0", AloneExchangeSettings())
+
+    def goes_on(now_s: float, phase: str) -> bool:
+        monkeypatch.setattr("actorlearn.parameters.peers.time.monotonic", lambda: now_s)
+        scene.control.give(phase=phase)
+        return scene.peers.going_on(5.0)
+
+    asked = [(0.0, "run"), (10.0, "drain"), (14.9, "drain"), (15.0, "drain"), (16.0, "run"), (17.0, "drain")]
+    assert [goes_on(*when) for when in asked] == [True, True, True, False, True, True]
+    scene.alive = False
+    assert not goes_on(18.0, "run")
+
+
+def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or whoever waits for a slower one would end when a third that was killed comes back."""
+    first = [peer("trainer-0.0"), peer("trainer-1.0")]
+    second = [*first, peer("trainer-2.1")]
+    scene = Scene("trainer-1.0", sync(tmp_path))
+    made: list[Joining] = []
+    asked: list[bool] = []
+
+    class Joining(Alone):
+        def __init__(self, settings: Any, learner: Learner) -> None:
+            super().__init__(settings, learner)
+            self.alive = learner.alive
+            made.append(self)
+
+        def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
+            for learners, generation in ((first, 1), (second, 2), (first, 1)):
+                scene.control.give(learners, generation)
+                asked.append(self.alive())
+            return Joined(env_steps, updates)
+
+    monkeypatch.setattr("actorlearn.parameters.peers.make", Joining)
+    scene.control.give(first, 1)
+    assert scene.join() == (30, 2, None) and scene.peers.joined
+    assert asked == [True, False, True]
+    scene.control.give(second, 2)
+    assert not scene.peers.joined and made[-1].alive()
+    scene.alive = False
+    assert not made[-1].alive()
+
+
+def test_who_is_left_alone_a_second_time_meets_nobody_it_met_before(tmp_path: Path) -> None:
+    """A peer that dies twice within the life of this one: the list of those who are left is the same both times."""
+    scene = Scene("trainer-0.0", sync(tmp_path))
+    Segment.create(tmp_path / "gradients", rows_fields(2, 4)).close()
+    newer = tmp_path / "learners.10.of-others"
+    newer.touch()
+    for generation in (1, 4, 9):
+        scene.control.give([peer("trainer-0.0")], generation)
+        assert not scene.peers.joined
+        joined = scene.join()
+        assert joined and joined[:2] == (30, 2) and scene.peers.joined
+        met = [path.name for path in tmp_path.glob("learners.*") if path != newer]
+        assert met and {name.split(".")[1] for name in met} == {str(generation)}  # nothing is left of those before
+    assert newer.exists()
+    scene.peers.exchange.close()
+
+
+def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with several learners ended one of them when /dev/shm was full while another came back."""
+    scene = Scene("trainer-0.0", sync(tmp_path))
+    scene.control.give([peer("trainer-0.0")])
+    Segment.create(tmp_path / "gradients", rows_fields(2, 4)).close()
+    with monkeypatch.context() as full:
+        full.setattr(os, "posix_fallocate", lambda *_: raise_full())
+        assert [scene.join() for _ in range(3)] == [None] * 3
+    (warning,) = scene.control.warnings
+    assert "cannot join the other learners" in warning and "bytes of shared memory needed" in warning
+    joined = scene.join()
+    assert joined and joined[:2] == (30, 2) and scene.peers.joined
+    scene.peers.exchange.close()
+
+
+def sync(folder: Path) -> SyncExchangeSettings:
+    """Settings of learners that meet in a folder."""
+    return SyncExchangeSettings(rendezvous=Shm(path=f"{folder}/learners"), gradients=Shm(path=f"{folder}/gradients"))
+
+
+def raise_full() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
