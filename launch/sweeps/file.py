@@ -23,7 +23,7 @@ from launch.sweeps.decisions import Listed, Population, Search, make_listed
 from launch.sweeps.keys import OWN, SECTIONS, GridKeys, OptunaKeys, PopulationKeys, RandomKeys, SweepKeys, fill
 from launch.sweeps.optuna_search import OptunaSearch
 from launch.topology import sources, spaces, strict_yaml
-from launch.topology.explain import Origin, explain
+from launch.topology.explain import explain
 from launch.topology.keys import keys_of, leaves
 from launch.topology.load import Topology, TopologyError, literal, parse
 from launch.topology.schema import LONGEST_NAME
@@ -103,11 +103,7 @@ def read(path: Path) -> Sweep:
     if not _NAME.fullmatch(path.stem):
         rule = f"runs are named after the file: at most {LONGEST_NAME - RUN_NAME_MARGIN} letters, digits, . - _"
         raise fault(source, show(path.stem), rule, "rename it, for example rates.yaml")
-    document = strict_yaml.read(sources.read(source), source, "a sweep")
-    origins = {place: Origin(source, line) for place, line in document.lines.items()} | {(): Origin(source, 1)}
-    raw = {} if document.value is None else document.value
-    if not isinstance(raw, dict):
-        raise fault(f"{source}:1", show(raw), "a sweep is a mapping of keys", "start with 'topology: FILE'")
+    raw, origins = strict_yaml.read_mapping(sources.read(source), source, "a sweep", "topology: FILE")
     resolved = _resolve(raw)
     if found := [*_problems(raw, resolved)]:
         raise explain(found, origins, _resolve({}))

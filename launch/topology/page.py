@@ -21,7 +21,7 @@ from actorlearn.registry import CODE
 from launch.topology import defaults
 from launch.topology.keys import BASES, CHOSEN, Key, items_of, keys_of, structs_of
 from launch.topology.schema import TOPOLOGY
-from launch.topology.strict_yaml import number, show
+from launch.topology.strict_yaml import typed
 from launch.topology.validate import UNBOUNDED, interval
 
 SCHEMA_FILE = Path(__file__).with_name("topology.schema.json")
@@ -206,10 +206,7 @@ def _default(section: str, name: str, chosen: str) -> str:
 
 def write_value(value: object) -> str:
     """Write a value as code, as it is written in a file."""
-    shown = (
-        number(value) if isinstance(value, int | float) else show(list(value) if isinstance(value, tuple) else value)
-    )
-    return f"`{shown.strip(chr(39))}`"
+    return f"`{typed(list(value) if isinstance(value, tuple) else value).strip(chr(39))}`"
 
 
 def write_kind(kind: inspect.Type) -> str:

@@ -1,7 +1,7 @@
 """Finds everything that is wrong with the values of a topology: walks a raw tree along the types of ``schema.py``.
 
 Yields problems of path, value, rule and way out; where each stood, and how it is said on one line, is for
-``messages.py``. Ranges, patterns and words are read from the types, so that nothing is repeated here; msgspec
+``explain.py``. Ranges, patterns and words are read from the types, so that nothing is repeated here; msgspec
 would raise the first problem only, and knows no way out. Rules that tie keys together are in ``rules.py``.
 """
 
@@ -22,6 +22,7 @@ from launch.topology.keys import (
     BASES,
     CHOSEN,
     Key,
+    choice_key,
     items_of,
     key_of,
     keys_of,
@@ -60,8 +61,8 @@ RENAMED = {"simulators.weights: round": "rollout"}
 """Renamed keys, and renamed values of keys: old -> new."""
 
 LISTS = (inspect.ListType, inspect.VarTupleType, inspect.TupleType)
-
-
+MISSING = msgspec.UNSET
+"""Stands in place of the value of a missing key."""
 UNBOUNDED = "a finite number"
 
 
@@ -74,13 +75,6 @@ class Problem(NamedTuple):
     way_out: str
     default_helps: bool = False
     """Whether leaving the key out is a way out too."""
-
-
-class Missing:
-    """Stands in place of the value of a missing key."""
-
-
-MISSING = Missing()
 
 
 def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
@@ -138,7 +132,7 @@ def _of_choice(name: str, tree: Mapping[str, Any]) -> Iterator[Problem]:
     if not isinstance(section, dict):
         yield _no_mapping(section, keys_of(BASES[name]), path)
         return
-    by = "id" if name == "env" else "name"
+    by = choice_key(name)
     if not isinstance(section.get(by), str):
         yield from problems_at(section.get(by, MISSING), keys_of(BASES[name])[by], (*path, by))
         return

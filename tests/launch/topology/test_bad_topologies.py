@@ -598,7 +598,6 @@ def test_an_override_that_breaks_a_rule_is_blamed() -> None:
     assert line.startswith("command line: simulators.envs = 9: ")
 
 
-@pytest.mark.nightly
 def test_a_hostile_topology_takes_little_memory() -> None:
     tracemalloc.start()
     try:
