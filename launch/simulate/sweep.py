@@ -26,18 +26,14 @@ _FEWEST_UPDATES = 20
 
 def work_of(topology: Topology) -> Work:
     """Return the work of one learner for one update."""
-    simulators, algorithm = topology.simulators, topology.algorithm
-    env_steps = algorithm.horizon * simulators.environments
+    algorithm = topology.algorithm
     steps: float = algorithm.epochs * getattr(algorithm, "minibatches", 1)
     if topology.replay is not None and isinstance(algorithm, OffPolicySettings):
         items = topology.replay.batch_size * topology.replay.sequence_steps
-        steps = env_steps * topology.replay.ratio / items
+        steps = algorithm.horizon * topology.simulators.environments * topology.replay.ratio / items
     return Work(
         horizon=algorithm.horizon,
-        simulators=simulators.count,
-        envs=simulators.envs,
-        groups=simulators.groups,
-        blocks=simulators.blocks,
+        simulators=topology.simulators,
         servers=topology.inference.count,
         optimizer_steps=steps,
         threads=topology.trainer.threads,
