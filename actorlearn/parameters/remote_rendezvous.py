@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.parameters.frame_headers import MEETING
 from actorlearn.parameters.interface import CONSUMED_WORDS, PeerLost, Stopped
 from actorlearn.parameters.meetings import (
     ACKNOWLEDGED,
-    HEADER,
     LEFT,
     LOST,
     ROWS,
@@ -61,7 +61,7 @@ class MeetingServer:
         self._endpoints, self._trainers = endpoints, trainers
         self._ranks = {trainer.socket_id: rank for rank, trainer in enumerate(trainers)}
         self._hub = Hub(len(trainers), generation)
-        self._router = endpoints.router(host, HEADER.size + most)
+        self._router = endpoints.router(host, MEETING.size + most)
         self._over = threading.Event()
         self._fault: BaseException | None = None
         """Error that has ended the thread."""
@@ -139,7 +139,7 @@ class RemoteRendezvous:
         self.bytes_sent = self.bytes_received = 0
         """Bytes sent to the hub, and of its answers, before encryption; those that were repeated too."""
         most = most_bytes(weights)
-        self._limit_bytes = HEADER.size + self.learners * most
+        self._limit_bytes = MEETING.size + self.learners * most
         self._server = MeetingServer(endpoints, host, trainers, generation, most) if self.rank == 0 else None
         self._line: Dealer | None = None
         self._to: Endpoint | None = None

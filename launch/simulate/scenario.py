@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from actorlearn.parameters.frame_headers import MEETING
 from actorlearn.parameters.mixing import GraphSettings
 from launch.topology.schema import SimulatorsSection
 
@@ -107,7 +108,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers that learners exchange."""
     weight_bytes: float = 4.0
     """Bytes of one of them on the wire."""
-    header_bytes: float = 56.0
+    header_bytes: float = float(MEETING.size)
     """Bytes of a message besides these."""
     graph: GraphSettings = GraphSettings()
     local_steps: int = 1
