@@ -36,7 +36,7 @@ _HEX = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml, 14 times as fast; PyYAML's own parser where PyYAML was built without it."""
 
 
@@ -165,7 +165,7 @@ class _Reader:
     def _events(self) -> Iterator[Any]:
         """PyYAML's events, its exceptions turned into ours."""
         try:
-            yield from yaml.parse(self.text, Loader=_LOADER)
+            yield from yaml.parse(self.text, Loader=LOADER)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line, column = (mark.line, mark.column) if mark else (0, 0)

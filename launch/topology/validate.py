@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import inspect
 
-from actorlearn.nearest import nearest
+from actorlearn.nearest import did_you_mean, nearest
 from actorlearn.registry import CODE, Registry
 from launch.topology.keys import (
     BASES,
@@ -166,8 +166,7 @@ def no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Prob
         )
     if name in registry.names():  # a package brings it, and it cannot be loaded
         return Problem(path, name, f"cannot be used: {error}", "mend or uninstall the package, or name another")
-    closest = nearest(name, registry.names())
-    way_out = f"did you mean {closest}?" if closest else f"write for example {registry.names()[0]}"
+    way_out = did_you_mean(name, registry.names(), f"write for example {registry.names()[0]}")
     return Problem(path, name, f"must be {', '.join(registry.names())} or package.module:Name", way_out)
 
 
@@ -347,8 +346,7 @@ def _of_text(value: Any, key: Key, kind: inspect.StrType, path: Path) -> Iterato
         rule = key.words.get("rule", f"must match {kind.pattern}{_unit(key)}")
         yield Problem(path, value, rule, key.words.get("way_out", "write another"))
         return
-    closest = nearest(value, key.examples)
-    way_out = f"did you mean {closest}?" if closest else f"write for example {key.examples[0]}"
+    way_out = did_you_mean(value, key.examples, f"write for example {key.examples[0]}")
     yield Problem(path, value, f"must be {', '.join(key.examples)} or {key.words['or']}", way_out)
 
 

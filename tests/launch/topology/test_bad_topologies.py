@@ -559,7 +559,7 @@ def test_a_yaml_package_without_libyaml_reads_the_same(monkeypatch: pytest.Monke
     texts = [text for kind, (text, _) in FILES.items() if kind != "surrogate escape"]  # refused later, as a name
     texts += [path.read_bytes() for path in sources.examples().rglob("*.yaml")]
     found = [read_or_line(text) for text in texts]
-    monkeypatch.setattr(strict_yaml, "_LOADER", yaml.SafeLoader)
+    monkeypatch.setattr(strict_yaml, "LOADER", yaml.SafeLoader)
     for text, usual in zip(texts, found, strict=True):
         other = read_or_line(text)
         same_syntax_error = "not valid YAML" in str(usual) and str(other).startswith("t:")  # in words of its own
