@@ -70,16 +70,9 @@ chaos: setup  ## FAULTS random faults over living runs of all modes, drawn from 
 	@cd "$(ROOT)"
 	exec $(BIN)/python -m tests.chaos --faults $(FAULTS) --seed $(SEED) --jobs $(JOBS)
 
-pages: setup  ## make the generated pages of docs/ and the schema of topologies anew
+pages: setup  ## write the generated pages of docs/ and the schemas for editors
 	@cd "$(ROOT)"
-	$(BIN)/python -m launch.page > docs/commands.md
-	$(BIN)/python -m launch.topology.page > docs/topology.md
-	$(BIN)/python -m launch.topology.page --schema > launch/topology/topology.schema.json
-	$(BIN)/python -m launch.sweeps.page > docs/sweep-file.md
-	$(BIN)/python -m launch.sweeps.page --schema > launch/sweeps/sweep.schema.json
-	$(BIN)/python -m actorlearn.metrics.page > docs/metrics.md
-	$(BIN)/python -m launch.reports.health_page > docs/health.md
-	$(BIN)/python -m actorlearn.wire.page > docs/messages.md
+	$(BIN)/python -m docs.pages
 	$(BIN)/python -m launch.bench.claims.page
 
 docs: setup  ## HTML of docs/ in build/docs; a warning or a link that leads nowhere is an error

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from launch.topology import load, page
+from launch.topology import load
 from launch.topology.defaults import kind_of
 
-CONFIGS = Path(__file__).parent.parent / "configs"
+ROOT = Path(__file__).parent.parent
+CONFIGS = ROOT / "configs"
 SHIPPED = sorted(CONFIGS.rglob("*.yaml"))
 
 
@@ -35,7 +36,7 @@ def test_head_has_schema_provenance_and_units(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     schema = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", lines[0])
     assert schema, "the first line points editors to the schema"
-    assert (path.parent / schema[1]).resolve() == page.SCHEMA_FILE.resolve()
+    assert (path.parent / schema[1]).resolve() == ROOT / "launch" / "topology" / "topology.schema.json"
     head = "\n".join(line for line in lines[: next(i for i, line in enumerate(lines) if not line.startswith("#"))])
     assert "paper" in head, "says which paper, or that it is none"
     assert "Units:" in head

@@ -2,7 +2,7 @@
 
 Processes report plain mappings of names to numbers; the code that merges, writes or shows them looks the names up here.
 Metrics of a single algorithm, shipped or of another package, are defined in its spec.
-Imports no torch, and knows neither processes nor files. ``docs/metrics.md`` is made from it by ``page.py``.
+Imports no torch, and knows neither processes nor files. ``docs/metrics.md`` is generated from it.
 """
 
 from __future__ import annotations

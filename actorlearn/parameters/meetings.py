@@ -13,18 +13,13 @@ taking all state from the learner that is furthest (``allreduce.py``).
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-MAGIC = b"ACTLMEET"
-PROTOCOL = 1
-"""Version of the frame; raised when its form changes."""
-HEADER = struct.Struct("<8sIBxxx16sqqQ")
-"""Magic, protocol, kind, run, generation, meeting, ranks whose contributions are summed."""
+from actorlearn.parameters.frame_headers import MEETING
 
 ROWS, SUM, ACKNOWLEDGED, LEFT, LOST = range(5)
 """Kinds of frames: two of contributions and their answers, two from a learner that ask for nothing, and one of the
@@ -46,18 +41,16 @@ class Frame(NamedTuple):
 
 def encode(run: bytes, frame: Frame) -> bytes:
     """Put a frame into bytes; ``run``: the run's 16 bytes."""
-    head = HEADER.pack(MAGIC, PROTOCOL, frame.kind, run, frame.generation, frame.meeting, frame.among)
-    return head + frame.content
+    return MEETING.pack(run, frame.kind, frame.generation, frame.meeting, frame.among) + frame.content
 
 
 def decode(run: bytes, body: bytes) -> Frame | None:
     """Return the frame that these bytes are; None for bytes that are none, or of another run."""
-    if len(body) < HEADER.size:
+    numbers = MEETING.unpack(run, body)
+    if numbers is None or numbers[0] > LOST:
         return None
-    magic, protocol, kind, own, generation, meeting, among = HEADER.unpack_from(body)
-    if (magic, protocol, own) != (MAGIC, PROTOCOL, run) or kind > LOST:
-        return None
-    return Frame(kind, generation, meeting, among, body[HEADER.size :])
+    kind, generation, meeting, among = numbers
+    return Frame(kind, generation, meeting, among, body[MEETING.size :])
 
 
 class Hub:

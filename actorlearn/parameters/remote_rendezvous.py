@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.parameters.consumed import CONSUMED_WORDS
+from actorlearn.parameters.frame_headers import MEETING
 from actorlearn.parameters.interface import PeerLost, Stopped
 from actorlearn.parameters.meetings import (
     ACKNOWLEDGED,
-    HEADER,
     LEFT,
     LOST,
     ROWS,
@@ -62,7 +62,7 @@ class MeetingServer:
         self._endpoints, self._trainers = endpoints, trainers
         self._ranks = {trainer.socket_id: rank for rank, trainer in enumerate(trainers)}
         self._hub = Hub(len(trainers), generation)
-        self._router = endpoints.router(host, HEADER.size + most)
+        self._router = endpoints.router(host, MEETING.size + most)
         self._over = threading.Event()
         self._fault: BaseException | None = None
         """Error that has ended the thread."""
@@ -140,7 +140,7 @@ class RemoteRendezvous:
         self.bytes_sent = self.bytes_received = 0
         """Bytes sent to the hub, and of its answers, before encryption; those that were repeated too."""
         most = most_bytes(weights)
-        self._limit_bytes = HEADER.size + self.learners * most
+        self._limit_bytes = MEETING.size + self.learners * most
         self._server = MeetingServer(endpoints, host, trainers, generation, most) if self.rank == 0 else None
         self._line: Dealer | None = None
         self._to: Endpoint | None = None

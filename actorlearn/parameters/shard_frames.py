@@ -1,13 +1,12 @@
 """Messages between learners and parameter servers, put into bytes.
 
-Pure. A message is one frame: a header (HEADER), rows of the table of learners, learning rates, and numbers. A learner's
+Pure. A message is one frame: a header (SHARD), rows of the table of learners, learning rates, and numbers. A learner's
 request has its own row; an answer has all rows. The numbers are a gradient, moments or weights, as float32 or bfloat16
 (to the nearest, ties to even), or, where all of a shard's state travels, float32 and then a few float64.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,14 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from actorlearn.parameters.frame_headers import SHARD, SHARD_ROW_BYTES
 from actorlearn.parameters.interface import CARRIED_COUNTS
 from actorlearn.parameters.shard_layout import ROW_WORDS
-
-MAGIC = b"ACTLPSRV"
-PROTOCOL = 1
-"""Version of the frame; raised when its form changes."""
-HEADER = struct.Struct("<8sIBBHHHIq16sqqqqq")
-"""Magic, protocol, kind, wire, shard, rows, rates, scalars, request, run, number, version, outcome, base's two."""
 
 PULL, CHANGE, TELL, PULL_STATE, FILL, WEIGHTS, STATE, EMPTY = range(8)
 """Kinds of frames. A learner's: give me the weights; change them by this gradient or these moments, and give me them;
@@ -39,8 +33,6 @@ FLOAT32, BFLOAT16, FLOAT64 = range(3)
 _DTYPES = {FLOAT32: torch.float32, BFLOAT16: torch.bfloat16, FLOAT64: torch.float64}
 WIRES = {"float32": FLOAT32, "bfloat16": BFLOAT16}
 """Form of gradients and weights by the topology's word for it."""
-
-ROW_BYTES = 8 * ROW_WORDS
 
 
 class Row(NamedTuple):
@@ -124,9 +116,8 @@ class Frame(NamedTuple):
 def encode(run: bytes, frame: Frame) -> bytes:
     """Put a frame into bytes; ``run``: the run's 16 bytes."""
     table, rates, scalars = frame.table, np.array(frame.rates, np.float64), np.array(frame.scalars, np.float64)
-    head = HEADER.pack(
-        MAGIC,
-        PROTOCOL,
+    head = SHARD.pack(
+        run,
         frame.kind,
         frame.wire,
         frame.shard,
@@ -134,7 +125,6 @@ def encode(run: bytes, frame: Frame) -> bytes:
         len(rates),
         len(scalars),
         frame.request,
-        run,
         frame.number,
         frame.version,
         frame.outcome,
@@ -146,21 +136,21 @@ def encode(run: bytes, frame: Frame) -> bytes:
 
 def decode(run: bytes, body: bytes) -> Frame | None:
     """Return the frame that these bytes are; None for bytes that are none, or of another run."""
-    if len(body) < HEADER.size:
+    head = SHARD.unpack(run, body)
+    if head is None:
         return None
-    (magic, protocol, kind, wire, shard, rows, rates, scalars, request, own, *numbers) = HEADER.unpack_from(body)
-    if (magic, protocol, own) != (MAGIC, PROTOCOL, run) or kind > EMPTY or wire not in _DTYPES:
+    kind, wire, shard, rows, rates, scalars, request, number, version, outcome, *base = head
+    if kind > EMPTY or wire not in _DTYPES:
         return None
-    start = HEADER.size + ROW_BYTES * rows + 8 * (rates + scalars)
+    start = SHARD.size + SHARD_ROW_BYTES * rows + 8 * (rates + scalars)
     size = _DTYPES[wire].itemsize
     if len(body) < start or (len(body) - start) % size:
         return None
-    table = np.frombuffer(body, np.int64, rows * ROW_WORDS, HEADER.size).reshape(rows, ROW_WORDS)
+    table = np.frombuffer(body, np.int64, rows * ROW_WORDS, SHARD.size).reshape(rows, ROW_WORDS)
     if not np.isin(table[:, len(Row._fields) - 1], range(CARRIED_COUNTS + 1)).all():
         return None
-    numbers64 = np.frombuffer(body, np.float64, rates + scalars, HEADER.size + ROW_BYTES * rows).tolist()
+    numbers64 = np.frombuffer(body, np.float64, rates + scalars, SHARD.size + SHARD_ROW_BYTES * rows).tolist()
     values = torch.frombuffer(bytearray(body[start:]), dtype=_DTYPES[wire]) if len(body) > start else torch.empty(0)
-    number, version, outcome, *base = numbers
     return Frame(
         kind,
         shard,
@@ -179,4 +169,4 @@ def decode(run: bytes, body: bytes) -> Frame | None:
 
 def most_bytes(size: int, vectors: int, learners: int, groups: int, scalars: int) -> int:
     """Return the size of the largest frame about a shard of so many numbers."""
-    return HEADER.size + ROW_BYTES * learners + 8 * (groups + scalars) + max(4 * (1 + vectors), 8) * size
+    return SHARD.size + SHARD_ROW_BYTES * learners + 8 * (groups + scalars) + max(4 * (1 + vectors), 8) * size

@@ -3,7 +3,7 @@
 Reads and writes sockets only; knows neither graph nor weights. The same ``Mailbox`` as that of shared memory, with one
 difference: a message is here when it has arrived, so a learner that joins has none before its peers' next update.
 
-A message is one frame: a header (HEADER), a table of counts where there is no shared memory for them, then the raw
+A message is one frame: a header (MAILBOX), a table of counts where there is no shared memory for them, then the raw
 float32. A message of another size, form or run is dropped and counted, and raises no error. Of each peer the newest
 version is kept, unless later messages of the sender contradict its version (CONTRADICTIONS). A line to a peer that is
 slow, dead or not yet started holds one message, the newest.
@@ -14,7 +14,6 @@ the sender's key says who it is, and the header must say the same.
 
 from __future__ import annotations
 
-import struct
 import threading
 import time
 import zlib
@@ -25,19 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.address import Ipc
+from actorlearn.parameters.frame_headers import MAILBOX, MAILBOX_ROW_BYTES
 from actorlearn.parameters.settings import MOST_LEARNERS
 from actorlearn.parameters.shared_counts import TABLE_WORDS, SharedCounts
 from actorlearn.wire.channel import Pull, Push
 from actorlearn.wire.identity import trainer_id
 from actorlearn.wire.messages import Endpoint
 
-MAGIC = b"ACTLMESG"
-PROTOCOL = 2
-"""Version of the frame; raised when its form changes."""
-HEADER = struct.Struct("<8sIIq16sII")
-"""Magic, protocol, sender, version, run, rows of the table, CRC-32 of all that follows."""
-ROW_BYTES = 8 * TABLE_WORDS
-"""Bytes of a row of the table."""
 INCARNATION = 1 << 40
 """Versions per incarnation: the next one starts above, as it cannot know its predecessor's last version."""
 CONTRADICTIONS = 8
@@ -98,7 +91,7 @@ class SocketMailbox:
         """Number of messages that were foreign, damaged, or older than the kept one."""
         self.bytes_sent = self.bytes_received = 0
         """Bytes of messages that were handed to a line, and of those that came in, before encryption."""
-        self._pull = ways.listen(HEADER.size + MOST_LEARNERS * ROW_BYTES * bool(counts) + 4 * size)
+        self._pull = ways.listen(MAILBOX.size + MOST_LEARNERS * MAILBOX_ROW_BYTES * bool(counts) + 4 * size)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._receive, name=f"messages to {learner}", daemon=True)
         self._thread.start()
@@ -121,8 +114,7 @@ class SocketMailbox:
 
     def _frame(self, table: NDArray[np.int64], weights: bytes = b"") -> bytes:
         content = table.tobytes() + weights
-        own = self._learner, self._posted, self._ways.run
-        return HEADER.pack(MAGIC, PROTOCOL, *own, len(table), zlib.crc32(content)) + content
+        return MAILBOX.pack(self._ways.run, self._learner, self._posted, len(table), zlib.crc32(content)) + content
 
     def version(self, peer: int) -> int:
         """Return the newest version that has arrived from a peer; -1 = none."""
@@ -172,16 +164,17 @@ class SocketMailbox:
 
         ``by``: id of the process whose key it came with; empty on ipc.
         """
-        if len(frames) != 1 or len(frames[0]) < HEADER.size:
+        numbers = MAILBOX.unpack(self._ways.run, frames[0]) if len(frames) == 1 else None
+        if numbers is None:
             return False
-        magic, protocol, sender, version, run, rows, checksum = HEADER.unpack_from(frames[0])
-        if (magic, protocol, run) != (MAGIC, PROTOCOL, self._ways.run) or sender >= MOST_LEARNERS or version < 0:
+        sender, version, rows, checksum = numbers
+        if sender >= MOST_LEARNERS or version < 0:
             return False
         if by and by != trainer_id(sender).again(version // INCARNATION).socket_id:
             return False
-        content = memoryview(frames[0])[HEADER.size :]
-        table, weights = content[: rows * ROW_BYTES], content[rows * ROW_BYTES :]
-        if rows > MOST_LEARNERS or bool(rows) != bool(self._counts) or len(table) < rows * ROW_BYTES:
+        content = memoryview(frames[0])[MAILBOX.size :]
+        table, weights = content[: rows * MAILBOX_ROW_BYTES], content[rows * MAILBOX_ROW_BYTES :]
+        if rows > MOST_LEARNERS or bool(rows) != bool(self._counts) or len(table) < rows * MAILBOX_ROW_BYTES:
             return False
         if len(weights) not in ((0, 4 * self._size) if rows else (4 * self._size,)) or zlib.crc32(content) != checksum:
             return False

@@ -1,7 +1,7 @@
 """Rules that say when learning is ill, each with what to try and its source. Pure: they read rows of metrics.jsonl.
 
 The same rules judge a living run row by row (``launch/runtime/reporter.py``) and a finished one (``actorlearn
-health``). ``health_page.py`` makes ``docs/health.md`` from ``RULES``. A rule does not judge a row without its metric.
+health``). ``docs/health.md`` is generated from ``RULES``. A rule does not judge a row without its metric.
 """
 
 from __future__ import annotations

@@ -45,13 +45,13 @@ def staleness(scenario: Scenario) -> float:
 def update_s(scenario: Scenario) -> float:
     """Return the time of an update of one learner alone on its cores, without an exchange."""
     collect_s, learn_s = _collect_s(scenario), _learn_s(scenario)
-    return max(collect_s, learn_s) if scenario.work.blocks > 1 else collect_s + learn_s
+    return max(collect_s, learn_s) if scenario.work.simulators.blocks > 1 else collect_s + learn_s
 
 
 def processor_s(scenario: Scenario) -> float:
     """Return the processor time of an update of one learner, messages aside."""
     costs, work = scenario.costs, scenario.work
-    passes = work.horizon * work.groups * (work.servers or work.simulators) * costs.pass_s
+    passes = work.horizon * work.simulators.groups * (work.servers or work.simulators.count) * costs.pass_s
     gradients_s = work.optimizer_steps * work.threads * costs.gradient_s
     stepping_s = 0.0 if _central(scenario) else work.optimizer_steps * costs.optimizer_s
     return work.env_steps * costs.step_s + passes + costs.copy_s + gradients_s + stepping_s + costs.publish_s
@@ -100,10 +100,10 @@ def _late_s(s: Scenario, needed: int) -> float:
     work, deviation = s.work, s.costs.deviation
     collect_s, steps = _collect_s(s) - s.costs.wake_s, work.optimizer_steps
     if s.exchanging == "quorum":
-        own_s = kth_of(work.simulators, work.simulators) * collect_s
+        own_s = kth_of(work.simulators.count, work.simulators.count) * collect_s
         spread_s = sqrt(collect_s**2 + steps * s.costs.gradient_s**2)
         return deviation * (own_s + kth_of(needed, s.learners) * spread_s)
-    simulators, threads = s.learners * work.simulators, s.learners * work.threads
+    simulators, threads = s.learners * work.simulators.count, s.learners * work.threads
     stages_s = kth_of(simulators, simulators) * collect_s, steps * kth_of(threads, threads) * s.costs.gradient_s
     return deviation * sum(stages_s)
 
@@ -141,9 +141,9 @@ def _central(s: Scenario) -> bool:
 
 def _collect_s(s: Scenario) -> float:
     costs, work = s.costs, s.work
-    simulate_s = work.horizon * work.envs * (costs.step_s + costs.step_wait_s)
-    infer_s = work.horizon * work.groups * costs.pass_s
-    turns = not work.servers or work.groups == 1
+    simulate_s = work.horizon * work.simulators.envs * (costs.step_s + costs.step_wait_s)
+    infer_s = work.horizon * work.simulators.groups * costs.pass_s
+    turns = not work.servers or work.simulators.groups == 1
     return (simulate_s + infer_s if turns else max(simulate_s, infer_s)) + costs.wake_s
 
 

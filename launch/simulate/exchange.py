@@ -12,7 +12,7 @@ from typing import Protocol
 
 import simpy
 
-from actorlearn.parameters.meetings import HEADER
+from actorlearn.parameters.frame_headers import MEETING
 from actorlearn.parameters.mixing import in_peers, neighbours
 from actorlearn.parameters.rendezvous import NUMBERS
 from launch.simulate.network import Machine, Network, Port, Steps
@@ -141,7 +141,7 @@ class Hub(_Place):
 
     def agree(self, peer: Peer) -> Steps:
         """Meet with a few numbers; the hub answers with those of all."""
-        own, learners = HEADER.size + _NUMBERS_BYTES, self.scenario.learners
+        own, learners = MEETING.size + _NUMBERS_BYTES, self.scenario.learners
         yield from self._meet(peer, own, own + (learners - 1) * _NUMBERS_BYTES, 0.0)
 
     def step(self, peer: Peer) -> Steps:
@@ -158,7 +158,7 @@ class Hub(_Place):
             yield self.at.cores.work(add_s)
         yield from self.wait(peer, self._barrier.arrive())
         yield from self.network.send(self._port, peer.port, answer)
-        self.env.process(self.network.send(peer.port, self._port, HEADER.size))  # it has the answer
+        self.env.process(self.network.send(peer.port, self._port, MEETING.size))  # it has the answer
 
 
 @dataclass

@@ -69,19 +69,21 @@ class _Learner:
         self.stage_s = {"collect": 0.0, "learn": 0.0, "exchange": 0.0}
         self._factor = scenario.stragglers.factor_of(number, scenario.learners)
         self._random = random.Random(f"{scenario.seed} {number}")
-        self._free = simpy.Container(env, scenario.work.blocks, scenario.work.blocks)
+        blocks = scenario.work.simulators.blocks
+        self._free = simpy.Container(env, blocks, blocks)
         self._ready = simpy.Container(env, init=0)
 
     def simulate(self) -> Steps:
         """Play rollout after rollout, as long as blocks are free."""
         costs, work = self.scenario.costs, self.scenario.work
-        passes = work.horizon * work.groups
-        own_s = work.horizon * work.envs * costs.step_s + (0 if work.servers else passes * costs.pass_s)
-        idle_s = work.horizon * work.envs * costs.step_wait_s
+        simulators = work.simulators
+        passes = work.horizon * simulators.groups
+        own_s = work.horizon * simulators.envs * costs.step_s + (0 if work.servers else passes * costs.pass_s)
+        idle_s = work.horizon * simulators.envs * costs.step_wait_s
         while True:
             yield self._free.get(1)
-            playing = [self.env.process(self._work(own_s, idle_s)) for _ in range(work.simulators)]
-            if work.servers and work.groups == 1:  # simulators and servers take turns
+            playing = [self.env.process(self._work(own_s, idle_s)) for _ in range(simulators.count)]
+            if work.servers and simulators.groups == 1:  # simulators and servers take turns
                 yield self.env.all_of(playing)
                 playing = []
             playing += [self.env.process(self._work(passes * costs.pass_s)) for _ in range(work.servers)]

@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from actorlearn.parameters.frame_headers import MEETING
 from actorlearn.parameters.mixing import GraphSettings
+from launch.topology.schema import SimulatorsSection
 
 Seconds = Annotated[float, Meta(ge=0, le=1e5)]
 
@@ -52,12 +54,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     horizon: int
     """Steps of each environment."""
-    simulators: int
-    envs: int
-    """Environments of a simulator."""
-    groups: int = 1
-    blocks: int = 1
-    """Rollouts that may be open: 1 = learning and simulation take turns, 2 or more = they overlap."""
+    simulators: SimulatorsSection
     servers: int = 0
     """Inference servers; 0 = simulators run the policy themselves."""
     optimizer_steps: float = 1.0
@@ -68,7 +65,11 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def env_steps(self) -> int:
         """Environment steps of an update."""
-        return self.horizon * self.simulators * self.envs
+        return self.horizon * self.simulators.environments
+
+    def with_simulators(self, **keys: int) -> Work:
+        """Return the same with other keys of simulators."""
+        return msgspec.structs.replace(self, simulators=msgspec.structs.replace(self.simulators, **keys))
 
 
 class Stragglers(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +108,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers that learners exchange."""
     weight_bytes: float = 4.0
     """Bytes of one of them on the wire."""
-    header_bytes: float = 56.0
+    header_bytes: float = float(MEETING.size)
     """Bytes of a message besides these."""
     graph: GraphSettings = GraphSettings()
     local_steps: int = 1

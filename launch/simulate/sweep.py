@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from actorlearn.algorithms.settings import OffPolicySettings
-from actorlearn.parameters.meetings import HEADER
+from actorlearn.parameters.frame_headers import MAILBOX, MAILBOX_ROW_BYTES, MEETING, SHARD, SHARD_ROW_BYTES
 from actorlearn.parameters.shard_layout import Sharding
 from launch.simulate.keys import SimulateKeys
 from launch.simulate.scenario import Costs, Exchanging, Scenario, Stragglers, Work
@@ -16,8 +16,6 @@ from launch.topology.load import Topology
 from launch.topology.modes import asked, mode
 
 _BYTES = {"float32": 4.0, "bfloat16": 2.0}
-_SERVED_BYTES = 88.0 + 112.0 / 2 + 8.0 / 2
-"""Mean size of a gradient's header and of its answer's, besides half a row of each learner."""
 _FRAME_SHARE = 1448 / 1514
 """Share of the bytes of a full Ethernet frame that TCP carries: less IP's 20, TCP's 32 and Ethernet's 14."""
 _FEWEST_UPDATES = 20
@@ -26,18 +24,14 @@ _FEWEST_UPDATES = 20
 
 def work_of(topology: Topology) -> Work:
     """Return the work of one learner for one update."""
-    simulators, algorithm = topology.simulators, topology.algorithm
-    env_steps = algorithm.horizon * simulators.environments
+    algorithm = topology.algorithm
     steps: float = algorithm.epochs * getattr(algorithm, "minibatches", 1)
     if topology.replay is not None and isinstance(algorithm, OffPolicySettings):
         items = topology.replay.batch_size * topology.replay.sequence_steps
-        steps = env_steps * topology.replay.ratio / items
+        steps = algorithm.horizon * topology.simulators.environments * topology.replay.ratio / items
     return Work(
         horizon=algorithm.horizon,
-        simulators=simulators.count,
-        envs=simulators.envs,
-        groups=simulators.groups,
-        blocks=simulators.blocks,
+        simulators=topology.simulators,
         servers=topology.inference.count,
         optimizer_steps=steps,
         threads=topology.trainer.threads,
@@ -121,8 +115,11 @@ def _with_exchange(scenario: Scenario, topology: Topology, keys: SimulateKeys) -
     elif name == "sync" and scenario.learners > 1:
         way = "hub" if across else "lock-step"
     count = scenario.learners
-    headers = {"gossip": 48.0 + 40.0 * count, "servers": _SERVED_BYTES + 56.0 * count}  # docs/nodes.md: of each message
-    header = headers.get("servers" if way == "quorum" else way, float(HEADER.size))
+    header = float(MEETING.size)
+    if way == "gossip":
+        header = float(MAILBOX.size + MAILBOX_ROW_BYTES * count)
+    elif way in ("servers", "quorum"):  # the mean of a gradient, with a row and a rate, and its answer, with all rows
+        header = SHARD.size + (SHARD_ROW_BYTES * (1 + count) + 8) / 2
     updates = max(_FEWEST_UPDATES, keys.updates // scenario.learners)
     return msgspec.structs.replace(scenario, exchanging=way, header_bytes=header, updates=updates)
 

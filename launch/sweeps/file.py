@@ -17,13 +17,13 @@ from typing import Any
 import msgspec
 
 from actorlearn.metrics.registry import METRICS, is_registered
-from actorlearn.nearest import nearest
+from actorlearn.nearest import did_you_mean
 from launch.sweeps.axes import Axis, Choices, Range, Values, count_all, written
 from launch.sweeps.decisions import Listed, Population, Search, make_listed
 from launch.sweeps.keys import OWN, SECTIONS, GridKeys, OptunaKeys, PopulationKeys, RandomKeys, SweepKeys, fill
 from launch.sweeps.optuna_search import OptunaSearch
 from launch.topology import sources, spaces, strict_yaml
-from launch.topology.explain import Origin, explain
+from launch.topology.explain import explain
 from launch.topology.keys import keys_of, leaves
 from launch.topology.load import Topology, TopologyError, literal, parse
 from launch.topology.schema import LONGEST_NAME
@@ -103,11 +103,7 @@ def read(path: Path) -> Sweep:
     if not _NAME.fullmatch(path.stem):
         rule = f"runs are named after the file: at most {LONGEST_NAME - RUN_NAME_MARGIN} letters, digits, . - _"
         raise fault(source, show(path.stem), rule, "rename it, for example rates.yaml")
-    document = strict_yaml.read(sources.read(source), source, "a sweep")
-    origins = {place: Origin(source, line) for place, line in document.lines.items()} | {(): Origin(source, 1)}
-    raw = {} if document.value is None else document.value
-    if not isinstance(raw, dict):
-        raise fault(f"{source}:1", show(raw), "a sweep is a mapping of keys", "start with 'topology: FILE'")
+    raw, origins = strict_yaml.read_mapping(sources.read(source), source, "a sweep", "topology: FILE")
     resolved = _resolve(raw)
     if found := [*_problems(raw, resolved)]:
         raise explain(found, origins, _resolve({}))
@@ -205,11 +201,10 @@ def _problems(raw: Mapping[str, Any], resolved: Mapping[str, Any]) -> Iterator[P
 
 def _stranger(name: str, value: object, known: Sequence[str]) -> Problem:
     rule = f"a sweep has no key {show(name)}"
-    if close := nearest(name, known):
-        return Problem((name,), value, rule, f"did you mean {close}?")
+    way_out = f"remove it; the keys are {', '.join(known)}"
     if name in {leaf.partition(".")[0] for leaf in leaves()}:
-        return Problem((name,), value, rule, f"a topology's keys stand under overrides or vary, as {name}.KEY")
-    return Problem((name,), value, rule, f"remove it; the keys are {', '.join(known)}")
+        way_out = f"a topology's keys stand under overrides or vary, as {name}.KEY"
+    return Problem((name,), value, rule, did_you_mean(name, known, way_out))
 
 
 def _of_choice(name: str, section: object) -> Iterator[Problem]:
@@ -223,8 +218,9 @@ def _of_choice(name: str, section: object) -> Iterator[Problem]:
         )
     elif section.get("name") not in structs:
         chosen = section.get("name", MISSING)
-        close = nearest(str(chosen), structs) if isinstance(chosen, str) else ""
-        way_out = f"did you mean {close}?" if close else f"write for example {next(iter(structs))}"
+        way_out = f"write for example {next(iter(structs))}"
+        if isinstance(chosen, str):
+            way_out = did_you_mean(chosen, structs, way_out)
         yield Problem((name, "name"), chosen, f"must be {' or '.join(structs)}", way_out)
     else:
         yield from problems_of(section, keys_of(structs[section["name"]]), (name,))
@@ -297,8 +293,7 @@ def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
         yield Problem(("search", "trials"), keys.search.trials, rule, f"write {count:.0f} or less, or search by grid")
     metric = keys.goal.metric
     if not is_registered(metric):
-        close = nearest(metric, METRICS)
-        way_out = f"did you mean {close}?" if close else "docs/metrics.md has all, for example episode_return_mean"
+        way_out = did_you_mean(metric, METRICS, "docs/metrics.md has all, for example episode_return_mean")
         yield Problem(("goal", "metric"), metric, "must be a column of metrics.jsonl", way_out)
     if isinstance(keys.search, PopulationKeys):
         if len(keys.seeds) < 2:

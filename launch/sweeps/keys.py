@@ -1,6 +1,6 @@
 """The keys of a sweep file, each with its type, range, default and meaning. Pure.
 
-Checks (``file.py``), ``sweep.schema.json`` and ``docs/sweep-file.md`` (``page.py``) derive from these.
+Checks (``file.py``), ``sweep.schema.json`` and ``docs/sweep-file.md`` derive from these.
 """
 
 from __future__ import annotations

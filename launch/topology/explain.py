@@ -6,25 +6,10 @@ Reads problems, the origin of each value, and the defaults. Raises nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from launch.topology.strict_yaml import Path, TopologyError, fault, number, show
+from launch.topology.strict_yaml import Origin, Path, TopologyError, fault, show, typed
 from launch.topology.validate import MISSING, Problem, dotted
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Origin of a value: a file's line, or the command line."""
-
-    source: str
-    line: int = 0
-    over: bool = False
-    """Whether it replaces a value of the file: without it that value would count, and not the default."""
-
-    def __str__(self) -> str:
-        """Write as file:line."""
-        return f"{self.source}:{self.line}" if self.line else self.source
 
 
 def explain(problems: Sequence[Problem], origins: Mapping[Path, Origin], defaults: Mapping[str, Any]) -> TopologyError:
@@ -51,4 +36,4 @@ def _default(path: Path, defaults: Mapping[str, Any]) -> str:
         if isinstance(part, int) or not isinstance(value, Mapping) or part not in value:
             return ""
         value = value[part]
-    return f", or leave the key out for the default {number(value) if isinstance(value, int | float) else show(value)}"
+    return f", or leave the key out for the default {typed(value)}"

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import NODEFAULT, inspect
 
-from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings
-from actorlearn.envs.specs import ENVIRONMENTS, EnvSettings
-from actorlearn.models.specs import MODELS, ModelSettings
-from actorlearn.optim.specs import OPTIMIZERS, OptimizerSettings
+from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.envs.specs import ENVIRONMENTS
+from actorlearn.models.specs import MODELS
+from actorlearn.optim.specs import OPTIMIZERS
 from actorlearn.registry import Registry
 from actorlearn.worker.roles import ROLES
 from launch.topology.schema import TOPOLOGY
@@ -30,14 +30,16 @@ CHOSEN: Mapping[str, Registry[Any]] = {
     "algorithm": ALGORITHMS,
     "optimizer": OPTIMIZERS,
 }
-"""Sections whose keys depend on a choice in them: ``name``, and for environments ``id``."""
+"""Sections whose keys depend on a choice in them: what it chooses from."""
 BASES: Mapping[str, Struct] = {
-    "env": EnvSettings,
-    "model": ModelSettings,
-    "algorithm": AlgorithmSettings,
-    "optimizer": OptimizerSettings,
+    field.name: field.type for field in msgspec.structs.fields(TOPOLOGY) if field.name in CHOSEN
 }
 """The structs of the keys that all choices have."""
+
+
+def choice_key(name: str) -> str:
+    """Return the key by which a section of CHOSEN chooses."""
+    return "id" if name == "env" else "name"
 
 
 class Key(NamedTuple):
@@ -88,15 +90,13 @@ def structs_of(name: str) -> dict[str, Struct]:
 
 def struct_at(name: str, tree: Mapping[str, Any]) -> Struct:
     """Return the struct of a section of a raw topology; raises ValueError where the choice cannot be found."""
-    registry, section = CHOSEN.get(name), tree.get(name)
-    if registry is None:
+    if name not in CHOSEN:
         static = keys_of(TOPOLOGY)[name].section
         assert static is not None
         return static
-    chosen = section if isinstance(section, Mapping) else {}
-    if name == "env":
-        return ENVIRONMENTS.of(str(chosen.get("id", ""))).settings
-    found: Struct = registry.spec(str(chosen.get("name", ""))).settings
+    section = tree.get(name)
+    choice = str(section.get(choice_key(name), "")) if isinstance(section, Mapping) else ""
+    found: Struct = (ENVIRONMENTS.of(choice) if name == "env" else CHOSEN[name].spec(choice)).settings
     return found
 
 

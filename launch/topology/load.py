@@ -18,11 +18,11 @@ import msgspec
 
 from actorlearn.parameters.modes import MODES
 from launch.topology import defaults, rules, sources, spaces, strict_yaml
-from launch.topology.explain import Origin, explain
+from launch.topology.explain import explain
 from launch.topology.keys import keys_of
 from launch.topology.overrides import apply, expand, leave_out_unread
 from launch.topology.schema import TOPOLOGY, Topology
-from launch.topology.strict_yaml import TopologyError, fault, number, show
+from launch.topology.strict_yaml import TopologyError, number
 from launch.topology.validate import Problem, problems, settings
 
 __all__ = ["Topology", "TopologyError", "dump", "literal", "load", "parse", "tree"]
@@ -45,24 +45,15 @@ def parse(
 
     Runs no code that the text names; ``ask`` may, to find the kind of the environment's actions and observations.
     """
-    document = strict_yaml.read(text, source)
-    raw = {} if document.value is None else document.value
-    origins = {path: Origin(source, line) for path, line in document.lines.items()} | {(): Origin(source, 1)}
-    if not isinstance(raw, dict):
-        raise fault(f"{source}:1", show(raw), "a topology is a mapping of keys", "start with 'env: {id: ALE/Pong-v5}'")
+    raw, origins = strict_yaml.read_mapping(text, source)
     file = copy.deepcopy(raw)
     for override in overrides:
         apply(override, raw, origins)
     left_out = leave_out_unread(raw, file, origins) if overrides else {}
     resolved = defaults.resolve(raw, ask)
-    if found := [*problems(resolved)]:
-        raise explain(found, origins, _defaults_alone(raw, found, ask))
-    values, found = settings(resolved)
-    if not found:
-        made = TOPOLOGY(**values)
-        found = [*rules.broken(made)]
-    if found:
-        raise explain(found, origins, _defaults_alone(raw, found, ask))
+    made = _made(resolved)
+    if isinstance(made, list):
+        raise explain(made, origins, _defaults_alone(raw, made, ask))
     left = (f"{section}.{key}" for section, key in defaults.BY_CORES if key not in defaults.section(raw, section))
     made.__dict__.update(left_to_cores=frozenset(left), left_out=left_out)
     return made
@@ -92,6 +83,17 @@ def dump(topology: Topology) -> str:
         elif not key.section:
             lines.append(_entry(name, values[name], key.description))
     return "\n".join(lines) + "\n"
+
+
+def _made(resolved: dict[str, Any]) -> Topology | list[Problem]:
+    """Return the topology that a raw one means, or everything that is wrong with it."""
+    if found := [*problems(resolved)]:
+        return found
+    values, found = settings(resolved)
+    if found:
+        return found
+    made = TOPOLOGY(**values)
+    return [*rules.broken(made)] or made
 
 
 def _defaults_alone(raw: dict[str, Any], found: Sequence[Problem], ask: defaults.Ask) -> dict[str, Any]:

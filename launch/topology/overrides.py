@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from actorlearn.parameters.modes import MODES, ModeSpec
 from launch.topology import sources, strict_yaml
 from launch.topology.defaults import Tree, resolve, section
-from launch.topology.explain import Origin, origin
-from launch.topology.keys import CHOSEN, key_at, keys_of, learns_from_replay, struct_at
+from launch.topology.explain import origin
+from launch.topology.keys import CHOSEN, choice_key, key_at, keys_of, learns_from_replay, struct_at
 from launch.topology.schema import TOPOLOGY
-from launch.topology.strict_yaml import Path, fault, show
+from launch.topology.strict_yaml import Origin, Path, fault, show
 from launch.topology.validate import dotted, unknown_key
 
 COMMAND_LINE = "command line"
@@ -85,7 +85,7 @@ def _without_reader(before: Tree, after: Tree) -> Iterator[tuple[str, str, str]]
             had, has = (keys_of(struct_at(name, tree)) for tree in (before, after))
         except ValueError:  # there is nothing of this name, which is reported as written
             continue
-        by = "id" if name == "env" else "name"
+        by = choice_key(name)
         yield from ((name, key, f"{after[name][by]} does not read it") for key in had if key not in has)
     if learns_from_replay(before) and not learns_from_replay(after):
         yield from (("replay", key, f"{after['algorithm']['name']} learns from no replay") for key in before["replay"])

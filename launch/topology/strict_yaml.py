@@ -36,6 +36,8 @@ _HEX = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml, 14 times as fast; PyYAML's own parser where PyYAML was built without it."""
 
 
 class TopologyError(ValueError):
@@ -51,6 +53,20 @@ class Document:
     """Line (from 1) of each key or list item, by its path."""
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Origin of a value: a file's line, or the command line."""
+
+    source: str
+    line: int = 0
+    over: bool = False
+    """Whether it replaces a value of the file: without it that value would count, and not the default."""
+
+    def __str__(self) -> str:
+        """Write as file:line."""
+        return f"{self.source}:{self.line}" if self.line else self.source
+
+
 def show(value: object) -> str:
     """Show any value on one line of bounded length, control characters escaped."""
     return short(repr(value) if isinstance(value, str) else _plain(value))
@@ -59,6 +75,11 @@ def show(value: object) -> str:
 def short(text: str) -> str:
     """Cut a text to the length that an error message may repeat."""
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+
+
+def typed(value: object) -> str:
+    """Show a value as a person types it in a topology: numbers as ``number`` writes them."""
+    return number(value) if isinstance(value, int | float) else show(value)
 
 
 def number(value: float) -> str:
@@ -84,6 +105,17 @@ def read(text: str | bytes, source: str, what: str = "a topology") -> Document:
         )
     decoded = _decode(text, source, what) if isinstance(text, bytes) else text
     return _Reader(decoded, source, what).document()
+
+
+def read_mapping(
+    text: str | bytes, source: str, what: str = "a topology", start: str = "env: {id: ALE/Pong-v5}"
+) -> tuple[dict[str, Any], dict[Path, Origin]]:
+    """Parse one mapping; return it and the origin of each of its values. ``start`` shows how a file may begin."""
+    document = read(text, source, what)
+    value = {} if document.value is None else document.value
+    if not isinstance(value, dict):
+        raise fault(f"{source}:1", show(value), f"{what} is a mapping of keys", f"start with '{start}'")
+    return value, {(): Origin(source, 1)} | {path: Origin(source, line) for path, line in document.lines.items()}
 
 
 def _plain(value: object) -> str:
@@ -133,12 +165,14 @@ class _Reader:
     def _events(self) -> Iterator[Any]:
         """PyYAML's events, its exceptions turned into ours."""
         try:
-            yield from yaml.parse(self.text, Loader=yaml.SafeLoader)
+            yield from yaml.parse(self.text, Loader=LOADER)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line, column = (mark.line, mark.column) if mark else (0, 0)
             rows = self.text.splitlines() or [""]
-            self._stop(line, show(rows[min(line, len(rows) - 1)].strip()), str(error.problem), column)
+            if line >= len(rows):  # at the end of the text, which is behind its last line
+                line, column = len(rows) - 1, len(rows[-1])
+            self._stop(line, show(rows[line].strip()), str(error.problem), column)
         except yaml.reader.ReaderError as error:
             self._stop(self.text.count("\n", 0, error.position), f"character {error.character!r}", error.reason, 0)
         except (yaml.YAMLError, ValueError, OverflowError) as error:
@@ -209,7 +243,7 @@ class _Reader:
 
     def _scalar(self, event: Any) -> Any:
         text: str = event.value
-        if event.style is not None:  # quoted or block: always a string
+        if not event.implicit[0]:  # quoted or block: always a string
             return text
         if text in _NULL:
             return None

@@ -1,7 +1,7 @@
 """Finds everything that is wrong with the values of a topology: walks a raw tree along the types of ``schema.py``.
 
 Yields problems of path, value, rule and way out; where each stood, and how it is said on one line, is for
-``messages.py``. Ranges, patterns and words are read from the types, so that nothing is repeated here; msgspec
+``explain.py``. Ranges, patterns and words are read from the types, so that nothing is repeated here; msgspec
 would raise the first problem only, and knows no way out. Rules that tie keys together are in ``rules.py``.
 """
 
@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import inspect
 
-from actorlearn.nearest import nearest
+from actorlearn.nearest import did_you_mean, nearest
 from actorlearn.registry import CODE, Registry
 from launch.topology.keys import (
     BASES,
     CHOSEN,
     Key,
+    choice_key,
     items_of,
     key_of,
     keys_of,
@@ -60,8 +61,8 @@ RENAMED = {"simulators.weights: round": "rollout"}
 """Renamed keys, and renamed values of keys: old -> new."""
 
 LISTS = (inspect.ListType, inspect.VarTupleType, inspect.TupleType)
-
-
+MISSING = msgspec.UNSET
+"""Stands in place of the value of a missing key."""
 UNBOUNDED = "a finite number"
 
 
@@ -74,13 +75,6 @@ class Problem(NamedTuple):
     way_out: str
     default_helps: bool = False
     """Whether leaving the key out is a way out too."""
-
-
-class Missing:
-    """Stands in place of the value of a missing key."""
-
-
-MISSING = Missing()
 
 
 def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
@@ -138,7 +132,7 @@ def _of_choice(name: str, tree: Mapping[str, Any]) -> Iterator[Problem]:
     if not isinstance(section, dict):
         yield _no_mapping(section, keys_of(BASES[name]), path)
         return
-    by = "id" if name == "env" else "name"
+    by = choice_key(name)
     if not isinstance(section.get(by), str):
         yield from problems_at(section.get(by, MISSING), keys_of(BASES[name])[by], (*path, by))
         return
@@ -172,8 +166,7 @@ def no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Prob
         )
     if name in registry.names():  # a package brings it, and it cannot be loaded
         return Problem(path, name, f"cannot be used: {error}", "mend or uninstall the package, or name another")
-    closest = nearest(name, registry.names())
-    way_out = f"did you mean {closest}?" if closest else f"write for example {registry.names()[0]}"
+    way_out = did_you_mean(name, registry.names(), f"write for example {registry.names()[0]}")
     return Problem(path, name, f"must be {', '.join(registry.names())} or package.module:Name", way_out)
 
 
@@ -353,8 +346,7 @@ def _of_text(value: Any, key: Key, kind: inspect.StrType, path: Path) -> Iterato
         rule = key.words.get("rule", f"must match {kind.pattern}{_unit(key)}")
         yield Problem(path, value, rule, key.words.get("way_out", "write another"))
         return
-    closest = nearest(value, key.examples)
-    way_out = f"did you mean {closest}?" if closest else f"write for example {key.examples[0]}"
+    way_out = did_you_mean(value, key.examples, f"write for example {key.examples[0]}")
     yield Problem(path, value, f"must be {', '.join(key.examples)} or {key.words['or']}", way_out)
 
 

@@ -44,14 +44,7 @@ def test_what_was_found_stays_mended(name: str, tmp_path: Path) -> None:
         assert not TARGETS[name].read(data, folder)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.nightly if name == "strict YAML" else [])
-        for name, target in TARGETS.items()
-        if target.hostile
-    ],
-)
+@pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.hostile])
 def test_what_is_large_or_deep_takes_little(name: str, tmp_path: Path) -> None:
     """Work is counted in function calls, which nobody else on the machine changes."""
     target = TARGETS[name]

@@ -13,7 +13,6 @@ from actorlearn.memory.account import REASONS
 from actorlearn.metric import Kind, Merge, Metric
 from actorlearn.metrics.energy import Energy
 from actorlearn.metrics.lags import Lags
-from actorlearn.metrics.page import page
 from actorlearn.metrics.registry import DROPPED, GROUPS, METRICS, is_registered, metric
 from actorlearn.metrics.timings import SECTIONS
 
@@ -65,11 +64,6 @@ def test_a_network_s_own_learning_rate_is_described_as_the_optimizer_s() -> None
     ours, own = metric("learning_rate"), metric("learning_rate_critic_1")
     assert own.learning and own.merge == ours.merge
     assert own.description == f"{ours.description}, of the network critic_1"
-
-
-def test_the_reference_page_is_up_to_date() -> None:
-    told = "docs/metrics.md is old: python -m actorlearn.metrics.page > docs/metrics.md"
-    assert (ROOT / "docs" / "metrics.md").read_text() == page(), told
 
 
 @pytest.mark.parametrize("module", ["actorlearn.metrics.registry", "launch.reports.merge", "launch.reports.format"])

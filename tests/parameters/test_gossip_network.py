@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from actorlearn.address import ByLearner, Shm
 from actorlearn.memory.shared import Segment
+from actorlearn.parameters.frame_headers import MAILBOX, MAILBOX_ROW_BYTES
 from actorlearn.parameters.gossip import Gossip
 from actorlearn.parameters.interface import Learner, Present
 from actorlearn.parameters.mailbox import tcp_ways
@@ -22,7 +23,7 @@ from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import GossipExchangeSettings
 from actorlearn.parameters.shared_counts import TABLE_WORDS, SharedCounts, counts_fields
-from actorlearn.parameters.socket_mailbox import HEADER, INCARNATION, MAGIC, PROTOCOL, ROW_BYTES, SocketMailbox
+from actorlearn.parameters.socket_mailbox import INCARNATION, SocketMailbox
 from actorlearn.wire.identity import trainer_id
 from tests.examples import examples
 from tests.parameters import gossiping
@@ -137,8 +138,8 @@ def test_an_earlier_incarnation_is_heard_no_more_and_the_new_one_is_found(
 
 
 def frame(sender: int = 1, version: int = 5, run: bytes = b"", rows: int = 0) -> bytes:
-    content = bytes(rows * ROW_BYTES) + weights(7).tobytes()
-    return HEADER.pack(MAGIC, PROTOCOL, sender, version, run, rows, zlib.crc32(content)) + content
+    content = bytes(rows * MAILBOX_ROW_BYTES) + weights(7).tobytes()
+    return MAILBOX.pack(run, sender, version, rows, zlib.crc32(content)) + content
 
 
 def test_a_foreign_run_and_anothers_name_are_dropped(listing: Listing, opened: list[SocketMailbox]) -> None:
@@ -227,7 +228,7 @@ def test_learners_on_two_machines_mix_as_those_on_one_do(
     far[0].metrics()
     learn(far[0], gradient)
     told = far[0].metrics()
-    assert told["bytes_sent"] == HEADER.size + 2 * ROW_BYTES + 4 * SIZE
+    assert told["bytes_sent"] == MAILBOX.size + 2 * MAILBOX_ROW_BYTES + 4 * SIZE
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actorlearn.parameters.frame_headers import MAILBOX
 from actorlearn.parameters.mailbox import Mailbox
-from actorlearn.parameters.socket_mailbox import CONTRADICTIONS, HEADER, MAGIC, PROTOCOL, SocketMailbox
+from actorlearn.parameters.socket_mailbox import CONTRADICTIONS, SocketMailbox
 from actorlearn.wire.channel import ChannelError, Push
 from tests.examples import examples
 from tests.parameters.posting_learner import KINDS, LEARNERS, SIZE, address, socket_mailbox, tattooed
@@ -230,10 +231,10 @@ class TestSocketMailbox(MailboxContract):
         mailbox.close()
 
     @staticmethod
-    def frame(sender: int = 1, version: int = 5, magic: bytes = MAGIC, protocol: int = PROTOCOL) -> bytes:
+    def frame(sender: int = 1, version: int = 5) -> bytes:
         """A message that somebody else made by this project's rules."""
         content = tattooed(1, 5, SMALL).tobytes()
-        return HEADER.pack(magic, protocol, sender, version, bytes(16), 0, zlib.crc32(content)) + content
+        return MAILBOX.pack(bytes(16), sender, version, 0, zlib.crc32(content)) + content
 
     def test_a_message_by_the_rules_is_taken(self, reader: SocketMailbox, tmp_path: Path) -> None:
         line = Push(address(tmp_path, 0))
@@ -247,14 +248,15 @@ class TestSocketMailbox(MailboxContract):
         [
             lambda good: b"",
             lambda good: good[:-1],
-            lambda good: good[: HEADER.size],
+            lambda good: good[: MAILBOX.size],
             lambda good: b"?" + good[1:],
-            lambda good: good[:8] + b"\3" + good[9:],
-            lambda good: good[:12] + b"\xff\xff\xff\xff" + good[16:],
-            lambda good: good[:16] + b"\xff" * 8 + good[24:],
+            lambda good: good[:8] + b"\xff" + good[9:],
+            lambda good: good[:28] + b"\xff" * 4 + good[32:],
+            lambda good: good[:32] + b"\xff" * 8 + good[40:],
+            lambda good: good[:12] + b"\xff" + good[13:],
             lambda good: good[:-1] + bytes([good[-1] ^ 1]),
         ],
-        ids=["empty", "short", "header alone", "magic", "protocol", "sender", "version -1", "one bit"],
+        ids=["empty", "short", "header alone", "magic", "protocol", "sender", "version -1", "run", "one bit"],
     )
     def test_what_is_no_message_is_dropped_and_counted(
         self, reader: SocketMailbox, tmp_path: Path, spoil: Callable[[bytes], bytes]
@@ -313,7 +315,7 @@ class TestSocketMailbox(MailboxContract):
         line.close()
 
     @settings(max_examples=examples(200))
-    @given(st.lists(st.binary(max_size=HEADER.size + 4 * SMALL + 4), max_size=3))
+    @given(st.lists(st.binary(max_size=MAILBOX.size + 4 * SMALL + 4), max_size=3))
     def test_any_frames_are_dropped_without_an_error(self, reader_of_bytes: SocketMailbox, frames: list[bytes]) -> None:
         assert not reader_of_bytes.keep(frames)
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actorlearn.parameters.frame_headers import MEETING
 from actorlearn.parameters.meetings import (
     ACKNOWLEDGED,
-    HEADER,
     LEFT,
     LOST,
     ROWS,
@@ -115,7 +115,7 @@ def test_a_contribution_that_cannot_be_added_is_dropped(among: int, content: byt
     assert hub.take(0, good) == {} and hub.take(1, good)[0].content == np.float32([4]).tobytes()
 
 
-@given(st.binary(max_size=HEADER.size + 8))
+@given(st.binary(max_size=MEETING.size + 8))
 def test_other_bytes_are_no_frame(body: bytes) -> None:
     assert decode(RUN, body) is None
     good = encode(RUN, Frame(SUM, 3, 5, 0b11, body))

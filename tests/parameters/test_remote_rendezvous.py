@@ -18,8 +18,9 @@ from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.allreduce import Sync
+from actorlearn.parameters.frame_headers import MEETING
 from actorlearn.parameters.interface import Learner, PeerLost, Stopped
-from actorlearn.parameters.meetings import HEADER, Hub
+from actorlearn.parameters.meetings import Hub
 from actorlearn.parameters.modes import SYNC
 from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
 from actorlearn.parameters.settings import SyncExchangeSettings
@@ -69,12 +70,12 @@ def test_all_hear_the_same_and_sums_have_the_same_bits(listing: Listing, opened:
     total = (vectors[0] + vectors[1]) + vectors[2]
     said = [[10**15 + rank, 5] for rank in range(3)]
     assert heard == [(said, vectors.tobytes(), total.tobytes(), (vectors[0] + vectors[2]).tobytes())] * 3
-    sent = 4 * (HEADER.size + HEADER.size) + 8 * 16 + 3 * 4 * SIZE  # each answer is acknowledged
-    received = 4 * HEADER.size + 3 * 8 * 16 + (3 + 1 + 1) * 4 * SIZE
+    sent = 4 * (MEETING.size + MEETING.size) + 8 * 16 + 3 * 4 * SIZE  # each answer is acknowledged
+    received = 4 * MEETING.size + 3 * 8 * 16 + (3 + 1 + 1) * 4 * SIZE
     assert {(place.bytes_sent, place.bytes_received) for place in opened} == {(sent, received)}
     for place in reversed(opened):  # the hub's learner last: a hub that all have heard does not wait for farewells
         place.close()
-    assert {place.bytes_sent for place in opened} == {sent + HEADER.size}
+    assert {place.bytes_sent for place in opened} == {sent + MEETING.size}
 
 
 def test_the_hub_answers_its_own_learner_last(

@@ -16,11 +16,11 @@ from actorlearn.models.normalize import merge_into, moments_of
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.frame_headers import SHARD, SHARD_ROW_BYTES
 from actorlearn.parameters.interface import Learner, Present, Stopped
 from actorlearn.parameters.modes import SERVED, make
 from actorlearn.parameters.served import Served
 from actorlearn.parameters.settings import AloneExchangeSettings, ServedExchangeSettings
-from actorlearn.parameters.shard_frames import HEADER, ROW_BYTES
 from actorlearn.wire.identity import trainer_id
 from tests import named
 from tests.parameters.networked import Listing
@@ -166,13 +166,13 @@ def test_bytes_of_an_update_are_those_of_the_arithmetic(
     one.exchange.agree(7, 1, one.position)
     one.exchange.step(torch.ones(PARAMETERS), [0.25])
     moved = one.exchange.metrics()
-    assert moved["bytes_sent"] == shards * (HEADER.size + ROW_BYTES + 8) + each * PARAMETERS
-    assert moved["bytes_received"] == shards * (HEADER.size + 3 * ROW_BYTES) + each * PARAMETERS
+    assert moved["bytes_sent"] == shards * (SHARD.size + SHARD_ROW_BYTES + 8) + each * PARAMETERS
+    assert moved["bytes_received"] == shards * (SHARD.size + 3 * SHARD_ROW_BYTES) + each * PARAMETERS
     expected = start()[:PARAMETERS] - 0.25
     assert torch.allclose(one.weights[:PARAMETERS], expected, atol=1e-6 if each == 4 else 0.01, rtol=0.0)
     one.commit()
     moved = one.exchange.metrics()
-    assert (moved["bytes_sent"], moved["bytes_received"]) == (servers * (HEADER.size + ROW_BYTES), 0)
+    assert (moved["bytes_sent"], moved["bytes_received"]) == (servers * (SHARD.size + SHARD_ROW_BYTES), 0)
     one.exchange.close()
 
 

@@ -110,7 +110,7 @@ def deviation_of(times: Sequence[float], costs: Costs, work: Work) -> float:
     spans = np.diff(np.array(times)[::together])
     apart_s = float(np.abs(spans[:, None] - spans).mean()) * len(spans) / (len(spans) - 1)
     variance = max(0.0, math.pi / 4 * apart_s**2 - POLL_S**2 / 6) / together
-    one = msgspec.structs.replace(work, blocks=1)
+    one = work.with_simulators(blocks=1)
     collect_s = update_s(Scenario(costs=costs, work=one)) - costs.wake_s - _learning_s(costs, work)
     gradients = work.optimizer_steps * costs.gradient_s**2
     return float(np.sqrt(variance / (collect_s**2 + gradients + costs.copy_s**2 + costs.publish_s**2)))
@@ -166,13 +166,14 @@ def _costs(
         """Share of a process's time in which it had a core, where there are fewer cores than processes."""
         return min(1.0, cores / processes) if processes else 1.0
 
-    passes = work.horizon * work.groups * (work.servers or work.simulators)
+    simulators = work.simulators
+    passes = work.horizon * simulators.groups * (work.servers or simulators.count)
     learned_s = of("learn", "trainer") / work.optimizer_steps if work.optimizer_steps else 0.0
     optimizer_s = min(optimizer_s, learned_s)
     found = Costs(
-        step_s=of("simulate", "simulator") / work.env_steps * with_core(work.simulators),
+        step_s=of("simulate", "simulator") / work.env_steps * with_core(simulators.count),
         step_wait_s=of(_IDLE, "simulator") / work.env_steps,
-        pass_s=of("infer", "simulator", "inference") / passes * with_core(work.servers or work.simulators),
+        pass_s=of("infer", "simulator", "inference") / passes * with_core(work.servers or simulators.count),
         copy_s=of("copy", "trainer"),
         gradient_s=learned_s - optimizer_s,
         optimizer_s=optimizer_s,
@@ -180,9 +181,9 @@ def _costs(
         add_s=add_s,
         **msgspec.structs.asdict(wire),
     )
-    crowded = max(1.0, work.simulators / cores) * work.horizon * (work.envs * found.step_s + work.groups * found.pass_s)
-    plain = work.horizon * (work.envs * found.step_s + work.groups * found.pass_s)
-    chain_s = update_s(Scenario(costs=found, work=msgspec.structs.replace(work, blocks=1))) + crowded - plain
+    plain = work.horizon * (simulators.envs * found.step_s + simulators.groups * found.pass_s)
+    crowded = max(1.0, simulators.count / cores) * plain
+    chain_s = update_s(Scenario(costs=found, work=work.with_simulators(blocks=1))) + crowded - plain
     return msgspec.structs.replace(found, wake_s=max(0.0, seconds / updates - chain_s))
 
 

@@ -15,6 +15,7 @@ from launch.bench.measure.request import Request
 from launch.bench.papers.dba3c_nodes import PAPER_BATCH, PAPER_HOURS, PAPER_LEAST
 from launch.bench.papers.dba3c_sizes import PAPER_PARAMETERS
 from launch.simulate.scenario import Costs, Scenario, Work
+from launch.topology.schema import SimulatorsSection
 
 POINT_S = 4.18e-3
 """Seconds of a data point in a gradient of a worker, from figures 6 and 7: see `calibrate`."""
@@ -41,7 +42,7 @@ def worker_round(workers: int, servers: int, weights: int, batch: int) -> Scenar
     """Return workers that make a step together through parameter servers, on a machine each."""
     return Scenario(
         costs=Costs(step_s=0.0, pass_s=0.0, gradient_s=batch * POINT_S, wake_s=ROUND_S if workers > 1 else 0.0),
-        work=Work(horizon=batch, simulators=1, envs=1),
+        work=Work(horizon=batch, simulators=SimulatorsSection(count=1, envs=1)),
         exchanging="quorum" if workers > 1 else "alone",
         learners=workers,
         nodes=workers,

@@ -17,7 +17,8 @@ from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
-from actorlearn.parameters.shard_layout import ROLE, ROW_WORDS, Sharding
+from actorlearn.parameters.frame_headers import SHARD, SHARD_ROW_BYTES
+from actorlearn.parameters.shard_layout import ROLE, Sharding
 from launch.bench.measure.interleaved import Spread, interleave
 from launch.bench.measure.linked import linked
 from launch.bench.measure.report import Report, percent, rate
@@ -37,8 +38,8 @@ NODES = tuple(f"node-{number}" for number in range(1, LEARNERS + 1))
 BATCH = 4
 """Rows of an update of a learner, one of each environment; a tenth of Catch's are the beginnings of games, no steps."""
 LINK_MBIT = 100
-HEADER_BYTES, RATE_BYTES = 88, 8
-"""Bytes of a message's header (``shard_frames.HEADER``) and of a learning rate."""
+RATE_BYTES = 8
+"""Bytes of a learning rate in a message."""
 NUMBER_BYTES = {"float32": 4, "bfloat16": 2}
 WARMUP_S = 4.0
 
@@ -57,12 +58,12 @@ class UpdateBytes(NamedTuple):
 
 def update_bytes(parameters: int, servers: int, learners: int, number_bytes: int = 4) -> UpdateBytes:
     """Return the bytes of an update: gradients and weights of all shards, and what servers are told (docs/nodes.md)."""
-    shards, row = Sharding(parameters, 0, servers).statistics_shard, 8 * ROW_WORDS
+    shards, row = Sharding(parameters, 0, servers).statistics_shard, SHARD_ROW_BYTES
     numbers = number_bytes * parameters
-    told = servers * (HEADER_BYTES + row)
+    told = servers * (SHARD.size + row)
     return UpdateBytes(
-        numbers + shards * (HEADER_BYTES + row + RATE_BYTES) + told,
-        numbers + shards * (HEADER_BYTES + learners * row),
+        numbers + shards * (SHARD.size + row + RATE_BYTES) + told,
+        numbers + shards * (SHARD.size + learners * row),
     )
 
 

@@ -9,14 +9,15 @@ from typing import Any
 
 import yaml
 
-from launch.topology import load, page, sources, strict_yaml
+from launch.topology import load, sources, strict_yaml
+from launch.topology.keys import leaves
 from launch.topology.load import TopologyError
 from tests.fuzz.nearly import nearly
 from tests.fuzz.targets.door import Target, refused
 from tests.fuzz.watched import watched
 
 CARTPOLE = "env: {id: CartPole-v1}\nmodel: {name: mlp}\nalgorithm: {name: a2c}\n"
-page.page()  # what the types say of keys is found out once, by evaluating annotations, and not from any bytes
+[*leaves()]  # what the types say of keys is found out once, by evaluating annotations, and not from any bytes
 
 
 def _topology(data: bytes, _folder: Path) -> bool:
@@ -81,11 +82,6 @@ _HOSTILE_TOPOLOGIES = (
 )
 
 
-def _of_yaml(size: int) -> int:
-    """PyYAML keeps a list of the line breaks of a text in quotes: 16 bytes of memory for one of the text."""
-    return 20 * size + (1 << 20)
-
-
 def targets() -> dict[str, Target]:
     """Doors of what people write."""
     texts = [path.read_bytes() for path in sorted(sources.examples().rglob("*.yaml"))]
@@ -93,7 +89,11 @@ def targets() -> dict[str, Target]:
     return {
         "topology": Target(_topology, texts[0], nearly(_topologies(), _flow, texts)),
         "strict YAML": Target(
-            _strict, texts[0], nearly(_topologies(), _flow, texts), hostile=_HOSTILE_TOPOLOGIES, peak_bound=_of_yaml
+            _strict,
+            texts[0],
+            nearly(_topologies(), _flow, texts),
+            hostile=_HOSTILE_TOPOLOGIES,
+            peak_bound=lambda size: 8 * size + (1 << 20),  # an error splits the text into lines, to show one
         ),
         "overrides": Target(_overrides, lines, nearly(_topologies(), _override_lines)),
     }

@@ -27,8 +27,9 @@ from launch.runs.find import Run
 from launch.simulate.model import simulate
 from launch.simulate.scenario import Costs, Scenario, Work
 from launch.topology.load import load
+from launch.topology.schema import SimulatorsSection
 
-WORK = Work(horizon=5, simulators=2, envs=4)
+WORK = Work(horizon=5, simulators=SimulatorsSection(count=2, envs=4))
 WIRE = Wire(1e-5, 1e-9, 1e-5)
 SIMULATING = {"simulate": 0.5, "infer": 0.2, "wait": 0.3}
 LEARNING = {"copy": 0.02, "learn": 0.2, "publish": 0.02, "wait": 0.76}
@@ -70,7 +71,7 @@ def test_what_uses_no_core_is_a_wait_of_the_environment() -> None:
 @pytest.mark.parametrize(("horizon", "deviation"), [(5, 0.0), (5, 0.1), (1, 0.2)])
 def test_the_deviation_of_updates_is_found_again(horizon: int, deviation: float) -> None:
     """Times of updates of 50 and of 10 ms, seen each millisecond."""
-    work = Work(horizon=horizon, simulators=1, envs=1)
+    work = Work(horizon=horizon, simulators=SimulatorsSection(count=1, envs=1))
     costs = Costs(step_s=0.01, pass_s=0.0, gradient_s=0.0)
     draws = np.random.default_rng(1).normal(1.0, deviation, 2000) * horizon * 0.01
     seen = np.ceil(np.cumsum(draws) / POLL_S) * POLL_S

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from launch.reports.health import BY_NAME, REPORTS, RULES, WELL_REPORTS, Facts, Health, names_in, remedy_of
-from launch.reports.health_page import page
-from tests.sizes import ROOT
 
 TOPOLOGY = {
     "total_steps": 1_000_000,
@@ -179,7 +177,3 @@ def test_rows_may_hold_anything(value: object) -> None:
     for row in rows(dict.fromkeys(HEALTHY, value)):
         assert not health.add(row)
     assert names_in({"health": value}) == []
-
-
-def test_the_reference_page_is_up_to_date() -> None:
-    assert (ROOT / "docs" / "health.md").read_text() == page(), "docs/health.md is old: make pages"

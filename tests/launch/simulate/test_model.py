@@ -15,9 +15,10 @@ from actorlearn.parameters.mixing import GraphSettings
 from launch.simulate.estimate import estimate, kth_of, processor_s, update_s
 from launch.simulate.model import Outcome, simulate
 from launch.simulate.scenario import Costs, Scenario, Stragglers, Work
+from launch.topology.schema import SimulatorsSection
 
 COSTS = Costs(step_s=1e-3, pass_s=2e-3, copy_s=1e-3, gradient_s=8e-3, optimizer_s=2e-3, publish_s=1e-3, wake_s=1e-3)
-WORK = Work(horizon=5, simulators=2, envs=4)
+WORK = Work(horizon=5, simulators=SimulatorsSection(count=2, envs=4))
 COLLECT_S = 5 * (4 * 1e-3 + 2e-3) + 1e-3
 LEARN_S = 1e-3 + 8e-3 + 2e-3 + 1e-3
 
@@ -53,12 +54,12 @@ def test_stages_in_turn_take_the_sum_of_their_times() -> None:
 def test_environments_that_wait_do_not_take_the_core_from_each_other() -> None:
     """Two simulators on one core: their steps of 1 ms take turns, and their waits of 3 ms do not."""
     waiting = Costs(step_s=1e-3, step_wait_s=3e-3, pass_s=0.0, gradient_s=2e-3)
-    outcome = simulate(scenario(waiting, Work(horizon=1, simulators=2, envs=1), cores=1.0))
+    outcome = simulate(scenario(waiting, Work(horizon=1, simulators=SimulatorsSection(count=2, envs=1)), cores=1.0))
     assert update_of(outcome) == pytest.approx(2 * 1e-3 + 3e-3 + 2e-3)
 
 
 def test_with_two_blocks_the_longer_of_simulation_and_learning_is_the_bound() -> None:
-    ahead = scenario(work=msgspec.structs.replace(WORK, blocks=2))
+    ahead = scenario(work=WORK.with_simulators(blocks=2))
     assert update_of(simulate(ahead)) == pytest.approx(max(COLLECT_S, LEARN_S), rel=0.01)
 
 
@@ -70,7 +71,7 @@ def test_simulators_that_share_a_core_take_as_long_as_one_after_the_other() -> N
 def test_inference_servers_and_simulators_take_turns_unless_there_are_two_groups() -> None:
     served = msgspec.structs.replace(WORK, servers=1)
     assert update_of(simulate(scenario(work=served))) == pytest.approx(COLLECT_S + LEARN_S)
-    alternating = msgspec.structs.replace(served, groups=2)
+    alternating = served.with_simulators(groups=2)
     assert update_of(simulate(scenario(work=alternating))) == pytest.approx(20e-3 + 1e-3 + LEARN_S)
 
 
@@ -84,7 +85,9 @@ def test_an_update_of_a_replay_may_be_less_than_an_optimizer_step() -> None:
 
 def test_learners_that_share_cores_share_their_rate() -> None:
     busy = Costs(step_s=1e-3, pass_s=0.0, gradient_s=10e-3)
-    one_core = scenario(busy, Work(horizon=5, simulators=1, envs=4), cores=1.0, learners=3, nodes=3)
+    one_core = scenario(
+        busy, Work(horizon=5, simulators=SimulatorsSection(count=1, envs=4)), cores=1.0, learners=3, nodes=3
+    )
     assert simulate(one_core).updates_per_s == pytest.approx(1 / 30e-3, rel=0.02)
 
 
@@ -150,7 +153,7 @@ def test_a_server_with_one_processor_is_the_queue_of_one_server_with_fixed_servi
     learners, service_s, load = 300, 1e-3, 0.6
     think_s = learners * service_s / load
     exponential = Costs(step_s=0.0, pass_s=0.0, gradient_s=think_s, optimizer_s=service_s, deviation=1.0)
-    work = Work(horizon=1, simulators=1, envs=1)
+    work = Work(horizon=1, simulators=SimulatorsSection(count=1, envs=1))
     queue = scenario(exponential, work, exchanging="servers", learners=learners, updates=60)
     outcome = simulate(msgspec.structs.replace(queue, cores=1000.0, latency_s=0.0))
     exchange_s, load = outcome.shares["exchange"] * learners / outcome.updates_per_s, outcome.updates_per_s * service_s
@@ -202,7 +205,7 @@ def test_without_queues_the_closed_form_is_the_simulation(exchanging: Any, learn
 
 @pytest.mark.parametrize("exchanging", ["lock-step", "hub"])
 def test_after_local_steps_learners_meet_less_often_and_at_the_end_of_each_batch(exchanging: Any) -> None:
-    work = Work(horizon=5, simulators=2, envs=4, optimizer_steps=5)
+    work = Work(horizon=5, simulators=SimulatorsSection(count=2, envs=4), optimizer_steps=5)
     costs = msgspec.structs.replace(COSTS, hop_s=1e-3)
     case = on_machines(exchanging, 4, work=work, costs=costs, weights=10_000)
     often, seldom = (msgspec.structs.replace(case, local_steps=steps) for steps in (1, 2))

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from launch.errors import RunError
-from launch.sweeps import page
 from launch.sweeps.axes import Choices, Range
 from launch.sweeps.decisions import Listed, Population
 from launch.sweeps.file import as_json, changed, read
@@ -202,22 +201,8 @@ def test_a_shipped_sweep_is_right_and_says_what_it_is(path: Path) -> None:
     assert read(path).keys.search is not None
     lines = path.read_text(encoding="utf-8").splitlines()
     schema = lines[0].removeprefix("# yaml-language-server: $schema=")
-    assert (path.parent / schema).resolve() == page.SCHEMA_FILE.resolve()
+    assert (path.parent / schema).resolve() == ROOT / "launch" / "sweeps" / "sweep.schema.json"
     assert "Units:" in "".join(lines[:6])
-
-
-@pytest.mark.parametrize(
-    ("file", "text"), [(page.SCHEMA_FILE, page.schema_text), (ROOT / "docs" / "sweep-file.md", page.page)]
-)
-def test_generated_documents_are_up_to_date(file: Path, text: Any) -> None:
-    assert file.read_text(encoding="utf-8") == text(), "it is old: make pages"
-
-
-def test_the_schema_knows_every_key_and_its_range() -> None:
-    schema = page.json_schema()
-    assert set(schema["properties"]) == set(SweepKeys.__struct_fields__) and schema["required"] == ["topology"]
-    population = schema["$defs"]["PopulationKeys"]
-    assert population["properties"]["every_steps"]["minimum"] == 1 and population["additionalProperties"] is False
 
 
 def test_the_page_shows_the_shipped_sweeps() -> None:

@@ -7,7 +7,6 @@ import keyword
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,13 +19,12 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from actorlearn.algorithms.settings import ALGORITHMS
-from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.metrics.specs import WRITERS
 from actorlearn.parameters import published
 from actorlearn.parameters.modes import MODES
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
-from launch.topology import defaults, page, strict_yaml
-from launch.topology.keys import CHOSEN, key_at, keys_of, leaves, structs_of
+from launch.topology import defaults, strict_yaml
+from launch.topology.keys import CHOSEN, key_at, keys_of, structs_of
 from launch.topology.load import TopologyError, dump, load, parse, tree
 from launch.topology.schema import TOPOLOGY, SupervisionSection
 from tests.examples import examples
@@ -441,33 +439,6 @@ def test_dump_shows_every_key_and_other_yaml_readers_agree() -> None:
     t = parse(CARTPOLE, ["optimizer.epsilon=1e-5", "optimizer.learning_rate_final=1e-20", "name=Norway-no"])
     assert yaml.safe_load(dump(t)) == tree(t)
     assert "total_steps: 500_000" in dump(t)
-
-
-@pytest.mark.parametrize(
-    ("file", "text"), [(page.SCHEMA_FILE, page.schema_text), (ROOT / "docs" / "topology.md", page.page)]
-)
-def test_what_is_generated_from_the_keys_is_current(file: Path, text: Callable[[], str]) -> None:
-    assert file.read_text(encoding="utf-8") == text(), "it is old: make pages"
-
-
-def test_the_schema_asks_for_little_and_knows_ranges_and_grouped_digits() -> None:
-    schema = page.json_schema()
-    assert schema["required"] == ["env"]
-    required = {name: part["required"] for name, part in schema["$defs"].items() if part.get("required")}
-    assert required == {**{f"env-{kind}": ["id"] for kind in ENVIRONMENTS.names()}, "WrapperSettings": ["name"]}
-    assert all(part["additionalProperties"] is False for part in (schema, *schema["$defs"].values()))
-    steps = schema["properties"]["total_steps"]
-    assert steps["minimum"] == 1
-    assert steps["type"] == ["integer", "string"]
-    assert re.search(steps["pattern"], "250_000")
-    assert not re.search(steps["pattern"], "many")
-    assert "agent steps" in steps["description"]
-
-
-def test_the_page_has_every_key_and_its_defaults() -> None:
-    text = page.page()
-    assert all(f"| `{key}` |" in text for key in leaves())
-    assert "| `optimizer.learning_rate` | number, more than 0 and at most 1_000 | `0.0224` / `0.003` | learning" in text
 
 
 def test_core_schema_of_yaml_1_2() -> None:

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from actorlearn.parameters.shard_frames import HEADER
 from launch.bench import SUITES
 from launch.bench.measure.request import Request, shipped
 from launch.bench.papers import dba3c_servers
@@ -31,7 +30,6 @@ def test_the_bytes_of_an_update_are_those_of_the_papers_network() -> None:
     each = 4 * parameters  # in 5 shards of either server
     assert bytes_of(topology) == (each + 10 * (88 + 112 + 8) + 2 * (88 + 112), each + 10 * (88 + 4 * 112))
     assert update_bytes(parameters, 1, 4, 2).sent == each // 2 + 10 * (88 + 112 + 8) + 88 + 112
-    assert HEADER.size == dba3c_servers.HEADER_BYTES
 
 
 def test_only_whole_updates_are_whole_numbers_of_updates() -> None:

@@ -1,4 +1,4 @@
-"""The reference page of commands, made from the command line: ``python -m launch.page > docs/commands.md``."""
+"""The reference page of commands, generated from the command line."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Any
 
 import typer
 
+from docs.pages.markdown import table
 from launch.cli import app
 
 _HEAD = """# Commands
 
-All commands of `actorlearn`, which `--help` behind each shows too. This page is made from `launch/cli.py` by
-`python -m launch.page > docs/commands.md`. [Operating](operating.md) says what to do when, and has the exit statuses.
+All commands of `actorlearn`, as `--help` describes them. `make pages` generates this page from `launch/cli.py`.
+[Operating](operating.md) explains when to use which command, and lists the exit statuses.
 """
 
 
@@ -28,9 +29,8 @@ def page() -> str:
 def _command(name: str, command: Any) -> str:
     given = [_written(parameter) for parameter in command.params if not parameter.opts[0].startswith("-")]
     usage = " ".join(["actorlearn", name, *given, "[OPTION]..."])
-    lines = [f"\n### {name}\n", f"`{usage}`\n", f"{command.help}\n", "| | | default |", "|---|---|---|"]
-    lines += [f"| `{_written(own)}` | {_escaped(own.help)} | {_default(own)} |" for own in command.params]
-    return "\n".join(lines) + "\n"
+    rows = [(f"`{_written(own)}`", own.help, _default(own)) for own in command.params]
+    return f"\n### {name}\n\n`{usage}`\n\n{command.help}\n\n{table(('', '', 'default'), rows)}"
 
 
 def _written(parameter: Any) -> str:
@@ -47,11 +47,3 @@ def _default(parameter: Any) -> str:
     if parameter.required:
         return "required"
     return "" if parameter.default in (None, False) else f"`{parameter.default}`"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    print(page(), end="")

@@ -1,7 +1,8 @@
-"""The page of the rules that say when learning is ill: ``python -m launch.reports.health_page > docs/health.md``."""
+"""The page of the rules that say when learning is ill, generated from the rules."""
 
 from __future__ import annotations
 
+from docs.pages.markdown import table
 from launch.reports.format import as_percent
 from launch.reports.health import GAMES, KEPT, LEARNED, REPORTS, RULES, WELL_REPORTS, Rule
 
@@ -10,8 +11,8 @@ _HEAD = f"""# Health of learning
 The supervisor judges every row of `metrics.jsonl` by these rules. When a rule fires, it writes an event `ill` with the
 numbers and what to try. While the rule holds, the screen of `run` and `top` and the desk show it, and the column
 `health` of `metrics.jsonl` names it. An event `well again` follows when its condition has not held in {WELL_REPORTS}
-consecutive reports. A rule neither stops nor changes a run. This page is made from `launch/reports/health.py`:
-`python -m launch.reports.health_page > docs/health.md`.
+consecutive reports. A rule neither stops nor changes a run. `make pages` generates this page from
+`launch/reports/health.py`.
 
 `actorlearn health RUN` applies the same rules to a run's `metrics.jsonl`, also after its end.
 
@@ -27,21 +28,15 @@ consecutive reports. A rule neither stops nor changes a run. This page is made f
 * A silent rule is no proof of health. The thresholds are chosen so that healthy runs of the shipped topologies are
   silent.
 
-| rule | it fires when | over | try | source |
-|---|---|---|---|---|
 """
 
 
 def page() -> str:
     """Return the page, in Markdown."""
-    return _HEAD + "".join(f"{_line(rule)}\n" for rule in RULES)
+    return _HEAD + table(("rule", "it fires when", "over", "try", "source"), map(_line, RULES))
 
 
-def _line(rule: Rule) -> str:
+def _line(rule: Rule) -> tuple[str, ...]:
     over = f"{rule.steps} optimizer steps{', all reports' if rule.share == 1.0 else ''}"
     mark = " *" if rule.unless_it_learns else ""
-    return f"| {rule.name}{mark} | {rule.when} | {over} | {rule.remedy} | {rule.source} |"
-
-
-if __name__ == "__main__":
-    print(page(), end="")
+    return f"{rule.name}{mark}", rule.when, over, rule.remedy, rule.source

@@ -1,4 +1,4 @@
-"""The reference page of control messages: ``python -m actorlearn.wire.page > docs/messages.md``."""
+"""The reference page of control messages, generated from their structs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from msgspec import NODEFAULT, inspect
 from actorlearn.address import Pipe, Shm, Tcp
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import LIMIT_BYTES, PROTOCOL_VERSION, Endpoint, Member, Reply, ToChild, ToSupervisor
+from docs.pages.markdown import table
 
 _HEAD = f"""# Messages
 
-Control messages of protocol {PROTOCOL_VERSION}, by which a program in any language can ask a living run. This page is
-made from `actorlearn/wire/messages.py` by `python -m actorlearn.wire.page > docs/messages.md`.
+Control messages of protocol {PROTOCOL_VERSION}, by which a program in any language can ask a living run. `make pages`
+generates this page from `actorlearn/wire/messages.py`.
 
 * A message is one frame: a MessagePack map of at most {LIMIT_BYTES:,} bytes. The key `type` says which message, others
   are its fields. A field with a default may be left out; one that is not listed, or of another type, is refused.
@@ -103,15 +104,13 @@ def _table(struct: type) -> str:
     found = inspect.type_info(struct)
     assert isinstance(found, inspect.StructType)
     said = " ".join((struct.__doc__ or "").partition("\n\n")[0].split())
-    lines = [f"\n### {struct.__name__}\n", f"{said}\n", "| field | type | default | meaning |", "|---|---|---|---|"]
-    if found.tag is not None:
-        lines.append(f"| `{found.tag_field}` | text, `{found.tag}` | required | |")
+    rows = [] if found.tag is None else [(f"`{found.tag_field}`", f"text, `{found.tag}`", "required", "")]
     meanings = _meanings(struct)
-    lines += [
-        f"| `{field.encode_name}` | {_type(field.type)} | {_default(field)} | {meanings.get(field.name, '')} |"
+    rows += [
+        (f"`{field.encode_name}`", _type(field.type), _default(field), meanings.get(field.name, ""))
         for field in found.fields
     ]
-    return "\n".join(lines) + "\n"
+    return f"\n### {struct.__name__}\n\n{said}\n\n{table(('field', 'type', 'default', 'meaning'), rows)}"
 
 
 def _default(field: inspect.Field) -> str:
@@ -131,7 +130,7 @@ def _meanings(struct: type) -> dict[str, str]:
             for field, below in pairwise(body.body):
                 match field, below:
                     case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                        found[name] = " ".join(text.replace("``", "`").split()).replace("|", "/")
+                        found[name] = " ".join(text.replace("``", "`").split())
     return found
 
 
@@ -148,7 +147,3 @@ def _type(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.StructType):
         return f"map [{kind.cls.__name__}](#{kind.cls.__name__.lower()})"
     return _WORDS[type(kind)]
-
-
-if __name__ == "__main__":
-    print(page(), end="")

@@ -1,4 +1,4 @@
-"""The reference page of metrics, made from the registry: ``python -m actorlearn.metrics.page > docs/metrics.md``."""
+"""The reference page of metrics, generated from their registry and the algorithms' specs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.metric import Kind, Merge, Metric
 from actorlearn.metrics.registry import GROUPS, LEARNERS, OWN_RATE, SECONDARY
 from actorlearn.registry import OURS
+from docs.pages.markdown import table
 
 _HEAD = f"""# Metrics
 
-Columns of a run's `metrics.jsonl`, a row a report; TensorBoard has the same names over `env_steps`. This page is made
-from `actorlearn/metrics/registry.py` and algorithms' specs: `python -m actorlearn.metrics.page > docs/metrics.md`.
+Columns of a run's `metrics.jsonl`, a row a report; TensorBoard has the same names over `env_steps`. `make pages`
+generates this page from `actorlearn/metrics/registry.py` and the specs of algorithms.
 
 * A **counter** is a total since the run began; that of a learner that has left goes on counting. A **rate** is per
   second since the report before; that of a learner that has fallen silent is 0. A **gauge** is of the newest optimizer
@@ -35,13 +36,12 @@ def page() -> str:
 
 
 def _table(title: str, metrics: tuple[Metric, ...]) -> str:
-    lines = ["| metric | unit | what it says | kind | learners |", "|---|---|---|---|---|", *map(_line, metrics)]
-    return f"\n## {title}\n\n" + "\n".join(lines) + "\n"
+    return f"\n## {title}\n\n" + table(("metric", "unit", "what it says", "kind", "learners"), map(_line, metrics))
 
 
-def _line(metric: Metric) -> str:
+def _line(metric: Metric) -> tuple[str, ...]:
     unit = metric.unit or ("by pair" if metric.by_pair else "words" if metric.text else "")
-    return f"| `{metric.name}` | {unit} | {metric.description} | {metric.kind} | {_merging(metric)} |"
+    return f"`{metric.name}`", unit, metric.description, metric.kind, _merging(metric)
 
 
 def _merging(metric: Metric) -> str:
@@ -49,7 +49,3 @@ def _merging(metric: Metric) -> str:
     if metric.merge is Merge.MAX and metric.kind is Kind.COUNTER:
         words = "all count together"
     return f"{words}{' *' if metric.per_learner else ''}"
-
-
-if __name__ == "__main__":
-    print(page(), end="")

@@ -1,0 +1,54 @@
+"""The reference page of sweep files, generated from the keys that their structs describe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import NODEFAULT
+
+from docs.pages.markdown import KEY_COLUMNS, kind, summary, table, value
+from launch.sweeps.axes import DIGITS
+from launch.sweeps.keys import OWN, SECTIONS, SweepKeys
+from launch.topology.keys import Key, keys_of
+
+_HEAD = f"""# Sweep file reference
+
+`make pages` generates this page from the settings. [Sweeps](sweeps.md) explains how to use them.
+
+A sweep is one YAML file, as strict as a topology: a key that nothing reads is an error, and so is a value that the
+topology refuses. Only `topology` is required. The file's name is the sweep's. `overrides` and `vary` hold keys of the
+[topology](topology.md), dotted; {", ".join(f"`{key}`" for key in OWN)} are the sweep's own to set.
+Numbers that are drawn from a range have {DIGITS} digits.
+
+"""
+
+
+def page() -> str:
+    """Return the text of the page: every key with its type and range, its default and what it means."""
+    goal = keys_of(SweepKeys)["goal"].section
+    assert goal is not None
+    parts = [_HEAD, _table("", SweepKeys), f"\n## goal\n\n{summary(goal)}\n\n{_table('goal', goal)}"]
+    for section, structs in SECTIONS.items():
+        for name, struct in structs.items():
+            parts.append(f"\n## {section}: {name}\n\n{summary(struct)}\n\n{_table(section, struct)}")
+    return "".join(parts)
+
+
+def _table(section: str, struct: type[msgspec.Struct]) -> str:
+    tag = f"`{struct.__struct_config__.tag}`"
+    return table(KEY_COLUMNS, (_row(section, name, key, tag) for name, key in keys_of(struct).items()))
+
+
+def _row(section: str, name: str, key: Key, tag: str) -> tuple[str, ...]:
+    kinds = "mapping, see below" if key.section else tag if name == "name" else kind(key.kind)
+    default = "" if key.default is NODEFAULT else _default(key.default)
+    meaning = key.description or ("the numbers by which trials are compared" if name == "goal" else "which it is")
+    return f"`{f'{section}.{name}'.strip('.')}`", kinds, default, meaning
+
+
+def _default(default: Any) -> str:
+    plain = msgspec.to_builtins(default)
+    if isinstance(plain, dict):
+        return f"`{{{', '.join(f'{key}: {each}' for key, each in plain.items())}}}`"
+    return value(plain)

@@ -1,0 +1,125 @@
+"""The reference page of topologies, generated from the keys that their structs describe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.envs.specs import ENVIRONMENTS, FINER
+from docs.pages.markdown import KEY_COLUMNS, kind, summary, table, value
+from launch.topology import defaults
+from launch.topology.keys import BASES, CHOSEN, Key, keys_of, structs_of
+from launch.topology.schema import TOPOLOGY
+
+_HEAD = """# Topology reference
+
+`make pages` generates this page from the settings.
+
+A topology is one YAML file. All keys but `env.id` may be left out. Where a default is two, a / b, they are those of
+Atari games (ids that start with `ALE/` or `envpool:ALE/`) and of all other environments, with the algorithm a2c unless
+another is named. Steps are agent steps.
+
+Every key may be overridden on the command line, as `section.key=value` or `section={key: value, …}`, which replaces the
+section; `@FILE` stands for the overrides in a file, one a line. An override wins over the file:
+
+* One that makes another choice (`algorithm.name`, `model.name`, `optimizer.name`, an `env.id` of another kind, `mode`)
+  leaves keys of the file without a reader. These are left out, and `check`, `run` and `top` say which and why.
+* Keys that both choices read keep the file's value: `algorithm.name=ppo` on a file of A2C learns with its `horizon`. To
+  begin a section anew, replace it: `algorithm={name: ppo}` takes all of PPO's defaults.
+* An override that nobody reads is refused, and so is a key of a file that the file's own choice does not read.
+
+"""
+_BY_ALGORITHM = """
+## Defaults by algorithm
+
+What each algorithm wants by kind of environment, where it is not the key's own default. The kind is atari
+for ids that start with `ALE/`, and vector for others. Of these, environments whose actions are numbers (a
+Box) are continuous: where a key is left out that has a default there, the environment is made once, to see
+which they are. What a line of continuous does not name is as in the line of vector.
+
+"""
+KINDS = tuple({spec.like: spec.example for spec in reversed(ENVIRONMENTS.specs())}.values())[::-1]
+"""An environment of each kind with defaults of its own: they are listed for all of these."""
+_EACH = " / ".join(str(ENVIRONMENTS.of(env_id).environments) for env_id in KINDS)
+FOLLOWS = {
+    "name": "environment and algorithm",
+    "env.id": "none: it must be written",
+    "simulators.count": "by the machine's cores",
+    "simulators.envs": f"{_EACH} in all simulators together",
+    "inference.count": "`0` with device cpu, else `1`",
+    "trainer.threads": "by the machine's cores / `1`",
+}
+"""Defaults that follow from other keys or from the machine."""
+
+
+def page() -> str:
+    """Return the text of the page: every key with its type and range, its default and what it means."""
+    topology = keys_of(TOPOLOGY)
+    parts = [_HEAD, _table("", {name: key for name, key in topology.items() if not key.section})]
+    for name, key in topology.items():
+        if key.section:
+            section = BASES[name] if name in CHOSEN else key.section
+            parts.append(f"\n## {name}\n\n{summary(section)}\n\n{_table(name, keys_of(section))}")
+        if name in CHOSEN:
+            for readers, keys in _of_some(name).items():
+                parts.append(f"\n### {name}: {', '.join(readers)}\n\n{_table(name, keys, readers[0])}")
+    return "".join([*parts, _BY_ALGORITHM, table(("algorithm", "kind", "defaults"), _of_algorithms())])
+
+
+def _of_some(name: str) -> dict[tuple[str, ...], dict[str, Key]]:
+    """Return the keys of a section that only some choices have: choices -> name -> key."""
+    structs, shared = structs_of(name), keys_of(BASES[name])
+    found: dict[tuple[str, ...], dict[str, Key]] = {}
+    for name, key in ((name, key) for struct in structs.values() for name, key in keys_of(struct).items()):
+        if name not in shared:
+            readers = tuple(chosen for chosen, struct in structs.items() if _alike(keys_of(struct).get(name), key))
+            found.setdefault(readers, {})[name] = key
+    return found
+
+
+def _alike(one: Key | None, other: Key) -> bool:
+    """Whether two keys take the same values and mean the same, whatever their defaults."""
+    return one is not None and (one.kind, one.description) == (other.kind, other.description)
+
+
+def _table(section: str, keys: dict[str, Key], chosen: str = "") -> str:
+    """Return a table of keys; defaults are those of the chosen algorithm, optimizer or network."""
+    rows = (
+        (f"`{f'{section}.{name}'.strip('.')}`", kind(key.kind), _default(section, name, chosen), key.description)
+        for name, key in keys.items()
+    )
+    return table(KEY_COLUMNS, rows)
+
+
+def _default(section: str, name: str, chosen: str) -> str:
+    """Return a key's default for each kind of environments, as a / b."""
+    if where := FOLLOWS.get(f"{section}.{name}".strip(".")):
+        return where
+    found = []
+    for env_id in (ENVIRONMENTS.spec(chosen).example,) if section == "env" and chosen else KINDS:
+        raw: dict[str, Any] = {"env": {"id": env_id}, "algorithm": {}}
+        raw.setdefault(section if section in CHOSEN else "algorithm", {})
+        if chosen and section != "env":
+            raw[section]["name"] = chosen
+        elif section == "replay":
+            raw["algorithm"]["name"] = "dqn"
+        tree = defaults.resolve(raw)
+        tree = tree.get(section, {}) if section else tree
+        found += [value(tree[name])] if name in tree else []
+    return " / ".join(dict.fromkeys(found))
+
+
+def _of_algorithms() -> Iterator[tuple[str, str, str]]:
+    """Yield the rows of defaults by algorithm, of all sections."""
+    for spec in ALGORITHMS.specs():
+        for like in (*(ENVIRONMENTS.of(env_id).like for env_id in KINDS), *FINER):
+            wanted = {f"{s}.{k}": v for s, keys in spec.defaults.get(like, {}).items() for k, v in keys.items()}
+            numbers = {
+                f"{k} ({optimizer})": v
+                for optimizer, keys in spec.optimizers.get(like, {}).items()
+                for k, v in keys.items()
+            }
+            said = ", ".join(f"{key} {value(default)}" for key, default in (wanted | numbers).items())
+            if said or like not in FINER:
+                yield spec.name, like, said

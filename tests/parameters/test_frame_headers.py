@@ -1,0 +1,47 @@
+"""Headers of frames between processes: what is read back, what is none, and the sizes that docs/nodes.md has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from actorlearn.parameters.frame_headers import (
+    MAILBOX,
+    MAILBOX_ROW_BYTES,
+    MEETING,
+    SHARD,
+    SHARD_ROW_BYTES,
+    FrameHeader,
+)
+
+RUN = bytes(range(16))
+NUMBERS = {MEETING: (2, -1, 7, 5), MAILBOX: (3, 1 << 40, 2, 99), SHARD: (1, 0, 2, 3, 4, 5, 6, -1, 8, -2, 10, 11)}
+
+
+@pytest.mark.parametrize("header", NUMBERS)
+def test_the_numbers_of_a_header_are_read_back(header: FrameHeader) -> None:
+    frame = header.pack(RUN, *NUMBERS[header])
+    assert len(frame) == header.size and header.unpack(RUN, frame + b"content") == NUMBERS[header]
+
+
+@pytest.mark.parametrize("header", NUMBERS)
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda frame, header: frame[:-1],
+        lambda frame, header: b"?" + frame[1:],
+        lambda frame, header: replace(header, protocol=header.protocol + 1).pack(RUN, *NUMBERS[header]),
+        lambda frame, header: header.pack(bytes(16), *NUMBERS[header]),
+        lambda frame, header: b"",
+    ],
+    ids=["short", "another format", "another version", "another run", "empty"],
+)
+def test_a_frame_of_something_else_is_none(header: FrameHeader, spoil: Callable[[bytes, FrameHeader], bytes]) -> None:
+    assert header.unpack(RUN, spoil(header.pack(RUN, *NUMBERS[header]), header)) is None
+
+
+def test_sizes_are_those_of_the_page_about_nodes() -> None:
+    assert (MEETING.size, MAILBOX.size, SHARD.size) == (56, 48, 88)
+    assert (MAILBOX_ROW_BYTES, SHARD_ROW_BYTES) == (40, 112)
