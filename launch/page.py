@@ -10,8 +10,9 @@ from launch.cli import app
 
 _HEAD = """# Commands
 
-All commands of `actorlearn`, which `--help` behind each shows too. This page is made from `launch/cli.py` by
-`python -m launch.page > docs/commands.md`. [Operating](operating.md) says what to do when, and has the exit statuses.
+This page lists all commands of `actorlearn`. `actorlearn COMMAND --help` shows the same text. [Operating](operating.md)
+lists tasks with the commands for them, and the exit statuses. The page is generated from `launch/cli.py` by
+`python -m launch.page > docs/commands.md`.
 """
 
 

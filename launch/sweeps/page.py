@@ -23,13 +23,13 @@ from launch.topology.page import loosen, write_kind, write_schema, write_value
 SCHEMA_FILE = Path(__file__).with_name("sweep.schema.json")
 HEAD = f"""# Sweep file reference
 
-This page is made from the settings themselves by `python -m launch.sweeps.page > docs/sweep-file.md`.
-[Sweeps](sweeps.md) says what to do with them.
+This page lists all keys of a sweep file. [Sweeps](sweeps.md) describes their use. The page is generated from the
+settings by `python -m launch.sweeps.page > docs/sweep-file.md`.
 
-A sweep is one YAML file, as strict as a topology: a key that nothing reads is an error, and so is a value that the
-topology refuses. Only `topology` is required. The file's name is the sweep's. `overrides` and `vary` hold keys of the
-[topology](topology.md), dotted; {", ".join(f"`{key}`" for key in OWN)} are the sweep's own to set.
-Numbers that are drawn from a range have {DIGITS} digits.
+A sweep is one YAML file. A key that nothing reads is an error, and so is a value that the topology does not allow. Only
+`topology` is required. The name of the file is the name of the sweep. `overrides` and `vary` contain dotted keys of the
+[topology](topology.md), except {", ".join(f"`{key}`" for key in OWN)}, which the sweep sets itself. Numbers that are
+drawn from a range are rounded to {DIGITS} significant digits.
 """
 
 
@@ -88,7 +88,9 @@ def _table(section: str, struct: type[msgspec.Struct]) -> Iterator[str]:
         if key.section:
             kind = "mapping, see below"
         default = "" if key.default is NODEFAULT else _default(key.default)
-        meaning = key.description or ("the numbers by which trials are compared" if name == "goal" else "which it is")
+        meaning = key.description or (
+            "the number by which trials are compared" if name == "goal" else "name of the method"
+        )
         yield f"| `{f'{section}.{name}'.strip('.')}` | {' | '.join(_cell(text) for text in (kind, default, meaning))} |"
 
 
