@@ -1,4 +1,4 @@
-"""Advantage-weighted regression (Peng et al. 2019) on the newest batch: imitate actions that turned out better than expected."""
+"""Advantage-weighted regression (Peng et al. 2019) on the newest batch: imitate actions that turned out well."""
 
 from __future__ import annotations
 

@@ -22,7 +22,10 @@ class FourierSettings(EncoderSettings, frozen=True, kw_only=True, tag="fourier")
 class AWRSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="awr"):
     """Keys of ``algorithm`` with ``name: awr``, besides those of every actor-critic."""
 
-    temperature: Annotated[float, Meta(gt=0, le=1_000, description="temperature of the weights; with a small one only the best actions count")] = 0.3
+    temperature: Annotated[
+        float,
+        Meta(gt=0, le=1_000, description="temperature of the weights; with a small one only the best actions count"),
+    ] = 0.3
     weight_clip: Annotated[float, Meta(gt=0, le=1_000_000, description="largest weight of a transition")] = 20.0
 
 
