@@ -15,6 +15,8 @@ A preset is how a screen becomes an observation. Every preset sums rewards over 
     |               |                  |                  | of no-ops. Pixels are those of dqn                     |
     | small         | [stack, 44, 44]  | nobody's paper   | dqn's, of a quarter of the pixels: acting and learning |
     |               |                  |                  | cost a fourth with the same convolutions               |
+    | pong          | [stack, 44, 44]  | nobody's paper   | small's, of Pong's field alone: lines 33 to 191 of     |
+    |               |                  |                  | 210, without the score                                 |
     | stooke-abbeel | [stack, 104, 80] | Stooke 2018,     | no NOOP, FIRE, UP at a game's start and after each     |
     |               |                  | accel_rl         | lost life, and the history is not blanked there        |
     | ba3c          | [3 stack, 84,    | Adamski 2018     | the same number of frames each step, not 2, 3 or 4 at  |
@@ -65,15 +67,22 @@ UNLIMITED_FRAMES = 2**30
 
 @dataclass(frozen=True)
 class Preset:
-    """Size of the resized screen, how many of its upper lines are kept, and what a frame is made of."""
+    """Size of the resized screen, which of its lines are kept, and what a frame is made of."""
 
     render_height: int
     render_width: int
     kept_lines: int
+    first_line: int = 0
+    """The first of the kept lines."""
     colours: int = 1
     """Channels of a frame: 1 = gray, 3 = red, green and blue."""
     pooled: bool = True
     """A frame is the maximum of the last two emulated, and not the last alone."""
+
+    @property
+    def lines(self) -> slice:
+        """The kept lines of the resized screen."""
+        return slice(self.first_line, self.first_line + self.kept_lines)
 
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
@@ -85,6 +94,8 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         # would not see the last four columns, where Pong's own paddle is.
         "small": Preset(44, 44, 44),
         # 210x160 halved is 105x80; without its last line that is accel_rl's two bottom lines cropped, then halved.
+        # 58 lines of 210 / 58 = 3.6 each: the first 9 are the score and the upper wall, the last 5 the lower wall.
+        "pong": Preset(58, 44, 44, first_line=9),
         "stooke-abbeel": Preset(105, 80, 104),
     }
 )
@@ -104,7 +115,7 @@ class Atari:
         keeps = settings.repeat_action_probability > 0 or rom(settings.id) in KEEPS_MEMORY
         self._history = History([seed31(seed) for seed in seeds], whole=keeps)
         frames = settings.time_limit_steps * settings.frame_skip
-        self._lines, self._colours = preset.kept_lines, preset.colours
+        self._lines, self._colours = preset.lines, preset.colours
         self._id = settings.id
         self._ended = np.zeros(self.count, np.bool_)
         self._lives = np.zeros(self.count, np.int32)
@@ -178,7 +189,7 @@ class Atari:
 
     def _kept(self, observation: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return ALE's screens [B, stack, lines, columns (, 3)] as observations [B, C, kept lines, columns]."""
-        kept = observation[:, :, : self._lines]
+        kept = observation[:, :, self._lines]
         if self._colours == 1:
             return kept
         return kept.transpose(0, 1, 4, 2, 3).reshape(self.count, *self.spec.observation_shape)

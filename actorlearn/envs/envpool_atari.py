@@ -53,7 +53,7 @@ class EnvPoolAtari(Pooled):
     ) -> None:
         """One game per seed; ``options`` are further arguments of EnvPool."""
         preset = atari.PRESETS[settings.preset]
-        self._lines, self._stack = preset.kept_lines, settings.stack
+        self._lines, self._stack = preset.lines, settings.stack
         options |= {
             "task_id": _name(settings.id),
             "img_height": preset.render_height,
@@ -75,7 +75,7 @@ class EnvPoolAtari(Pooled):
 
     def _converted(self, observation: Array, info: dict[str, Any]) -> Array:
         """Return the kept lines of screens [n, stack, lines, columns]; frames before a game's first become black."""
-        observation = observation[:, :, : self._lines]
+        observation = observation[:, :, self._lines]
         black = self._stack - 1 - info["elapsed_step"]
         for i in np.flatnonzero(black > 0).tolist():
             observation[i, : black[i]] = 0

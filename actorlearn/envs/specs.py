@@ -84,7 +84,7 @@ class AtariSettings(EnvSettings, frozen=True, kw_only=True, tag="atari"):
     """Keys of Atari games; the defaults are PAAC's."""
 
     preset: Annotated[
-        Literal["ba3c", "dqn", "paac", "small", "stooke-abbeel"],
+        Literal["ba3c", "dqn", "paac", "pong", "small", "stooke-abbeel"],
         Meta(description="preprocessing that turns a screen into an observation"),
     ] = "paac"
     frame_skip: Annotated[int, Meta(ge=1, le=64, description="emulator frames per agent step")] = 4
@@ -115,7 +115,7 @@ class EnvPoolAtariSettings(AtariSettings, frozen=True, kw_only=True, tag="envpoo
     """Keys of Atari games through EnvPool: those of ``AtariSettings``, as far as EnvPool has them."""
 
     preset: Annotated[
-        Literal["dqn", "paac", "small", "stooke-abbeel"],
+        Literal["dqn", "paac", "pong", "small", "stooke-abbeel"],
         Meta(
             description="preprocessing that turns a screen into an observation; ba3c is missing because EnvPool "
             "always takes the maximum of two frames"

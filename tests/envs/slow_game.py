@@ -9,12 +9,13 @@ from ale_py import roms
 from actorlearn.envs import atari
 from actorlearn.envs.specs import EnvSettings
 
-SIZES = {
-    "ba3c": (84, 84, 84),
-    "dqn": (84, 84, 84),
-    "paac": (84, 84, 84),
-    "small": (44, 44, 44),
-    "stooke-abbeel": (105, 80, 104),
+SIZES = {  # height and width of the resized screen, and the lines that are kept
+    "ba3c": (84, 84, range(84)),
+    "dqn": (84, 84, range(84)),
+    "paac": (84, 84, range(84)),
+    "pong": (58, 44, range(9, 53)),
+    "small": (44, 44, range(44)),
+    "stooke-abbeel": (105, 80, range(104)),
 }
 
 
@@ -49,7 +50,7 @@ class SlowGame:
         for _ in range(self.noops):
             self.ale.act(0)
         self.pooled = self._screen()
-        self.frames = [np.zeros((self.kept, self.across.shape[0], *self.pooled.shape[2:]))] * self.settings.stack
+        self.frames = [np.zeros((len(self.kept), self.across.shape[0], *self.pooled.shape[2:]))] * self.settings.stack
         self.elapsed = 0
         self.ended = False
         return self._row(0, False, False, False, True)
@@ -81,7 +82,8 @@ class SlowGame:
             self.pooled = np.maximum(self.pooled, screens[-2])
 
     def _row(self, reward: int, over: bool, cut: bool, lost: bool, first: bool) -> dict[str, object]:
-        small = np.einsum("yl,lc...,xc->yx...", self.down, self.pooled, self.across, optimize=True)[: self.kept]
+        small = np.einsum("yl,lc...,xc->yx...", self.down, self.pooled, self.across, optimize=True)
+        small = small[self.kept.start : self.kept.stop]
         self.frames = [*self.frames[1:], small]
         frames = [np.moveaxis(frame, -1, 0) if self.colour else frame[None] for frame in self.frames]
         return {

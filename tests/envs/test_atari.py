@@ -44,6 +44,7 @@ def assert_rows_equal(fast: list[Row], slow: list[dict[str, object]], environmen
         ("ALE/Pong-v5", "paac", 4, 0, 100),
         ("ALE/Pong-v5", "stooke-abbeel", 2, 60, 80),
         ("ALE/Pong-v5", "small", 4, 0, 100),
+        ("ALE/Pong-v5", "pong", 4, 0, 100),
         ("ALE/Freeway-v5", "dqn", 1, 0, 60),
         ("ALE/Breakout-v5", "ba3c", 3, 50, 80),  # without a maximum of two frames
     ],
@@ -54,7 +55,7 @@ def test_the_fast_path_equals_a_slow_game(game: str, preset: str, frame_skip: in
         actions = random_actions(env.spec, 1, steps)
         fast = play(env, actions)
         channels = 12 if preset == "ba3c" else 4
-        assert env.spec.observation_shape == (channels, SIZES[preset][2], SIZES[preset][1])
+        assert env.spec.observation_shape == (channels, len(SIZES[preset][2]), SIZES[preset][1])
     slow = SlowGame(settings, 1)
     assert_rows_equal(fast, [slow.reset(), *map(slow.step, actions[:, 0])], 0)
     assert column(fast, "truncated").any() == bool(limit)
@@ -238,7 +239,15 @@ def test_every_preset_is_in_the_table() -> None:
     assert atari.__doc__ is not None
     for name, preset in atari.PRESETS.items():
         assert f"| {name} " in atari.__doc__
-        assert (preset.render_height, preset.render_width, preset.kept_lines) == SIZES[name]
+        lines = range(preset.render_height)[preset.lines]
+        assert (preset.render_height, preset.render_width, lines) == SIZES[name]
+
+
+def test_the_preset_of_pong_shows_the_field_alone() -> None:
+    with opened(named.env(id="ALE/Pong-v5", preset="pong", stack=1), [1]) as env:
+        rows = play(env, random_actions(env.spec, 1, 400))
+    newest = np.stack([row.observation[0, -1] for row in rows])
+    assert newest[:, [0, -1], 20:24].max() < 150, "a wall is 236, the empty field 87, and a line half of both"
 
 
 def test_closing_ends_ales_thread() -> None:

@@ -36,6 +36,7 @@ def test_it_is_described_as_ale_pys_games_are() -> None:
         ("Breakout", {"preset": "dqn"}, 260),  # to a natural end, and on
         ("Pong", {"preset": "paac", "frame_skip": 3, "stack": 2, "time_limit_steps": 40}, 90),
         ("MsPacman", {"preset": "stooke-abbeel", "stack": 1}, 60),
+        ("Pong", {"preset": "pong"}, 60),
         ("SpaceInvaders", {"frame_skip": 1}, 60),
     ],
 )
