@@ -47,7 +47,7 @@ class Shm(_InFolder, tag="shm", frozen=True):
 
 
 class Pipe(_InFolder, tag="pipe", frozen=True):
-    """A named pipe that wakes its listener."""
+    """A named pipe that wakes its reader."""
 
 
 class Ipc(_InFolder, tag="ipc", frozen=True):
@@ -60,12 +60,12 @@ class Ipc(_InFolder, tag="ipc", frozen=True):
 
 
 class Tcp(msgspec.Struct, tag_field="by", tag="tcp", frozen=True, forbid_unknown_fields=True):
-    """A port of a machine; its traffic is always encrypted, and both ends have keys (``wire/door.py``)."""
+    """A port of a machine. Its traffic is always encrypted, and both ends have keys (``wire/door.py``)."""
 
     host: str
-    """An IPv4 or IPv6 address; where one only dials, the name of a machine too."""
+    """IPv4 or IPv6 address. For outgoing connections also a host name."""
     port: Annotated[int, Meta(ge=0, le=65535)]
-    """0, where one listens: any free port."""
+    """Port; for a listener 0 means any free port."""
 
     def __post_init__(self) -> None:
         """Refuse a host that is neither an address nor a name."""

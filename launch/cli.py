@@ -16,28 +16,36 @@ from actorlearn import __version__
 from launch.command_group import Commands
 from launch.errors import RunError
 
-Topology = Annotated[
-    str, typer.Argument(metavar="TOPOLOGY", help="The YAML file that says which processes run, with which numbers.")
-]
+Topology = Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The YAML file that describes the run.")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Keys to set otherwise, e.g. simulators.count=4; @FILE: one a line."),
+    typer.Argument(
+        metavar="[KEY=VALUE]...",
+        help="Changes to keys, e.g. simulators.count=4. @FILE reads them from a file, one per line.",
+    ),
 ]
-RunWord = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, a run's name, or the beginning of one.")]
+RunWord = Annotated[str, typer.Argument(metavar="RUN", help="Folder or name of a run, or the beginning of its name.")]
 AnyRun = Annotated[
     str | None,
-    typer.Argument(metavar="[RUN]", help="A run folder, a run's name, or the beginning of one; else the newest."),
+    typer.Argument(
+        metavar="[RUN]", help="Folder or name of a run, or the beginning of its name. Default: the newest run."
+    ),
 ]
 Engine = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Starts the nodes: an engine that `actorlearn doctor` lists; else you do."),
+    typer.Option(
+        metavar="NAME",
+        help="Engine that starts the nodes; `actorlearn doctor` lists them. Default: none, you start them.",
+    ),
 ]
 Keys = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Keys of the head, made by `actorlearn keys new`; for nodes on other machines."),
+    typer.Option(
+        metavar="DIR", help="Folder of keys made by `actorlearn keys new`. Required for nodes on other machines."
+    ),
 ]
-Plain = Annotated[bool, typer.Option("--plain", help="Lines for a log, one a report, in place of a live picture.")]
-Json = Annotated[bool, typer.Option("--json", help="Say it as one JSON object.")]
+Plain = Annotated[bool, typer.Option("--plain", help="Print one line per report instead of a live picture.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 
 _TRAIN, _CARE, _RESULTS, _MACHINE = "Train", "Look after runs", "Results", "This machine"
 
@@ -57,7 +65,7 @@ def actorlearn(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Train deep-RL agents with simulators, inference servers and trainers as independent processes."""
+    """Train deep-RL agents with separate processes for simulators, inference servers and trainers."""
 
 
 @app.command(rich_help_panel=_TRAIN)
@@ -65,13 +73,13 @@ def run(
     topology: Topology,
     overrides: Overrides = None,
     run_dir: Annotated[
-        Path | None, typer.Option(help="Folder for everything the run leaves; else runs/NAME-YYYYmmdd-HHMMSS.")
+        Path | None, typer.Option(help="Folder for all files of the run. Default: runs/NAME-YYYYmmdd-HHMMSS.")
     ] = None,
     engine: Engine = None,
     keys: Keys = None,
     plain: Plain = False,
 ) -> int:
-    """Start a run, show it live, and end when total_steps is reached. Ctrl-C: save and stop; twice: stop now."""
+    """Start a run and show its progress until total_steps. Ctrl-C saves and stops; a second Ctrl-C stops at once."""
     from launch.commands.run import start
 
     return start(topology, overrides or [], run_dir, engine, keys, plain)
@@ -79,7 +87,7 @@ def run(
 
 @app.command(rich_help_panel=_TRAIN)
 def check(topology: Topology, overrides: Overrides = None, json: Json = False) -> int:
-    """Validate a topology and print the plan: processes, sockets, segments, bytes, cores. Starts nothing."""
+    """Validate a topology and print the plan: processes, sockets, shared memory and cores. Starts nothing."""
     from launch.commands.check import check
 
     return check(topology, overrides or [], json)
@@ -89,7 +97,7 @@ def check(topology: Topology, overrides: Overrides = None, json: Json = False) -
 def resume(
     run: RunWord, overrides: Overrides = None, engine: Engine = None, keys: Keys = None, plain: Plain = False
 ) -> int:
-    """Go on with a run that has ended, from its newest valid checkpoint, e.g. with a larger total_steps."""
+    """Continue an ended run from its newest valid checkpoint, for example with a larger total_steps."""
     from launch.commands.run import resume
 
     return resume(run, overrides or [], engine, keys, plain)
@@ -97,17 +105,22 @@ def resume(
 
 @app.command(rich_help_panel=_TRAIN)
 def sweep(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The YAML file that says which keys and seeds vary.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The YAML file that describes the sweep.")],
     folder: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of its state and its runs; else runs/NAME of the file.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder for the state and the runs. Default: runs/NAME, with the name of the file."
+        ),
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Say what would be run, and start nothing.")] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="Try runs again that have failed.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the sweep and print the runs without starting them.")
+    ] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Start failed runs again.")] = False,
     engine: Engine = None,
     keys: Keys = None,
     json: Json = False,
 ) -> int:
-    """Run a topology with varying keys and seeds, many at once; a table at the end. Killed or stopped, it goes on."""
+    """Run a topology with many values of keys and many seeds. The same command continues an interrupted sweep."""
     from launch.commands.sweep import sweep
 
     return sweep(file, folder, check, retry, json, engine, keys)
@@ -115,14 +128,16 @@ def sweep(
 
 @app.command(rich_help_panel=_TRAIN)
 def node(
-    join: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the head of the run listens.")],
-    key: Annotated[Path, typer.Option(metavar="FILE", help="This node's key, made by `actorlearn keys new`.")],
+    join: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of the run's head.")],
+    key: Annotated[Path, typer.Option(metavar="FILE", help="Key file of this node, made by `actorlearn keys new`.")],
     folder: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for logs and checkpoints; else a temporary one.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for logs and checkpoints. Default: a temporary folder.")
     ] = None,
-    patience_s: Annotated[float, typer.Option(min=1.0, help="Longest time without a head, in seconds.")] = 300.0,
+    patience_s: Annotated[
+        float, typer.Option(min=1.0, help="Seconds without contact to the head after which the node gives up.")
+    ] = 300.0,
 ) -> int:
-    """Be a node of a run on several machines: start and watch its processes here, until the run is over."""
+    """Join a run as a node: start and watch processes on this machine until the run ends."""
     from launch.commands.node import serve
 
     return serve(join, key, folder, patience_s)
@@ -131,16 +146,17 @@ def node(
 @app.command(rich_help_panel=_TRAIN)
 def manifest(
     topology: Topology,
-    image: Annotated[str, typer.Option(metavar="IMAGE", help="Container image that has actorlearn.")],
+    image: Annotated[str, typer.Option(metavar="IMAGE", help="Container image with actorlearn installed.")],
     overrides: Overrides = None,
     secret: Annotated[
-        str, typer.Option(metavar="NAME", help="Secret with the files of `actorlearn keys new`.")
+        str, typer.Option(metavar="NAME", help="Kubernetes secret with the files of `actorlearn keys new`.")
     ] = "actorlearn-keys",
     claim: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Volume claim for the run's folder; else its pod keeps it.")
+        str | None,
+        typer.Option(metavar="NAME", help="Volume claim for the run's folder. Default: the folder stays in the pod."),
     ] = None,
 ) -> int:
-    """Print a run as a manifest for Kubernetes: a JobSet of a head and nodes.count nodes. Starts nothing."""
+    """Print a Kubernetes manifest: a JobSet with a head and nodes.count nodes. Starts nothing."""
     from launch.commands.manifest import show
 
     return show(topology, overrides or [], image, secret, claim)
@@ -149,9 +165,9 @@ def manifest(
 @app.command(rich_help_panel=_CARE)
 def ps(
     json: Json = False,
-    ended: Annotated[bool, typer.Option("--all", "-a", help="Also list runs under runs/ that have ended.")] = False,
+    ended: Annotated[bool, typer.Option("--all", "-a", help="Also list ended runs in runs/.")] = False,
 ) -> int:
-    """List the runs of this user that are alive on this machine."""
+    """List your living runs on this machine."""
     from launch.commands.manage import ps
 
     return ps(ended, json)
@@ -161,10 +177,12 @@ def ps(
 def top(
     run: AnyRun = None,
     json: Json = False,
-    once: Annotated[bool, typer.Option("--once", help="Show it once and exit, as without a terminal.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print the picture once and exit. Default without a terminal.")
+    ] = False,
     plain: Plain = False,
 ) -> int:
-    """Watch a run: speed, score, where the time goes, processes, events."""
+    """Watch a run: rate, score, time per stage, processes and events."""
     from launch.commands.watch import top
 
     return top(run, once, json, plain)
@@ -172,7 +190,7 @@ def top(
 
 @app.command(rich_help_panel=_CARE)
 def health(run: AnyRun = None, json: Json = False) -> int:
-    """Say when a run's learning was ill and what to try, by the rules in docs/health.md over its metrics.jsonl."""
+    """Report when learning went wrong and what to try, by the rules of docs/health.md."""
     from launch.commands.health import health
 
     return health(run, json)
@@ -181,14 +199,17 @@ def health(run: AnyRun = None, json: Json = False) -> int:
 @app.command(rich_help_panel=_CARE)
 def desk(
     runs: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of runs, else runs/; living runs are shown wherever.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of runs. Default: runs/. Living runs are shown wherever they are."),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port on this machine alone; 0: any free one.")] = 8300,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port, reachable from this machine only. 0 takes a free port.")
+    ] = 8300,
     changes: Annotated[
-        bool, typer.Option("--allow-changes", help="Have buttons that attach, detach, save and stop.")
+        bool, typer.Option("--allow-changes", help="Show buttons that attach, detach, save and stop.")
     ] = False,
 ) -> int:
-    """Show runs in a browser, living and ended, until Ctrl-C: prints an address that opens it."""
+    """Serve living and ended runs to a browser until Ctrl-C. Prints the address to open."""
     from launch.commands.desk import desk
     from launch.runs.find import RUNS
 
@@ -198,11 +219,15 @@ def desk(
 @app.command(rich_help_panel=_CARE)
 def logs(
     run: RunWord,
-    process: Annotated[str | None, typer.Argument(help="One process, e.g. trainer or simulator-0; else all.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Last lines of each process to begin with.")] = 50,
+    process: Annotated[
+        str | None, typer.Argument(help="One process, e.g. trainer or simulator-0. Default: all processes.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the output until the run ends.")] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, help="Number of last lines of each process to print first.")
+    ] = 50,
 ) -> int:
-    """Print what processes wrote to stdout and stderr."""
+    """Print the standard output and standard error of a run's processes."""
     from launch.commands.watch import logs
 
     return logs(run, process, follow, lines)
@@ -211,11 +236,11 @@ def logs(
 @app.command(rich_help_panel=_CARE)
 def stop(
     run: RunWord,
-    now: Annotated[bool, typer.Option("--now", help="Do not save first; kill it if it does not answer.")] = False,
-    timeout_s: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for its end.")] = 120.0,
+    now: Annotated[bool, typer.Option("--now", help="Stop without saving. Kills a run that does not answer.")] = False,
+    timeout_s: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for the end of the run.")] = 120.0,
     json: Json = False,
 ) -> int:
-    """Have a run finish its update, save a checkpoint and end; returns when it has ended."""
+    """Finish the current update, save a checkpoint and end the run. Returns when it has ended."""
     from launch.commands.manage import stop
 
     return stop(run, now, timeout_s, json)
@@ -223,7 +248,7 @@ def stop(
 
 @app.command(rich_help_panel=_CARE)
 def save(run: RunWord, json: Json = False) -> int:
-    """Have a living run save a checkpoint now; returns when it is on disk."""
+    """Save a checkpoint of a living run now. Returns when it is on disk."""
     from launch.commands.manage import save
 
     return save(run, json)
@@ -233,15 +258,17 @@ def save(run: RunWord, json: Json = False) -> int:
 def attach(
     run: RunWord,
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="env.* keys of the new simulators.")
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to env.* keys for the new simulators.")
     ] = None,
     simulators: Annotated[
-        int | None, typer.Option("--simulators", "-n", min=1, help="How many to add; else 1.")
+        int | None, typer.Option("--simulators", "-n", min=1, help="Number of simulators to add. Default: 1.")
     ] = None,
-    learners: Annotated[int | None, typer.Option(min=1, help="Learners to add instead, in mode gossip.")] = None,
+    learners: Annotated[
+        int | None, typer.Option(min=1, help="Number of learners to add instead; only in mode gossip.")
+    ] = None,
     json: Json = False,
 ) -> int:
-    """Add simulators to a living run, or whole learners to one in mode gossip."""
+    """Add simulators to a living run, or learners in mode gossip."""
     from launch.commands.manage import attach
 
     return attach(run, simulators or (0 if learners else 1), learners or 0, overrides or [], json)
@@ -251,11 +278,11 @@ def attach(
 def detach(
     run: RunWord,
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Simulators, e.g. simulator-3; in mode gossip trainers.")
+        list[str], typer.Argument(metavar="NAME...", help="Simulators, e.g. simulator-3, or in mode gossip trainers.")
     ],
     json: Json = False,
 ) -> int:
-    """Drain simulators of a living run at the next boundary of a rollout, or whole learners after their batch."""
+    """Remove simulators from a living run at the next rollout, or learners after their update."""
     from launch.commands.manage import detach
 
     return detach(run, names, json)
@@ -263,7 +290,7 @@ def detach(
 
 @app.command(rich_help_panel=_CARE)
 def clean(json: Json = False) -> int:
-    """Remove shared memory and sockets that dead runs of this user left. Run folders are never touched."""
+    """Remove shared memory and sockets of your dead runs. Run folders are not touched."""
     from launch.commands.manage import clean
 
     return clean(json)
@@ -272,18 +299,24 @@ def clean(json: Json = False) -> int:
 @app.command(rich_help_panel=_RESULTS)
 def eval(
     run: RunWord,
-    episodes: Annotated[int | None, typer.Option(min=1, help="Whole games to play; else evaluator.episodes.")] = None,
+    episodes: Annotated[
+        int | None, typer.Option(min=1, help="Number of games to play. Default: evaluator.episodes.")
+    ] = None,
     greedy: Annotated[
         bool | None,
-        typer.Option("--greedy/--sample", help="Best action, or a draw from the policy; else evaluator.greedy."),
+        typer.Option(
+            "--greedy/--sample", help="Take the best action or sample from the policy. Default: evaluator.greedy."
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of games and actions; else the topology's.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of games and actions. Default: the topology's seed.")
+    ] = None,
     record: Annotated[
-        bool, typer.Option("--record", help="Write the best, the median and the worst game as MP4 to RUN/films.")
+        bool, typer.Option("--record", help="Record the best, the median and the worst game as MP4 in RUN/films.")
     ] = False,
     json: Json = False,
 ) -> int:
-    """Play whole games with the newest valid checkpoint and print the raw scores."""
+    """Play games with the newest valid checkpoint and print the raw scores."""
     from launch.commands.evaluate import evaluate
 
     return evaluate(run, episodes, greedy, seed, record, json)
@@ -305,16 +338,18 @@ def _drawing(output: Path | None) -> Iterator[None]:
 
 @app.command(rich_help_panel=_RESULTS)
 def plot(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders, names, or beginnings of names.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The picture to write: .png, .svg or .pdf.")],
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Folders or names of runs, or beginnings of names.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the picture: .png, .svg or .pdf.")],
     columns: Annotated[
-        list[str] | None, typer.Option("--y", help="A column of metrics.jsonl, may be given again; else the score.")
+        list[str] | None, typer.Option("--y", help="Column of metrics.jsonl; repeatable. Default: the score.")
     ] = None,
     apart: Annotated[
-        bool, typer.Option("--apart", help="A line for each run, also for seeds of one topology.")
+        bool, typer.Option("--apart", help="Draw one line per run, also for seeds of one topology.")
     ] = False,
 ) -> int:
-    """Draw learning curves against steps and against time; seeds of one topology as a band around their middle."""
+    """Draw learning curves over steps and over time, with one band for all seeds of a topology."""
     from launch.display.plot import plot
     from launch.runs.curves import SCORE
     from launch.runs.find import find
@@ -327,14 +362,16 @@ def plot(
 
 @app.command(rich_help_panel=_RESULTS)
 def compare(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders, names, or beginnings of names.")],
-    column: Annotated[str, typer.Option("--y", help="A column of metrics.jsonl; else the score.")] = "",
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Folders or names of runs, or beginnings of names.")
+    ],
+    column: Annotated[str, typer.Option("--y", help="Column of metrics.jsonl. Default: the score.")] = "",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A picture to write: .png, .svg or .pdf.")
+        Path | None, typer.Option("--output", "-o", help="File for a picture: .png, .svg or .pdf.")
     ] = None,
     json: Json = False,
 ) -> int:
-    """Set runs of several seeds side by side: those that differ in the seed alone are one group."""
+    """Compare groups of runs; runs that differ only in name and seed form one group."""
     from launch.commands.compare import compare
     from launch.runs.curves import SCORE
 
@@ -345,19 +382,24 @@ def compare(
 @app.command("import", rich_help_panel=_RESULTS)
 def import_curves(
     sources: Annotated[
-        list[Path], typer.Argument(metavar="LOG...", help="Event files, monitor.csv, progress.csv, CSV; or folders.")
+        list[Path],
+        typer.Argument(metavar="LOG...", help="Event files, monitor.csv, progress.csv, other CSV files, or folders."),
     ],
-    into: Annotated[Path, typer.Option("--into", help="Folder for the run folders.")] = Path("runs"),
-    env: Annotated[str | None, typer.Option("--env", help="The environment; else what the log says.")] = None,
-    algorithm: Annotated[str | None, typer.Option("--algorithm", help="Who learned; else what the log says.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="The seed, of one run; else what the log says.")] = None,
-    score: Annotated[str | None, typer.Option("--score", help="Tag or column of the score; else one known.")] = None,
+    into: Annotated[Path, typer.Option("--into", help="Folder in which the run folders are made.")] = Path("runs"),
+    env: Annotated[str | None, typer.Option("--env", help="Environment. Default: as in the log.")] = None,
+    algorithm: Annotated[str | None, typer.Option("--algorithm", help="Algorithm. Default: as in the log.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed, if there is one run. Default: as in the log.")
+    ] = None,
+    score: Annotated[
+        str | None, typer.Option("--score", help="Tag or column of the score. Default: the first known one.")
+    ] = None,
     frames_per_step: Annotated[
-        int | None, typer.Option("--frames-per-step", min=1, help="Frames of the game in a step, for Atari 4.")
+        int | None, typer.Option("--frames-per-step", min=1, help="Frames of the game per step; 4 for Atari.")
     ] = None,
     json: Json = False,
 ) -> int:
-    """Make run folders of learning curves of CleanRL, Stable-Baselines3 and others, to plot and compare beside ours."""
+    """Make run folders from logs of CleanRL, Stable-Baselines3 and others, to plot and compare them with yours."""
     from launch.commands.import_curves import Said, import_curves
 
     with _drawing(into):
@@ -366,11 +408,13 @@ def import_curves(
 
 @app.command(rich_help_panel=_RESULTS)
 def report(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Run folders, names, or beginnings of names.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write: one page of HTML.")],
-    column: Annotated[str, typer.Option("--y", help="A column of metrics.jsonl; else the score.")] = "",
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Folders or names of runs, or beginnings of names.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")],
+    column: Annotated[str, typer.Option("--y", help="Column of metrics.jsonl. Default: the score.")] = "",
 ) -> int:
-    """Write runs as one static page: curves, topology, machine, commit, commands. It opens without a network."""
+    """Write one HTML file about runs: curves, topology, machine, commit and commands. It needs no network."""
     from launch.commands.desk import report
     from launch.runs.curves import SCORE
 
@@ -381,18 +425,22 @@ def report(
 @app.command(rich_help_panel=_RESULTS)
 def export(
     run: RunWord,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to make.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to make.")],
     episodes: Annotated[
         int | None,
-        typer.Option(min=0, help="Whole games to score it by first; else evaluator.episodes; 0: none."),
+        typer.Option(
+            min=0, help="Number of games to measure the score with. Default: evaluator.episodes. 0 plays none."
+        ),
     ] = None,
-    learner: Annotated[int, typer.Option(min=0, help="Whose weights, where learners have their own.")] = 0,
+    learner: Annotated[
+        int, typer.Option(min=0, help="Number of the learner to export, if learners have different weights.")
+    ] = 0,
     weights: Annotated[
-        bool, typer.Option("--weights", help="Write weights, card and topology alone; this needs no extra onnx.")
+        bool, typer.Option("--weights", help="Write only weights, card and topology. Does not need the extra onnx.")
     ] = False,
     json: Json = False,
 ) -> int:
-    """Write the policy to a folder that needs no actorlearn: ONNX with a player, safetensors, a card."""
+    """Export the policy to a folder that does not need actorlearn: ONNX with a player, safetensors and a card."""
     from launch.commands.export import export
 
     return export(run, output, episodes, learner, weights, json)
@@ -477,9 +525,9 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
 def tune(
     topology: Topology,
     overrides: Overrides = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the fastest keys go.")] = Path("tuned.keys"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the fastest keys.")] = Path("tuned.keys"),
 ) -> int:
-    """Try ways to spread a topology over this machine, some minutes, and write the fastest as a file of overrides."""
+    """Find the fastest process counts for a topology on this machine, in some minutes, and write them to a file."""
     from launch.commands.tune import tune
 
     return tune(topology, overrides or [], output)
@@ -491,15 +539,18 @@ def simulate(
     overrides: Overrides = None,
     run: Annotated[
         str | None,
-        typer.Option("--from", metavar="RUN", help="A run whose reports give the costs; else they are measured."),
+        typer.Option(
+            "--from", metavar="RUN", help="Run whose reports give the times of the stages. Default: they are measured."
+        ),
     ] = None,
-    seconds: Annotated[float, typer.Option(min=1.0, max=86_400.0, help="How long costs are measured.")] = 10.0,
+    seconds: Annotated[float, typer.Option(min=1.0, max=86_400.0, help="Seconds of the measurement.")] = 10.0,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file to write: .csv, or a picture: .png, .svg, .pdf.")
+        Path | None,
+        typer.Option("--output", "-o", help="File for the points (.csv) or for a picture (.png, .svg or .pdf)."),
     ] = None,
     json: Json = False,
 ) -> int:
-    """Predict rate, staleness and bottleneck on nodes.count machines by a model; simulate.KEY=VALUE for its numbers."""
+    """Predict the rate, staleness and bottleneck on nodes.count machines. simulate.KEY=VALUE changes the model."""
     from launch.commands.simulate import simulate
 
     return simulate(topology, overrides or [], run, seconds, output, json)
@@ -507,7 +558,7 @@ def simulate(
 
 @app.command(rich_help_panel=_MACHINE)
 def doctor(json: Json = False) -> int:
-    """Say what will bite: /dev/shm, limits, cores, GPU, libraries. Exit status 1 if something would stop a run."""
+    """Diagnose this machine: /dev/shm, limits, cores, GPU, libraries. Exit status 1 if a run could not start."""
     from launch.commands.doctor import doctor
 
     return doctor(json)
@@ -515,17 +566,15 @@ def doctor(json: Json = False) -> int:
 
 keys = typer.Typer(no_args_is_help=True, help="Keys with which other machines connect to a head.")
 app.add_typer(keys, name="keys", rich_help_panel=_MACHINE)
-KeysFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the keys, on the head's machine.")]
+KeysFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the keys on the head's machine.")]
 
 
 @keys.command("new")
 def new_keys(
     folder: KeysFolder,
-    node: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Node to make a key for; may be given again.")
-    ] = None,
+    node: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Node to make a key for; repeatable.")] = None,
 ) -> int:
-    """Make the head's key, if there is none, and one file for each node, to be moved there. Overwrites nothing."""
+    """Make the head's key if there is none, and a key file for each node. Overwrites nothing."""
     from launch.commands.keys import new
 
     return new(folder, node or [])
@@ -533,7 +582,7 @@ def new_keys(
 
 @keys.command("list")
 def list_keys(folder: KeysFolder, json: Json = False) -> int:
-    """List the nodes whose keys may connect."""
+    """List the nodes that may connect."""
     from launch.commands.keys import show
 
     return show(folder, json)
@@ -541,10 +590,10 @@ def list_keys(folder: KeysFolder, json: Json = False) -> int:
 
 @keys.command("revoke")
 def revoke_key(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The node that may no longer connect.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Node that may no longer connect.")],
     folder: KeysFolder,
 ) -> int:
-    """Take a node's key off the list; a head that is running heeds it within a second."""
+    """Revoke a node's key. A running head applies this within a second."""
     from launch.commands.keys import take_back
 
     return take_back(folder, name)

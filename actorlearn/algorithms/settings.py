@@ -72,36 +72,52 @@ TargetPolicy = HardCopies | Polyak
 
 
 class AlgorithmSettings(Settings, frozen=True, kw_only=True):
-    """The section ``algorithm`` of a topology: what every algorithm has. The defaults are the published PAAC code's."""
+    """The algorithm. These keys exist for every algorithm. The defaults are those of the published code of PAAC."""
 
     horizon: Annotated[
-        int, Meta(ge=1, le=10_000, description="agent steps per environment and update; a block has one row more")
+        int,
+        Meta(
+            ge=1, le=10_000, description="agent steps per environment in a rollout; each update learns from one rollout"
+        ),
     ] = 5
     batch_steps: Annotated[
         Annotated[int, Meta(ge=1, le=10**9)] | None,
-        Meta(description="agent steps of an update in all of a learner's environments, for horizon; null = by horizon"),
+        Meta(
+            description="agent steps per update of all environments of a learner together; sets horizon; null = horizon"
+            " is used"
+        ),
     ] = None
     discount: Annotated[float, Meta(ge=0, le=1, description="discount factor per agent step")] = 0.99
     reward_clip: Annotated[
-        Annotated[float, Meta(gt=0, le=1_000_000)] | None, Meta(description="rewards are clipped to +-this; null = not")
+        Annotated[float, Meta(gt=0, le=1_000_000)] | None,
+        Meta(description="rewards are clipped to ± this value; null = not clipped"),
     ] = 1.0
-    life_loss_terminal: Annotated[bool, Meta(description="a lost life ends the return (the game is played on)")] = False
+    life_loss_terminal: Annotated[
+        bool, Meta(description="a lost life ends the return, although the game continues")
+    ] = False
     bootstrap_on_truncation: Annotated[
-        bool, Meta(description="a time limit is not a terminal: add V(final observation)")
+        bool,
+        Meta(
+            description="at a time limit, add the value of the final observation to the return instead of treating it"
+            " as terminal"
+        ),
     ] = False  # as in all five papers' code
-    loss_scale: Annotated[float, Meta(gt=0, le=1_000_000, description="factor on the whole loss, before clip_norm")] = (
-        5.0
-    )
+    loss_scale: Annotated[
+        float, Meta(gt=0, le=1_000_000, description="factor on the whole loss; applied before clip_norm")
+    ] = 5.0
     reduction: Annotated[
         Literal["mean", "sum"],
-        Meta(description="mean or sum of the loss over transitions; clip_norm then applies to that gradient"),
+        Meta(description="mean or sum of the loss over transitions; clip_norm applies to the gradient of the result"),
     ] = "mean"
     epochs: Annotated[
-        int, Meta(ge=0, le=1_000, description="passes over each rollout; 0 = sample and learn nothing")
+        int, Meta(ge=0, le=1_000, description="passes over each rollout; 0 = only sample, without learning")
     ] = 1
     max_policy_lag: Annotated[
         Annotated[int, Meta(ge=0, le=1_000)] | None,
-        Meta(description="updates that acting weights may be behind; null = as many as rollouts are open"),
+        Meta(
+            description="most updates by which the acting weights may be older than the learning ones; null = as many"
+            " as there are open rollouts"
+        ),
     ] = None
 
     @property
@@ -137,8 +153,8 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
     on_policy_lag: Annotated[
         Literal["wait", "drop"],
         Meta(
-            description="beyond max_policy_lag: wait = fewer rollouts are open, drop = older transitions are not "
-            "learned from"
+            description="what happens beyond max_policy_lag; wait = fewer rollouts are opened, drop = older "
+            "transitions are not learned from"
         ),
     ] = "wait"
     minibatches: Annotated[
@@ -146,11 +162,13 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=10_000,
-            description="parts of a batch: of environments; of transitions if these can part (ppo, pqn, vaco)",
+            description="number of minibatches of a batch; each has whole environments, or single transitions where "
+            "the algorithm allows it (ppo, pqn, vaco)",
         ),
     ] = 1
     normalize_reward: Annotated[
-        bool, Meta(description="rewards divided by the running deviation of the discounted return, then clipped")
+        bool,
+        Meta(description="divide rewards by the running standard deviation of the discounted return, then clip them"),
     ] = False
 
     @property
@@ -171,7 +189,10 @@ class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
         int, Meta(ge=0, le=1, description="0 = sample and learn nothing; replay.ratio says how often a step is learned")
     ] = 1
     n_step: Annotated[
-        int, Meta(ge=1, le=1_000, description="agent steps of rewards in a return, before a value stands for the rest")
+        int,
+        Meta(
+            ge=1, le=1_000, description="agent steps whose rewards are summed before the return bootstraps from a value"
+        ),
     ] = 1
 
     @property
@@ -184,7 +205,8 @@ class HardCopySettings(OffPolicySettings, frozen=True, kw_only=True):
     """Keys of algorithms that learn from a replay and whose target network is a copy of the network now and then."""
 
     target_every_steps: Annotated[
-        int, Meta(ge=1, le=10**9, description="agent steps of all environments between two target networks")
+        int,
+        Meta(ge=1, le=10**9, description="agent steps of all environments between two updates of the target network"),
     ] = 10_000
 
     @property

@@ -49,13 +49,16 @@ VectorClass = Annotated[
 
 
 class EnvSettings(Settings, frozen=True, kw_only=True, tag_field="kind"):
-    """The section ``env`` of a topology: the keys of every kind of environment, and what follows from them."""
+    """The environment. These keys exist for every kind of environment."""
 
     id: Annotated[
-        EnvId, Meta(description="gymnasium id (ALE/... takes the fast path), module:id or package.module:Class")
+        EnvId,
+        Meta(
+            description="gymnasium id (ALE/… uses the faster Atari implementation), module:id or package.module:Class"
+        ),
     ]
     time_limit_steps: Annotated[
-        int, Meta(ge=0, le=10**9, description="agent steps per game; 0 = none, or the id's own limit")
+        int, Meta(ge=0, le=10**9, description="most agent steps of a game; 0 = the limit of the id, if it has one")
     ] = 0
 
     @property
@@ -82,16 +85,21 @@ class AtariSettings(EnvSettings, frozen=True, kw_only=True, tag="atari"):
 
     preset: Annotated[
         Literal["ba3c", "dqn", "paac", "pong", "small", "stooke-abbeel"],
-        Meta(description="how a screen becomes an observation"),
+        Meta(description="preprocessing that turns a screen into an observation"),
     ] = "paac"
     frame_skip: Annotated[int, Meta(ge=1, le=64, description="emulator frames per agent step")] = 4
-    stack: Annotated[int, Meta(ge=1, le=64, description="frames in one observation, oldest first")] = 4
-    noop_max: Annotated[int, Meta(ge=0, le=1_000, description="most random no-op frames at the start of a game")] = 30
+    stack: Annotated[int, Meta(ge=1, le=64, description="number of frames in an observation, oldest first")] = 4
+    noop_max: Annotated[
+        int, Meta(ge=0, le=1_000, description="largest number of random no-op frames at the start of a game")
+    ] = 30
     repeat_action_probability: Annotated[
-        float, Meta(ge=0, lt=1, description="sticky actions; probability per frame")
+        float,
+        Meta(ge=0, lt=1, description="sticky actions: probability per frame that the previous action is repeated"),
     ] = 0.0
-    full_action_space: Annotated[bool, Meta(description="all 18 actions instead of the game's own")] = False
-    fire_on_reset: Annotated[bool, Meta(description="press FIRE at the start of a game, if it has FIRE")] = False
+    full_action_space: Annotated[bool, Meta(description="use all 18 actions instead of the game's minimal set")] = False
+    fire_on_reset: Annotated[
+        bool, Meta(description="press FIRE at the start of a game, if the game has this action")
+    ] = False
 
     @property
     def frames_stacked(self) -> int:
@@ -108,10 +116,18 @@ class EnvPoolAtariSettings(AtariSettings, frozen=True, kw_only=True, tag="envpoo
 
     preset: Annotated[
         Literal["dqn", "paac", "pong", "small", "stooke-abbeel"],
-        Meta(description="how a screen becomes an observation; EnvPool pools frames, and ba3c does not"),
+        Meta(
+            description="preprocessing that turns a screen into an observation; ba3c is missing because EnvPool "
+            "always takes the maximum of two frames"
+        ),
     ] = "paac"
     noop_max: Annotated[
-        int, Meta(ge=1, le=1_000, description="most random no-op frames at the start of a game; at least one is played")
+        int,
+        Meta(
+            ge=1,
+            le=1_000,
+            description="largest number of random no-op frames at the start of a game; at least one is played",
+        ),
     ] = 30
 
     def for_evaluation(self, noop_max: int) -> Self:
@@ -139,7 +155,10 @@ class WrapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 ScaleActions = Annotated[
     bool,
-    Meta(description="the numbers of a Box are chosen from -1 to 1 and stretched to its bounds; false = clipped"),
+    Meta(
+        description="the policy chooses Box actions from -1 to 1, and they are scaled to the bounds of the Box; false"
+        " = actions are clipped to the bounds"
+    ),
 ]
 Kwargs = Annotated[dict[Argument, Any], Meta(description="keyword arguments of the environment's constructor")]
 
@@ -151,13 +170,16 @@ class GymnasiumSettings(EnvSettings, frozen=True, kw_only=True, tag="gymnasium")
     kwargs: Kwargs = msgspec.field(default_factory=dict)
     wrappers: Annotated[
         tuple[Code | WrapperSettings, ...],
-        Meta(max_length=64, description="wrappers put around it, the first innermost; names or {name, kwargs}"),
+        Meta(
+            max_length=64, description="wrappers of the environment, the innermost first; each a name or {name, kwargs}"
+        ),
     ] = ()
     vector: Annotated[
         VectorClass,
         Meta(
             description="class that steps all environments of a group together, called with num_envs and env.kwargs; "
-            "auto = the id's own if it resets by mask and takes the kwargs, none = one after the other"
+            "auto = the vector class of the id, if it can reset by mask and accepts the kwargs; none = "
+            "environments are stepped one by one"
         ),
     ] = "auto"
 
@@ -167,9 +189,9 @@ class PettingZooSettings(EnvSettings, frozen=True, kw_only=True, tag="pettingzoo
 
     scale_actions: ScaleActions = False
     kwargs: Kwargs = msgspec.field(default_factory=dict)
-    agent_index: Annotated[
-        bool, Meta(description="append the index of the agent, one-hot, to observations that are vectors")
-    ] = False
+    agent_index: Annotated[bool, Meta(description="append the one-hot index of the agent to vector observations")] = (
+        False
+    )
 
 
 class EnvPoolSettings(EnvSettings, frozen=True, kw_only=True, tag="envpool"):

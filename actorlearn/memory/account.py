@@ -16,12 +16,14 @@ from actorlearn.memory.record import SLOTS, CommittedRecord
 from actorlearn.memory.shared import Segment
 
 REASONS = {
-    "unfinished": "their simulator ended within a rollout",
-    "stale": "acting weights were too old: algorithm.on_policy_lag: drop",
-    "no_room": "more environments than the replay has rings",
-    "statistics": "played before model.statistics_rows observations were known: their statistics alone were taken",
-    "rolled_back": "learned by a trainer that died before it saved again",
-    "not_resumed": "in flight at the checkpoint that a run was resumed from",
+    "unfinished": "their simulator ended during a rollout",
+    "stale": "the acting weights were too old (algorithm.on_policy_lag: drop)",
+    "no_room": "the replay had no ring for their environment",
+    "statistics": (
+        "they were played before model.statistics_rows observations were collected, and used only for statistics"
+    ),
+    "rolled_back": "they were learned by a trainer that died before its next checkpoint",
+    "not_resumed": "they were in flight at the checkpoint from which the run was resumed",
 }
 """Reasons for which steps are dropped: keys of ``StepCounts.dropped``, and columns ``dropped_…`` of a report."""
 

@@ -37,55 +37,81 @@ _symptom = partial(Metric, learning=True, per_learner=True)
 """Judged for each learner by the rules of ``launch/reports/health.py``."""
 
 _PROGRESS = (
-    _of_all("time_s", "s", "time since the run began, its earlier lives included", form=Form.DURATION),
-    _of_all("wall_time_s", "s", "the same, at the end of the run", form=Form.DURATION),
-    _of_all("env_steps", "steps", "environment steps learned from, of all learners", label="steps"),
+    _of_all("time_s", "s", "time since the run started, including the time before it was resumed", form=Form.DURATION),
+    _of_all("wall_time_s", "s", "the same, written at the end of the run", form=Form.DURATION),
+    _of_all("env_steps", "steps", "environment steps that all learners have learned from", label="steps"),
     _of_all("frames", "frames", "emulator frames of these steps", label="frames"),
-    _of_all("updates", "updates", "updates of all learners, one for each rollout", label="updates"),
+    _of_all("updates", "updates", "updates of all learners together, one for each rollout", label="updates"),
     _rate("env_steps_per_s", "steps/s", "environment steps learned from per second", label="steps/s", per_learner=True),
     _rate("frames_per_s", "frames/s", "emulator frames of these steps per second", label="frames/s"),
-    _of_run("frames_per_kj", "frames/kJ", "emulator frames per kilojoule that the machine used", form=Form.WHOLE),
+    _of_run(
+        "frames_per_kj", "frames/kJ", "emulator frames per kilojoule of energy that the machine used", form=Form.WHOLE
+    ),
 )
 _LAST_GAMES = f"the last {RECENT_GAMES} games"
 _GAMES = (
-    _counter("episodes", "games", "whole games finished", label="games", per_learner=True),
+    _counter("episodes", "games", "finished games", label="games", per_learner=True),
     _games("episode_return_mean", "", f"mean raw score of {_LAST_GAMES}", label="mean score", per_learner=True),
     _games("episode_length_mean", "steps", f"mean length of {_LAST_GAMES}", label="length", form=Form.WHOLE),
     _of_run("eval_return_mean", "", "mean raw score of the newest evaluation"),
-    _of_run("eval_return_best", "", "mean raw score of the learner that was best in it"),
-    _of_run("eval_return_learners_mean", "", "mean over learners of their mean raw scores in it"),
-    _of_run("eval_return_secondary", "", "mean raw score of the secondary learner in it"),
-    _of_run("eval_episodes", "games", "games of the newest evaluation", form=Form.WHOLE),
-    _of_run("eval_env_steps", "steps", "environment steps that its weights had learned from", form=Form.WHOLE),
-    _of_run("eval_policy_version", "versions", "version of its weights", form=Form.WHOLE),
+    _of_run("eval_return_best", "", "mean raw score of the best learner in that evaluation"),
+    _of_run("eval_return_learners_mean", "", "mean over learners of their mean raw scores in that evaluation"),
+    _of_run("eval_return_secondary", "", "mean raw score of the secondary learner in that evaluation"),
+    _of_run("eval_episodes", "games", "games in the newest evaluation", form=Form.WHOLE),
+    _of_run(
+        "eval_env_steps", "steps", "environment steps that the evaluated weights had learned from", form=Form.WHOLE
+    ),
+    _of_run("eval_policy_version", "versions", "version of the evaluated weights", form=Form.WHOLE),
 )
 _STEPS = (
-    _counter("steps_used", "steps", "steps learned from, by weights not rolled back since", label="steps used"),
-    _counter("steps_dropped", "steps", "steps never to be learned from, or learned from in vain", label="dropped"),
+    _counter(
+        "steps_used", "steps", "steps learned from, without updates that were rolled back later", label="steps used"
+    ),
+    _counter(
+        "steps_dropped", "steps", "steps that were not learned from, or whose update was rolled back", label="dropped"
+    ),
     *(
         _counter(f"dropped_{reason}", "steps", f"of these: {why}", label=reason.replace("_", " "))
         for reason, why in REASONS.items()
     ),
-    _counter("steps_in_flight", "steps", "steps that lay in blocks when the run ended"),
+    _counter("steps_in_flight", "steps", "steps in flight when the run ended"),
 )
 DROPPED = tuple(f"dropped_{reason}" for reason in REASONS)
 """Metrics that sum to ``steps_dropped``."""
 _LAG = (
-    Metric("policy_lag_mean", "updates", "mean age of the acting weights", label="policy lag", per_learner=True),
-    Metric("policy_lag_max", "updates", "largest age of the acting weights", merge=Merge.MAX, form=Form.WHOLE),
-    *(_share(f"policy_lag_{one.name}", "share", f"steps chosen by weights {one.words} old") for one in LAG_CLASSES),
+    Metric(
+        "policy_lag_mean",
+        "updates",
+        "mean age of the weights that chose the actions",
+        label="policy lag",
+        per_learner=True,
+    ),
+    Metric(
+        "policy_lag_max",
+        "updates",
+        "largest age of the weights that chose the actions",
+        merge=Merge.MAX,
+        form=Form.WHOLE,
+    ),
+    *(
+        _share(f"policy_lag_{one.name}", "share", f"steps whose action was chosen by weights {one.words} old")
+        for one in LAG_CLASSES
+    ),
 )
 _RATIOS = (
     Metric(
         "effective_sample_size",
         "share",
-        "(sum w)^2 / (n sum w^2) of the ratios w of new to acting policy over the n steps of a minibatch",
+        "(sum w)^2 / (n sum w^2), where w is the probability ratio of the new to the acting policy for each "
+        "of the n steps of a minibatch",
         label="effective sample",
         form=Form.PERCENT,
         learning=True,
         per_learner=True,
     ),
-    _symptom("clipped_share", "share", "steps whose ratio to an older policy was clipped, or left out"),
+    _symptom(
+        "clipped_share", "share", "steps whose probability ratio was clipped, or that were left out because of it"
+    ),
     *(
         _share(f"{name}_{one.name}", "share", f"{name.replace('_', ' ')} of steps chosen by weights {one.words} old")
         for name in ("effective_sample_size", "clipped_share")
@@ -94,39 +120,45 @@ _RATIOS = (
 )
 _LEARNING = (
     _learning("loss", "", "loss at the newest optimizer step"),
-    _learning("policy_loss", "", "policy gradient's term of the loss"),
+    _learning("policy_loss", "", "policy gradient term of the loss"),
     _learning("value_loss", "", "mean squared error of the values, before value_cost"),
     _learning("entropy", "nats", "mean entropy of the policy"),
     Metric("value_mean", "return", "mean value of the states learned from", per_learner=True),
     Metric("return_mean", "return", "mean return that the values regress on"),
-    _symptom("explained_variance", "share", "part of the returns' variance that the values explain"),
+    _symptom("explained_variance", "share", "share of the variance of the returns that the values explain"),
     Metric("q_mean", "return", "mean value of the actions learned from", per_learner=True),
-    Metric("target_mean", "return", "mean target of these values"),
-    Metric("error_mean", "", "mean distance from the target; of distributions, mean divergence"),
-    _symptom("gradient_norm", "", "l2 norm of the gradient, before it was clipped"),
+    Metric("target_mean", "return", "mean target of the action values"),
+    Metric("error_mean", "", "mean distance from the target; for distributions the mean divergence"),
+    _symptom("gradient_norm", "", "l2 norm of the gradient before clipping"),
     _symptom("learning_rate", "", "learning rate of the newest optimizer step"),
     Metric(
         "replay_transitions",
         "transitions",
-        "transitions stored in the replay with their returns, one by one where sequences are drawn",
+        "transitions in the replay that have their returns; single transitions also if sequences are drawn",
         form=Form.WHOLE,
     ),
-    Metric("minibatches", "minibatches", "minibatches of the newest rollout", form=Form.WHOLE),
+    Metric("minibatches", "minibatches", "minibatches learned after the newest rollout", form=Form.WHOLE),
 )
 HEALTH = "health"
 """Column of the names of the rules by which learning is ill now; no row has an empty one."""
 _percent = partial(Metric, form=Form.PERCENT, per_learner=True)
 _HEALTH = (
-    Metric(HEALTH, "", "names of the rules by which learning is ill ([health](health.md)); absent: none", text=True),
-    _percent("entropy_share", "share", "entropy, of that of actions which are all as likely; of no Box"),
-    _percent("rewards_nonzero", "share", "steps since the report before whose reward was not 0"),
-    _percent("observations_constant", "share", "elements of observations that are the same in all rows of a sample"),
-    Metric("inputs_largest", "", "largest absolute number that the network's first layer reads", per_learner=True),
-    _percent("dead_units", "share", "units of the worst hidden layer that are 0 or saturated in all rows of a sample"),
+    Metric(HEALTH, "", "names of the [health](health.md) rules that have fired; absent if none has", text=True),
+    _percent(
+        "entropy_share", "share", "entropy, divided by the entropy of equally likely actions; not for Box actions"
+    ),
+    _percent("rewards_nonzero", "share", "steps since the previous report with a reward other than 0"),
+    _percent("observations_constant", "share", "elements of observations that are equal in all rows of a sample"),
+    Metric("inputs_largest", "", "largest absolute value of the inputs of the first layer", per_learner=True),
+    _percent(
+        "dead_units",
+        "share",
+        "units that are 0 or saturated in all rows of a sample, in the hidden layer with the largest share of them",
+    ),
     Metric(
         "weights_change",
         "share",
-        "l2 norm of the parameters' change since the report before, over that of the parameters",
+        "l2 norm of the change of the parameters since the previous report, divided by the norm of the parameters",
         per_learner=True,
     ),
 )
@@ -142,45 +174,82 @@ _since_report = partial(Metric, merge=Merge.SUM, form=Form.WHOLE, per_learner=Tr
 """Counted by each learner anew after each report."""
 _farthest = partial(Metric, merge=Merge.MAX, per_learner=True)
 _BETWEEN_LEARNERS = (
-    _each("learner_wait_s", "s", "time a learner waited for others since the report before"),
-    _each("lock_wait_s", "s", "time it waited for locks of shared parameters since then"),
-    _each("server_wait_s", "s", "time it waited for parameter servers since then"),
-    Metric("versions_per_s", "versions/s", "versions of its weights that a parameter server made per second"),
-    Metric("straggler", "rank", "learner that the others waited for most", merge=Merge.FIRST, form=Form.WHOLE),
-    _share("straggler_share", "share", "updates at which it came last", merge=Merge.FIRST),
-    Metric("straggler_wait_s", "s", "how long the others waited for it since the report before", merge=Merge.FIRST),
-    _each(
-        "staleness_mean", "changes", "async: others' changes of the store since a look; gossip: exchanges since a mix"
+    _each("learner_wait_s", "s", "time that the learner waited for other learners since the previous report"),
+    _each("lock_wait_s", "s", "time that it waited for locks of shared parameters since the previous report"),
+    _each("server_wait_s", "s", "time that it waited for parameter servers since the previous report"),
+    Metric("versions_per_s", "versions/s", "versions of the weights that a parameter server made per second"),
+    Metric(
+        "straggler", "rank", "number of the learner that the others waited for most", merge=Merge.FIRST, form=Form.WHOLE
     ),
-    Metric("staleness_max", "changes", "the most of these", merge=Merge.MAX, form=Form.WHOLE),
+    _share("straggler_share", "share", "updates at which that learner came last", merge=Merge.FIRST),
+    Metric(
+        "straggler_wait_s",
+        "s",
+        "time that the others waited for that learner since the previous report",
+        merge=Merge.FIRST,
+    ),
+    _each(
+        "staleness_mean",
+        "changes",
+        "async: changes of the store by other learners since this learner read it; gossip: exchanges since "
+        "the last mixing",
+    ),
+    Metric("staleness_max", "changes", "largest staleness", merge=Merge.MAX, form=Form.WHOLE),
     *(
-        _share(f"staleness_{changes}", "share", f"gradients applied that were {changes} changes old, at a server")
+        _share(
+            f"staleness_{changes}",
+            "share",
+            f"gradients that were {changes} changes old when a parameter server applied them",
+        )
         for changes in range(STALENESS_SHOWN)
     ),
-    _share(f"staleness_{STALENESS_SHOWN}_or_more", "share", "gradients applied that were older"),
-    _since_report("gradients_dropped", "gradients", "gradients that came too late for their version's quorum"),
-    _since_report("exchanges", "exchanges", "messages of weights posted since the report before"),
-    _since_report("bytes_sent", "bytes", "bytes of messages that it gave to sockets since then"),
-    _since_report("bytes_received", "bytes", "bytes of such messages that came in since then"),
-    _since_report("messages_refused", "messages", "messages whose weights could not be used since then"),
-    _since_report("foreign_steps", "steps", "steps of other learners that it learned from beside its own since then"),
-    _each("foreign_lag_mean", "updates", "mean age of the weights that acted there, when their learner showed them"),
-    _since_report("foreign_messages_refused", "messages", "rollouts of others with numbers that are not finite"),
-    _share("mixed_share", "share", "exchanges at which weights were mixed", per_learner=True),
-    _share("message_age", "share", "age of messages when mixed, in times between two exchanges; 1 or older = 1"),
-    _farthest("consensus_distance", "", "l2 norm from a learner's weights to the mean of all"),
-    Metric("gradient_cosine", "", "cosine of the angle between gradients", merge=Merge.FIRST, by_pair=True),
+    _share(
+        f"staleness_{STALENESS_SHOWN}_or_more",
+        "share",
+        "gradients that were older when a parameter server applied them",
+    ),
+    _since_report(
+        "gradients_dropped", "gradients", "gradients that arrived after the quorum of their version was complete"
+    ),
+    _since_report("exchanges", "exchanges", "messages with weights posted since the previous report"),
+    _since_report("bytes_sent", "bytes", "bytes of messages sent since the previous report"),
+    _since_report("bytes_received", "bytes", "bytes of messages received since the previous report"),
+    _since_report("messages_refused", "messages", "messages with unusable weights since the previous report"),
+    _since_report(
+        "foreign_steps",
+        "steps",
+        "steps of other learners that it learned from since the previous report, in addition to its own",
+    ),
+    _each("foreign_lag_mean", "updates", "mean age of the acting weights of these steps when they were shared"),
+    _since_report(
+        "foreign_messages_refused", "messages", "rollouts of other learners with numbers that are not finite"
+    ),
+    _share("mixed_share", "share", "exchanges in which weights were mixed", per_learner=True),
+    _share(
+        "message_age",
+        "share",
+        "age of messages when they are mixed, divided by the time between two exchanges; at most 1",
+    ),
+    _farthest("consensus_distance", "", "l2 distance of a learner's weights from the mean of all learners"),
+    Metric(
+        "gradient_cosine",
+        "",
+        "cosine of the angle between the gradients of two learners",
+        merge=Merge.FIRST,
+        by_pair=True,
+    ),
 )
 SIMULATION_LIMIT_SHARE = "simulation_limit_share"
 _TIME = (
     *(
-        _share(f"share_{section}", "share", f"time of all processes spent to {section}", merge=Merge.FIRST)
+        _share(f"share_{section}", "share", f"share of the time of all processes in stage {section}", merge=Merge.FIRST)
         for section in SECTIONS
     ),
     _share(
         SIMULATION_LIMIT_SHARE,
         "share",
-        "time of simulators spent to simulate: the rate over that of simulators which do nothing else",
+        "share of the simulators' time that is simulation; the rate divided by the rate of simulators that "
+        "only simulate",
         label="of simulation limit",
         merge=Merge.FIRST,
     ),
@@ -189,7 +258,7 @@ _TIME = (
 GROUPS: dict[str, tuple[Metric, ...]] = {
     "Progress": _PROGRESS,
     "Games": _GAMES,
-    "What became of steps": _STEPS,
+    "Use of steps": _STEPS,
     "Age of acting weights": _LAG,
     "Ratios of probabilities (PPO, IMPALA and VACO)": _RATIOS,
     "Learning": _LEARNING,

@@ -20,27 +20,27 @@ Width = Annotated[int, Meta(ge=1, le=65_536)]
 LayerNorm = Annotated[
     bool,
     Meta(
-        description="outputs of a layer are brought to mean 0 and deviation 1 before the function behind it; of a "
-        "convolution the channels of each place"
+        description="layer normalisation before each activation function; for convolutions over the channels at each "
+        "position"
     ),
 ]
 
 
 class ModelSettings(Settings, frozen=True, kw_only=True):
-    """The section ``model`` of a topology: what every network may have."""
+    """The network. These keys exist for every network."""
 
     normalize_observation: Annotated[
         bool,
         Meta(
-            description="observations less their running mean, divided by their deviation, clipped to +-10; of images "
-            "each pixel, which brings out what moves"
+            description="subtract the running mean from observations, divide by the standard deviation and clip to "
+            "±10; for images this is done for each pixel, which emphasises moving objects"
         ),
     ] = False
     statistics_rows: Annotated[
         Annotated[int, Meta(ge=0)] | None,
         Meta(
-            description="observations whose statistics are taken before learning begins, where observations are "
-            "normalised; the steps that are played until then are dropped; null = a hundredth of total_steps, at most "
+            description="normalize_observation: observations that are collected for the statistics before learning "
+            "starts; the steps played until then are dropped; null = a hundredth of total_steps, at most "
             "10,000"
         ),
     ] = None
@@ -52,8 +52,8 @@ class EncoderSettings(ModelSettings, frozen=True, kw_only=True):
     init: Annotated[
         Literal["torch", "orthogonal", "ba3c"],
         Meta(
-            description="initial weights; torch = U(+-1/sqrt(fan_in)), biases too, as PAAC; orthogonal as GALA; "
-            "ba3c = convolutions N(0, 0.03), other layers U(+-1.43 sqrt(3/fan_in))"
+            description="initial weights; torch = U(±1/sqrt(fan_in)) for weights and biases, as in PAAC; orthogonal "
+            "as in GALA; ba3c = N(0, 0.03) for convolutions and U(±1.43 sqrt(3/fan_in)) for other layers"
         ),
     ] = "torch"
     log_std_init: Annotated[
@@ -61,18 +61,22 @@ class EncoderSettings(ModelSettings, frozen=True, kw_only=True):
         Meta(
             ge=-10,
             le=10,
-            description="log of the first standard deviation of actions of a Box, where it is a parameter of its own "
-            "(a2c, impala, ppo)",
+            description="initial log standard deviation of Box actions, for algorithms in which it is a separate "
+            "parameter (a2c, impala, ppo)",
         ),
     ] = 0.0
     recurrence: Annotated[
-        Literal["none", "lstm", "gru"], Meta(description="a cell between encoder and heads; none = no memory")
+        Literal["none", "lstm", "gru"],
+        Meta(description="recurrent cell between encoder and heads; none = the network has no memory"),
     ] = "none"
-    recurrent_size: Annotated[Width, Meta(description="units of the cell")] = 256
+    recurrent_size: Annotated[Width, Meta(description="units of the recurrent cell")] = 256
     noisy: Annotated[
         float,
         Meta(
-            ge=0, le=100, description="noisy layers of action values: first deviation x sqrt(inputs); 0 = plain layers"
+            ge=0,
+            le=100,
+            description="noisy layers for action values: initial standard deviation times sqrt(inputs); 0 = "
+            "plain layers",
         ),
     ] = 0.0
 
@@ -82,9 +86,7 @@ class ImageSettings(EncoderSettings, frozen=True, kw_only=True):
 
     stream_gradient: Annotated[
         float,
-        Meta(
-            gt=0, le=1, description="dueling: factor on the gradient that both streams send back into the convolutions"
-        ),
+        Meta(gt=0, le=1, description="dueling: factor on the gradient from both streams to the convolutions"),
     ] = 2**-0.5
 
 
@@ -100,14 +102,19 @@ class BA3CSettings(ImageSettings, frozen=True, kw_only=True, tag="ba3c"):
     init: Annotated[
         Literal["torch", "orthogonal", "ba3c"],
         Meta(
-            description="initial weights; ba3c = convolutions N(0, 0.03), other layers U(+-1.43 sqrt(3/fan_in)); torch "
-            "and orthogonal as in other networks"
+            description="initial weights; ba3c = N(0, 0.03) for convolutions and U(±1.43 sqrt(3/fan_in)) for other "
+            "layers; torch and orthogonal as in other networks"
         ),
     ] = "ba3c"
-    hidden_units: Annotated[Width, Meta(description="outputs of the layer behind the convolutions; 256 at first")] = 128
+    hidden_units: Annotated[
+        Width, Meta(description="outputs of the layer after the convolutions; the first version of BA3C had 256")
+    ] = 128
     hidden: Annotated[
         Literal["linear", "relu"],
-        Meta(description="that layer; linear = no bias and no ReLU, as the code; relu = both, as the paper counts"),
+        Meta(
+            description="type of that layer; linear = without bias and ReLU, as in the authors' code; relu = with "
+            "both, as the paper's parameter counts imply"
+        ),
     ] = "linear"
 
 
@@ -115,7 +122,9 @@ class MLPSettings(EncoderSettings, frozen=True, kw_only=True, tag="mlp"):
     """Keys of the perceptron."""
 
     hidden_sizes: Annotated[tuple[Width, ...], Meta(max_length=16, description="units per hidden layer")] = (64, 64)
-    activation: Annotated[Literal["tanh", "relu"], Meta(description="function behind each hidden layer")] = "tanh"
+    activation: Annotated[Literal["tanh", "relu"], Meta(description="activation function of each hidden layer")] = (
+        "tanh"
+    )
     layer_norm: LayerNorm = False
 
 

@@ -45,7 +45,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         FinalRate | None,
         Meta(description="reached linearly at schedule_steps; null = in proportion, as the optimizer's"),
     ] = None
-    epsilon: Annotated[Epsilon | None, Meta(description="added to the denominator")] = None
+    epsilon: Annotated[Epsilon | None, Meta(description="epsilon in the denominator of the step")] = None
     clip_norm: Annotated[
         ClipNorm | None, Meta(description="largest norm of this network's gradient; 0 = not clipped")
     ] = None
@@ -57,29 +57,34 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class OptimizerSettings(Settings, frozen=True, kw_only=True):
-    """The section ``optimizer`` of a topology: what every optimizer has. The defaults are PAAC's code's."""
+    """The optimizer. These keys exist for every optimizer. The defaults are those of the published code of PAAC."""
 
     learning_rate: Annotated[Rate, Meta(description="learning rate at step 0")] = 0.0224  # .0007 x 32 environments
     learning_rate_final: Annotated[
         FinalRate,
-        Meta(description="learning rate at schedule_steps, reached linearly; the same as learning_rate = constant"),
+        Meta(
+            description="learning rate at schedule_steps, reached linearly; set it to learning_rate for a constant rate"
+        ),
     ] = 0.0
-    epsilon: Annotated[Epsilon, Meta(description="added to the denominator")] = 0.1
+    epsilon: Annotated[Epsilon, Meta(description="epsilon in the denominator of the step")] = 0.1
     clip_norm: Annotated[
-        ClipNorm, Meta(description="largest norm of the gradient, of several networks of each one's; 0 = not clipped")
+        ClipNorm,
+        Meta(
+            description="largest norm of the gradient, of each network separately if there are several; 0 = not clipped"
+        ),
     ] = 3.0  # the paper clips at 40
     sample_size_scaling: Annotated[
         Literal["none", "sqrt", "linear"],
         Meta(
-            description="impala, ppo, vaco: factor on the learning rate of each optimizer step: the effective sample "
-            "size of its minibatch's ratios of new to acting policy, as a share (linear), or its root (sqrt: VCPO)"
+            description="impala, ppo, vaco: multiply the learning rate of each optimizer step by the effective sample "
+            "size of its minibatch as a share (linear), or by the square root of that (sqrt, as VCPO)"
         ),
     ] = "none"
     groups: Annotated[
         dict[str, GroupSettings],
         Meta(
-            description="learning_rate, learning_rate_final, epsilon and clip_norm of single networks of an algorithm "
-            "with several, where not the section's: {critic_1: {learning_rate: 1e-3}}"
+            description="learning_rate, learning_rate_final, epsilon and clip_norm of single networks, for algorithms "
+            "with several: {critic_1: {learning_rate: 1e-3}}; other networks use the keys of this section"
         ),
     ] = msgspec.field(default_factory=dict)
 
@@ -108,14 +113,19 @@ class OuterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class RMSPropSettings(OptimizerSettings, frozen=True, kw_only=True, tag="rmsprop"):
     """Keys of RMSProp."""
 
-    decay: Annotated[Beta, Meta(description="decay of the mean of squared gradients, per optimizer step")] = 0.99
+    decay: Annotated[Beta, Meta(description="decay of the mean squared gradient per optimizer step")] = 0.99
     epsilon_inside_root: Annotated[
-        bool, Meta(description="sqrt(a + epsilon), as TensorFlow 1, instead of sqrt(a) + epsilon, as torch")
+        bool,
+        Meta(
+            description="divide by sqrt(a + epsilon), as TensorFlow 1 does, instead of sqrt(a) + epsilon, as torch does"
+        ),
     ] = True
     accumulator_init: Annotated[
-        float, Meta(ge=0, le=1_000_000, description="squared gradients at the start; 1 in TensorFlow 1, 0 in torch")
+        float, Meta(ge=0, le=1_000_000, description="initial mean squared gradient; 1 in TensorFlow 1, 0 in torch")
     ] = 1.0
-    centered: Annotated[bool, Meta(description="subtract the squared mean gradient")] = False
+    centered: Annotated[bool, Meta(description="subtract the squared mean gradient from the mean squared gradient")] = (
+        False
+    )
 
     @property
     def state_vectors(self) -> tuple[str, ...]:
@@ -127,16 +137,18 @@ class AdamSettings(OptimizerSettings, frozen=True, kw_only=True, tag="adam"):
     """Keys of Adam."""
 
     betas: Annotated[
-        tuple[Beta, Beta], Meta(description="decay of the means of gradients and of their squares, per optimizer step")
+        tuple[Beta, Beta],
+        Meta(description="decay per optimizer step of the mean gradient and of the mean squared gradient"),
     ] = (0.9, 0.999)
     epsilon_hat: Annotated[
-        bool, Meta(description="TensorFlow's form, as Lasagne's: epsilon not rescaled by the bias correction")
+        bool,
+        Meta(description="use TensorFlow's and Lasagne's form, in which the bias correction does not rescale epsilon"),
     ] = False
     rectified: Annotated[
         bool,
         Meta(
-            description="RAdam (Liu et al. 2020): smaller steps while few gradients have been squared, the first few "
-            "by the mean gradient alone"
+            description="RAdam (Liu et al. 2020): smaller steps at the start; the first few steps use only the mean "
+            "gradient"
         ),
     ] = False
 

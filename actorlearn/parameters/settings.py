@@ -23,50 +23,60 @@ MOST_LEARNERS = 64
 
 
 class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Learners: each is a trainer with its inference servers and simulators."""
+    """Learners. Each consists of a trainer, its inference servers and its simulators."""
 
     count: Annotated[
-        int, Meta(ge=1, le=MOST_LEARNERS, description="learners, each with its own simulators and inference servers")
+        int,
+        Meta(
+            ge=1, le=MOST_LEARNERS, description="number of learners; each has its own simulators and inference servers"
+        ),
     ] = 1
     rate_scaling: Annotated[
         Literal["none", "sqrt", "linear"],
         Meta(
-            description="how the learning rate grows with the batch, learners.count x replay.batch_size / "
-            "base_batch_size: in proportion (linear), as its root (sqrt), or not"
+            description="how the learning rate grows with the batch, which is learners.count x replay.batch_size / "
+            "base_batch_size: in proportion (linear), with its square root (sqrt), or not at all"
         ),
     ] = "none"
     chunks: Annotated[
-        int, Meta(ge=1, le=1_024, description="async: parts of the parameter store, each with its own lock")
+        int,
+        Meta(ge=1, le=1_024, description="async: number of parts of the parameter store; each part has its own lock"),
     ] = CHUNKS
     local_steps: Annotated[
         int,
         Meta(
             ge=1,
             le=10_000,
-            description="optimizer steps of a learner by itself between two exchanges: with the store (async, with "
-            "adam), or of weights (gossip; sync, there at the end of each batch too)",
+            description="optimizer steps of a learner between two exchanges: with the store (async, only with adam) "
+            "or of weights (gossip, sync); in sync there is also an exchange at the end of each batch",
         ),
     ] = 1
     outer: Annotated[
         OuterRule,
         Meta(
-            description="sync, gossip: how weights follow from their mean after local_steps; none: they are the mean; "
-            "nesterov: DiLoCo's outer optimizer; momentum: NoLoCo's, made for gossip.graph: random-matching"
+            description="sync, gossip: outer optimizer that computes new weights from the mean after local_steps; "
+            "none = the mean itself; nesterov = DiLoCo's; momentum = NoLoCo's, designed for gossip.graph:"
+            " random-matching"
         ),
     ] = "none"
     outer_learning_rate: Annotated[
-        Rate, Meta(description="share of the way to the mean that a step of the outer optimizer goes, without momentum")
+        Rate,
+        Meta(
+            description="learning rate of the outer optimizer: fraction of the way to the mean of each step, without "
+            "momentum"
+        ),
     ] = 0.7
-    outer_momentum: Annotated[Beta, Meta(description="momentum of the outer optimizer; DiLoCo has 0.9, NoLoCo 0.5")] = (
-        0.9
-    )
+    outer_momentum: Annotated[
+        Beta, Meta(description="momentum of the outer optimizer; 0.9 in DiLoCo, 0.5 in NoLoCo")
+    ] = 0.9
     quorum: Annotated[
         int,
         Meta(
             ge=0,
             le=MOST_LEARNERS,
-            description="async with parameter servers: gradients of one version of the weights whose mean makes the "
-            "next; later ones of that version are dropped, so learners beyond it are backups; 0 = each makes a version",
+            description="async with parameter servers: the mean of this many gradients of one version of the weights "
+            "makes the next version, and later gradients of that version are dropped, so additional learners "
+            "are backups; 0 = each gradient makes a version",
         ),
     ] = 0
     pull_rows: Annotated[
@@ -74,7 +84,8 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Meta(
             ge=0,
             le=10_000,
-            description="async: steps of each environment between two pulls of the store; 0 = no pulls",
+            description="async: steps of each environment after which the learner reads the store within a rollout; 0"
+            " = it does not",
         ),
     ] = 0
 
@@ -87,20 +98,24 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class ParameterServersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Parameter servers: processes that keep the weights of learners in mode async, each a part of them."""
+    """Parameter servers, processes that each hold a part of the weights in mode async."""
 
     count: Annotated[
         int,
         Meta(
             ge=0,
             le=64,
-            description="async: processes among which weights and optimizer state are divided, placed on the nodes in "
-            "turn; 0 = learners on one machine share memory; 1 by default where mode async has several nodes",
+            description="async: processes that each hold a part of the weights and of the optimizer state, placed on "
+            "the nodes in turn; 0 = learners on one machine use shared memory; default 1 if mode async "
+            "has several nodes",
         ),
     ]
     wire: Annotated[
         Literal["float32", "bfloat16"],
-        Meta(description="numbers in which gradients and weights travel; bfloat16 halves the bytes, and rounds"),
+        Meta(
+            description="number type of gradients and weights on the network; bfloat16 halves the bytes and rounds the"
+            " numbers"
+        ),
     ] = "float32"
 
 
@@ -114,13 +129,14 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
     graph: Annotated[
         Graph | list[list[int]],
         Meta(
-            description="who mixes whose weights; none: nobody; lists: the in-peers of each learner, by number",
+            description="graph whose edges say which learners' weights a learner mixes with its own; none = no "
+            "mixing; a list = the in-peers of each learner, by number",
             examples=[[[2], [0], [1]]],
             extra={"or": "lists of in-peers"},
         ),
     ] = "ring"
     peers: Annotated[
-        int, Meta(ge=1, le=63, description="k-peer: in-peers of each learner; all others where there are fewer")
+        int, Meta(ge=1, le=63, description="k-peer: number of in-peers of each learner; all others if there are fewer")
     ] = 1
     max_staleness: (
         Annotated[
@@ -128,7 +144,8 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
             Meta(
                 ge=0,
                 le=1_000_000,
-                description="exchanges without mixing after which a learner waits for its in-peers; null = never",
+                description="exchanges without mixing after which a learner waits for its in-peers; null = it "
+                "never waits",
             ),
         ]
         | None
@@ -136,19 +153,21 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
     age_corrected: Annotated[
         bool,
         Meta(
-            description="carry a message forward by what this learner itself has moved since it was posted, so that "
-            "old messages take nothing back (shm); false: as in GALA"
+            description="add to each message the distance that this learner has moved since the message was posted, so "
+            "that older messages do not slow it down (only with shm); false = as in GALA"
         ),
     ] = False
     transport: Annotated[
-        Literal["shm", "zmq"], Meta(description="how weights travel: shared memory, or ZeroMQ from learner to learner")
+        Literal["shm", "zmq"],
+        Meta(description="how weights are exchanged; shm = shared memory, zmq = ZeroMQ from learner to learner"),
     ] = "shm"
     gradient_every: Annotated[
         int,
         Meta(
             ge=0,
             le=1_000_000,
-            description="optimizer steps between two gradients kept to compare learners; 0 = none are",
+            description="optimizer steps between two gradients that are stored to compare learners; 0 = none "
+            "are stored",
         ),
     ] = 0
 
@@ -157,14 +176,15 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1_000_000,
-            description="environments of which a learner shows others its newest rollout; each learns from the rows of "
-            "its in-peers beside its own, for algorithms that compare probabilities; 0 = from its own alone",
+            description="number of environments whose newest rollout a learner shares; each learner also learns from "
+            "the rows of its in-peers; only for algorithms that use probability ratios; 0 = nothing is "
+            "shared",
         ),
     ] = 0
     experience_graph: Annotated[
         Graph | list[list[int]],
         Meta(
-            description="who learns from whose experience, as in graph",
+            description="graph of the learners that share experience, in the form of gossip.graph",
             examples=[[[2], [0], [1]]],
             extra={"or": "lists of in-peers"},
         ),

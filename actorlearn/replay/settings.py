@@ -12,55 +12,78 @@ Exponent = Annotated[float, Meta(ge=0, le=10)]
 
 
 class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Section ``replay``; defaults are Nature DQN's (Mnih et al. 2015), those of priorities Schaul et al.'s (2016)."""
+    """The replay. The defaults follow Nature DQN (Mnih et al. 2015), and for priorities Schaul et al. (2016)."""
 
     capacity_steps: Annotated[
-        int, Meta(ge=1, le=10**9, description="transitions kept, of all environments of a learner")
+        int, Meta(ge=1, le=10**9, description="transitions that the replay holds, of all environments of a learner")
     ] = 1_000_000
     batch_size: Annotated[
-        Transitions, Meta(description="transitions, or sequences, of a minibatch, drawn with replacement")
+        Transitions, Meta(description="transitions or sequences in a minibatch, drawn with replacement")
     ] = 32
     sequence_steps: Annotated[
         int,
-        Meta(ge=1, le=10_000, description="transitions of a sequence that are learned from; 1 = single transitions"),
+        Meta(
+            ge=1,
+            le=10_000,
+            description="transitions of a sequence that are learned from; 1 = single transitions are drawn",
+        ),
     ] = 1
     burn_in_steps: Annotated[
         int,
-        Meta(ge=0, le=10_000, description="transitions before these, passed over for the state of the network alone"),
+        Meta(ge=0, le=10_000, description="transitions before these that only bring the recurrent state up to date"),
     ] = 0
     sequence_every: Annotated[
         int,
-        Meta(ge=1, le=10_000, description="steps from one at which a sequence may begin to the next; less = overlap"),
+        Meta(
+            ge=1,
+            le=10_000,
+            description="a sequence starts every this many steps; with less than sequence_steps sequences overlap",
+        ),
     ] = 1
     base_batch_size: Annotated[
         Transitions | None,
         Meta(
-            description="batch_size that learning_rate and adam's epsilon are meant for: another one scales them, by "
-            "learners.rate_scaling and by base_batch_size / batch_size; null = batch_size"
+            description="batch_size for which learning_rate and Adam's epsilon were chosen; another batch_size scales "
+            "learning_rate by learners.rate_scaling and epsilon by base_batch_size / batch_size; null = "
+            "batch_size"
         ),
     ] = None
     ratio: Annotated[
-        float, Meta(gt=0, le=10_000, description="times each step is learned from: batch_size x minibatches / steps")
+        float,
+        Meta(
+            gt=0,
+            le=10_000,
+            description="how often each step is learned from on average: batch_size x minibatches / steps",
+        ),
     ] = 8.0
     learning_starts_steps: Annotated[
-        int, Meta(ge=1, le=10**9, description="agent steps stored before the first minibatch")
+        int, Meta(ge=1, le=10**9, description="agent steps that are stored before learning starts")
     ] = 50_000
-    prioritised: Annotated[bool, Meta(description="drawn in proportion to priority^alpha instead of all alike")] = False
-    alpha: Annotated[Exponent, Meta(description="prioritised: exponent of priorities; 0 = all alike")] = 0.6
-    beta: Annotated[Exponent, Meta(description="prioritised: exponent of the importance weights, at step 0")] = 0.4
+    prioritised: Annotated[
+        bool, Meta(description="draw transitions in proportion to priority^alpha instead of uniformly")
+    ] = False
+    alpha: Annotated[Exponent, Meta(description="prioritised: exponent of priorities; 0 = uniform")] = 0.6
+    beta: Annotated[Exponent, Meta(description="prioritised: exponent of the importance weights at step 0")] = 0.4
     beta_final: Annotated[
-        Exponent, Meta(description="prioritised: that exponent at schedule_steps, reached linearly; 1 = no bias")
+        Exponent,
+        Meta(
+            description="prioritised: exponent of the importance weights at schedule_steps, reached linearly; 1 = "
+            "fully corrected"
+        ),
     ] = 1.0
     save: Annotated[
-        bool, Meta(description="save the replay with every checkpoint, so that a resumed run goes on with it; large")
+        bool,
+        Meta(
+            description="save the replay with every checkpoint, so that a resumed run has it; makes checkpoints large"
+        ),
     ] = False
     secondary_batch_size: Annotated[
         int,
         Meta(
             ge=0,
             le=65_536,
-            description="transitions, or sequences, of a minibatch of a second network that learns beside, and never "
-            "acts; 0 = none",
+            description="minibatch size of a secondary network that learns from the same replay and never acts; 0 = "
+            "there is none",
         ),
     ] = 0
 

@@ -17,18 +17,18 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One incarnation of a process of a run."""
+    """One incarnation (start) of a process of a run."""
 
     role: Name
-    """Name of its role in the table of roles (``worker/roles.py``)."""
+    """Name of the role, such as trainer or simulator."""
     number: Count = 0
-    """Number among the processes of its role. A simulator's is never reused, as its random seed follows from it."""
+    """Number among the processes of its role. Simulators never reuse one, because it determines the random seed."""
     learner: Count = 0
-    """The learner it works for."""
+    """Number of the learner it belongs to."""
     incarnation: Count = 0
-    """Number of times it has been started before."""
+    """How often the process was started before."""
     sole: bool = False
-    """Whether the run never has another process of its role; its name then has no number."""
+    """Whether the run can only have one process of this role. Its name then has no number."""
 
     @property
     def name(self) -> str:

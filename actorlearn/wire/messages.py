@@ -60,57 +60,57 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknow
 
 
 class Hello(Message, frozen=True):
-    """First message of a child: its identity and versions, which the supervisor checks before it admits the child."""
+    """First message of a process: identity and versions. The supervisor checks them before it admits the process."""
 
     id: ProcessId
-    """Identity, as its settings say it."""
+    """Identity of the process, as in its settings."""
     pid: Count
     """Process id on this machine."""
     run_id: Name
-    """The run's, by which a process of another run is refused."""
+    """Id of the run. The supervisor refuses processes of other runs."""
     protocol: int
-    """Version of this protocol."""
+    """Version of the protocol."""
     version: Name
-    """Version of the package."""
+    """Version of the package actorlearn."""
     shape: dict[Name, Text] = {}
-    """Values that must equal the run's: environment, observation, actions, rows (simulators only)."""
+    """Simulators only: environment, observation, actions and rows, which must equal those of the run."""
 
 
 class Listens(Message, frozen=True):
-    """A process on a network has made itself a pair of keys, and perhaps opened a port; replaces an earlier one."""
+    """Public key and address of a process on a network. Replaces its earlier ones."""
 
     key: Key
     address: Tcp | None = None
-    """Address at which it is reached; None: it only dials others."""
+    """Address of the process; None: it only connects to others."""
 
 
 class Applied(Message, frozen=True):
-    """A child has put the Order of this version into effect."""
+    """The process has applied the Order of this version."""
 
     order: Count
     """Version of the Order."""
 
 
 class Report(Message, frozen=True):
-    """One row for metrics.jsonl from a trainer, or, from another process, metrics to be added to the following rows."""
+    """From a trainer: one row for metrics.jsonl. From another process: metrics that are added to the following rows."""
 
     row: dict[Name, float | int | dict[Name, float] | None]
     """Metrics by name; None: not finite, or nothing to count."""
 
 
 class Evaluated(Message, frozen=True):
-    """One evaluation of one policy version: whole games, raw scores."""
+    """Raw scores of one evaluation."""
 
     policy_version: int
-    """Version of the weights that played."""
+    """Version of the evaluated weights."""
     env_steps: Count
-    """Environment steps that these had learned from."""
+    """Environment steps that these weights had learned from."""
     returns: list[float]
-    """Scores of the sole policy, or of the average of all learners' weights."""
+    """Score of each game with the policy, or with the average of all learners' weights."""
     learners: dict[Name, float] = {}
-    """Mean score of each learner's own weights in the same games; empty where there is one policy."""
+    """Mean score of each learner's weights in the same games; empty if there is only one policy."""
     secondary: float | None = None
-    """Mean score of a secondary learner's weights, where there is one."""
+    """Mean score of the secondary learner's weights, if there is one."""
 
 
 class Saved(Message, frozen=True):
@@ -119,9 +119,9 @@ class Saved(Message, frozen=True):
     path: Text
     """Folder of the checkpoint."""
     env_steps: Count
-    """Environment steps learned from until then."""
+    """Environment steps learned from so far."""
     order: Count
-    """Number of checkpoints requested when it was begun (`save` of an Order): these requests are met."""
+    """Value of `save` in the newest Order when the save started. It answers all requests up to this number."""
 
 
 class Released(Message, frozen=True):
@@ -131,114 +131,116 @@ class Released(Message, frozen=True):
     """
 
     peers: Annotated[list[Name], Meta(max_length=MOST_NAMES)]
-    """Incarnations of simulators, as name.incarnation."""
+    """Simulators, as name.incarnation."""
 
 
 class Failed(Message, frozen=True):
-    """The error that a child is about to exit with."""
+    """The process is about to exit with this error."""
 
     error: Text
-    """Text of the error; its last line says what it was."""
+    """Text of the error. The last line names it."""
 
 
 class Finished(Message, frozen=True):
-    """A child has completed its work and is about to exit 0."""
+    """The process has completed its work and is about to exit with status 0."""
 
     reason: Name
     """total_steps, drained, stopped or scored."""
     summary: dict[Name, float | int | str | None] = {}
-    """A trainer's last counts and the hash of its weights, for summary.json."""
+    """Final counts of a trainer and the hash of its weights, for summary.json."""
 
 
 class Warned(Message, frozen=True):
-    """A problem that the user should see and that stops nothing (for example a skipped non-finite update)."""
+    """A problem that the user should see and that does not stop the run, for example a skipped update."""
 
     text: Text
     """One line for the screen and events.jsonl."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One simulator that takes part: its identity and the addresses of its blocks and wakeup."""
+    """A simulator that takes part in rollouts."""
 
     id: ProcessId
-    """The simulator."""
+    """Identity of the simulator."""
     segment: Shm
-    """The segment with its blocks."""
+    """Shared memory with its blocks."""
     wakeup: Pipe | None = None
-    """Its wakeup; None: it polls."""
+    """Pipe that wakes it; None: it polls."""
     server: int = 0
     """Number of the inference server that chooses its actions."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One process on the network of a run; it may speak to the others for as long as orders list it."""
+    """A process on the network of the run. The others accept its messages while an Order lists it."""
 
     id: ProcessId
     key: Key
     address: Tcp | None = None
-    """Address at which it is reached; None: it only dials others."""
+    """Address of the process; None: it only connects to others."""
 
 
 class Order(Message, frozen=True):
-    """The whole state the supervisor wants of a child."""
+    """The complete state that the supervisor wants from a process."""
 
     version: int
-    """Rises with every change of what follows."""
+    """Version of this order. It increases with every change of the other fields."""
     phase: str = "run"
-    """run; drain: finish the current update, save, and exit; score: all trainers have ended, and evaluators exit after
-    scoring the last published weights."""
+    """run: work; drain: finish the current update, save, and exit; score: all trainers have ended, evaluators play the
+    final weights and exit.
+    """
     members: list[Member] = []
-    """Simulators that take part, in the order in which their rows stand in a batch."""
+    """Simulators that take part, in the order of their rows in a batch."""
     gone: list[Member] = []
-    """Simulators that have ended and whose trainers have not released them yet."""
+    """Simulators that have ended but whose trainers have not released them yet."""
     leaving: list[str] = []
-    """Simulators that must leave at the next rollout boundary, and trainers that must leave after their update."""
+    """Simulators that must end at the next rollout, and trainers that must end after their update."""
     save: int = 0
     """Number of checkpoints requested so far."""
     learners: list[ProcessId] = []
-    """Trainers that exchange weights or gradients, in order, without those that are leaving. Empty until all have
-    connected, and always for a sole trainer. In phase score: the trainers that have finished."""
+    """Trainers that exchange weights or gradients, in order, without those that must end. Empty until all have
+    connected, and always empty if there is only one trainer. In phase score: the trainers that have finished.
+    """
     generation: Count = 0
-    """Version of the order in which ``learners`` last changed; the same list may occur again with another one."""
+    """Version of the order in which `learners` last changed."""
     endpoints: list[Endpoint] = []
-    """Processes that speak to one another from machine to machine; none in a run on one."""
+    """Processes that communicate between machines; empty if the run is on one machine."""
 
 
 class Refused(Message, frozen=True):
-    """The supervisor refuses a child; the reason names both values that differ."""
+    """The supervisor refuses a process."""
 
     reason: str
-    """One line: value, rule, way out."""
+    """One line with the values that differ, the rule and a remedy."""
 
 
 class Request(Message, frozen=True):
-    """A command line's request to a running supervisor."""
+    """A request to the supervisor of a running run."""
 
     protocol: int
-    """Version of this protocol that the command line speaks."""
+    """Version of the protocol that the sender uses."""
     version: Name
-    """Version of its package."""
+    """Version of actorlearn that the sender expects."""
     command: Name
     """status, attach, detach, save, stop or kill."""
     simulators: int = 0
-    """attach: simulators to add."""
+    """attach: number of simulators to add."""
     learners: int = 0
-    """attach: learners to add, in mode gossip."""
+    """attach: number of learners to add, in mode gossip."""
     names: Annotated[list[Name], Meta(max_length=MOST_NAMES)] = []
-    """detach: names of the processes that are to leave."""
+    """detach: names of the processes to remove."""
     overrides: Annotated[list[Text], Meta(max_length=MOST_NAMES)] = []
-    """attach: keys of the new simulators, as env.key=value."""
+    """attach: changes to keys of the new simulators, as env.key=value."""
 
 
 class Reply(Message, frozen=True):
     """The supervisor's answer to a Request."""
 
     ok: bool
-    """Whether it has been done."""
+    """Whether the request was carried out."""
     text: str
-    """One line for people: what was done, or value, rule and way out."""
+    """One line for people: the result, or the wrong value, the rule and a remedy."""
     data: dict[str, Any] = {}
-    """The same for programs, as the table of commands says."""
+    """The result for programs; the table of commands lists its keys."""
 
 
 ToSupervisor = Hello | Listens | Applied | Report | Evaluated | Saved | Released | Failed | Finished | Warned | Request

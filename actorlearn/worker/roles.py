@@ -39,10 +39,20 @@ from actorlearn.worker.settings import (
 )
 
 Hang = Annotated[
-    float, Meta(ge=2, le=1_000_000, description="no sign of life, and no processor time, for so long is a hang")
+    float,
+    Meta(
+        ge=2,
+        le=1_000_000,
+        description="a process hangs if it gives no sign of life and uses no processor time for this long",
+    ),
 ]
 Spin = Annotated[
-    float, Meta(ge=2, le=1_000_000, description="no sign of life for so long is a hang, though it computes")
+    float,
+    Meta(
+        ge=2,
+        le=1_000_000,
+        description="a process hangs if it gives no sign of life for this long, although it uses processor time",
+    ),
 ]
 
 

@@ -11,8 +11,9 @@ from launch.cli import app
 
 _HEAD = """# Commands
 
-All commands of `actorlearn`, as `--help` describes them. `make pages` generates this page from `launch/cli.py`.
-[Operating](operating.md) explains when to use which command, and lists the exit statuses.
+This page lists all commands of `actorlearn`. `actorlearn COMMAND --help` shows the same text. [Operating](operating.md)
+lists tasks with the commands for them, and the exit statuses. The page is generated from `launch/cli.py` by `make
+pages`.
 """
 
 

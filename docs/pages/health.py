@@ -8,32 +8,34 @@ from launch.reports.health import GAMES, KEPT, LEARNED, REPORTS, RULES, WELL_REP
 
 _HEAD = f"""# Health of learning
 
-The supervisor judges every row of `metrics.jsonl` by these rules. When a rule fires, it writes an event `ill` with the
-numbers and what to try. While the rule holds, the screen of `run` and `top` and the desk show it, and the column
-`health` of `metrics.jsonl` names it. An event `well again` follows when its condition has not held in {WELL_REPORTS}
-consecutive reports. A rule neither stops nor changes a run. `make pages` generates this page from
-`launch/reports/health.py`.
+These rules detect when learning goes wrong. The supervisor applies them to every row of `metrics.jsonl`. When a rule
+fires, it writes an event `ill` with the numbers and a remedy. While the rule holds, the screen of `run` and `top` and
+the desk show it, and the column `health` of `metrics.jsonl` contains its name. When its condition has not held in
+{WELL_REPORTS} consecutive reports, an event `well again` follows. A rule neither stops nor changes a run.
 
 `actorlearn health RUN` applies the same rules to a run's `metrics.jsonl`, also after its end.
 
-* A condition must hold over at least the optimizer steps in the table and over at least {REPORTS} reports: in 90 %
-  of the reports, or in all of them where the table says so. Reports without a new update do not count. The
-  optimizer steps of an update are `algorithm.epochs` times `algorithm.minibatches`; with a replay they count as one.
-* A rule marked `*` is silent while the score is clearly above the lowest that the run had after {GAMES} games: by
-  {as_percent(LEARNED)} of its size, and by {as_percent(KEPT)} of the way from the lowest to the best. A policy that has
-  learned a task may have no entropy, for example.
-* A rule is silent where the algorithm does not report its metric: Q-learning has no `divergence`, a Box has no
-  `entropy_share`. [Metrics](metrics.md) describes the columns.
-* Several learners are judged one by one, and an event names its learner.
-* A silent rule is no proof of health. The thresholds are chosen so that healthy runs of the shipped topologies are
-  silent.
+* *Duration*: a condition must hold for at least the number of optimizer steps in the table and for at least {REPORTS}
+  reports. It must hold in 90 % of these reports, or in all of them if the table says so. Reports without a new update
+  do not count. An update has `algorithm.epochs` times `algorithm.minibatches` optimizer steps; with a replay it counts
+  as one.
+* *Rules marked* `*` do not fire while the run scores well. This is the case if the score is above the lowest score
+  since {GAMES} games by more than {as_percent(LEARNED)} of that score's size, and by more than {as_percent(KEPT)} of
+  the way to the best score. For example, a policy that has learned a task may have no entropy.
+* *Missing metrics*: a rule does not fire if the algorithm does not report its metric. Q-learning has no `divergence`,
+  and Box actions have no `entropy_share`. [Metrics](metrics.md) describes the columns.
+* *Several learners*: each is judged separately, and the event names the learner.
+* *Limits*: a run without fired rules is not necessarily healthy. The thresholds are chosen so that no rule fires in
+  healthy runs of the shipped topologies.
+
+The page is generated from `launch/reports/health.py` by `make pages`.
 
 """
 
 
 def page() -> str:
     """Return the page, in Markdown."""
-    return _HEAD + table(("rule", "it fires when", "over", "try", "source"), map(_line, RULES))
+    return _HEAD + table(("rule", "fires when", "for at least", "remedy", "source"), map(_line, RULES))
 
 
 def _line(rule: Rule) -> tuple[str, ...]:

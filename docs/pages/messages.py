@@ -18,21 +18,23 @@ from docs.pages.markdown import table
 
 _HEAD = f"""# Messages
 
-Control messages of protocol {PROTOCOL_VERSION}, by which a program in any language can ask a living run. `make pages`
-generates this page from `actorlearn/wire/messages.py`.
+This page describes the control messages, with which a program in any language can control a living run. They have
+protocol version {PROTOCOL_VERSION}. The page is generated from `actorlearn/wire/messages.py` by `make pages`.
 
-* A message is one frame: a MessagePack map of at most {LIMIT_BYTES:,} bytes. The key `type` says which message, others
-  are its fields. A field with a default may be left out; one that is not listed, or of another type, is refused.
-* The supervisor of a living run has a ROUTER socket of ZeroMQ, the file `control.sock` in the folder that the run's
-  `meta.json` names under `sockets`; only the user who started the run can open it. Connect a DEALER to
-  `ipc://FOLDER/control.sock`, send a `Request`, read a `Reply`. It needs no identity; one that it sets belongs to the
-  first that used it, and what another sends under it is dropped.
-* `protocol` is {PROTOCOL_VERSION}, and `version` the one in `meta.json`; both must be the run's. A `Reply` with
-  `ok: false` says in `text` what is wrong, also where the request could not be read.
-* A `Reply` comes at once; those to `attach`, `detach` and `save` when it is done, within 60 s. None comes from a run
-  that has ended: then `meta.json` has the time under `ended`.
+* *Format*: a message is one frame. It contains a MessagePack map of at most {LIMIT_BYTES:,} bytes. The key `type` names
+  the message; the other keys are its fields. You may omit a field that has a default. A message with an unknown field
+  or a field of another type is refused.
+* *Connection*: the supervisor has a ZeroMQ ROUTER socket, the file `control.sock` in the folder that `sockets` in the
+  run's `meta.json` names. Only the user who started the run can open it. Connect a DEALER socket to
+  `ipc://FOLDER/control.sock`, send a `Request` and read the `Reply`. The DEALER needs no identity. If you set one, it
+  must not be used by another connection: the supervisor ignores messages from a second connection with the same
+  identity.
+* *Versions*: `protocol` must be {PROTOCOL_VERSION}, and `version` must be the one in `meta.json`. If the request is
+  wrong or cannot be read, the `Reply` has `ok: false` and the reason in `text`.
+* *Time*: most replies come at once. Replies to `attach`, `detach` and `save` come when the request is carried out, at
+  most 60 s later. A run that has ended sends no reply; its `meta.json` then has the time in `ended`.
 
-| `command` of a Request | needs | `data` of the Reply |
+| `command` of a Request | fields of the Request | `data` of the Reply |
 |---|---|---|
 | `status` | | `processes`: `name`, `role`, `learner`, `state`, `incarnation`, `pid`, `busy` (share); `order`; `phase` |
 | `attach` | `simulators` or `learners`; `overrides`, such as `env.kwargs.size=8` | `names`, `running`, `seconds` |
@@ -40,7 +42,8 @@ generates this page from `actorlearn/wire/messages.py`.
 | `save` | | `path`, `env_steps`, `seconds` |
 | `stop`: finish the update, save and end; `kill`: end at once | | |
 
-A run to ask, in a terminal of its own, and a program that asks it by pyzmq and msgpack alone:
+The following example starts a run in one terminal. A program that needs only pyzmq and
+msgpack then asks for its status:
 
 <!-- in a terminal of its own -->
 ```sh
@@ -94,8 +97,8 @@ def page() -> str:
     groups = {
         "To the supervisor": get_args(ToSupervisor),
         "From the supervisor to a process": get_args(ToChild),
-        "From the supervisor to whoever asked": (Reply,),
-        "Inside of them": _INSIDE,
+        "Reply to a request": (Reply,),
+        "Parts of messages": _INSIDE,
     }
     return _HEAD + "".join(f"\n## {title}\n" + "".join(map(_table, structs)) for title, structs in groups.items())
 

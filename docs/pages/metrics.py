@@ -10,19 +10,20 @@ from docs.pages.markdown import table
 
 _HEAD = f"""# Metrics
 
-Columns of a run's `metrics.jsonl`, a row a report; TensorBoard has the same names over `env_steps`. `make pages`
-generates this page from `actorlearn/metrics/registry.py` and the specs of algorithms.
+This page lists the columns of a run's `metrics.jsonl`. The file has one row for each report. TensorBoard shows the same
+names over `env_steps`. The page is generated from `actorlearn/metrics/registry.py` and the specs of the algorithms
+by `make pages`.
 
-* A **counter** is a total since the run began; that of a learner that has left goes on counting. A **rate** is per
-  second since the report before; that of a learner that has fallen silent is 0. A **gauge** is of the newest optimizer
-  step, or of the time since the report before.
-* Of several learners a row has one number, merged as the table says; what is marked `*` also stands for each learner
-  under `{LEARNERS}`. With one learner a row is what its trainer said.
-* A name that is not here is a plug-in's. Its algorithm's spec may describe it (`metrics`); without that it is a gauge,
-  of which learners are averaged, shown among the terms of the loss.
-* `{SECONDARY}` before a name: the same of the secondary learner (`replay.secondary_batch_size`).
-* `{OWN_RATE}` and a network's name: the learning rate of one that has its own (`optimizer.groups`).
-* A row may lack a column, or have null in it: there was nothing to count, or the number was not finite.
+* A **counter** is a total since the start of the run. It includes learners that have left. A **rate** is per second
+  since the previous report; it is 0 for a learner that no longer reports. A **gauge** describes the newest optimizer
+  step or the time since the previous report.
+* With several learners a row has one number for each metric, merged as the last column says. Metrics marked `*` are
+  also listed for each learner under `{LEARNERS}`. With one learner a row has the numbers of its trainer.
+* A column that is not on this page belongs to a plug-in. The spec of its algorithm can describe it (`metrics`).
+  Otherwise it is a gauge, is averaged over learners, and is shown with the terms of the loss.
+* A name that starts with `{SECONDARY}` is the same metric of the secondary learner (`replay.secondary_batch_size`).
+* A name that starts with `{OWN_RATE}` is the learning rate of the network named after it (`optimizer.groups`).
+* A column is missing or null if there was nothing to count or the number was not finite.
 """
 
 
@@ -36,7 +37,7 @@ def page() -> str:
 
 
 def _table(title: str, metrics: tuple[Metric, ...]) -> str:
-    return f"\n## {title}\n\n" + table(("metric", "unit", "what it says", "kind", "learners"), map(_line, metrics))
+    return f"\n## {title}\n\n" + table(("metric", "unit", "meaning", "kind", "learners"), map(_line, metrics))
 
 
 def _line(metric: Metric) -> tuple[str, ...]:
@@ -47,5 +48,5 @@ def _line(metric: Metric) -> tuple[str, ...]:
 def _merging(metric: Metric) -> str:
     words = f"mean weighted by `{metric.weight}`, at most {metric.most_weight:g}" if metric.weight else metric.merge
     if metric.merge is Merge.MAX and metric.kind is Kind.COUNTER:
-        words = "all count together"
+        words = "counted together"
     return f"{words}{' *' if metric.per_learner else ''}"

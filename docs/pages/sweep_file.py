@@ -14,12 +14,13 @@ from launch.topology.keys import Key, keys_of
 
 _HEAD = f"""# Sweep file reference
 
-`make pages` generates this page from the settings. [Sweeps](sweeps.md) explains how to use them.
+This page lists all keys of a sweep file. [Sweeps](sweeps.md) describes their use. The page is generated from the
+settings by `make pages`.
 
-A sweep is one YAML file, as strict as a topology: a key that nothing reads is an error, and so is a value that the
-topology refuses. Only `topology` is required. The file's name is the sweep's. `overrides` and `vary` hold keys of the
-[topology](topology.md), dotted; {", ".join(f"`{key}`" for key in OWN)} are the sweep's own to set.
-Numbers that are drawn from a range have {DIGITS} digits.
+A sweep is one YAML file. A key that nothing reads is an error, and so is a value that the topology does not allow. Only
+`topology` is required. The name of the file is the name of the sweep. `overrides` and `vary` contain dotted keys of the
+[topology](topology.md), except {", ".join(f"`{key}`" for key in OWN)}, which the sweep sets itself. Numbers that are
+drawn from a range are rounded to {DIGITS} significant digits.
 
 """
 
@@ -43,7 +44,7 @@ def _table(section: str, struct: type[msgspec.Struct]) -> str:
 def _row(section: str, name: str, key: Key, tag: str) -> tuple[str, ...]:
     kinds = "mapping, see below" if key.section else tag if name == "name" else kind(key.kind)
     default = "" if key.default is NODEFAULT else _default(key.default)
-    meaning = key.description or ("the numbers by which trials are compared" if name == "goal" else "which it is")
+    meaning = key.description or ("the number by which trials are compared" if name == "goal" else "name of the method")
     return f"`{f'{section}.{name}'.strip('.')}`", kinds, default, meaning
 
 

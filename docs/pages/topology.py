@@ -14,29 +14,30 @@ from launch.topology.schema import TOPOLOGY
 
 _HEAD = """# Topology reference
 
-`make pages` generates this page from the settings.
+This page lists all keys of a topology. It is generated from the settings by `make pages`.
 
-A topology is one YAML file. All keys but `env.id` may be left out. Where a default is two, a / b, they are those of
-Atari games (ids that start with `ALE/` or `envpool:ALE/`) and of all other environments, with the algorithm a2c unless
-another is named. Steps are agent steps.
+A topology is one YAML file. Only `env.id` is required. Two defaults, a / b, mean: a for Atari games (ids that start
+with `ALE/` or `envpool:ALE/`) and b for all other environments. These are the defaults with the algorithm a2c; the last
+section lists the defaults of the other algorithms. Steps are agent steps.
 
-Every key may be overridden on the command line, as `section.key=value` or `section={key: value, …}`, which replaces the
-section; `@FILE` stands for the overrides in a file, one a line. An override wins over the file:
+You can change every key on the command line with `section.key=value`. `section={key: value, …}` replaces the whole
+section. `@FILE` reads changes from a file, one per line. The command line has precedence over the file:
 
-* One that makes another choice (`algorithm.name`, `model.name`, `optimizer.name`, an `env.id` of another kind, `mode`)
-  leaves keys of the file without a reader. These are left out, and `check`, `run` and `top` say which and why.
-* Keys that both choices read keep the file's value: `algorithm.name=ppo` on a file of A2C learns with its `horizon`. To
-  begin a section anew, replace it: `algorithm={name: ppo}` takes all of PPO's defaults.
-* An override that nobody reads is refused, and so is a key of a file that the file's own choice does not read.
+* If you choose another algorithm, network, optimizer, kind of environment or mode, some keys of the file are no longer
+  read. They are ignored, and `check`, `run` and `top` list them with the reason.
+* Keys that both choices read keep the value of the file. For example, `algorithm.name=ppo` on a file for A2C keeps its
+  `horizon`. To use all defaults of PPO, replace the section: `algorithm={name: ppo}`.
+* A key on the command line that nothing reads is an error. A key in the file that the file's own choice does not read
+  is an error too.
 
 """
 _BY_ALGORITHM = """
 ## Defaults by algorithm
 
-What each algorithm wants by kind of environment, where it is not the key's own default. The kind is atari
-for ids that start with `ALE/`, and vector for others. Of these, environments whose actions are numbers (a
-Box) are continuous: where a key is left out that has a default there, the environment is made once, to see
-which they are. What a line of continuous does not name is as in the line of vector.
+This table lists the defaults of each algorithm that differ from the key's own default. The kind is atari for ids that
+start with `ALE/`, continuous for other environments with Box actions, and vector for the rest. If the default of a
+missing key depends on this, the environment is created once to find out its actions. For keys that a line of continuous
+does not list, the line of vector applies.
 
 """
 KINDS = tuple({spec.like: spec.example for spec in reversed(ENVIRONMENTS.specs())}.values())[::-1]
@@ -44,11 +45,11 @@ KINDS = tuple({spec.like: spec.example for spec in reversed(ENVIRONMENTS.specs()
 _EACH = " / ".join(str(ENVIRONMENTS.of(env_id).environments) for env_id in KINDS)
 FOLLOWS = {
     "name": "environment and algorithm",
-    "env.id": "none: it must be written",
-    "simulators.count": "by the machine's cores",
+    "env.id": "required",
+    "simulators.count": "from the machine's cores",
     "simulators.envs": f"{_EACH} in all simulators together",
     "inference.count": "`0` with device cpu, else `1`",
-    "trainer.threads": "by the machine's cores / `1`",
+    "trainer.threads": "from the machine's cores / `1`",
 }
 """Defaults that follow from other keys or from the machine."""
 

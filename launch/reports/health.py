@@ -257,13 +257,14 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "updates without effect",
-        f"`weights_change` is below {NO_CHANGE:g}, or `divergence` below {NO_DIVERGENCE:g} though a rollout gives "
-        f"several optimizer steps; not while the learning rate's schedule is below {as_percent(RATE_SHARE)} of its "
-        f"first value or `entropy_share` below {as_percent(UNDECIDED)}",
+        f"`weights_change` is below {NO_CHANGE:g}, or `divergence` below {NO_DIVERGENCE:g} although an update has "
+        f"several optimizer steps; not while the learning rate is below {as_percent(RATE_SHARE)} of its "
+        f"initial value or `entropy_share` below {as_percent(UNDECIDED)}",
         _no_effect,
         _no_effect_says,
-        "raise optimizer.learning_rate a hundredfold, and see that rewards and advantages are not all 0",
-        "ours: float32 resolves 6e-8 of a number, and a learning rate of 1e-5 moves weights further within a report",
+        "raise optimizer.learning_rate a hundredfold, and check that rewards and advantages are not all 0",
+        "actorlearn: float32 resolves 6e-8 of a number, and a learning rate of 1e-5 moves weights further "
+        "within a report",
         steps=50,
         unless_it_learns=False,
     ),
@@ -287,15 +288,15 @@ RULES: tuple[Rule, ...] = (
         lambda row, facts: (
             f"values of {as_number(_largest_value(row))} are larger than any return, {as_number(facts.largest_return)}"
         ),
-        "lower optimizer.learning_rate; of Q-learning also raise the target network's interval",
+        "lower optimizer.learning_rate; with a target network also raise algorithm.target_every_steps",
         "van Hasselt et al. 2018, Deep Reinforcement Learning and the Deadly Triad (arXiv 1812.02648): soft divergence",
         steps=20,
         unless_it_learns=False,
     ),
     Rule(
         "gradients far above clip_norm",
-        f"`gradient_norm` is more than {LIMITS:g} times optimizer.clip_norm. Clipping at nearly every step is no "
-        "illness by itself: Adam and RMSProp divide by the size that is left",
+        f"`gradient_norm` is more than {LIMITS:g} times optimizer.clip_norm. Clipping at nearly every step is "
+        "normal: Adam and RMSProp divide by the remaining size",
         _far_above_limit,
         lambda row, facts: (
             f"the gradient's norm is {as_number(_number(row, 'gradient_norm'))} before it is clipped to "
@@ -313,7 +314,7 @@ RULES: tuple[Rule, ...] = (
             f"{as_percent(_number(row, 'dead_units'))} of a hidden layer's units are 0 or saturated for all inputs, "
             "and learn nothing"
         ),
-        "lower optimizer.learning_rate and begin again; set model.layer_norm: true",
+        "lower optimizer.learning_rate and start again; set model.layer_norm: true",
         "Sokar et al. 2023, The Dormant Neuron Phenomenon in Deep Reinforcement Learning (arXiv 2302.12902)",
         steps=20,
     ),
@@ -322,8 +323,8 @@ RULES: tuple[Rule, ...] = (
         f"no report had a reward other than 0, and {as_percent(UNREWARDED_SHARE)} of the run's steps are done",
         _unrewarded,
         lambda row, facts: f"all rewards have been 0 for {_steps(row)}: there is nothing to learn from",
-        "see that the environment rewards at all, explore more, or begin with an easier task",
-        "ours: a gradient of returns that are all equal has nothing to follow",
+        "check that the environment gives rewards, explore more, or start with an easier task",
+        "actorlearn: equal returns give no gradient",
         steps=200,
         share=1.0,
         unless_it_learns=False,
@@ -333,8 +334,8 @@ RULES: tuple[Rule, ...] = (
         "`observations_constant` is 100%",
         lambda row, facts, past: None if (share := _number(row, "observations_constant")) is None else share == 1.0,
         lambda row, facts: "all observations are the same: the policy cannot see what happens",
-        "look at the environment's observations, and at what its wrappers do",
-        "ours: a function of a constant is a constant",
+        "check the environment's observations and its wrappers",
+        "actorlearn: a policy cannot depend on a constant",
         steps=20,
         share=1.0,
         unless_it_learns=False,
@@ -354,8 +355,8 @@ RULES: tuple[Rule, ...] = (
         f"`episodes` is 0, and {as_percent(UNFINISHED_SHARE)} of the run's steps are done",
         _unfinished,
         lambda row, facts: f"no game was finished in {_steps(row)}: there is no score",
-        "set env.time_limit_steps, or see that the environment says terminated or truncated",
-        "ours: a score is the mean of finished games",
+        "set env.time_limit_steps, or check that the environment returns terminated or truncated",
+        "actorlearn: the score is a mean of finished games",
         steps=200,
         share=1.0,
         unless_it_learns=False,

@@ -13,65 +13,74 @@ from msgspec import Meta
 from launch.runs.curves import SCORE
 from launch.topology.schema import Section
 
-Seed = Annotated[int, Meta(ge=0, le=2**31 - 1, description="seed from which the draws of values follow")]
-Trials = Annotated[int, Meta(ge=1, le=100_000, description="most trials")]
+Seed = Annotated[int, Meta(ge=0, le=2**31 - 1, description="seed of the random values")]
+Trials = Annotated[int, Meta(ge=1, le=100_000, description="largest number of trials")]
 
 
 class GridKeys(Section, frozen=True, kw_only=True, tag_field="name", tag="grid"):
-    """Every combination of the listed values, the last key of ``vary`` changing first."""
+    """Every combination of the listed values. The last key of ``vary`` changes fastest."""
 
 
 class RandomKeys(Section, frozen=True, kw_only=True, tag_field="name", tag="random"):
-    """Values drawn independently (Bergstra and Bengio 2012), no combination twice."""
+    """Combinations drawn independently, none of them twice (Bergstra and Bengio 2012)."""
 
     trials: Trials
     seed: Seed = 1
 
 
 class OptunaKeys(Section, frozen=True, kw_only=True, tag_field="name", tag="optuna"):
-    """Values proposed from the scores so far by Optuna's TPE (Bergstra et al. 2011); needs the extra optuna."""
+    """Combinations that Optuna's TPE proposes from the scores so far (Bergstra et al. 2011). Needs the extra optuna."""
 
     trials: Trials
     seed: Seed = 1
     startup_trials: Annotated[
-        int, Meta(ge=1, le=100_000, description="trials that are drawn before any is proposed from scores")
+        int, Meta(ge=1, le=100_000, description="number of random trials before the first proposal")
     ] = 10
 
 
 class PopulationKeys(Section, frozen=True, kw_only=True, tag_field="name", tag="population"):
-    """Population-based training (Jaderberg et al. 2017): one member a seed, the worst go on from the best."""
+    """Population-based training (Jaderberg et al. 2017): one member for each seed; the worst members copy the best."""
 
     every_steps: Annotated[
-        int, Meta(ge=1, le=10**12, description="agent steps of a generation, after which members are compared")
+        int, Meta(ge=1, le=10**12, description="agent steps of a generation; members are compared after each")
     ]
     quantile: Annotated[
         float,
-        Meta(gt=0, le=0.5, description="share of the members that as many of the best replace; at least one"),
+        Meta(
+            gt=0,
+            le=0.5,
+            description="share of the members that are replaced by copies of the best ones; at least one member",
+        ),
     ] = 0.2
     factors: Annotated[
         tuple[Annotated[float, Meta(gt=0, le=1)], Annotated[float, Meta(ge=1, le=1_000)]],
-        Meta(description="by one of which each number of a replaced member is multiplied", examples=[[0.8, 1.2]]),
+        Meta(description="each copied value is multiplied by one of these, chosen at random", examples=[[0.8, 1.2]]),
     ] = (0.8, 1.2)
     seed: Seed = 1
 
 
 class MedianKeys(Section, frozen=True, kw_only=True, tag_field="name", tag="median"):
-    """The median rule (Golovin et al. 2017, section 3.2.2): a trial ends whose best is below the median of averages."""
+    """The median rule (Golovin et al. 2017, section 3.2.2): ends trials whose best is below the median of averages."""
 
     after_steps: Annotated[
-        int, Meta(ge=0, le=10**12, description="agent steps of each of a trial's runs before it may be ended")
+        int,
+        Meta(ge=0, le=10**12, description="agent steps that every run of a trial has before the trial may be ended"),
     ] = 0
-    after_trials: Annotated[int, Meta(ge=1, le=100_000, description="whole trials before any is ended")] = 5
+    after_trials: Annotated[
+        int, Meta(ge=1, le=100_000, description="number of finished trials before any trial is ended")
+    ] = 5
 
 
 class GoalKeys(Section, frozen=True, kw_only=True):
-    """The number by which trials are compared; a trial's is the mean over its seeds."""
+    """The number by which trials are compared. The number of a trial is the mean over its seeds."""
 
     metric: Annotated[
         str,
-        Meta(min_length=1, max_length=200, description="column of metrics.jsonl, whose last number is a run's score"),
+        Meta(min_length=1, max_length=200, description="column of metrics.jsonl; its last value is the score of a run"),
     ] = SCORE
-    direction: Annotated[Literal["maximize", "minimize"], Meta(description="which scores are better")] = "maximize"
+    direction: Annotated[
+        Literal["maximize", "minimize"], Meta(description="whether higher or lower scores are better")
+    ] = "maximize"
 
     @property
     def sign(self) -> int:
@@ -87,32 +96,35 @@ class SweepKeys(Section, frozen=True, kw_only=True):
     """A whole sweep: runs of one topology that differ in keys and seeds."""
 
     topology: Annotated[
-        str, Meta(min_length=1, max_length=1_000, description="the topology's file, from the sweep file's folder on")
+        str,
+        Meta(
+            min_length=1, max_length=1_000, description="file of the topology, relative to the folder of the sweep file"
+        ),
     ]
-    overrides: Annotated[dict[str, Any], Meta(description="keys that all runs have, dotted: {total_steps: 20_000}")] = (
-        msgspec.field(default_factory=dict)
-    )
+    overrides: Annotated[
+        dict[str, Any], Meta(description="values of dotted keys for all runs: {total_steps: 20_000}")
+    ] = msgspec.field(default_factory=dict)
     vary: Annotated[
         dict[str, Any],
         Meta(
-            description="keys in which trials differ, dotted: a list of values, or {low: …, high: …, scale: …}, whose "
-            "scale is linear or log; of two whole numbers whole numbers are drawn"
+            description="dotted keys in which trials differ, each with a list of values or a range {low: …, high: …, "
+            "scale: …}; the scale is linear or log; if both ends are whole numbers, only whole numbers are drawn"
         ),
     ] = msgspec.field(default_factory=dict)
     seeds: Annotated[
         tuple[Annotated[int, Meta(ge=0, le=2**31 - 1)], ...],
-        Meta(min_length=1, max_length=10_000, description="seeds of each trial's runs", examples=[[1, 2, 3]]),
+        Meta(min_length=1, max_length=10_000, description="seeds of the runs of each trial", examples=[[1, 2, 3]]),
     ] = (1,)
     search: Annotated[Search, Meta(description="how values are chosen: grid, random, optuna or population")] = (
         GridKeys()
     )
     goal: GoalKeys = GoalKeys()
     stopping: Annotated[
-        Stopping | None, Meta(description="the rule by which trials are ended early: median; null = all runs end")
+        Stopping | None, Meta(description="rule that ends trials early: median; null = all runs are finished")
     ] = None
     at_once: Annotated[
         Annotated[int, Meta(ge=1, le=10_000)] | None,
-        Meta(description="runs at once; null = as many as cores, memory and GPUs allow"),
+        Meta(description="number of runs at once; null = as many as cores, memory and GPUs allow"),
     ] = None
 
 

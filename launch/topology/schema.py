@@ -35,7 +35,7 @@ Name = Annotated[
     str,
     Meta(
         pattern=rf"^(?!\.{{1,2}}$)[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}$",
-        description="the run's name, also its folder's",
+        description="name of the run and of its folder",
         extra={
             "rule": f"a run's name is 1 to {LONGEST_NAME} letters, digits, dots, dashes or underscores",
             "way_out": "write for example pong-1",
@@ -46,7 +46,7 @@ Device = Annotated[
     str,
     Meta(
         pattern=r"^(cpu|cuda|cuda:(0|[1-9][0-9]?))$",
-        description="cpu, cuda or cuda:N",
+        description="device: cpu, cuda or cuda:N",
         extra={"rule": "a device is cpu, cuda or cuda:0 to cuda:99", "way_out": "write cpu, cuda or cuda:0"},
     ),
 ]
@@ -58,35 +58,50 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class SimulatorsSection(Section, frozen=True, kw_only=True):
-    """Simulator processes; how many follows the machine's cores."""
+    """Simulator processes. By default their number follows the machine's cores."""
 
-    count: Annotated[int, Meta(ge=1, le=1_024, description="processes of each learner")]
-    envs: Annotated[int, Meta(ge=1, le=4_096, description="environments per process, all groups together")]
+    count: Annotated[int, Meta(ge=1, le=1_024, description="simulator processes of each learner")]
+    envs: Annotated[int, Meta(ge=1, le=4_096, description="environments in each process, in all its groups together")]
     groups: Annotated[
-        int, Meta(ge=1, le=16, description="alternating groups per process: one waits while another simulates")
+        int,
+        Meta(
+            ge=1,
+            le=16,
+            description="groups of environments in each process; one group waits for actions while another simulates",
+        ),
     ] = 1
     blocks: Annotated[
-        int, Meta(ge=1, le=64, description="blocks per group: 1 = on-policy, 2 = one update of lag, ...")
+        int,
+        Meta(
+            ge=1,
+            le=64,
+            description="blocks of experience per group: 1 = on-policy, 2 = simulators may be one rollout ahead, "
+            "and so on",
+        ),
     ] = 1
     weights: Annotated[
         Literal["newest", "rollout"],
         Meta(
-            description="weights that act: the newest, or those that were published when a rollout was opened: "
-            "repeatable"
+            description="weights with which simulators act; newest = the newest published ones, rollout = those "
+            "published when the rollout was opened, which is repeatable"
         ),
     ] = "newest"
-    pin: Annotated[bool, Meta(description="each process stays on one of the allowed cores, in turn")] = False
+    pin: Annotated[bool, Meta(description="pin each process to one of the allowed cores")] = False
     decorrelation_steps: Annotated[
         int,
         Meta(
             ge=0,
             le=100_000,
-            description="most random actions of each environment before its first rollout; no env steps",
+            description="largest number of random actions of each environment before its first rollout; they do not "
+            "count as steps",
         ),
     ] = 0
     reset: Annotated[
         Literal["inside", "wait"],
-        Meta(description="a game begins inside a block, or waits for the next one; the steps until then do not count"),
+        Meta(
+            description="when a new game starts; inside = at once, within the rollout; wait = at the next rollout, "
+            "and the rows until then do not count as steps"
+        ),
     ] = "inside"
 
     @property
@@ -96,26 +111,32 @@ class SimulatorsSection(Section, frozen=True, kw_only=True):
 
 
 class InferenceSection(Section, frozen=True, kw_only=True):
-    """Inference servers: they run the policy on batches of observations."""
+    """Inference servers, which run the policy on batches of observations."""
 
     count: Annotated[
         int,
         Meta(
             ge=0,
             le=1_024,
-            description="processes of each learner; 0 = simulators act themselves, as they do on a cpu by default",
+            description="inference servers of each learner; 0 = simulators run the policy themselves",
         ),
     ]
     device: Device = "cpu"
     threads: Annotated[
-        int, Meta(ge=1, le=1_024, description="shares of a server's rows, each computed by a thread of its own")
+        int, Meta(ge=1, le=1_024, description="threads of a server; each computes a share of the rows")
     ] = 1
-    precision: Annotated[Precision, Meta(description="auto, fp32 or bf16 (autocast)")] = "auto"
+    precision: Annotated[
+        Precision,
+        Meta(
+            description="number type of the forward pass: fp32, bf16 (autocast), or auto, which chooses for this"
+            " machine"
+        ),
+    ] = "auto"
     cuda_graphs: Annotated[
         bool,
         Meta(
-            description="on a GPU, a pass as one launch and not one for each layer; "
-            "false for a network whose pass cannot be captured"
+            description="on a GPU, run a forward pass as one CUDA graph; set false for a network that cannot be "
+            "captured"
         ),
     ] = True
     batch_rows: Annotated[
@@ -123,16 +144,22 @@ class InferenceSection(Section, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=65_536,
-            description="environments answered as soon as so many wait; 0 = all of a timestep, deterministic",
+            description="a server answers as soon as this many environments wait; 0 = it waits for all environments "
+            "of a timestep, which is deterministic",
         ),
     ] = 0
     deadline_ms: Annotated[
-        float, Meta(ge=0, le=10_000, description="batch_rows > 0: longest wait of a row for others, in ms")
+        float,
+        Meta(
+            ge=0,
+            le=10_000,
+            description="with batch_rows above 0: longest time in ms that an environment waits for others",
+        ),
     ] = 10.0
 
 
 class TrainerSection(Section, frozen=True, kw_only=True):
-    """The trainer: batches to gradients to updates."""
+    """The trainer, which computes gradients and updates the weights."""
 
     device: Device = "cpu"
     threads: Annotated[
@@ -140,59 +167,66 @@ class TrainerSection(Section, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=1_024,
-            description="shares of a batch, each in a thread of its own; part of what decides results",
+            description="threads of the trainer; each computes a share of the batch. Another number gives different "
+            "weights, because of rounding",
         ),
     ]
     precision: Annotated[
         Precision,
-        Meta(description="number type of both passes: auto, fp32, bf16 (autocast); weights and updates are float32"),
+        Meta(
+            description="number type of the forward and backward pass: fp32, bf16 (autocast), or auto, which chooses "
+            "for this machine; weights and updates are float32"
+        ),
     ] = "auto"
     layout: Annotated[
         Literal["auto", "plain", "space-to-depth"],
-        Meta(description="memory layout of the first convolution: the same function, at another speed"),
+        Meta(description="memory layout of the first convolution; changes the speed, not the function"),
     ] = "auto"
     compile: Annotated[
-        Literal["auto"] | bool, Meta(description="torch.compile the network; takes a minute at the start")
+        Literal["auto"] | bool, Meta(description="compile the network with torch.compile; takes a minute at the start")
     ] = "auto"
 
 
 class EvaluatorSection(Section, frozen=True, kw_only=True):
-    """The evaluator: whole games with frozen weights."""
+    """The evaluator, which plays games with fixed weights to measure the score."""
 
     count: Annotated[
-        int, Meta(ge=0, le=1, description="0 = no evaluation; 1 = one process that plays while the run goes on")
+        int, Meta(ge=0, le=1, description="1 = one process evaluates the policy during the run; 0 = no evaluation")
     ] = 0
     every_steps: Annotated[
         Annotated[int, Meta(ge=1, le=10**12)] | None,
-        Meta(description="agent steps between evaluations, beside that of the final weights; null = those alone"),
+        Meta(description="agent steps between evaluations; null = only the final weights are evaluated"),
     ]
-    episodes: Annotated[
-        int, Meta(ge=1, le=10_000, description="whole games per evaluation; their scores are one message")
+    episodes: Annotated[int, Meta(ge=1, le=10_000, description="games per evaluation")]
+    greedy: Annotated[bool, Meta(description="take the most likely action instead of sampling one")]
+    noop_max: Annotated[
+        int, Meta(ge=0, le=1_000, description="largest number of random no-op frames at the start of a game")
     ]
-    greedy: Annotated[bool, Meta(description="the likeliest action instead of a sampled one")]
-    noop_max: Annotated[int, Meta(ge=0, le=1_000, description="most random no-op frames at the start of a game")]
     fire_after: Annotated[
         int,
         Meta(
             ge=0,
             le=100_000,
-            description="equal actions in a row after which FIRE is pressed in their place, for Atari games that stand "
-            "still until somebody does; 0 = never",
+            description="press FIRE after this many equal actions in a row, for Atari games that wait for FIRE; 0"
+            " = never",
         ),
     ] = 0
     stop_at_score: Annotated[
         Annotated[float, Meta(ge=-1e12, le=1e12)] | None,
-        Meta(description="mean score of an evaluation at which the run ends; null = it ends at total_steps alone"),
+        Meta(description="the run ends early when the mean score of an evaluation reaches this; null = never"),
     ] = None
     record: Annotated[
         bool,
-        Meta(description="the best, the median and the worst game of each evaluation as MP4, to films/ of the run"),
+        Meta(
+            description="record the best, the median and the worst game of each evaluation as MP4 in films/ of the run"
+        ),
     ] = False
     # Beside PAAC on two cores an evaluator in class idle got a fifth of a core and cost 1 % of the rate; in others 40.
     scheduling: Annotated[
         Literal["idle", "batch", "other"],
         Meta(
-            description="Linux's class: idle takes only what others leave, batch never preempts, other is as everybody"
+            description="Linux scheduling class of the process; idle = it uses only idle cores, batch = it never "
+            "preempts others, other = normal"
         ),
     ] = "idle"
 
@@ -201,14 +235,14 @@ class CheckpointSection(Section, frozen=True, kw_only=True):
     """Checkpoints."""
 
     every_steps: Annotated[
-        int, Meta(ge=1, le=10**12, description="agent steps between checkpoints; one more at the end")
+        int, Meta(ge=1, le=10**12, description="agent steps between checkpoints; one more is saved at the end")
     ] = 1_000_000
-    keep: Annotated[int, Meta(ge=1, le=100_000, description="newest checkpoints kept")] = 3
+    keep: Annotated[int, Meta(ge=1, le=100_000, description="number of newest checkpoints that are kept")] = 3
     exact: Annotated[
         Literal["auto"] | bool,
         Meta(
-            description="with the simulators' states, so that a resumed run goes on as if it had not been interrupted; "
-            "auto = where that can be and they are not large"
+            description="save the states of the simulators too, so that a resumed run continues exactly; auto = if it"
+            " is possible and the states are small"
         ),
     ] = "auto"
 
@@ -216,17 +250,20 @@ class CheckpointSection(Section, frozen=True, kw_only=True):
 class ReportSection(Section, frozen=True, kw_only=True):
     """Progress reports."""
 
-    every_s: Annotated[float, Meta(ge=0.1, le=3_600, description="seconds between rows of metrics.jsonl")] = 2.0
+    every_s: Annotated[float, Meta(ge=0.1, le=3_600, description="seconds between two rows of metrics.jsonl")] = 2.0
     writers: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...],
         Meta(
             max_length=16,
-            description="where rows go besides metrics.jsonl: tensorboard, trackio, wandb or package.module:Name",
+            description="where rows are written besides metrics.jsonl: tensorboard, trackio, wandb or "
+            "package.module:Name",
         ),
     ] = DEFAULT_WRITERS
     norms: Annotated[
         bool,
-        Meta(description="columns *_l2: norms of parameters, gradients and update steps, also of the first layers"),
+        Meta(
+            description="add the columns *_l2: norms of parameters, gradients and update steps, and of the first layers"
+        ),
     ] = False
 
 
@@ -249,28 +286,27 @@ class Budget(Section, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1_000_000,
-            description="most restarts of a process within restarts_within_s, and most starts in a row that never "
-            "come to anything; if it dies once more, it is given up",
+            description="most restarts of a process within restarts_within_s, and most failed starts in a row; after "
+            "one more death the process is given up",
         ),
     ] = 5
     restarts_within_s: Annotated[
-        float, Meta(gt=0, le=1_000_000, description="seconds; a restart so long ago counts no more")
+        float, Meta(gt=0, le=1_000_000, description="seconds after which a restart no longer counts")
     ] = 60.0
     unsaved_restarts: Annotated[
         int,
         Meta(
             ge=0,
             le=1_000_000,
-            description="most restarts of a trainer that saves nothing newer: it would die of the same update for ever",
+            description="most restarts of a trainer between two checkpoints; prevents endless restarts at the "
+            "same update",
         ),
     ] = 3
     restart_delay_s: Annotated[
         float,
-        Meta(ge=0, le=3_600, description="from a death to the first restart; twice as long to each of the next"),
+        Meta(ge=0, le=3_600, description="delay from a death to the first restart; each further restart doubles it"),
     ] = 0.2
-    longest_restart_delay_s: Annotated[
-        float, Meta(ge=0, le=3_600, description="longest delay to which restart_delay_s grows")
-    ] = 30.0
+    longest_restart_delay_s: Annotated[float, Meta(ge=0, le=3_600, description="longest delay before a restart")] = 30.0
 
 
 BUDGET = Budget()
@@ -278,7 +314,7 @@ BUDGET = Budget()
 
 
 class SupervisionSection(Budget, frozen=True, kw_only=True):
-    """Limits on hanging and on restarts of processes; seconds in which the machine was awake."""
+    """Limits on hangs and restarts of processes, in seconds. Time while the machine is suspended does not count."""
 
     # A healthy process shows a sign of life every 100 ms, but not within one call of an environment, one pass of a
     # network or one write to a disk. An environment may wait for a program of its own; only servers wait for nothing.
@@ -289,7 +325,8 @@ class SupervisionSection(Budget, frozen=True, kw_only=True):
         Meta(
             ge=2,
             le=1_000_000,
-            description="*_hang_s of a process that is still starting; limit on trying environment and network before",
+            description="limit that replaces *_hang_s while a process starts; also the limit for trying the "
+            "environment and the network before the start",
         ),
     ] = 120.0
     drain_s: Annotated[
@@ -297,7 +334,7 @@ class SupervisionSection(Budget, frozen=True, kw_only=True):
         Meta(
             ge=2,
             le=1_000_000,
-            description="longest that trainers, alive, take to finish and save when a run is to end",
+            description="longest time that trainers may take to finish and save when the run ends",
         ),
     ] = 900.0
     simulator_hang_s: Hang = 30.0
@@ -311,53 +348,66 @@ class SupervisionSection(Budget, frozen=True, kw_only=True):
     evaluator_spin_s: Spin = 3600.0  # it runs only in idle time, and waiting for a processor counts as computing
     parameter_server_spin_s: Spin = 600.0
     any_memory_order: Annotated[
-        bool, Meta(description="also start on processors other than x86-64: rows may be read torn")
+        bool,
+        Meta(
+            description="also start on processors other than x86-64, where rows may be read while they are half written"
+        ),
     ] = False
 
 
 class NodesSection(Section, frozen=True, kw_only=True):
-    """Machines: a run on several has an agent on each, `actorlearn node`; a learner is never divided between nodes."""
+    """Nodes of a run on several machines, one `actorlearn node` on each. A learner is never split between nodes."""
 
-    count: Annotated[int, Meta(ge=1, le=256, description="nodes with which a run begins; 1 = this machine alone")] = 1
-    wait_s: Annotated[float, Meta(gt=0, le=1_000_000, description="longest time in which all of them must join")] = (
-        300.0
-    )
+    count: Annotated[int, Meta(ge=1, le=256, description="number of nodes at the start; 1 = this machine alone")] = 1
+    wait_s: Annotated[float, Meta(gt=0, le=1_000_000, description="seconds within which all nodes must join")] = 300.0
     listen: Annotated[
         Annotated[str, Meta(min_length=3, max_length=300)] | None,
-        Meta(description="ADDRESS:PORT at which nodes join; null = 127.0.0.1 and a free port"),
+        Meta(description="ADDRESS:PORT on which the head listens for nodes; null = 127.0.0.1 and a free port"),
     ] = None
     interface: Annotated[
         Annotated[str, Meta(min_length=1, max_length=300)] | None,
-        Meta(description="interface or address of a node that others reach; null = that of its route to the head"),
+        Meta(
+            description="network interface or address at which other nodes reach a node; null = that of its route to "
+            "the head"
+        ),
     ] = None
     lease_s: Annotated[
         float,
         Meta(
             ge=1,
             le=3_600,
-            description="a node from which nothing is heard for so long, and half as long again, is lost",
+            description="seconds of silence after which a node stops its processes; after one and a half times as long "
+            "the head treats the node as lost",
         ),
     ] = 10.0
     lost: Annotated[
         Literal["elsewhere", "leave out"],
-        Meta(description="learners of a lost node: begun elsewhere from their newest checkpoints, or left out"),
+        Meta(
+            description="what happens to the learners of a lost node; elsewhere = they restart on other nodes from "
+            "their newest checkpoints, leave out = the run continues without them"
+        ),
     ] = "elsewhere"
     hosts: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=300)], ...],
         Meta(
             max_length=256,
-            description="machines, one a node, for engines that are told where to start nodes: ssh, slurm in an "
-            "allocation; those of a sweep's runs are dealt to them",
+            description="machines for the engines ssh and slurm (in an allocation), one for each node; a sweep "
+            "distributes the nodes of its runs over them",
         ),
     ] = ()
     command: Annotated[
         Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=1000)], ...], Meta(min_length=1, max_length=100)]
         | None,
-        Meta(description="words by which an engine starts actorlearn on a node; null = this machine's interpreter"),
+        Meta(
+            description="command by which an engine starts actorlearn on a node, as a list of words; null = the Python "
+            "interpreter of this machine"
+        ),
     ] = None
     options: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=1000)], ...],
-        Meta(max_length=100, description="more words for what an engine calls: ssh, sbatch, srun"),
+        Meta(
+            max_length=100, description="additional options for the command that an engine calls: ssh, sbatch or srun"
+        ),
     ] = ()
 
     @property
@@ -375,31 +425,31 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     """A whole topology: processes, devices and numbers; steps are agent steps (Atari: frame_skip frames each)."""
 
     name: Name
-    seed: Annotated[int, Meta(ge=0, le=2**31 - 1, description="seed from which all randomness of the run follows")] = 1
+    seed: Annotated[int, Meta(ge=0, le=2**31 - 1, description="seed of all random numbers of the run")] = 1
     mode: str = "sync"
     """Name of a mode; `TOPOLOGY` narrows it to those installed."""
     total_steps: Annotated[
-        int, Meta(ge=1, le=10**12, description="agent steps in all environments together; the run's end")
+        int, Meta(ge=1, le=10**12, description="agent steps of all environments together, after which the run ends")
     ]
     schedule_steps: Annotated[
         Annotated[int, Meta(ge=1, le=10**12)] | None,
         Meta(
-            description="agent steps at which schedules (learning rate, entropy, clipping, priorities) end; their "
-            "final values hold from there on; null = total_steps"
+            description="agent steps at which the schedules of learning rate, entropy, clipping and priorities reach "
+            "their final values; null = total_steps"
         ),
     ] = None
     stop_at_training_score: Annotated[
         Annotated[float, Meta(ge=-1e12, le=1e12)] | None,
         Meta(
-            description=f"mean score of the last {RECENT_GAMES} training games at which the run ends before "
-            "total_steps; null = it ends at total_steps alone"
+            description=f"the run ends early when the mean score of the last {RECENT_GAMES} training games reaches "
+            "this; null = never"
         ),
     ] = None
     stop_at_steps: Annotated[
         Annotated[int, Meta(ge=1, le=10**12)] | None,
         Meta(
-            description="agent steps at which the run ends before total_steps, to which schedules go on: a part of it, "
-            "to be resumed; null = it ends at total_steps"
+            description="agent steps at which the run ends early, for example to be resumed later; schedules still "
+            "refer to total_steps; null = never"
         ),
     ] = None
     env: EnvSettings
@@ -420,7 +470,7 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     nodes: NodesSection
     roles: Annotated[
         dict[str, RoleSection],
-        Meta(description="processes of roles that are not shipped, by name, with how many: {auditor: {count: 1}}"),
+        Meta(description="processes of plug-in roles, by name and number: {auditor: {count: 1}}"),
     ] = {}
 
     @property
@@ -461,7 +511,7 @@ def _with_modes() -> type[Topology]:
     modes = [mode for mode in MODES.specs() if mode.name.isidentifier() and mode.name not in Topology.__struct_fields__]
     words = {mode.asked_as: f"{mode.asked_as} ({mode.does})" for mode in modes if not mode.alone}
     known: Any = Annotated[
-        Literal.__getitem__((*words,)), Meta(description=f"how learners exchange: {', '.join(words.values())}")
+        Literal.__getitem__((*words,)), Meta(description=f"how several learners exchange: {', '.join(words.values())}")
     ]
     sections: list[Any] = [(mode.name, mode.section) for mode in modes if mode.section]
     made = msgspec.defstruct(

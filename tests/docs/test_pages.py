@@ -33,8 +33,8 @@ def test_each_command_has_its_usage_and_its_options() -> None:
     assert text.count("\n### ") == len(app.registered_commands) + len(keys.registered_commands)
     assert "`actorlearn detach RUN NAME... [OPTION]...`" in text
     assert "`actorlearn logs RUN [PROCESS] [OPTION]...`" in text
-    assert "| `--lines, -n LINES` | Last lines of each process to begin with. | `50` |" in text
-    assert "| `TOPOLOGY` | The YAML file that says which processes run, with which numbers. | required |" in text
+    assert "| `--lines, -n LINES` | Number of last lines of each process to print first. | `50` |" in text
+    assert "| `TOPOLOGY` | The YAML file that describes the run. | required |" in text
 
 
 # Topologies and sweeps ------------------------------------------------------------------------------------------------

@@ -150,8 +150,8 @@ def test_every_command_has_help(command: str) -> None:
     assert f"actorlearn {command}" in result.output
 
 
-def test_help_tells_what_is_meant_where_nothing_is_said() -> None:
-    assert "else the newest" in " ".join(ask("top", "--help").output.split())
+def test_help_names_the_default() -> None:
+    assert "Default: the newest run" in " ".join(ask("top", "--help").output.split())
 
 
 def test_without_a_command_the_help_is_shown() -> None:

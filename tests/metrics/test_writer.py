@@ -172,7 +172,7 @@ def test_tensorboard_says_of_each_number_what_it_is(tmp_path: Path) -> None:
     events.Reload()
     said = {tag: events.SummaryMetadata(tag).summary_description for tag in events.Tags()["scalars"]}
     assert said == {
-        "env_steps": "environment steps learned from, of all learners [steps]",
+        "env_steps": "environment steps that all learners have learned from [steps]",
         "learners/trainer-0/entropy": "mean entropy of the policy [nats]",
         "mine": "",
     }

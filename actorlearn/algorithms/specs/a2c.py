@@ -15,7 +15,10 @@ class A2CSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="a2c"):
 
     return_steps: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        Meta(description="rows of a block whose returns end in one value, block after block; null = the horizon"),
+        Meta(
+            description="the rollout is divided into parts of this many steps, and the returns within a part "
+            "bootstrap from the value at its end; null = the horizon"
+        ),
     ] = None
 
 

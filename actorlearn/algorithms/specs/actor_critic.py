@@ -15,14 +15,19 @@ from actorlearn.algorithms.settings import BASE_DEFAULTS, OnPolicySettings, Shar
 class ActorCriticSettings(OnPolicySettings, frozen=True, kw_only=True):
     """The defaults are those of the published PAAC code (its paper has entropy cost 0.01)."""
 
-    entropy_cost: Annotated[float, Meta(ge=0, le=1_000, description="weight of the entropy bonus, at step 0")] = 0.02
+    entropy_cost: Annotated[float, Meta(ge=0, le=1_000, description="weight of the entropy bonus at step 0")] = 0.02
     entropy_cost_final: Annotated[
         Annotated[float, Meta(ge=0, le=1_000)] | None,
-        Meta(description="that weight at schedule_steps, reached linearly; null = entropy_cost all along"),
+        Meta(
+            description="weight of the entropy bonus at schedule_steps, reached linearly; null = entropy_cost is "
+            "constant"
+        ),
     ] = None
-    value_cost: Annotated[float, Meta(ge=0, le=1_000, description="weight of (return - value)^2, no half")] = 0.25
+    value_cost: Annotated[
+        float, Meta(ge=0, le=1_000, description="weight of (return - value)^2, without a factor 1/2")
+    ] = 0.25
     gae_lambda: Annotated[
-        Share, Meta(description="lambda of generalised advantages and of V-trace; 1 = n-step returns")
+        Share, Meta(description="lambda of generalised advantage estimation and of V-trace; 1 = n-step returns")
     ] = 1.0
 
 

@@ -13,11 +13,11 @@ from actorlearn.algorithms.specs.q_learning import ATARI, OPTIMIZERS, VECTOR, QS
 class C51Settings(QSettings, frozen=True, kw_only=True, tag="c51"):
     """Keys of categorical DQN."""
 
-    atoms: Annotated[int, Meta(ge=2, le=1_000, description="atoms: values of the distribution of returns")] = 51
+    atoms: Annotated[int, Meta(ge=2, le=1_000, description="number of atoms of the distribution of returns")] = 51
     value_min: Annotated[
-        float, Meta(ge=-1_000_000, le=1_000_000, description="smallest atom, in discounted clipped reward")
+        float, Meta(ge=-1_000_000, le=1_000_000, description="smallest atom, in units of discounted clipped reward")
     ] = -10.0
-    value_max: Annotated[float, Meta(ge=-1_000_000, le=1_000_000, description="largest atom")] = 10.0
+    value_max: Annotated[float, Meta(ge=-1_000_000, le=1_000_000, description="largest atom, in the same units")] = 10.0
 
     def __post_init__(self) -> None:
         """Refuse a support without length."""

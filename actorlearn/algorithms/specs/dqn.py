@@ -14,7 +14,10 @@ class DQNSettings(QSettings, frozen=True, kw_only=True, tag="dqn"):
     """Keys of deep Q-networks."""
 
     huber_delta: Annotated[
-        float, Meta(gt=0, le=1_000_000, description="error beyond which the loss is linear; also the largest priority")
+        float,
+        Meta(
+            gt=0, le=1_000_000, description="error beyond which the loss is linear; priorities are also clipped to it"
+        ),
     ] = 1.0
 
 

@@ -17,9 +17,15 @@ class IMPALASettings(ActorCriticSettings, frozen=True, kw_only=True, tag="impala
     """Keys of IMPALA."""
 
     rho_clip: Annotated[
-        Ratio, Meta(description="V-trace's rho: largest ratio that weighs an error, and a policy gradient")
+        Ratio,
+        Meta(
+            description="V-trace's rho-bar: largest importance ratio for temporal-difference errors and the policy "
+            "gradient"
+        ),
     ] = 1.0
-    c_clip: Annotated[Ratio, Meta(description="V-trace's c: largest ratio that carries an error back by a step")] = 1.0
+    c_clip: Annotated[
+        Ratio, Meta(description="V-trace's c-bar: largest importance ratio for carrying an error back by one step")
+    ] = 1.0
 
 
 SPEC = AlgorithmSpec(
@@ -27,7 +33,7 @@ SPEC = AlgorithmSpec(
     settings=IMPALASettings,
     made_by="actorlearn.algorithms.impala:IMPALA",
     by_ratio=True,
-    metrics=(Metric("ratio_mean", "", "mean probability ratio of new to acting policy", learning=True),),
+    metrics=(Metric("ratio_mean", "", "mean probability ratio of the new to the acting policy", learning=True),),
     defaults={
         # 32 trajectories of 20 steps make a batch, losses are sums, and the squared error counts a half of 0.5.
         "atari": {

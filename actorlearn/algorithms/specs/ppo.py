@@ -15,34 +15,41 @@ class PPOSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="ppo"):
     """Keys of proximal policy optimisation."""
 
     ratio_clip: Annotated[
-        float, Meta(gt=0, le=1_000, description="PPO's clipping range of the ratio of probabilities, at step 0")
+        float, Meta(gt=0, le=1_000, description="PPO's clipping range of the probability ratio at step 0")
     ] = 0.2
     ratio_clip_final: Annotated[
         Annotated[float, Meta(ge=0, le=1_000)] | None,
-        Meta(description="that range at schedule_steps, reached linearly; null = ratio_clip all along"),
+        Meta(description="clipping range at schedule_steps, reached linearly; null = ratio_clip is constant"),
     ] = None
     value_clip: Annotated[
         Annotated[float, Meta(gt=0, le=1_000_000)] | None,
-        Meta(description="a value's error counts where it moved further than this; null = everywhere"),
+        Meta(
+            description="PPO's clipping range of value changes: a value that moved further contributes the larger of "
+            "its clipped and unclipped error; null = no clipping"
+        ),
     ] = None
-    normalize_advantage: Annotated[bool, Meta(description="mean 0 and deviation 1 within each minibatch")] = False
+    normalize_advantage: Annotated[
+        bool, Meta(description="normalise advantages to mean 0 and standard deviation 1 within each minibatch")
+    ] = False
     proximal: Annotated[
         Literal["behaviour", "recomputed", "interpolated"],
         Meta(
-            description="policy that the clipped ratio is taken to, the ratio of this policy to the acting one being a "
-            "weight: behaviour = the acting policy itself; recomputed = the weights before the pass, by a forward pass "
-            "more (decoupled PPO); interpolated = between acting and new policy, by the policy lag (A-3PO)"
+            description="proximal policy: the clipped ratio compares the new policy with it, and its ratio to the "
+            "acting policy weights the advantages; behaviour = the acting policy, as in PPO; recomputed ="
+            " the policy before the update, at the cost of one more forward pass (decoupled PPO); "
+            "interpolated = between the acting and the new policy, by the policy lag (A-3PO)"
         ),
     ] = "behaviour"
     weight_clip: Annotated[
         Annotated[float, Meta(gt=0, le=1_000_000)] | None,
-        Meta(description="largest ratio of proximal to acting policy that weighs an advantage; null = any"),
+        Meta(description="largest ratio of proximal to acting policy as a weight of advantages; null = not limited"),
     ] = None
     advantages: Annotated[
         Literal["recorded", "vtrace"],
         Meta(
-            description="values that advantages and returns are made of: recorded = those of the acting weights; "
-            "vtrace = those of the weights before the pass, by a forward pass more, corrected by V-trace"
+            description="values from which advantages and returns are computed; recorded = values of the acting "
+            "weights; vtrace = values of the weights before the update with V-trace correction, at the "
+            "cost of one more forward pass"
         ),
     ] = "recorded"
 

@@ -34,7 +34,7 @@ class PQNSettings(OnPolicySettings, frozen=True, kw_only=True, tag="pqn"):
 
     q_lambda: Annotated[
         Share,
-        Meta(description="lambda of the returns; 0 = a step and the best action's value, 1 = all steps of the block"),
+        Meta(description="lambda of the returns; 0 = one-step returns, 1 = returns over all steps of the rollout"),
     ] = 0.65
     dueling: Dueling = False
     epsilon_initial: EpsilonInitial = 1.0

@@ -18,29 +18,37 @@ from msgspec import Meta
 
 from actorlearn.algorithms.settings import OFF_POLICY_DEFAULTS, EpsilonSchedule, HardCopySettings, Share
 
-Dueling = Annotated[bool, Meta(description="heads of the state's value and of each action's advantage, added")]
-EpsilonInitial = Annotated[Share, Meta(description="share of random actions at first")]
-EpsilonFinal = Annotated[Share, Meta(description="share of random actions in the end, reached linearly")]
+Dueling = Annotated[bool, Meta(description="dueling heads: the state's value plus each action's advantage")]
+EpsilonInitial = Annotated[Share, Meta(description="initial share of random actions")]
+EpsilonFinal = Annotated[Share, Meta(description="final share of random actions, reached linearly")]
 EpsilonSteps = Annotated[
-    int, Meta(ge=1, le=10**12, description="agent steps, of all environments, in which epsilon falls")
+    int, Meta(ge=1, le=10**12, description="agent steps of all environments during which epsilon falls")
 ]
-EpsilonOfEvaluations = Annotated[Share, Meta(description="share of random actions in evaluations that are not greedy")]
+EpsilonOfEvaluations = Annotated[
+    Share, Meta(description="share of random actions in evaluations with evaluator.greedy: false")
+]
 
 
 class QSettings(HardCopySettings, frozen=True, kw_only=True):
     """Keys of those that learn from a replay. The defaults are Nature DQN's (Mnih et al. 2015)."""
 
-    double: Annotated[bool, Meta(description="the network chooses the action that the target network values")] = (
-        False  # van Hasselt et al. 2016
-    )
+    double: Annotated[
+        bool,
+        Meta(description="double Q-learning: the network selects the next action and the target network evaluates it"),
+    ] = False  # van Hasselt et al. 2016
     dueling: Dueling = False  # Wang et al. 2016
     epsilon_initial: EpsilonInitial = 1.0
     epsilon_final: EpsilonFinal = 0.1
     epsilon_final_min: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
-        Meta(description="epsilon_final of environment 0, of others log-spaced up to epsilon_final; null = all alike"),
+        Meta(
+            description="epsilon_final of environment 0; the other environments are log-spaced up to epsilon_final; "
+            "null = all environments have epsilon_final"
+        ),
     ] = None
-    epsilon_hold_steps: Annotated[int, Meta(ge=0, le=10**12, description="agent steps before epsilon falls")] = 50_000
+    epsilon_hold_steps: Annotated[
+        int, Meta(ge=0, le=10**12, description="agent steps before epsilon starts to fall")
+    ] = 50_000
     epsilon_steps: EpsilonSteps = 1_000_000
     epsilon_eval: EpsilonOfEvaluations = 0.05
 

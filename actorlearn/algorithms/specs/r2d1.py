@@ -31,11 +31,16 @@ class R2D1Settings(QSettings, frozen=True, kw_only=True, tag="r2d1"):
     rescale_epsilon: Annotated[
         Annotated[float, Meta(ge=0, le=1)] | None,
         Meta(
-            description="e of h(x) = sign(x) (sqrt(|x| + 1) - 1) + e x, which values are learned as; null = as they are"
+            description="e in the value rescaling h(x) = sign(x) (sqrt(|x| + 1) - 1) + e x; null = values are not "
+            "rescaled"
         ),
     ] = 1e-3  # Kapturowski et al. 2019; Pohlen et al. 2018, who found h, have 1e-2
     priority_eta: Annotated[
-        Share, Meta(description="weight of a sequence's largest error in its priority, against that of the mean")
+        Share,
+        Meta(
+            description="weight of the largest error of a sequence in its priority; the mean error has the "
+            "remaining weight"
+        ),
     ] = 0.9
 
 

@@ -24,15 +24,24 @@ class SACSettings(OffPolicySettings, frozen=True, kw_only=True, tag="sac"):
         Meta(
             gt=0,
             le=1,
-            description="tau: share of the way to the critics that an optimizer step moves their targets",
+            description="tau of Polyak averaging: fraction of the way that each optimizer step moves the target "
+            "critics towards the critics",
         ),
     ] = 0.005
     target_entropy: Annotated[
         Annotated[float, Meta(ge=-10_000, le=10_000)] | None,
-        Meta(description="entropy that the temperature aims at, nats; null = -1 for each component of an action"),
+        Meta(
+            description="entropy in nats to which the temperature is adjusted; null = -1 for each component of "
+            "an action"
+        ),
     ] = None
     random_steps: Annotated[
-        int, Meta(ge=0, le=10**12, description="agent steps of all environments whose actions are uniformly random")
+        int,
+        Meta(
+            ge=0,
+            le=10**12,
+            description="agent steps of all environments at the start that take uniformly random actions",
+        ),
     ] = 10_000
 
     @property

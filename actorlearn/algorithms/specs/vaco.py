@@ -20,11 +20,13 @@ class VACOSettings(IMPALASettings, frozen=True, kw_only=True, tag="vaco"):
         Meta(
             gt=0,
             le=1_000,
-            description="mean of |ratio - 1| over a minibatch, twice the total variation, beyond which transitions "
-            "that would enlarge it are left out",
+            description="limit of the mean of |ratio - 1| over a minibatch, which is twice the total variation; "
+            "beyond it, transitions that would increase the variation are left out",
         ),
     ] = 0.2
-    normalize_advantage: Annotated[bool, Meta(description="mean 0 and deviation 1 within each minibatch")] = False
+    normalize_advantage: Annotated[
+        bool, Meta(description="normalise advantages to mean 0 and standard deviation 1 within each minibatch")
+    ] = False
 
 
 _KEYS = VACOSettings.__struct_fields__
@@ -40,7 +42,14 @@ SPEC = AlgorithmSpec(
     made_by="actorlearn.algorithms.vaco:VACO",
     by_ratio=True,
     parts_of_transitions=True,
-    metrics=(Metric("total_variation", "", "half the mean of |ratio - 1| to the acting policy", learning=True),),
+    metrics=(
+        Metric(
+            "total_variation",
+            "",
+            "half the mean of abs(ratio - 1), where ratio is the probability ratio of the new to the acting policy",
+            learning=True,
+        ),
+    ),
     defaults=DEFAULTS,
     optimizers=PPO.optimizers,
 )

@@ -1,4 +1,4 @@
-"""Advantage-weighted regression (Peng et al. 2019) on the newest batch: imitate what came out better than expected."""
+"""Advantage-weighted regression (Peng et al. 2019) on the newest batch: imitate actions that turned out well."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from actorlearn_corridor.specs import AWRSettings
 class AWR(ActorCritic):
     """Regression of the policy on its own actions, each weighted by exp(advantage / temperature).
 
-    How it acts, and that it has a policy and a value, is inherited; A2C differs in one line of the loss.
+    The policy, the value and `act` are inherited. The loss differs from that of A2C in one line.
     """
 
     Settings = AWRSettings

@@ -1,4 +1,4 @@
-"""Corridor: a lamp says which of two doors is the way out. An environment of gymnasium, which knows no actorlearn."""
+"""Corridor: a lamp shows which of two doors is the way out. A gymnasium environment that does not use actorlearn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys, ranges and defaults of the network and the algorithm, read before either is made. Loads no torch."""
+"""Keys, ranges and defaults of the network and the algorithm, read before either is made. Does not import torch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ class FourierSettings(EncoderSettings, frozen=True, kw_only=True, tag="fourier")
     """Keys of ``model`` with ``name: fourier``, besides those of every encoder."""
 
     frequencies: Annotated[int, Meta(ge=1, le=4_096, description="waves; each gives a sine and a cosine")] = 32
-    scale: Annotated[float, Meta(gt=0, le=100, description="deviation of their initial frequencies")] = 3.0
+    scale: Annotated[float, Meta(gt=0, le=100, description="standard deviation of the initial frequencies")] = 3.0
 
 
 class AWRSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="awr"):
     """Keys of ``algorithm`` with ``name: awr``, besides those of every actor-critic."""
 
-    temperature: Annotated[float, Meta(gt=0, le=1_000, description="of advantages; small = only the best count")] = 0.3
+    temperature: Annotated[
+        float,
+        Meta(gt=0, le=1_000, description="temperature of the weights; with a small one only the best actions count"),
+    ] = 0.3
     weight_clip: Annotated[float, Meta(gt=0, le=1_000_000, description="largest weight of a transition")] = 20.0
 
 
