@@ -155,7 +155,7 @@ class Runner:
         topology, resumed = plan.topology, plan.resumption.resumed
         reporter = Reporter(topology, resumed, workspace.run_dir, node.section_ns, console)
         self.reporter = workspace.stack.enter_context(closing(reporter))
-        self.selector = workspace.stack.enter_context(selectors.DefaultSelector())
+        self.selector = workspace.stack.enter_context(closing(selectors.DefaultSelector()))
         self.table = ProcessTable(plan, node)
         self.supervisor = Supervisor(
             self.table.listed,
