@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -148,11 +147,14 @@ class Epochs(Minibatches):
         """Yield one part after the other, epoch after epoch; a single part is the batch itself."""
         generator = torch.Generator().manual_seed((self._seed << 32) + rollout)
         environments, parts = prepared.action.shape[1], self._parts_of(prepared)
-        done = self._epochs * parts - remaining
-        epochs = (torch.randperm(environments, generator=generator).tensor_split(parts) for _ in range(self._epochs))
-        for number, chosen in enumerate(islice(chain.from_iterable(epochs), done, None), done):
-            batch = prepared if parts == 1 else prepared.environments(chosen)
-            yield Minibatch(batch, seed=mix(mix(self._seed, rollout), number))
+        total = self._epochs * parts
+        chosen: Sequence[Tensor] = ()
+        for number in range(total):
+            if number % parts == 0:  # an epoch begins
+                chosen = torch.randperm(environments, generator=generator).tensor_split(parts)
+            if number >= total - remaining:
+                batch = prepared if parts == 1 else prepared.environments(chosen[number % parts])
+                yield Minibatch(batch, seed=mix(mix(self._seed, rollout), number))
 
     def _parts_of(self, prepared: Batch) -> int:
         """Return the number of parts along the second dimension, at most its length."""

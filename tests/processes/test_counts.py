@@ -102,8 +102,3 @@ def test_one_is_due_every_so_often(scene: Scene) -> None:
     scene.report(103.0)
     scene.now_s = 104.9
     assert not scene.reports.due
-
-
-def test_a_skipped_update_is_named_by_its_numbers(scene: Scene) -> None:
-    scene.learn(6, lag=0)
-    assert scene.reports.skipped == "loss 0.5, norm 2.0"
