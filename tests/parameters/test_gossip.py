@@ -26,7 +26,7 @@ from actorlearn.parameters.interface import Joined, Learner, Position
 from actorlearn.parameters.mixing import GraphSettings, in_peers, mixing_matrix
 from actorlearn.parameters.published import Published
 from actorlearn.parameters.settings import AloneExchangeSettings
-from launch.bench.papers.gossip_bound import read
+from benchmarks.papers.gossip_bound import read
 from tests.examples import examples
 from tests.parameters.gossiping import PAAC, PARAMETERS, RATE, SIZE, STATISTICS, learn, learner, segments, start
 from tests.sizes import ROOT
