@@ -35,7 +35,7 @@ app = typer.Typer(
 @app.command()
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(metavar="[CLAIM]", help="A claim of a paper; without it the claims are listed.")
+        str | None, typer.Argument(metavar="CLAIM", help="A claim of a paper; without it the claims are listed.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Measure the claim's reduced form: minutes.")] = False,
     output: Annotated[
@@ -72,7 +72,7 @@ def reproduce(
 
 @app.command()
 def suite(  # noqa: PLR0913 - one parameter for each word of the command
-    name: Annotated[str | None, typer.Argument(metavar="[SUITE]", help="Without it the suites are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="SUITE", help="Without it the suites are listed.")] = None,
     topology: Topology = None,
     overrides: Overrides = None,
     repetitions: Repetitions = 5,
@@ -97,7 +97,7 @@ def suite(  # noqa: PLR0913 - one parameter for each word of the command
 
 @app.command()
 def peers(
-    name: Annotated[str | None, typer.Argument(metavar="[WORK]", help="Without it the comparisons are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="WORK", help="Without it the comparisons are listed.")] = None,
     topology: Topology = None,
     overrides: Overrides = None,
     repetitions: Repetitions = 5,
