@@ -62,9 +62,9 @@ bench: setup  ## measure this machine
 	@cd "$(ROOT)"
 	$(BIN)/actorlearn bench $(ARGS)
 
-gpu-kit: setup  ## wheels into .gpu-kit, for a visit to a GPU machine without a network (docs/performance.md)
+gpu-kit: setup  ## wheels into .gpu-kit, for a visit to a GPU machine without a network (benchmarks/README.md)
 	@cd "$(ROOT)"
-	$(BIN)/python -m launch.bench.gpu.kit
+	$(BIN)/python -m benchmarks gpu-kit
 
 chaos: setup  ## FAULTS random faults over living runs of all modes, drawn from SEED; goes on where it was left
 	@cd "$(ROOT)"
@@ -73,7 +73,7 @@ chaos: setup  ## FAULTS random faults over living runs of all modes, drawn from 
 pages: setup  ## write the generated pages of docs/ and the schemas for editors
 	@cd "$(ROOT)"
 	$(BIN)/python -m docs.pages
-	$(BIN)/python -m launch.bench.claims.page
+	$(BIN)/python -m benchmarks pages
 
 docs: setup  ## HTML of docs/ in build/docs; a warning or a link that leads nowhere is an error
 	@cd "$(ROOT)"
@@ -84,6 +84,6 @@ docs: setup  ## HTML of docs/ in build/docs; a warning or a link that leads nowh
 clean:  ## remove .venv, caches and build products (runs/ stays)
 	@cd "$(ROOT)"
 	rm -rf .venv .gpu-kit build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find actorlearn launch tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find actorlearn launch benchmarks tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .ONESHELL:

@@ -1,5 +1,6 @@
 """Settings of Sphinx, which makes HTML of these pages: ``make docs``. Nothing is loaded from elsewhere."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -18,4 +19,13 @@ html_theme = "furo"
 html_theme_options = {"top_of_page_buttons": []}
 html_copy_source = html_show_sourcelink = html_show_copyright = False
 html_use_index = False
-exclude_patterns = ["results/*.jsonl", "results/ledger/runs"]
+
+
+def name_benchmarks(_app, _docname, source):
+    """Replace links to pages of benchmarks/, which the HTML does not contain, by the names of their files."""
+    source[0] = re.sub(r"\[([^]]*)\]\((?:\.\./)+(benchmarks/[\w./-]+)[^)]*\)", r"\1 (`\2`)", source[0])
+
+
+def setup(app):
+    """Called by Sphinx."""
+    app.connect("source-read", name_benchmarks)

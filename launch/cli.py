@@ -448,31 +448,22 @@ def export(
 
 @app.command(rich_help_panel=_MACHINE)
 def bench(  # noqa: PLR0913 - one parameter for each word of the command
-    suite: Annotated[
-        str | None,
-        typer.Argument(help="What to measure; else the suites are listed. `reproduce`: a claim of a paper."),
-    ] = None,
+    suite: Annotated[str | None, typer.Argument(help="What to measure; without it the suites are listed.")] = None,
     topology: Annotated[
         str | None,
-        typer.Argument(
-            help="What to measure it with; else configs/pong.yaml, or what the suite is about. Behind `reproduce` the "
-            "claim; else the claims are listed."
-        ),
+        typer.Argument(help="The topology to measure; without it configs/pong.yaml, or the suite's own."),
     ] = None,
     overrides: Overrides = None,
     repetitions: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="How often each case is measured, in turn; else 5.")
-    ] = None,
+        int, typer.Option(min=1, max=1000, help="How often each case is measured, in turn with the others.")
+    ] = 5,
     seconds: Annotated[
-        float | None, typer.Option(min=1.0, max=86_400.0, help="How long each time; else 15, gpu: 5.")
-    ] = None,
+        float, typer.Option(min=1.0, max=86_400.0, help="The length of one measurement, in seconds.")
+    ] = 15.0,
     quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Once, for 5 seconds, with fewer cases: rough. A claim in its reduced form."),
+        bool, typer.Option("--quick", help="Measure fewer cases, once, for 5 seconds: a rough answer.")
     ] = False,
-    score: Annotated[
-        float | None, typer.Option(help="time-to-score, dba3c-nodes, gpu: the mean score to reach.")
-    ] = None,
+    score: Annotated[float | None, typer.Option(help="time-to-score: the mean score to reach.")] = None,
     seeds: Annotated[
         str | None,
         typer.Option(
@@ -482,43 +473,28 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
     whole: Annotated[
         bool, typer.Option("--whole", help="time-to-score: let each run go on to its own end after the score.")
     ] = False,
-    every_part: Annotated[bool, typer.Option("--all", help="gpu: all parts.")] = False,
-    parts: Annotated[list[str] | None, typer.Option("--part", metavar="NAME", help="gpu: a part; repeatable.")] = None,
-    minutes: Annotated[
-        float | None, typer.Option(min=0.1, max=1_440.0, help="gpu: begin no part that would not be over in this time.")
+    parts: Annotated[
+        list[str] | None, typer.Option("--part", metavar="NAME", help="gpu: a part to measure; repeatable; else all.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="gpu: cpu tries the parts without a GPU; else cuda.")] = None,
-    engine: Engine = None,
-    keys: Keys = None,
+    device: Annotated[str | None, typer.Option(help="gpu: cuda, the default, or cpu.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for SUITE.json, .md, .png.")] = None,
     json: Json = False,
 ) -> int:
-    """Measure this machine: sampling, training, hand-over, peers on the same work, claims of papers; cases in turn."""
-    from launch.bench.measure.request import ALL
-    from launch.commands.bench import REPRODUCE, bench, reproduce
+    """Measure this machine: sampling, training, replay, memory, the time to a score, a GPU."""
+    from launch.commands.bench import bench
 
-    if suite == REPRODUCE:
-        unread: dict[str, object] = {"repetitions": repetitions, "seconds": seconds, "score": score, "engine": engine}
-        unread |= {
-            "seeds": seeds,
-            "whole": whole,
-            "keys": keys,
-            "all": every_part,
-            "part": parts,
-            "minutes": minutes,
-            "device": device,
-        }
-        given = [*(overrides or []), *(f"--{name}" for name, value in unread.items() if value)]
-        return reproduce(topology, given, quick, output, json)
-    amount: dict[str, object] = {
-        "repetitions": 1 if quick else repetitions or 5,
+    words = [*([topology] if topology is not None else []), *(overrides or [])]
+    wanted: dict[str, object] = {
+        "repetitions": 1 if quick else repetitions,
         "seconds": 5.0 if quick else seconds,
         "score": score,
+        "seeds_wanted": seeds,
+        "whole": whole,
+        "parts": tuple(parts or ()),
+        "device": device,
+        "output": output,
     }
-    amount |= {"seeds_wanted": seeds, "whole": whole}
-    where = {"topology": topology, "overrides": tuple(overrides or ()), "engine": engine, "keys": keys}
-    which = {"parts": (ALL,) if every_part else tuple(parts or ()), "minutes": minutes, "device": device}
-    return bench(suite, {**where, **amount, **which}, output, json)
+    return bench(suite, words, wanted, json)
 
 
 @app.command(rich_help_panel=_MACHINE)

@@ -1,7 +1,8 @@
 """Which test shows that a module works, where none has its name: module or folder of modules -> test file.
 
-A module ``actorlearn/x/y.py`` has its tests in ``tests/x/test_y.py``, and ``launch/x/y.py`` in
-``tests/launch/x/test_y.py``. What is listed here is shown to work by the tests of what it is made for.
+A module ``actorlearn/x/y.py`` has its tests in ``tests/x/test_y.py``, ``launch/x/y.py`` in
+``tests/launch/x/test_y.py``, and ``benchmarks/x/y.py`` in ``benchmarks/tests/x/test_y.py``. What is listed here is
+shown to work by the tests of what it is made for.
 """
 
 from __future__ import annotations
@@ -89,23 +90,29 @@ COVERED_BY = {
     "launch/commands/check.py": "tests/launch/test_cli.py",
     "launch/commands/manage.py": "tests/launch/test_cli.py",
     "launch/commands/run.py": "tests/launch/runtime/test_loop.py",
-    "launch/bench/claims/": "tests/launch/bench/claims/test_ledger.py",
-    "launch/bench/papers/accelerated.py": "tests/launch/bench/claims/test_ledger.py",
-    "launch/bench/papers/paac.py": "tests/launch/bench/claims/test_ledger.py",
-    "launch/bench/papers/tables_of_games.py": "tests/launch/bench/claims/test_ledger.py",
-    "launch/bench/gpu/": "tests/launch/bench/gpu/test_visit.py",
-    "launch/bench/gpu/pong.py": "tests/launch/bench/gpu/test_rates.py",
     "launch/bench/measure/costs.py": "tests/launch/bench/test_costs.py",
-    "launch/bench/measure/linked.py": "tests/system/test_namespaces.py",
     "launch/bench/measure/": "tests/launch/bench/test_bench.py",
     "launch/bench/suites/": "tests/launch/bench/test_bench.py",
-    "launch/bench/papers/atari_games.py": "tests/launch/bench/papers/test_games.py",
-    "launch/bench/papers/dba3c_games.py": "tests/launch/bench/papers/test_dba3c_learning.py",
-    "launch/bench/papers/dba3c_nodes.py": "tests/launch/bench/papers/test_dba3c_learning.py",
-    "launch/bench/papers/fast_dqn.py": "tests/launch/bench/test_bench.py",
-    "launch/bench/papers/games_figure.py": "tests/launch/bench/papers/test_games.py",
-    "launch/bench/papers/gossip_figures.py": "tests/launch/bench/papers/test_gossip.py",
-    "launch/bench/peers/works.py": "tests/launch/bench/test_bench.py",
+    "launch/bench/suites/atari_games.py": "tests/launch/bench/suites/test_games.py",
+    "launch/bench/suites/games_figure.py": "tests/launch/bench/suites/test_games.py",
+    "benchmarks/__main__.py": "benchmarks/tests/test_registry.py",
+    "benchmarks/environments.py": "benchmarks/tests/papers/test_dba3c_stragglers.py",
+    "benchmarks/kept.py": "benchmarks/tests/papers/test_experience.py",
+    "benchmarks/lagged.py": "benchmarks/tests/papers/test_asynchrony.py",
+    "benchmarks/learning.py": "benchmarks/tests/claims/test_ledger.py",
+    "benchmarks/request.py": "benchmarks/tests/test_registry.py",
+    "benchmarks/claims/": "benchmarks/tests/claims/test_ledger.py",
+    "benchmarks/gpu/": "benchmarks/tests/gpu/test_visit.py",
+    "benchmarks/gpu/pong.py": "benchmarks/tests/gpu/test_rates.py",
+    "benchmarks/papers/accelerated.py": "benchmarks/tests/claims/test_ledger.py",
+    "benchmarks/papers/dba3c_games.py": "benchmarks/tests/papers/test_dba3c_learning.py",
+    "benchmarks/papers/dba3c_nodes.py": "benchmarks/tests/papers/test_dba3c_learning.py",
+    "benchmarks/papers/gossip_figures.py": "benchmarks/tests/papers/test_gossip.py",
+    "benchmarks/papers/paac.py": "benchmarks/tests/claims/test_ledger.py",
+    "benchmarks/papers/scaling.py": "benchmarks/tests/test_registry.py",
+    "benchmarks/papers/tables_of_games.py": "benchmarks/tests/claims/test_ledger.py",
+    "benchmarks/suites/desk.py": "benchmarks/tests/test_registry.py",
+    "benchmarks/suites/handover.py": "benchmarks/tests/test_registry.py",
     "launch/simulate/estimate.py": "tests/launch/simulate/test_model.py",
     "launch/simulate/exchange.py": "tests/launch/simulate/test_model.py",
     "launch/simulate/keys.py": "tests/launch/commands/test_simulate.py",

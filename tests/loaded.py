@@ -8,9 +8,6 @@ import sys
 
 from tests.sizes import ROOT, source_files
 
-# Programs for the peers' own virtual environments: never imported here, so our doors are not theirs.
-PEER_SCRIPTS = ROOT / "launch" / "bench" / "peers" / "scripts"
-
 
 def modules_after(statement: str) -> set[str]:
     """Modules that a fresh interpreter has loaded after one statement."""
@@ -25,9 +22,9 @@ EXTRAS = ("simpy", "starlette", "uvicorn")
 
 
 def import_all(package: str) -> None:
-    """Import every module of a package but programs, scripts for the peers' environments, and what needs an extra."""
+    """Import every module of a package but programs, and what needs an extra."""
     for file in source_files(package):
-        if file.name != "__main__.py" and PEER_SCRIPTS not in file.parents:
+        if file.name != "__main__.py":
             name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
             try:
                 importlib.import_module(name)

@@ -15,10 +15,15 @@ from pathlib import Path
 import pytest
 
 from tests.coverage_by import COVERED_BY
-from tests.loaded import PEER_SCRIPTS, modules_after
+from tests.loaded import modules_after
 from tests.sizes import PACKAGES, ROOT, parsed, source_files
 
-FILES = source_files(*PACKAGES)
+BENCHMARKS = ROOT / "benchmarks"
+# Programs for the peers' own virtual environments: never imported here, so our doors are not theirs.
+PEER_SCRIPTS = BENCHMARKS / "peers" / "scripts"
+OURS = [file for file in source_files("benchmarks") if not {BENCHMARKS / "tests", PEER_SCRIPTS} & {*file.parents}]
+FILES = [*source_files(*PACKAGES), *OURS]
+TESTS = ("tests", "benchmarks/tests")
 
 # What only one file may touch: everybody else goes through it.
 DOORS = {
@@ -42,7 +47,7 @@ BANNED_NAMES = re.compile(r"(^|_)(utils?|commons?|misc|helpers?|managers?)($|_)"
 NAMED_TUPLES = {"_fields", "_replace", "_asdict"}
 """Private by their looks alone."""
 
-REQUIRED = {"actorlearn", "launch", "configs", "tests", "setup.cfg", "pyproject.toml", "README.md"}
+REQUIRED = {"actorlearn", "launch", "benchmarks", "configs", "tests", "setup.cfg", "pyproject.toml", "README.md"}
 ALLOWED = REQUIRED | {
     "Makefile",
     "LICENSE",
@@ -52,6 +57,7 @@ ALLOWED = REQUIRED | {
     "docs",
     "examples",
     "constraints.txt",
+    "conftest.py",
 }
 
 
@@ -112,8 +118,7 @@ def banned_uses(tree: ast.AST, file: str) -> list[str]:
 
 
 def test_only_doors_touch_the_outside() -> None:
-    ours = [file for file in FILES if PEER_SCRIPTS not in file.parents]
-    breaches = [breach for file in ours for breach in door_breaches(parsed(file), name_of(file))]
+    breaches = [breach for file in FILES for breach in door_breaches(parsed(file), name_of(file))]
     assert not breaches, "\n".join(breaches)
 
 
@@ -185,7 +190,7 @@ def test_the_command_line_never_loads_torch() -> None:
 def test_no_module_is_named_after_nothing() -> None:
     names = [
         name_of(file)
-        for file in source_files(*PACKAGES, "tests")
+        for file in source_files(*PACKAGES, "benchmarks", "tests")
         if any(BANNED_NAMES.search(part) for part in file.relative_to(ROOT).with_suffix("").parts)
     ]
     assert not names, f"{names}: name a module after what it is or does"
@@ -228,7 +233,10 @@ def test_constraints_pin_every_direct_dependency_and_no_accelerator() -> None:
 def mirrored(module: str) -> str:
     """The file in which the tests of a module stand."""
     path = Path(module.removeprefix("actorlearn/"))
-    return f"tests/{(path.parent / f'test_{path.name}').as_posix()}"
+    tests = "tests"
+    if path.parts[0] == "benchmarks":
+        path, tests = path.relative_to("benchmarks"), "benchmarks/tests"
+    return f"{tests}/{(path.parent / f'test_{path.name}').as_posix()}"
 
 
 def covering(module: str) -> str | None:
@@ -239,8 +247,7 @@ def covering(module: str) -> str | None:
 
 
 def test_every_module_has_tests_or_is_said_to_be_covered_by_which() -> None:
-    modules = [name_of(file) for file in FILES if PEER_SCRIPTS not in file.parents]
-    modules = [name for name in modules if not name.endswith("__init__.py")]
+    modules = [name for name in map(name_of, FILES) if not name.endswith("__init__.py")]
     bare = [f"{name}: no {mirrored(name)}, and not in tests/coverage_by.py" for name in modules if not covering(name)]
     assert not bare, "\n".join(bare)
 
@@ -279,14 +286,16 @@ def reaches_inside(tree: ast.AST) -> list[str]:
             words = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             ours = [word for word in words if word.rpartition(".")[2] in our_private_names() and " " not in word]
             found += [f"{node.lineno}: {word}" for word in ours]
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in PACKAGES:
+        elif (
+            isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in (*PACKAGES, "benchmarks")
+        ):
             found += [f"{node.lineno}: {node.module}.{a.name}" for a in node.names if is_private(a.name)]
     return found
 
 
 def test_no_test_reaches_into_what_is_private() -> None:
     """What is worth a test has a public door, and what has none is tested through what it is for."""
-    inside = [f"{name_of(file)}:{use}" for file in source_files("tests") for use in reaches_inside(parsed(file))]
+    inside = [f"{name_of(file)}:{use}" for file in source_files(*TESTS) for use in reaches_inside(parsed(file))]
     assert not inside, "\n".join(inside)
 
 
@@ -308,8 +317,9 @@ def test_the_search_for_private_names_finds_them(source: str, monkeypatch: pytes
 def test_no_test_imports_another_test() -> None:
     found = [
         f"{name_of(file)}:{line}: {name}"
-        for file in source_files("tests")
+        for file in source_files(*TESTS)
         for line, name in imported(parsed(file))
-        if name.startswith("tests.") and any(part.startswith("test_") for part in name.split(".")[1:-1])
+        if name.startswith(("tests.", "benchmarks.tests."))
+        and any(part.startswith("test_") for part in name.split(".")[1:-1])
     ]
     assert not found, "\n".join([*found, "put what tests share into a module of its own"])

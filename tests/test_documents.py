@@ -17,7 +17,8 @@ from launch.topology.load import parse
 from tests.sizes import PACKAGES, ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
-PLACE = re.compile(r"`((?:actorlearn|launch|configs|docs|tests)/[\w./-]*)`")
+MORE_PAGES = sorted((ROOT / "benchmarks").rglob("*.md"))
+PLACE = re.compile(r"`((?:actorlearn|launch|benchmarks|configs|docs|tests)/[\w./-]*)`")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([\w-]+))?\)")
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 CALL = re.compile(r"`([\w/]+\.py)`: `([\w.]+)`")
@@ -57,7 +58,7 @@ def test_every_place_that_is_named_exists(page: Path) -> None:
     assert not missing, f"{page.name} names {missing}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *MORE_PAGES], ids=lambda page: page.name)
 def test_every_link_leads_to_a_page_and_its_heading(page: Path) -> None:
     broken = []
     for target, anchor in LINK.findall(page.read_text()):

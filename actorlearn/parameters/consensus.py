@@ -1,6 +1,6 @@
 """Differences between learners that mix weights: of their newest weights, and of their newest gradients, for reports.
 
-Pure. ``launch/bench/papers/gossip_bound.py`` computes a bound of these differences from the learners' logs.
+Pure. ``benchmarks/papers/gossip_bound.py`` computes a bound of these differences from the learners' logs.
 """
 
 from __future__ import annotations

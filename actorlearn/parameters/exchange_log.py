@@ -1,7 +1,7 @@
 """Log of the changes that a learner made to its weights: a file of records, for comparing learners afterwards.
 
 Writes one file, a line of JSON for each record; knows no weights, only norms and versions of messages.
-The records of all learners bound their distance (``launch/bench/papers/gossip_bound.py``).
+The records of all learners bound their distance (``benchmarks/papers/gossip_bound.py``).
 
 A record is written before its message is visible, so every message has its record. Writes are not buffered, so the log
 of a killed process is complete.

@@ -25,7 +25,7 @@ DRAWS = 256
 FREE_AGE = 0.5
 """Age of messages that nobody waits for, in exchanges: learners post at any moment of one another's steps.
 
-0.44 was measured with four learners on two cores, in a ring (docs/results/gossip.md).
+0.44 was measured with four learners on two cores, in a ring (benchmarks/results/gossip.md).
 """
 _NOTHING = 1e-12
 """Share of differences below which an exchange has made learners agree exactly, but for rounding."""

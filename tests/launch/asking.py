@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from typer import Typer
 from typer.testing import CliRunner, Result
 
 from launch.cli import app
 
 
-def ask(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="actorlearn")
+def ask(*arguments: str | Path, of: Typer = app) -> Result:
+    return CliRunner().invoke(of, [str(argument) for argument in arguments], prog_name="actorlearn")
 
 
-def refused(*arguments: str | Path, code: int = 2) -> str:
+def refused(*arguments: str | Path, code: int = 2, of: Typer = app) -> str:
     """The one line a request is refused with."""
-    result = ask(*arguments)
+    result = ask(*arguments, of=of)
     assert result.exit_code == code, result.output
     assert result.stdout == ""
     lines = result.stderr.splitlines()

@@ -131,8 +131,8 @@ def test_the_installed_program_imports_from_the_folder_where_it_is_started(topol
         ("eval x", "'x' is no run folder and there are no runs"),
         ("plot x -o x.png", "'x' is no run folder and there are no runs"),
         ("bench nonsense", "'nonsense' is no suite: choose one of "),
-        ("bench peers cart.yaml", "peers has topologies of its own: leave 'cart.yaml' out"),
-        ("bench learners simulators.count=0", "simulators.count"),  # an override, although no topology comes before it
+        ("bench replay cart.yaml", "replay has topologies of its own: leave 'cart.yaml' out"),
+        ("bench sampling simulators.count=0", "simulators.count"),  # an override, although no topology comes before it
         ("bench training -o cart.yaml", "-o cart.yaml: File exists; name a folder"),
         ("bench training nowhere.yaml", "nowhere.yaml: No such file"),
         ("bench training simulators.count=0", "simulators.count"),

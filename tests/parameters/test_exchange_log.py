@@ -14,7 +14,7 @@ import pytest
 
 from actorlearn.parameters.consensus import Measured
 from actorlearn.parameters.exchange_log import ExchangeLog
-from launch.bench.papers.gossip_bound import read
+from benchmarks.papers.gossip_bound import read
 from tests.sizes import ROOT
 
 WRITER = """

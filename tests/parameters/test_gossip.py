@@ -27,7 +27,7 @@ from actorlearn.parameters.interface import Joined, Learner
 from actorlearn.parameters.mixing import GraphSettings, in_peers, mixing_matrix
 from actorlearn.parameters.published import Published
 from actorlearn.parameters.settings import AloneExchangeSettings
-from launch.bench.papers.gossip_bound import read
+from benchmarks.papers.gossip_bound import read
 from tests.examples import examples
 from tests.parameters.gossiping import (
     PAAC,

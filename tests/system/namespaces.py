@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from benchmarks import namespaces as machines
+from benchmarks.namespaces import Namespaces
 from launch.errors import FailedError
-from launch.machine import namespaces as machines
-from launch.machine.namespaces import Namespaces
 
 RATE = "200mbit"
 

@@ -25,9 +25,7 @@ BY_HAND = {
         "actorlearn node --join 10.0.0.1:5555 --key a.key",
     ],
     "performance.md": [
-        "make gpu-kit",
-        "bash .gpu-kit/install.sh                                        # an environment over its torch",
-        "PYTHON=.venv/bin/python sh launch/bench/peers/install.sh sb3 loops sample-factory cleanrl cleanrl_control",
+        "actorlearn bench gpu --part servers --repetitions 2 --seconds 5 -o results-gpu",
     ],
     "statistics.md": ["actorlearn import cleanrl/runs sb3/logs/PPO_1"],
     "tutorial.md": ["source .venv/bin/activate"],

@@ -10,8 +10,8 @@ from statistics import mean
 
 import pytest
 
-from launch.bench.measure.lagged import learn, loaded
-from launch.bench.papers.gossip_bound import logs_of, points
+from benchmarks.lagged import learn, loaded
+from benchmarks.papers.gossip_bound import logs_of, points
 from tests.system.conftest import PACED, Command, Start
 from tests.system.launched import finished, learned
 from tests.system.ways import CATCH, LEARNS

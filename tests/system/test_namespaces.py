@@ -16,11 +16,10 @@ import torch
 
 from actorlearn.parameters.checkpoint import load, newest
 from actorlearn.parameters.checkpoint_folders import directory_of
-from launch.bench.measure.linked import linked
+from benchmarks.namespaces import Namespaces, linked
+from benchmarks.papers import dba3c_servers
+from benchmarks.papers.dba3c_servers import UpdateBytes
 from launch.bench.measure.request import shipped
-from launch.bench.papers import dba3c_servers
-from launch.bench.papers.dba3c_servers import UpdateBytes
-from launch.machine.namespaces import Namespaces
 from tests.chaos import rows as rows_of
 from tests.chaos import topologies
 from tests.chaos.judge import counted, exactly_once, produced

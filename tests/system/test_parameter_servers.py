@@ -111,7 +111,7 @@ def test_a_slow_learner_is_named_where_all_wait_for_it_and_dropped_where_none_do
 ) -> None:
     environment = {"step_s": 0.02, "slow": str(tmp_path), "slower": 5.0}
     three = [*SERVED, "learners.count=3", f"learners.quorum={quorum}", "parameter_servers.count=2"]
-    updates = ["env.id=launch.bench.measure.waiting:Waiting", "simulators.envs=1", "algorithm.horizon=5"]
+    updates = ["env.id=benchmarks.environments:Waiting", "simulators.envs=1", "algorithm.horizon=5"]
     waiting = [*updates, f"env.kwargs={json.dumps(environment)}"]
     run = launched("catch", *three, *waiting, "total_steps=100_000_000")
     run.wait_for_event("spawned", "simulator-2")

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from launch.machine.namespaces import HEAD
+from benchmarks.namespaces import HEAD
 from launch.runs import find
 from launch.sweeps.history import History
 from launch.sweeps.state import STATE_FILE, read

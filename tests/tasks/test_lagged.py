@@ -9,7 +9,7 @@ import pytest
 from actorlearn.tasks import lagged
 from actorlearn.tasks.lagged import Lagged
 from actorlearn.worker.settings import LaggedSettings
-from launch.bench.measure.lagged import loaded, settings_of
+from benchmarks.lagged import loaded, settings_of
 from launch.errors import RunError
 from launch.plan.probe import describe
 

@@ -25,7 +25,7 @@ WIDE = 200
 
 
 @dataclass(frozen=True)
-class Report:
+class SuiteReport:
     """One suite's figures."""
 
     suite: str
@@ -75,7 +75,7 @@ def described(found: Mapping[str, Any], cores: str) -> str:
     return f"{cores} of {about['cpu']}, {memory_gib:.0f} GiB, torch {packages.get('torch', '?')}{at}"
 
 
-def show(report: Report) -> None:
+def show(report: SuiteReport) -> None:
     """Print the table."""
     console = Console() if sys.stdout.isatty() else Console(width=WIDE)
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
@@ -89,7 +89,7 @@ def show(report: Report) -> None:
         console.print(note, highlight=False, markup=False, soft_wrap=True)
 
 
-def write(report: Report, folder: Path) -> None:
+def write(report: SuiteReport, folder: Path) -> None:
     """Write SUITE.json, SUITE.md and SUITE.png into a folder, which is made if need be; raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / f"{report.suite}.json", f"{json.dumps(report.as_json(), indent=2)}\n".encode())
@@ -97,7 +97,7 @@ def write(report: Report, folder: Path) -> None:
     draw(report, folder / f"{report.suite}.png")
 
 
-def markdown(report: Report) -> str:
+def markdown(report: SuiteReport) -> str:
     """Return the table as Markdown."""
     lines = [f"# {report.suite}", "", machine_line(), "", "| " + " | ".join(report.headings) + " |"]
     lines.append("|" + "---|" * len(report.headings))
@@ -106,7 +106,7 @@ def markdown(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw(report: Report, path: Path) -> None:
+def draw(report: SuiteReport, path: Path) -> None:
     """Draw the suite's own picture, or the curves, or a bar for each case: its median, with a line over its spread."""
     if report.picture is not None:
         report.picture(path)

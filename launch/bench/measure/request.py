@@ -9,12 +9,9 @@ from launch.errors import FailedError
 from launch.topology.load import load
 from launch.topology.sources import examples
 
-ALL = "all"
-"""Name for all parts of a suite."""
-
 
 @dataclass(frozen=True)
-class Request:
+class SuiteRequest:
     """A topology to measure, and how thoroughly."""
 
     topology: str
@@ -28,20 +25,14 @@ class Request:
     """A number of seeds to draw from the clock, or seeds with commas between, for suites that take them."""
     whole: bool = False
     """Whether runs go on to their own end once they have the score."""
-    engine: str | None = None
-    """Engine that starts the nodes, for suites that take one."""
-    keys: Path | None = None
-    """Folder of the head's keys, for nodes on other machines."""
     output: Path | None = None
     """Folder of the report, which is there already; None where it is shown only."""
     runs: tuple[str, ...] = ()
     """Words that name runs, for suites that read runs and measure nothing."""
     parts: tuple[str, ...] = ()
-    """Parts to do, for a suite in parts: their names, or ALL."""
-    minutes: float | None = None
-    """Time in which every part that is begun is over, for a suite in parts; None: no limit but its own."""
-    device: str = "cuda"
-    """Device that a suite in parts is about."""
+    """Names of the parts to measure, for a suite in parts; empty: all."""
+    device: str | None = None
+    """Device that a suite in parts measures; None: cuda."""
 
     @property
     def file(self) -> str:

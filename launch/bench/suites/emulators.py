@@ -11,8 +11,8 @@ from importlib.util import find_spec
 
 from launch.bench.measure.interleaved import interleave
 from launch.bench.measure.parts import Parts
-from launch.bench.measure.report import Report, rate
-from launch.bench.measure.request import Request
+from launch.bench.measure.report import SuiteReport, rate
+from launch.bench.measure.request import SuiteRequest
 from launch.bench.measure.running import rate_of
 from launch.errors import FailedError
 from launch.topology.load import load
@@ -20,7 +20,7 @@ from launch.topology.load import load
 WARMUP_S = 5.0
 
 
-def emulators(request: Request) -> Report:
+def emulators(request: SuiteRequest) -> SuiteReport:
     """Simulation alone and training on an environment, by ale-py or gymnasium and by EnvPool."""
     if find_spec("envpool") is None:
         raise FailedError("bench emulators: envpool is not installed: pip install 'actorlearn[envpool]'")
@@ -39,4 +39,4 @@ def emulators(request: Request) -> Report:
         plain, pooled = (spread[f"{path}, {what}"] for path in paths)
         rows.append((env_id, what, rate(plain), rate(pooled), f"{pooled.median / plain.median:.2f}"))
     headings = ("environment", "what", "steps/s", "steps/s, EnvPool", "ratio")
-    return Report("emulators", headings, rows, spread, "steps/s")
+    return SuiteReport("emulators", headings, rows, spread, "steps/s")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 
 from launch.bench.measure.interleaved import Spread
-from launch.bench.measure.report import Report
-from launch.bench.measure.request import Request
+from launch.bench.measure.report import SuiteReport
+from launch.bench.measure.request import SuiteRequest
 from launch.bench.measure.running import Running
 
 READINGS = 10
 
 
-def memory(request: Request) -> Report:
+def memory(request: SuiteRequest) -> SuiteReport:
     """Resident memory of all processes over --seconds of training, shared pages counted once; grows or not."""
     rows, bytes_ = [], []
     with Running(request.topology, request.overrides) as run:
@@ -22,7 +22,7 @@ def memory(request: Request) -> Report:
             bytes_.append(run.pss_bytes())
             rows.append((f"{time.monotonic() - began_s:.0f}", f"{bytes_[-1] / 1e6:,.0f}"))
     grown = bytes_[-1] - bytes_[1]
-    return Report(
+    return SuiteReport(
         suite="memory",
         headings=("seconds", "resident, MB"),
         rows=rows,

@@ -23,8 +23,8 @@ from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import PRIORITIES, ReplayShape, replay_bytes, replay_fields
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform, importance
 from launch.bench.measure.interleaved import interleave
-from launch.bench.measure.report import Report, rate
-from launch.bench.measure.request import Request
+from launch.bench.measure.report import SuiteReport, rate
+from launch.bench.measure.request import SuiteRequest
 
 RINGS = 8
 MINIBATCH = 32
@@ -35,7 +35,7 @@ _BUT_FOR = 1.5
 """Shared memory is left to others: this often what is needed must be free."""
 
 
-def replay(request: Request) -> Report:
+def replay(request: SuiteRequest) -> SuiteReport:
     """Transitions/s drawn in minibatches of 32 and put together, uniform and prioritised, and rows/s stored."""
     size = 1_000_000
     if request.quick or free_bytes() < _BUT_FOR * replay_bytes(shape_of(size)):
@@ -45,7 +45,7 @@ def replay(request: Request) -> Report:
     with closing(reserve(f"bench-{os.getpid()}", needed)) as folder:
         measured, stored = cases(folder.path / "replay", shape, request.seconds)
         spread = interleave(measured, request.repetitions)
-    return Report(
+    return SuiteReport(
         suite="replay",
         headings=("drawn", "transitions/s"),
         rows=[(name, rate(rates)) for name, rates in spread.items()],

@@ -12,8 +12,8 @@ from functools import partial
 
 from launch.bench.measure.interleaved import Spread, interleave
 from launch.bench.measure.parts import Parts
-from launch.bench.measure.report import Report, percent, rate
-from launch.bench.measure.request import Request
+from launch.bench.measure.report import SuiteReport, percent, rate
+from launch.bench.measure.request import SuiteRequest
 from launch.bench.measure.running import rate_of
 from launch.machine.cores import begun_cores
 from launch.topology.load import load
@@ -38,7 +38,7 @@ def shapes(cores: int, quick: bool) -> list[tuple[int, int, int]]:
     return [(max(1, cores // 2), 16, 1), *per_core, (2 * cores, 16, 1)]
 
 
-def wanted(request: Request) -> list[tuple[int, int, int]]:
+def wanted(request: SuiteRequest) -> list[tuple[int, int, int]]:
     """Return the shapes to measure: the topology's alone when the request names one (``simulators.…=``)."""
     if any(override.startswith("simulators.") for override in request.overrides):
         own = load(request.topology, request.overrides).simulators
@@ -46,7 +46,7 @@ def wanted(request: Request) -> list[tuple[int, int, int]]:
     return shapes(begun_cores(), request.quick)
 
 
-def sampling(request: Request) -> Report:
+def sampling(request: SuiteRequest) -> SuiteReport:
     """Steps/s without learning, by simulators, environments and groups, in lock-step and free-running."""
     rows: list[tuple[str, ...]] = []
     bars: dict[str, Spread] = {}
@@ -56,7 +56,7 @@ def sampling(request: Request) -> Report:
         shares = [f"{rate(spread[way])} {percent(spread[way].median / simulated)}" for way in WAYS]
         rows.append((f"{count} x {envs}, {groups} group(s)", rate(spread["simulation"]), *shares))
         bars |= {f"{count} x {envs} / {groups} {name}": measured for name, measured in spread.items()}
-    return Report(
+    return SuiteReport(
         suite="sampling",
         headings=("simulators x environments", "pure simulation, steps/s", *WAYS),
         rows=rows,
@@ -67,7 +67,7 @@ def sampling(request: Request) -> Report:
     )
 
 
-def _shape(request: Request, count: int, envs: int, groups: int) -> dict[str, Spread]:
+def _shape(request: SuiteRequest, count: int, envs: int, groups: int) -> dict[str, Spread]:
     shape = (f"simulators.count={count}", f"simulators.envs={envs}", f"simulators.groups={groups}")
     overrides = (*request.overrides, *shape)
     with Parts(request.topology, (*overrides, "inference.count=0")) as parts:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from launch.bench.measure.interleaved import Spread
-from launch.bench.measure.report import Report, machine_line, show
-from launch.bench.measure.request import Request
+from launch.bench.measure.report import SuiteReport, machine_line, show
+from launch.bench.measure.request import SuiteRequest
 from launch.bench.measure.running import Running
 from launch.bench.measure.seed_table import (
     HEADINGS,
@@ -35,7 +35,7 @@ DEFAULT_SEEDS = "5"
 _TURN_S = 1.0
 
 
-def time_to_score(request: Request) -> Report:
+def time_to_score(request: SuiteRequest) -> SuiteReport:
     """Minutes and steps until the mean of the last 100 games reaches --score, for --seeds drawn from the clock."""
     if request.score is None:
         raise RunError(
@@ -61,9 +61,9 @@ def _folder(question: Question) -> Path:
     return RUNS / "time-to-score" / f"{name}-{hashlib.sha256(words.encode()).hexdigest()[:6]}"
 
 
-def _report(table: SeedTable) -> Report:
+def _report(table: SeedTable) -> SuiteReport:
     minutes = tuple(run.reached.minutes for run in table.runs if run.reached)
-    return Report(
+    return SuiteReport(
         suite="time-to-score",
         headings=HEADINGS,
         rows=table.rows(),
@@ -74,7 +74,7 @@ def _report(table: SeedTable) -> Report:
     )
 
 
-def _run(request: Request, question: Question, seed: int, folder: Path) -> SeedRun:
+def _run(request: SuiteRequest, question: Question, seed: int, folder: Path) -> SeedRun:
     """Run one seed and return its record; what an interrupted command left of this seed is removed first."""
     shutil.rmtree(folder, ignore_errors=True)
     began_s = time.monotonic()

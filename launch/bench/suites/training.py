@@ -7,8 +7,8 @@ from functools import partial
 
 from launch.bench.measure.interleaved import interleave
 from launch.bench.measure.parts import Parts, bound
-from launch.bench.measure.report import Report, percent, rate
-from launch.bench.measure.request import Request
+from launch.bench.measure.report import SuiteReport, percent, rate
+from launch.bench.measure.request import SuiteRequest
 from launch.bench.measure.running import Reading, Running
 
 WARMUP_S = 5.0
@@ -21,7 +21,7 @@ ADVICE = {
 }
 
 
-def training(request: Request) -> Report:
+def training(request: SuiteRequest) -> SuiteReport:
     """A topology's rate beside its parts alone, share per stage, the slow stage and the key that would help."""
     readings: list[Reading] = []
     pss_bytes: list[int] = []
@@ -44,7 +44,7 @@ def training(request: Request) -> Report:
     notes = [f"parts in turn: {limit:,.0f} steps/s; training is {percent(trained / limit)} of it"]
     if parts.topology.simulators.blocks > 1:
         notes = [f"{notes[0]}; with {parts.topology.simulators.blocks} blocks they overlap"]
-    return Report(
+    return SuiteReport(
         suite="training",
         headings=("part", "steps/s", "of pure simulation"),
         rows=[(name, rate(measured), percent(measured.median / simulated)) for name, measured in spread.items()],

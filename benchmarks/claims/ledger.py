@@ -1,0 +1,151 @@
+"""The ledger: what became of each claim when it was last measured, as files that are committed.
+
+An entry is ``NAME.json`` (the command, and the suite's report with machine and commit), ``NAME.csv`` (learning curves,
+where there are any), ``NAME.png`` and the page ``NAME.md``. Comparisons and verdict follow from the report; pages and
+tables are made of them by ``python -m benchmarks pages``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actorlearn.files import write_atomically
+from benchmarks.claims import CLAIMS
+from benchmarks.claims.claim import Claim, Comparison, SuiteResult, verdict
+from benchmarks.registry import MEASURING
+from benchmarks.request import BenchmarkRequest, shipped
+from launch.bench.measure.report import SuiteReport, draw
+from launch.commands.bench import make_folder
+from launch.errors import FailedError, RunError
+
+LEDGER = Path(__file__).parents[1] / "results" / "ledger"
+"""Folder of the committed entries."""
+KEPT = "runs"
+"""Folder, in that of an entry, where suites keep single runs, so that a longer measurement goes on; not committed."""
+
+
+class LedgerEntry(msgspec.Struct, frozen=True):
+    """A measurement of a claim: what was measured, where and how."""
+
+    claim: str
+    command: str
+    date: str
+    """The day on which it was measured, as 2026-11-23."""
+    repetitions: int
+    seconds: float
+    keys: tuple[str, ...]
+    report: dict[str, Any]
+    """The suite's report, with machine, versions and commit."""
+
+    @property
+    def comparisons(self) -> Sequence[Comparison]:
+        """Values of the paper, each beside what was measured."""
+        return CLAIMS[self.claim].compare(SuiteResult(self.report))
+
+    @property
+    def verdict(self) -> str:
+        """The verdict on the claim."""
+        return verdict(self.comparisons)
+
+
+def claim_of(name: str) -> Claim:
+    """Return a claim; raises RunError."""
+    if name not in CLAIMS:
+        raise RunError(f"{name!r} is no claim: choose one of {', '.join(CLAIMS)}")
+    return CLAIMS[name]
+
+
+def request_of(claim: Claim, quick: bool, output: Path | None = None) -> BenchmarkRequest:
+    """Return what its suite is asked for."""
+    suite, extent = MEASURING[claim.suite], claim.quick if quick else claim.whole
+    topology = claim.topology or suite.topology
+    return BenchmarkRequest(
+        topology=shipped(topology or "pong.yaml"),
+        overrides=(*(suite.keys if topology == suite.topology else ()), *extent.keys),
+        repetitions=extent.repetitions,
+        seconds=extent.seconds,
+        score=claim.score,
+        output=output,
+    )
+
+
+def reproduce(claim: Claim, quick: bool, output: Path | None) -> tuple[LedgerEntry, SuiteReport]:
+    """Measure a claim by its suite, and compare; with an ``output`` folder runs are kept in it."""
+    kept = output / KEPT if output is not None else None
+    if kept is not None:
+        make_folder(kept)
+    request = request_of(claim, quick, kept)
+    report = MEASURING[claim.suite].load()(request)
+    said: dict[str, Any] = json.loads(json.dumps(report.as_json()))
+    entry = LedgerEntry(
+        claim=claim.name,
+        command=f"python -m benchmarks reproduce {claim.name}{' --quick' if quick else ''}",
+        date=datetime.now(UTC).date().isoformat(),
+        repetitions=request.repetitions,
+        seconds=request.seconds,
+        keys=request.overrides,
+        report=said,
+    )
+    return entry, report
+
+
+def as_json(entry: LedgerEntry) -> dict[str, Any]:
+    """Return an entry with its comparisons and the verdict."""
+    judged: dict[str, Any] = {"verdict": entry.verdict, "comparisons": [asdict(one) for one in entry.comparisons]}
+    return {**msgspec.to_builtins(entry), **judged}
+
+
+def judged(claim: Claim, entry: LedgerEntry) -> SuiteReport:
+    """Return an entry's comparisons as a table."""
+    return SuiteReport(
+        suite=f"{claim.name}: {entry.verdict}",
+        headings=("", "in the paper", "here", "holds"),
+        rows=[(one.what, one.paper, one.here, "yes" if one.holds else "no") for one in entry.comparisons],
+        bars={},
+        unit="",
+        notes=(f"{claim.paper}, {claim.part}: {claim.says}", f"In place of the paper's: {claim.differs}"),
+    )
+
+
+def write(entry: LedgerEntry, report: SuiteReport, folder: Path) -> None:
+    """Write an entry's JSON, its curves and its picture; raises FailedError."""
+    try:
+        text = json.dumps(msgspec.to_builtins(entry), indent=1)
+        write_atomically(folder / f"{entry.claim}.json", f"{text}\n".encode())
+        if report.curves:
+            write_atomically(folder / f"{entry.claim}.csv", _csv(report).encode())
+        if report.curves or report.bars or report.picture:
+            draw(report, folder / f"{entry.claim}.png")
+    except OSError as error:
+        raise FailedError(f"-o {folder}: not written: {error}; the results are printed above") from None
+
+
+def _csv(report: SuiteReport) -> str:
+    """Return the points of all curves, a line each."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(("run", "env_steps", "minutes", "score"))
+    for curve in report.curves:
+        for stretch in curve.stretches:
+            lines.writerows(
+                (curve.label, f"{steps:.0f}", f"{minutes:.4g}", f"{score:.4g}") for steps, minutes, score in stretch
+            )
+    return text.getvalue()
+
+
+def read(folder: Path = LEDGER) -> Mapping[str, LedgerEntry]:
+    """Return the entries of a folder, in the order of the claims."""
+    return {
+        name: msgspec.json.decode((folder / f"{name}.json").read_bytes(), type=LedgerEntry)
+        for name in CLAIMS
+        if (folder / f"{name}.json").is_file()
+    }

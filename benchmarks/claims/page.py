@@ -1,0 +1,88 @@
+"""Pages of the ledger, made from its entries: ``python -m benchmarks pages``.
+
+Writes a page for each entry, and the tables of both READMEs, the project's and that of benchmarks, between their marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from benchmarks.claims import CLAIMS
+from benchmarks.claims.claim import VERDICTS, Claim
+from benchmarks.claims.ledger import LEDGER, LedgerEntry, read
+from launch.bench.measure.report import described
+
+ROOT = LEDGER.parents[2]
+BEGIN, END = "<!-- the ledger: made by `make pages` -->", "<!-- the ledger's end -->"
+
+
+def page(claim: Claim, entry: LedgerEntry) -> str:
+    """Return an entry as a page of Markdown."""
+    report = entry.report
+    reduced = f"{claim.differs[0].upper()}{claim.differs[1:]}."
+    where = described(report, f"{report['machine']['cores']} cores")
+    seeds = f"{entry.repetitions} repetition{'s' * (entry.repetitions > 1)}"
+    parts = [
+        f"# {claim.name}: {entry.verdict}",
+        f"{claim.paper}, {claim.part}. {claim.says}",
+        _table(
+            ("", "in the paper", "here", "holds"),
+            [
+                (one.what, one.paper, one.here, ("yes" if one.holds else "no") + (" (a number)" if one.exact else ""))
+                for one in entry.comparisons
+            ],
+        ),
+        f"In place of the paper's: {reduced}",
+        f"`{entry.command}`, {seeds}, {entry.seconds:g} s at most of each case or run, {entry.date}, {where}:",
+        _table(tuple(report["rows"][0]), [tuple(row.values()) for row in report["rows"]]),
+        "\n".join(f"* {note}" for note in report["notes"]),
+    ]
+    if (LEDGER / f"{claim.name}.png").is_file():
+        parts.append(f"![{claim.says}]({claim.name}.png)")
+    if (LEDGER / f"{claim.name}.csv").is_file():
+        parts.append(f"Points of the curves: [{claim.name}.csv]({claim.name}.csv).")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def table(entries: Mapping[str, LedgerEntry]) -> str:
+    """Return the table of all entries, for benchmarks/README.md."""
+    rows = [
+        (CLAIMS[name].paper.partition(",")[0], CLAIMS[name].part, f"[{name}](results/ledger/{name}.md)", entry.verdict)
+        for name, entry in entries.items()
+    ]
+    return _table(("paper", "figure or table", "claim", "verdict"), rows)
+
+
+def summary(entries: Mapping[str, LedgerEntry]) -> str:
+    """Return a line for each paper with the number of its claims by verdict, for the README."""
+    rows = []
+    for paper in dict.fromkeys(CLAIMS[name].paper for name in entries):
+        verdicts = [entry.verdict for name, entry in entries.items() if CLAIMS[name].paper == paper]
+        rows.append((paper, *(str(verdicts.count(word)) for word in VERDICTS)))
+    return _table(("paper", *VERDICTS), rows)
+
+
+TABLES: Mapping[str, Callable[[Mapping[str, LedgerEntry]], str]] = {"README.md": summary, "benchmarks/README.md": table}
+"""Pages with a table of the ledger between their marks -> what makes it."""
+
+
+def with_table(text: str, made: str) -> str:
+    """Return a page with what was made between its marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    return "\n".join([*lines, *("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)])
+
+
+def main() -> None:
+    """Write all pages and tables."""
+    entries = read()
+    for name, entry in entries.items():
+        (LEDGER / f"{name}.md").write_text(page(CLAIMS[name], entry), encoding="utf-8")
+    for name, make in TABLES.items():
+        path = ROOT / name
+        path.write_text(with_table(path.read_text(encoding="utf-8"), make(entries)), encoding="utf-8")

@@ -1,0 +1,61 @@
+"""Environments for measurements, whose steps cost nothing or take time and no processor."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.envs.catch import Catch, Image
+
+SLOW_STEP_S = 0.001
+
+
+class Still(gymnasium.Env[NDArray[np.float32], np.int64]):
+    """Does nothing: one number to see, two actions without effect, no end. What is left of a step is its hand-over."""
+
+    def __init__(self) -> None:
+        """There is nothing to set up."""
+        self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self._observation = np.zeros(1, np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Begin."""
+        super().reset(seed=seed, options=options)
+        return self._observation, {}
+
+    def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Go on."""
+        return self._observation, 0.0, False, False, {}
+
+
+class Waiting(Still):
+    """Sleeps in each step, so that many learners can be measured on few cores; longer where a folder says so."""
+
+    def __init__(self, step_s: float, slow: str, slower: float) -> None:
+        """Sleep ``step_s`` seconds a step, ``slower`` times as long while the folder ``slow`` has this pid's file."""
+        super().__init__()
+        self._step_s, self._slower = step_s, slower
+        self._slow = Path(slow, str(os.getpid()))
+
+    def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Sleep, and go on."""
+        time.sleep(self._step_s * (self._slower if self._slow.exists() else 1.0))
+        return super().step(action)
+
+
+class SlowCatch(Catch):
+    """Catch whose every step sleeps 1 ms, so that learners which share cores are faster together."""
+
+    def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
+        """Sleep, then move."""
+        time.sleep(SLOW_STEP_S)
+        return super().step(action)

@@ -1,0 +1,105 @@
+"""The kit: wheels that a machine with torch and CUDA lacks, for an installation without a network, and its script.
+
+Run as ``python -m benchmarks gpu-kit`` (``make gpu-kit``) in a checkout. pip resolves what the project and the tests
+marked gpu need, in the versions of constraints.txt, for the Python of that machine; torch and numpy, which it has, are
+left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from launch.errors import FailedError
+from launch.reports.format import as_bytes
+from launch.runtime.metadata import commit, now
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / ".gpu-kit"
+PYTHON = "3.12"
+MOST_BYTES = 60_000_000
+"""Largest kit: with the working tree it has to pass through doors of 64 MiB."""
+THERE = ("torch", "numpy")
+"""Packages that the machine has; the first would bring all of CUDA."""
+FOR_TESTS = ("hypothesis", "pytest", "pytest-timeout")
+"""Packages that the tests marked gpu need, of the extra dev."""
+INSTALL = Path(__file__).with_name("install.sh")
+_GLIBC = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux2014", "manylinux_2_17", "manylinux1")
+
+
+def requirements(pyproject: Path) -> list[str]:
+    """Return what is to be downloaded: the build's, the project's and the tests' own requirements but those THERE."""
+    told = tomllib.loads(pyproject.read_text())
+    project = told["project"]
+    tests = [each for each in project["optional-dependencies"]["dev"] if name_of(each) in FOR_TESTS]
+    wanted = [*told["build-system"]["requires"], *project["dependencies"], *tests]
+    return [each for each in wanted if name_of(each) not in THERE]
+
+
+def name_of(requirement: str) -> str:
+    """Return the package of a requirement or a wheel, as pip compares names."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[ <>=!~;\[]", requirement)[0]).lower()
+
+
+def download(wanted: Sequence[str], folder: Path) -> None:
+    """Let pip download wheels for the machine's Python, with what they need themselves; raises FailedError."""
+    tag = f"cp{PYTHON.replace('.', '')}"
+    platforms = [f"{platform}_x86_64" for platform in _GLIBC]
+    target = ["--python-version", PYTHON, "--implementation", "cp"]
+    for word, values in (("--abi", [tag, "abi3", "none"]), ("--platform", [*platforms, "any"])):
+        target += [part for value in values for part in (word, value)]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    constraints = ["-c", str(ROOT / "constraints.txt")]
+    command = [*pip, "--only-binary=:all:", *target, *constraints, "-d", str(folder), *wanted]
+    if subprocess.run(command, check=False).returncode:
+        raise FailedError("pip could not download the wheels: its words stand above")
+
+
+def leave_out(wheels: Path, names: Sequence[str] = THERE) -> None:
+    """Remove wheels of packages that others asked for and the machine has."""
+    for wheel in wheels.glob("*.whl"):
+        if name_of(wheel.name.partition("-")[0]) in names:
+            wheel.unlink()
+
+
+def weigh(folder: Path, most: int = MOST_BYTES) -> int:
+    """Return the bytes of all files; raises FailedError, with the largest, when they are too many."""
+    sizes = {path.name: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    total = sum(sizes.values())
+    if total > most:
+        largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
+        raise FailedError(
+            f"the kit has {as_bytes(total)}, and {as_bytes(most)} is the most: largest are "
+            f"{', '.join(f'{name} ({as_bytes(sizes[name])})' for name in largest)}"
+        )
+    return total
+
+
+def make(folder: Path) -> int:
+    """Make the kit anew; returns its bytes."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "wheels").mkdir(parents=True)
+    download(requirements(ROOT / "pyproject.toml"), folder / "wheels")
+    leave_out(folder / "wheels")
+    shutil.copy(INSTALL, folder)
+    about = {**commit(ROOT), "python": PYTHON, "made": now()}
+    (folder / "kit.json").write_text(f"{json.dumps(about, indent=2)}\n")
+    return weigh(folder)
+
+
+def main() -> int:
+    """Make it and say what it is; returns the exit status."""
+    try:
+        total = make(FOLDER)
+    except FailedError as error:
+        print(f"gpu-kit: {error}", file=sys.stderr)
+        return 1
+    count = len(list((FOLDER / "wheels").iterdir()))
+    print(f"{FOLDER}: {count} wheels for Python {PYTHON}, {as_bytes(total)}; what to do with it: benchmarks/README.md")
+    return 0

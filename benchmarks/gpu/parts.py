@@ -1,0 +1,57 @@
+"""The parts of a visit to a GPU machine, in their order, and the time that each has: the one place where it is written.
+
+A part begins nothing that would be over after its minutes, and what it needs to start and to end is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from benchmarks.gpu import rates
+from benchmarks.gpu.marked import no_tests, tests
+from benchmarks.gpu.pong import pong
+from benchmarks.gpu.stay import Stay
+from launch.bench.measure.report import SuiteReport
+from launch.bench.suites import gpu
+from launch.bench.suites.gpu import Cases, GpuHost
+
+VISIT_MINUTES = 25.0
+INSTALL_MINUTES = 1.0
+"""Time of a visit for the installation from the kit, and a look at the machine."""
+COMMAND_MINUTES = 10.0
+"""Longest part, because a command may last no longer on some machines."""
+
+
+@dataclass(frozen=True)
+class VisitPart:
+    """One part."""
+
+    name: str
+    minutes: float
+    says: str
+    """Words for its row in the list of parts."""
+    function: Callable[[Stay], SuiteReport]
+    lacks: Callable[[GpuHost], str] = lambda host: host.no_device
+    """GpuHost -> why it is left out there; empty: it is not."""
+    by_cores: bool = False
+    """It has cases for more cores than a machine may have."""
+
+
+def _rates(
+    name: str, minutes: float, says: str, cases: Callable[[GpuHost, bool], Cases], by_cores: bool = False
+) -> VisitPart:
+    return VisitPart(name, minutes, says, partial(rates.rates, name=f"gpu-{name}", cases=cases), by_cores=by_cores)
+
+
+PARTS = (
+    VisitPart("tests", 2.0, "tests marked gpu", tests, lacks=no_tests),
+    _rates("servers", 4.0, "inference servers on the GPU beside policies in simulators", gpu.by_servers),
+    _rates("cores", 6.0, "simulation, sampling and training by cores, 1 to 16", gpu.by_cores, by_cores=True),
+    VisitPart("pong", 6.0, "minutes to Pong 18", pong),
+    _rates("graphs", 2.0, "CUDA graphs on and off", gpu.by_graphs),
+    _rates("dqn", 2.0, "DQN's four ways (Fast DQN, table 1)", rates.by_ways_of_dqn),
+    _rates("learners", 2.0, "several learners on one GPU", gpu.by_learners, by_cores=True),
+)
+"""All of them. Together with INSTALL_MINUTES they take no more than VISIT_MINUTES."""

@@ -1,0 +1,108 @@
+"""The part of a visit that trains Pong until its mean score is at 18: configs/pong-fast.yaml with a trainer on the GPU.
+
+Its 32 environments are spread over more simulators. So a batch has the 1,024 steps with which it was tuned, and only
+the time that a step takes is another.
+"""
+
+from __future__ import annotations
+
+import csv
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+from benchmarks.gpu.stay import Stay
+from benchmarks.request import shipped
+from launch.bench.measure.report import SuiteReport
+from launch.bench.measure.running import Running
+from launch.bench.suites.gpu import CORES, GpuHost
+from launch.bench.suites.time_to_score import first_report_with
+from launch.errors import FailedError
+from launch.runs.curves import Curve, read_curve
+from launch.runs.find import Run
+
+TOPOLOGY = "pong-fast.yaml"
+SCORE = 18.0
+ENVIRONMENTS = 32
+SEEDS = (1, 2, 3)
+REPORT_EVERY_S = 1.0
+QUICK_S = 5.0
+"""Seconds that a run is given in the quick form, which learns nothing."""
+MARGIN_S = 15.0
+"""Seconds of the part's time in which a run that did not come to the score is ended and told."""
+SHARE = 0.5
+"""Largest share of the part's time that one run may take."""
+POINTS, COLUMNS = 300, ("steps", "minutes", "score")
+"""Most points of a curve that is kept, and what each has."""
+
+
+def ways(host: GpuHost) -> dict[str, tuple[str, ...]]:
+    """Return the keys of each way to act: where the simulators are, and in a server on the device."""
+    processes = max(count for count in (1, 2, 4, 8, CORES) if count <= max(1, host.cores))
+    shape = (f"simulators.count={processes}", f"simulators.envs={ENVIRONMENTS // processes}")
+    trainer = f"trainer.device={host.device}"
+    return {
+        "policies in simulators": (*shape, trainer, "inference.count=0"),
+        "a server": (*shape, trainer, "inference.count=1", f"inference.device={host.device}"),
+    }
+
+
+def pong(stay: Stay) -> SuiteReport:
+    """Train until the score, by both ways with one seed, then with the next; what has no time left is not begun."""
+    found, seeds = ways(stay.host), SEEDS[: 1 if stay.request.quick else None]
+    overrides = stay.request.overrides
+    keys = {f"{way}, seed {seed}": (*found[way], f"seed={seed}", *overrides) for seed, way in product(seeds, found)}
+    score = SCORE if stay.request.score is None else stay.request.score
+    measured = stay.measure({trial: partial(minutes_to, score, stay, trial, own) for trial, own in keys.items()}, 1)
+    curves = [curve for trial in keys if (curve := _kept_curve(stay, trial))]
+    if not measured and not curves:
+        raise FailedError("; ".join(stay.shortfalls))
+    return SuiteReport(
+        suite="gpu-pong",
+        headings=("trial", f"minutes to {score:g}"),
+        rows=[(trial, f"{measured[trial].median:.2f}" if trial in measured else "-") for trial in keys],
+        bars=measured,
+        unit="minutes",
+        notes=(str(stay.host), "minutes: by the run's own clock, which begins with its processes", *stay.shortfalls),
+        figures={"keys": {trial: list(own) for trial, own in keys.items()}},
+        curves=curves,
+    )
+
+
+def minutes_to(score: float, stay: Stay, trial: str, keys: tuple[str, ...]) -> float:
+    """Train once, and keep the curve; raises FailedError with the newest score where the score is not reached."""
+    limit_s = QUICK_S if stay.request.quick else min(stay.left_s - MARGIN_S, SHARE * stay.seconds)
+    with Running(shipped(TOPOLOGY), keys, total_steps=None, report_every_s=REPORT_EVERY_S) as run:
+        first = first_report_with(run, score, limit_s)
+        error = run.error()
+        try:
+            steps, minutes, newest = _keep_curve(stay, trial, read_curve(Run(run.run_dir, {})))
+        except ValueError:  # no curve yet
+            raise FailedError(error or f"not at {score:g}: no whole game was over after {limit_s:.0f} s") from None
+    if first is None:
+        raise FailedError(error or f"not at {score:g} after {minutes:.1f} minutes: {newest:.1f} at {steps:,.0f} steps")
+    return float(first["time_s"]) / 60
+
+
+def _keep_curve(stay: Stay, trial: str, curve: Curve) -> tuple[float, float, float]:
+    """Keep some of the points in the folder, if there is one; returns the newest: steps, minutes, score."""
+    points = [point for stretch in curve.stretches for point in stretch]
+    if (path := _file(stay, trial)) is not None:
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([COLUMNS, *points[:: -(-len(points) // POINTS)]])
+    return points[-1]
+
+
+def _kept_curve(stay: Stay, trial: str) -> Curve | None:
+    """Return the curve that this call, or one before it, has kept; None where there is none."""
+    if (path := _file(stay, trial)) is None or not path.is_file():
+        return None
+    with path.open(newline="") as file:
+        rows = [(float(steps), float(minutes), float(score)) for steps, minutes, score in list(csv.reader(file))[1:]]
+    return Curve(trial, "Pong", None, None, [rows])
+
+
+def _file(stay: Stay, trial: str) -> Path | None:
+    """Return the file of a trial's curve."""
+    folder = stay.request.output
+    return folder / f"gpu-pong-{trial.replace(', ', '-').replace(' ', '-')}.csv" if folder is not None else None

@@ -1,0 +1,54 @@
+"""Parts of a visit that measure rates: those of the suite ``gpu``, and DQN at the settings of Fast DQN."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from benchmarks.gpu.stay import Stay
+from benchmarks.papers import fast_dqn
+from launch.bench.measure.report import SuiteReport
+from launch.bench.suites.gpu import Cases, GpuHost, RateCase, server_keys, simulator_keys, table, trainer_keys
+from launch.errors import FailedError
+
+DQN = "atari/fast-dqn.yaml"
+DQN_WARMUP_S = 5.0
+"""DQN first fills its replay."""
+DQN_ENVIRONMENTS = fast_dqn.COUNTS[-1]
+
+
+def by_ways_of_dqn(host: GpuHost, quick: bool) -> Cases:
+    """DQN standard, concurrent, synchronised and both, with 8 environments in as many simulators as there are cores.
+
+    Where environments act by themselves each simulator has a server of its own, which asks the device for its rows
+    alone as the paper's threads do; else one answers them all.
+    """
+    processes = max(count for count in fast_dqn.COUNTS if count <= min(host.cores, DQN_ENVIRONMENTS))
+    found = {}
+    for way in ("standard", "both") if quick else fast_dqn.PAPER_HOURS:
+        apart = way in fast_dqn.BY_THEMSELVES
+        each = DQN_ENVIRONMENTS // processes
+        shape = (*simulator_keys(processes, each), f"simulators.groups={each if apart else 1}")
+        keys = (
+            *fast_dqn.keys(way, DQN_ENVIRONMENTS),
+            *shape,
+            *trainer_keys(host),
+            *server_keys(host, processes if apart else 1),
+        )
+        found[way] = RateCase(DQN, keys, warmup_s=DQN_WARMUP_S)
+    return found
+
+
+def rates(stay: Stay, name: str, cases: Callable[[GpuHost, bool], Cases]) -> SuiteReport:
+    """Measure cases in turn while the part has time; raises FailedError when none could be."""
+    request = stay.request
+    wanted = {
+        case: replace(each, keys=(*each.keys, *request.overrides))
+        for case, each in cases(stay.host, request.quick).items()
+    }
+    timed = {case: partial(each.steps_per_s, request.seconds) for case, each in wanted.items()}
+    measured = stay.measure(timed, request.repetitions)
+    if not measured:
+        raise FailedError("; ".join(stay.shortfalls))
+    return table(name, stay.host, wanted, measured, stay.shortfalls)

@@ -1,0 +1,229 @@
+"""Learning runs: cases of one topology that differ in keys and seed, followed to their ends, and what they came to.
+
+Time begins with a run's first report, so that starting processes does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from benchmarks.kept import keep_result, read_results
+from benchmarks.request import BenchmarkRequest
+from launch.bench.measure.interleaved import Spread, progress_bar
+from launch.bench.measure.report import SuiteReport, rate
+from launch.bench.measure.running import START_LIMIT_S, Running
+from launch.errors import FailedError
+from launch.runs.curves import SCORE, Curve, read_curve
+from launch.runs.find import Run
+from launch.runs.jsonl import Lines
+from launch.topology.load import load
+
+_RATE = ("env_steps", "time_s")
+"""Columns of reports that are kept of a run, for its rate."""
+
+
+@dataclass(frozen=True)
+class LearningRun:
+    """Curve and reports of one run; its time begins with the first report, so that starting does not count."""
+
+    curve: Curve
+    rows: Sequence[Mapping[str, Any]]
+
+    @property
+    def steps(self) -> float:
+        """Steps up to the last point."""
+        return self.curve.stretches[-1][-1][0]
+
+    @property
+    def minutes(self) -> float:
+        """Minutes up to the last point."""
+        return self.curve.stretches[-1][-1][1]
+
+    @property
+    def steps_per_s(self) -> float:
+        """Mean rate from the first report to the last."""
+        first, last = self.rows[0], self.rows[-1]
+        return float((last["env_steps"] - first["env_steps"]) / max(last["time_s"] - first["time_s"], 1e-9))
+
+    @property
+    def staleness(self) -> float | None:
+        """Mean over reports of the age of gradients, in changes of the weights; None without parameter servers."""
+        return self.mean("staleness_mean")
+
+    @property
+    def best(self) -> float:
+        """The highest score."""
+        return max(score for stretch in self.curve.stretches for _, _, score in stretch)
+
+    @property
+    def largest_fall(self) -> float:
+        """Largest difference between a score and the best before it."""
+        best = fall = float("-inf")
+        for stretch in self.curve.stretches:
+            for _, _, score in stretch:
+                best = max(best, score)
+                fall = max(fall, best - score)
+        return fall
+
+    def score(self, axis: int, at: float) -> float:
+        """Return the newest score at so many steps (axis 0) or minutes (axis 1); the first where none was before."""
+        points = [point for stretch in self.curve.stretches for point in stretch]
+        before = [point for point in points if point[axis] <= at]
+        return (before or points[:1])[-1][2]
+
+    def minutes_to(self, score: float) -> float | None:
+        """Return the minutes after which a score was first reached; None where it was not."""
+        points = (point for stretch in self.curve.stretches for point in stretch)
+        return next((minutes for _, minutes, reached in points if reached >= score), None)
+
+    def mean(self, column: str) -> float | None:
+        """Return the mean of a column over the reports that have it; None where none has."""
+        known = [row[column] for row in self.rows if row.get(column) is not None]
+        return fmean(known) if known else None
+
+    def mean_score(self, steps: float) -> float:
+        """Return the mean of its scores up to so many steps; the first where none was before."""
+        points = [point for stretch in self.curve.stretches for point in stretch]
+        return fmean([point[2] for point in points if point[0] <= steps] or [points[0][2]])
+
+
+def follow(request: BenchmarkRequest, overrides: Sequence[str], label: str, column: str = SCORE) -> LearningRun:
+    """Run the request's topology until its steps are done or the seconds over; raises FailedError without a score."""
+    own = (*request.overrides, *overrides)
+    nodes = load(request.topology, own).nodes
+    engine = request.engine or ("local" if nodes.count > 1 else None)
+    limit_s = START_LIMIT_S + (nodes.wait_s if engine else 0.0)
+    with Running(request.topology, own, None, engine=engine, keys=request.keys, start_limit_s=limit_s) as run:
+        curve = curve_of(run, label, request.seconds, column)
+        rows = list(Lines(run.run_dir / "metrics.jsonl").new())
+    return LearningRun(*since_first(curve, rows))
+
+
+@dataclass(frozen=True)
+class _Result:
+    """One run as it is kept."""
+
+    case: str
+    seed: int
+    ran: LearningRun
+
+
+def run_all(
+    request: BenchmarkRequest,
+    cases: Mapping[str, Sequence[str]],
+    column: str = SCORE,
+    failed: list[str] | None = None,
+    kept: str | None = None,
+) -> dict[str, list[LearningRun]]:
+    """Run each case once with each seed, seed after seed.
+
+    What is wrong with a run is added to ``failed``, and the others go on; where that is None, FailedError is raised.
+    With ``kept``, a suite's name, runs that the folder of the report has of it are not run again.
+    """
+    for keys in cases.values():  # what is wrong with one of them is said before anything is run
+        load(request.topology, (*request.overrides, *keys))
+    known = {(one.case, one.seed): one.ran for one in read_results(request, kept, _Result)} if kept else {}
+    ran: dict[str, list[LearningRun]] = {name: [] for name in cases}
+    with progress_bar() as progress:
+        task = progress.add_task("", total=request.repetitions * len(cases))
+        for seed in request.seeds:
+            for name, keys in cases.items():
+                label = f"{name}, seed {seed}"
+                progress.update(task, description=label)
+                try:
+                    if (name, seed) not in known:
+                        known[name, seed] = follow(request, (*keys, f"seed={seed}"), label, column)
+                        if kept:
+                            keep_result(request, kept, _Result(name, seed, _for_rates(known[name, seed])))
+                    ran[name].append(known[name, seed])
+                except FailedError as error:
+                    if failed is None:
+                        raise
+                    failed.append(f"{label}: {error}")
+                progress.advance(task)
+    return ran
+
+
+def _for_rates(one: LearningRun) -> LearningRun:
+    """Return a run with those columns of its reports alone that its rate follows from."""
+    return replace(one, rows=[{at: row[at] for at in _RATE} for row in one.rows])
+
+
+def curve_of(run: Running, name: str, seconds: float, column: str = SCORE) -> Curve:
+    """Follow a run until its steps are done or the seconds over; raises FailedError where the column has no number."""
+    run.wait(seconds)
+    if error := run.error():
+        raise FailedError(f"{name}: the run failed: {error}")
+    try:
+        return replace(read_curve(Run(run.run_dir, {}), column), label=name)
+    except ValueError as no_curve:
+        raise FailedError(f"{name}: {no_curve}; give it more --seconds") from None
+
+
+def since_first(curve: Curve, rows: Sequence[dict[str, Any]]) -> tuple[Curve, list[dict[str, Any]]]:
+    """Both with the time of the first report taken away."""
+    began_s = rows[0]["time_s"]
+    stretches = [[(steps, minutes - began_s / 60, score) for steps, minutes, score in s] for s in curve.stretches]
+    return replace(curve, stretches=stretches), [{**row, "time_s": row["time_s"] - began_s} for row in rows]
+
+
+def score(spread: Spread) -> str:
+    """Return a score with its spread: 0.52 (0.41 to 0.60)."""
+    return f"{spread.median:,.2f} ({spread.low:,.2f} to {spread.high:,.2f})"
+
+
+def learn(
+    suite: str, request: BenchmarkRequest, cases: Mapping[str, Sequence[str]], notes: Sequence[str] = ()
+) -> SuiteReport:
+    """Run each case with each seed, and return how they compare after equal steps and after equal time.
+
+    A run ends with its topology's steps, or when the request's seconds are over.
+    """
+    return compare(suite, request, run_all(request, cases, kept=suite), notes)
+
+
+def compare(
+    suite: str, request: BenchmarkRequest, ran: Mapping[str, Sequence[LearningRun]], notes: Sequence[str] = ()
+) -> SuiteReport:
+    """Return the table of runs: their scores after as many steps and after as much time as the shortest had."""
+    runs = [one for all_ in ran.values() for one in all_]
+    steps, minutes = min(one.steps for one in runs), min(one.minutes for one in runs)
+    after_steps = {name: Spread(tuple(one.score(0, steps) for one in all_)) for name, all_ in ran.items()}
+    after_minutes = {name: Spread(tuple(one.score(1, minutes) for one in all_)) for name, all_ in ran.items()}
+    curve = {name: Spread(tuple(one.mean_score(steps) for one in all_)) for name, all_ in ran.items()}
+    rates = {name: Spread(tuple(one.steps_per_s for one in all_)) for name, all_ in ran.items()}
+    return SuiteReport(
+        suite=suite,
+        headings=(
+            "",
+            "steps/s",
+            f"score after {steps:,.0f} steps",
+            f"after {minutes * 60:,.0f} s",
+            "mean of the curve",
+        ),
+        rows=[
+            (name, rate(rates[name]), score(after_steps[name]), score(after_minutes[name]), score(curve[name]))
+            for name in ran
+        ],
+        bars=after_steps,
+        unit="score",
+        notes=(
+            f"scores: mean of the last 100 training games, median of {len(next(iter(ran.values())))} seeds (lowest to "
+            "highest)",
+            *notes,
+        ),
+        figures={
+            "topology": request.file,
+            "overrides": list(request.overrides),
+            "steps": steps,
+            "minutes": minutes,
+            **{
+                name: {case: spread.as_json() for case, spread in found.items()}
+                for name, found in (("after_minutes", after_minutes), ("curve", curve), ("steps_per_s", rates))
+            },
+        },
+        curves=[one.curve for all_ in ran.values() for one in all_],
+    )

@@ -1,0 +1,188 @@
+"""Machines that are network namespaces of this one: own addresses, and links of a rate, which can be cut.
+
+The head has a namespace with a bridge, each node one that a veth pair joins to it. Nothing of the machine's own network
+is touched. Processes, memory and disks are shared. Needs root, and iproute2 and nsenter. ``linked`` runs a topology on
+such machines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from actorlearn.wire.keys import make_keys
+from launch.bench.measure.running import Running
+from launch.engines.shells import Shells, shell
+from launch.engines.specs import NodeCommand
+from launch.errors import FailedError, RunError
+from launch.topology.schema import NodesSection
+
+NEEDED = ("ip", "tc", "nsenter")
+BUFFERS = "burst 256kb latency 100ms"
+"""Bytes that a link passes on at once after a pause, and the longest wait in its queue, in words of tc-tbf(8)."""
+HEAD = "head"
+"""Name of the head's machine."""
+PORT = 5555
+_ENGINE = f"{__name__}:LinkedNodes"
+
+
+class LinkBytes(NamedTuple):
+    """Bytes that a node's link has carried, with the headers of Ethernet, IP and TCP in front of each packet."""
+
+    out: int
+    into: int
+
+
+class Namespaces:
+    """A head's namespace, and one of each node."""
+
+    head = "10.77.0.100"
+
+    def __init__(self, nodes: Sequence[str]) -> None:
+        """Make nothing yet."""
+        self._word = f"al{secrets.token_hex(3)}"
+        self.nodes = nodes
+        self.names = [HEAD, *nodes]
+        """Names of all machines."""
+
+    def make(self, rate: str, buffers: str = BUFFERS) -> None:
+        """Make them; each link passes on at most ``rate`` in each direction (tc-tbf(8)). Raises CalledProcessError."""
+        for name in self.names:
+            _call("ip", "netns", "add", self.namespace(name))
+            self._in(name, "ip", "link", "set", "lo", "up")
+        self._in(HEAD, "ip", "link", "add", "bridge", "type", "bridge")
+        self._in(HEAD, "ip", "address", "add", f"{self.head}/24", "dev", "bridge")
+        self._in(HEAD, "ip", "link", "set", "bridge", "up")
+        for number, name in enumerate(self.nodes, 1):
+            far = self.namespace(name)
+            self._in(HEAD, *f"ip link add to-{name} type veth peer name net netns {far}".split())
+            self._in(HEAD, *f"ip link set to-{name} master bridge up".split())
+            self._in(name, *f"ip address add 10.77.0.{number}/24 dev net".split())
+            self._in(name, "ip", "link", "set", "net", "up")
+            for where, link in ((HEAD, f"to-{name}"), (name, "net")):
+                self._in(where, *f"tc qdisc add dev {link} root tbf rate {rate} {buffers}".split())
+
+    def namespace(self, name: str) -> str:
+        """Return the name of a machine's namespace."""
+        return f"{self._word}-{name}"
+
+    def enter(self, name: str) -> list[str]:
+        """Return the words that go before a command that is to run on a machine; its process id stays the same."""
+        return enter(self.namespace(name))
+
+    def cut(self, name: str) -> None:
+        """Cut a node's link: what is sent is lost, and nobody is told."""
+        self._in(HEAD, "ip", "link", "set", f"to-{name}", "down")
+
+    def mend(self, name: str) -> None:
+        """Join it again."""
+        self._in(HEAD, "ip", "link", "set", f"to-{name}", "up")
+
+    def carried(self) -> dict[str, LinkBytes]:
+        """Return what the link of each node has carried so far, as its limit counts it.
+
+        Interfaces count less: the packets of a large segment, which are made as late as possible, as one.
+        """
+        return {name: LinkBytes(self._passed(name, "net"), self._passed(HEAD, f"to-{name}")) for name in self.nodes}
+
+    def _passed(self, name: str, link: str) -> int:
+        (limit,) = json.loads(self._in(name, "tc", "-json", "-statistics", "qdisc", "show", "dev", link))
+        return int(limit["bytes"])
+
+    def pids(self, name: str) -> list[int]:
+        """Processes of a machine."""
+        return [int(pid) for pid in _call("ip", "netns", "pids", self.namespace(name)).split()]
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to all processes of a machine."""
+        for pid in self.pids(name):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def close(self) -> None:
+        """End their processes, and remove them."""
+        for name in self.names:
+            with suppress(subprocess.CalledProcessError):
+                self.signal(name, signal.SIGKILL)
+                _call("ip", "netns", "delete", self.namespace(name))
+
+    def _in(self, name: str, *words: str) -> str:
+        return _call(*self.enter(name), *words)
+
+
+@contextmanager
+def namespaces(nodes: Sequence[str], rate: str, buffers: str = BUFFERS) -> Iterator[Namespaces]:
+    """Make namespaces for as long as they are needed; raises FailedError where they cannot be made."""
+    if missing := [word for word in NEEDED if shutil.which(word) is None]:
+        raise FailedError(f"{', '.join(missing)}: not installed; install iproute2 and util-linux")
+    if os.geteuid():
+        raise FailedError("only root makes network namespaces; run it as root")
+    made = Namespaces(nodes)
+    try:
+        try:
+            made.make(rate, buffers)
+        except subprocess.CalledProcessError as error:
+            why = f"{' '.join(error.cmd)}: {error.stderr.strip()}"
+            raise FailedError(f"no network namespaces can be made here: {why}") from None
+        yield made
+    finally:
+        made.close()
+
+
+def enter(namespace: str) -> list[str]:
+    """Return the words that go before a command that is to run in a namespace."""
+    return ["nsenter", f"--net=/run/netns/{namespace}"]
+
+
+def own_namespace() -> str:
+    """Return the name of the namespace that this process is in; empty for one without a name."""
+    return _call("ip", "netns", "identify").strip()
+
+
+def _call(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+class LinkedNodes:
+    """Engine whose nodes are started in the namespaces that belong to the one of its head."""
+
+    def __init__(self, run_dir: Path, _nodes: NodesSection) -> None:
+        """Start nothing yet; raises RunError where the head is in no such namespace."""
+        word, _, name = own_namespace().rpartition("-")
+        if name != HEAD:
+            raise RunError(f"--engine {_ENGINE}: a benchmark runs it in namespaces of its own; choose another engine")
+        self._word, self._shells = word, Shells(run_dir)
+
+    def start(self, nodes: Sequence[NodeCommand]) -> None:
+        """Start nodes, each in the namespace of its name; raises OSError."""
+        for node in nodes:
+            self._shells.start(node, [*enter(f"{self._word}-{node.name}"), *shell(node)])
+
+    def gone(self) -> Mapping[str, str]:
+        """Return the nodes that have ended since the last call, with the reason."""
+        return self._shells.gone()
+
+    def close(self) -> None:
+        """End all nodes."""
+        self._shells.close()
+
+
+@contextmanager
+def linked(topology: str, overrides: Sequence[str], network: Namespaces) -> Iterator[Running]:
+    """Run a topology on all machines of a network; its nodes have the machines' names."""
+    with tempfile.TemporaryDirectory(prefix="actorlearn-bench-") as folder:
+        keys = Path(folder) / "keys"
+        make_keys(keys, network.nodes)
+        nodes = (f"nodes.count={len(network.nodes)}", f"nodes.listen={network.head}:{PORT}")
+        by = network.enter(HEAD)
+        with Running(topology, (*overrides, *nodes), engine=_ENGINE, keys=keys, by=by) as run:
+            yield run

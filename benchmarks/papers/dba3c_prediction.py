@@ -1,0 +1,128 @@
+"""The suite ``dba3c-prediction``: figures 6 to 8 of Adamski et al. (2018) as the model predicts them; measures nothing.
+
+The costs of the paper's machines are not in the paper. Three numbers follow from three points of its figures: the time
+of a data point and of a round without its messages, and the rate of links. All else is predicted. The points of
+figures 6 and 7 can be read to their axes' ends only (180 to 210, and 60 to 110 data points a second and worker).
+Data points are a worker's: 64 x 193 for 21 minutes are as many as a node makes in 14 hours, and 193 alone are not.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from benchmarks.papers.dba3c_nodes import PAPER_BATCH, PAPER_HOURS, PAPER_LEAST
+from benchmarks.papers.dba3c_sizes import PAPER_PARAMETERS
+from benchmarks.request import BenchmarkRequest
+from launch.bench.measure.report import SuiteReport
+from launch.simulate.scenario import Costs, Scenario, Work
+from launch.topology.schema import SimulatorsSection
+
+POINT_S = 4.18e-3
+"""Seconds of a data point in a gradient of a worker, from figures 6 and 7: see `calibrate`."""
+ROUND_S = 16.4e-3
+"""Seconds of a round that neither its batch nor its messages explain, the wait for the slowest worker among them."""
+LINK_BYTES_PER_S = 2.71e9
+CORES = 12
+BATCH = 32
+
+
+class FigurePoint(NamedTuple):
+    """One point of a figure."""
+
+    figure: str
+    case: Scenario
+    low: float
+    """End of the paper's axis below it."""
+    high: float
+    given: bool = False
+    """Whether a cost was worked out from it."""
+
+
+def worker_round(workers: int, servers: int, weights: int, batch: int) -> Scenario:
+    """Return workers that make a step together through parameter servers, on a machine each."""
+    return Scenario(
+        costs=Costs(step_s=0.0, pass_s=0.0, gradient_s=batch * POINT_S, wake_s=ROUND_S if workers > 1 else 0.0),
+        work=Work(horizon=batch, simulators=SimulatorsSection(count=1, envs=1)),
+        exchanging="quorum" if workers > 1 else "alone",
+        learners=workers,
+        nodes=workers,
+        machines=workers,
+        cores=CORES,
+        parameter_servers=servers,
+        servers_apart=True,
+        quorum=workers,
+        weights=weights,
+        link_bytes_per_s=LINK_BYTES_PER_S,
+        latency_s=0.0,
+        updates=20,
+    )
+
+
+def calibrate(one_server: float, eight_servers: float, smallest: float) -> tuple[float, float, float]:
+    """Return POINT_S, ROUND_S and LINK_BYTES_PER_S that give these data points a second and worker.
+
+    Figure 7 with 1 and 8 servers (32 workers, batches of 4, 332k weights), and figure 6 with 16 neurons (4 servers).
+    All gradients come into a server's link, and as many weights go out of it: 2 x 32 x 4 P / k bytes.
+    """
+    whole = 2 * 32 * 4 * PAPER_PARAMETERS[128]
+    rate = whole * (1 - 1 / 8) / (4 / one_server - 4 / eight_servers)
+    of_four = 4 / one_server - whole / rate
+    of_batch = BATCH / smallest - 2 * 32 * 4 * PAPER_PARAMETERS[16] / 4 / rate
+    point_s = (of_batch - of_four) / (BATCH - 4)
+    return point_s, of_four - 4 * point_s, rate
+
+
+def points() -> list[FigurePoint]:
+    """Return the points of the three figures."""
+    p128 = PAPER_PARAMETERS[128]
+    sizes = [
+        FigurePoint(f"6, {size} neurons", worker_round(32, 4, PAPER_PARAMETERS[size], BATCH), 180, 210, size == 16)
+        for size in sorted(PAPER_PARAMETERS)
+    ]
+    servers = [
+        FigurePoint(f"7, {count} server{'s' * (count > 1)}", worker_round(32, count, p128, 4), 60, 110, count in (1, 8))
+        for count in (1, 2, 4, 8)
+    ]
+    return sizes + servers
+
+
+def dba3c_prediction(request: BenchmarkRequest) -> SuiteReport:
+    """Figures 6 to 8 of DBA3C's paper as the model predicts them from three points of theirs; measures nothing."""
+    from launch.simulate.model import simulate
+
+    rows = []
+    for point in points():
+        rate = simulate(point.case).env_steps_per_s / point.case.learners
+        rows.append((point.figure, f"{rate:.0f}", f"{point.low:g} to {point.high:g}", _beside(rate, point)))
+    batches = {nodes: max(PAPER_LEAST, PAPER_BATCH // nodes) for nodes in (1, 2, 4, 8, 16, 32, 64)}
+    rates = {
+        nodes: simulate(worker_round(nodes, 4, PAPER_PARAMETERS[128], batch)).env_steps_per_s
+        for nodes, batch in batches.items()
+    }
+    for nodes, rate in rates.items():
+        hours = PAPER_HOURS[1] * rates[1] / rate
+        theirs = PAPER_HOURS.get(nodes)
+        error = "given" if nodes == 1 else f"{100 * (hours / theirs - 1):+.0f} %" if theirs else "-"
+        shown = f"{theirs:g} h" if theirs else "-"
+        rows.append((f"8, {nodes} node{'s' * (nodes > 1)}", f"{hours:.2f} h", shown, error))
+    return SuiteReport(
+        suite="dba3c-prediction",
+        headings=("figure", "predicted", "in the paper", "error"),
+        rows=rows,
+        bars={},
+        unit="data points/s of a worker",
+        notes=(
+            "6, 7: data points a second of a worker; the paper's are read to the ends of their axes only",
+            "8: hours to as many data points as a single node makes in its; the paper's are to a score of 300",
+            f"costs: {POINT_S * 1e3:g} ms a data point, {ROUND_S * 1e3:g} ms a round, "
+            f"links of {LINK_BYTES_PER_S * 8e-9:.1f} Gbit/s, from the three points that are given",
+        ),
+        figures={"predicted": {row[0]: row[1] for row in rows}},
+    )
+
+
+def _beside(rate: float, point: FigurePoint) -> str:
+    if point.given:
+        return "given"
+    nearest = min(max(rate, point.low), point.high)
+    return "in the axis" if nearest == rate else f"{100 * (rate / nearest - 1):+.0f} % from the axis"

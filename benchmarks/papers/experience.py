@@ -1,0 +1,127 @@
+"""The suite ``experience``: learners that share weights, experience, both or neither (SAPO, arXiv 2509.08721).
+
+SAPO's learners learn from rollouts of others as much as from their own and mix no weights; ours are corrected for the
+policies that acted. Runs of a topology have the same steps, each learner its own share of them, and steps of others are
+no steps of a run: weights, experience and seed alone differ.
+
+Each run's result is a line of ``experience.jsonl`` in the folder of the report, if there is one: what stands there is
+not run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from benchmarks.kept import keep_result, read_results
+from benchmarks.learning import curve_of
+from benchmarks.papers.dba3c_learning import ONLINE
+from benchmarks.request import BenchmarkRequest
+from launch.bench.measure.interleaved import Spread, progress_bar
+from launch.bench.measure.report import SuiteReport
+from launch.bench.measure.running import Running
+from launch.reports.statistics import interquartile_mean, interval
+from launch.runs.curves import SCORE
+from launch.runs.jsonl import Lines
+from launch.topology.load import load
+
+LEARNERS = 4
+BOTH, WEIGHTS, EXPERIENCE, NEITHER = "weights and experience", "weights", "experience", "neither"
+CASES = {BOTH: (True, True), WEIGHTS: (True, False), EXPERIENCE: (False, True), NEITHER: (False, False)}
+"""Name of a case -> whether weights are shared, whether experience is."""
+PARTS = (0.25, 0.5, 1.0)
+"""Parts of the steps after which scores are compared."""
+SUITE = "experience"
+
+
+@dataclass(frozen=True)
+class SharingResult:
+    """One run."""
+
+    case: str
+    seed: int
+    scores: Sequence[float]
+    """Mean over learners of the last 100 training games, after each of PARTS of the steps."""
+    whole: float
+    """Mean of that over the run's reports."""
+    steps: int
+
+
+def experience(request: BenchmarkRequest) -> SuiteReport:
+    """Four learners that share weights, experience, both or neither, at equal own steps; -o a folder to go on from."""
+    load(request.topology, overrides(request, BOTH, seed=1))
+    known = {(one.case, one.seed): one for one in read_results(request, SUITE, SharingResult)}
+    seeds = request.seeds
+    with progress_bar() as progress:
+        task = progress.add_task("", total=request.repetitions * len(CASES))
+        for seed in seeds:
+            for case in CASES:
+                progress.update(task, description=f"{case}, seed {seed}")
+                if (case, seed) not in known:
+                    known[case, seed] = result = run(request, case, seed)
+                    keep_result(request, SUITE, result)
+                progress.advance(task)
+    return report(request, {case: [known[case, seed] for seed in seeds] for case in CASES})
+
+
+def overrides(request: BenchmarkRequest, case: str, seed: int) -> tuple[str, ...]:
+    """Return the keys of a run; those of the request come last but for what is compared.
+
+    A learner shows others all its environments: with a ring there are as many foreign rows as own ones.
+    """
+    own = ("algorithm.name=impala", "mode=gossip", f"learners.count={LEARNERS}", "simulators.count=1")
+    loaded = load(request.topology, (*own, *ONLINE, *request.overrides))
+    weights, shared = CASES[case]
+    what = (
+        *(() if weights else ("gossip.graph=none",)),
+        f"gossip.experience={shared * loaded.simulators.environments}",
+    )
+    return (*own, *ONLINE, *request.overrides, *what, f"seed={seed}")
+
+
+def run(request: BenchmarkRequest, case: str, seed: int) -> SharingResult:
+    """Run one case to the end of its steps, or of the request's seconds."""
+    with Running(request.topology, overrides(request, case, seed), total_steps=None) as running:
+        curve_of(running, f"{case}, seed {seed}", request.seconds)
+        rows = [row for row in Lines(running.run_dir / "metrics.jsonl").new() if row.get(SCORE) is not None]
+    steps = rows[-1]["env_steps"]
+    return SharingResult(
+        case=case,
+        seed=seed,
+        scores=[_score_after(rows, part * steps) for part in PARTS],
+        whole=fmean(row[SCORE] for row in rows),
+        steps=steps,
+    )
+
+
+def _score_after(rows: Sequence[Mapping[str, Any]], steps: float) -> float:
+    return float(next(row[SCORE] for row in rows if row["env_steps"] >= steps))
+
+
+def report(request: BenchmarkRequest, ran: Mapping[str, Sequence[SharingResult]]) -> SuiteReport:
+    """Return the table: interquartile means over seeds after each part of the steps, and over the whole curve."""
+    rows, bars, found = [], {}, {}
+    for case, results in ran.items():
+        after = [interval(interquartile_mean, [[one.scores[part] for one in results]]) for part in range(len(PARTS))]
+        bars[case], found[case] = Spread(tuple(one.whole for one in results)), after
+        whole = interval(interquartile_mean, [[one.whole for one in results]])
+        rows.append((case, *(each.written for each in (*after, whole))))
+    steps = [one.steps for results in ran.values() for one in results]
+    return SuiteReport(
+        suite=SUITE,
+        headings=("shared", *(f"after {part:.0%}" for part in PARTS), "whole curve"),
+        rows=rows,
+        bars=bars,
+        unit="score, whole curve",
+        notes=(
+            f"{LEARNERS} learners, {min(steps):,} to {max(steps):,} steps of their own together; mean over learners",
+            f"of the last 100 training games, interquartile mean of {request.repetitions} seeds with its 95 % interval",
+        ),
+        figures={
+            "topology": request.file,
+            "overrides": list(request.overrides),
+            "interquartile": {case: [its._asdict() for its in after] for case, after in found.items()},
+        },
+    )

@@ -1,0 +1,265 @@
+"""The suite ``gossip``: figures 1a, 1d, 2a and 2b of Assran et al. (2019) again, from runs of one topology.
+
+The same file under sync, async and gossip: only mode, number of learners and seed change, and the learning rate grows
+with the root of the number of learners, as in the paper; A3C's does not, as in Stooke and Abbeel (2018, section 5.3),
+whose variant and numbers the paper has. Learners that never mix are a case too: the difference is the value of mixing.
+Every run ends with its topology's steps, or when its seconds are over. A run is convergent when it ends above half of
+what one learner reaches: half of the way from its first score, because not every game's scores begin at 0. Scores are
+compared after equal steps and after equal minutes, those of the run that was over first.
+
+Each run's result is a line of ``gossip.jsonl`` in the folder of the report, if there is one: what stands there is not
+run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+import msgspec
+
+from actorlearn.algorithms.settings import OnPolicySettings
+from actorlearn.metrics.energy import Energy
+from actorlearn.parameters.mixing import GraphSettings, neighbours
+from actorlearn.parameters.modes import GOSSIP, MODES
+from benchmarks.kept import keep_result, read_results
+from benchmarks.learning import curve_of, since_first
+from benchmarks.papers.gossip_bound import logs_of, points
+from benchmarks.papers.gossip_figures import Figures, draw
+from benchmarks.request import BenchmarkRequest
+from launch.bench.measure.interleaved import Spread, progress_bar
+from launch.bench.measure.report import SuiteReport, rate
+from launch.bench.measure.running import Running
+from launch.runs.curves import Curve
+from launch.runs.jsonl import Lines, read_object
+from launch.topology.load import Topology, load
+from launch.topology.modes import section_of
+
+COUNTS = (1, 2, 4)
+"""Learners; the paper's simulator counts are these times one learner's environments."""
+GRADIENT_EVERY = 6
+"""Updates between two gradients that are compared, where the topology does not say: 480 steps of 16 environments."""
+NO_MIXING = "no mixing"
+"""Mode gossip on a graph without edges."""
+WAITING, CORRECTED, DILOCO, NOLOCO = "waiting", "age-corrected", "DiLoCo", "NoLoCo"
+"""Gossip that waits for every message, gossip that is no paper's, and outer optimizers (``optim/outer.py``)."""
+SUITE = "gossip"
+READ = ("gradient_cosine", "frames_per_kj")
+"""Columns of reports that the table and the picture are made of."""
+LOCAL_STEPS = 32
+"""Optimizer steps between two exchanges with an outer optimizer; in sync those of a batch, where it has fewer."""
+WAYS = {
+    "sync": ("sqrt", ("mode=sync",)),
+    "async": ("none", ("mode=async",)),  # A3C: each learner's batch is as large as one's
+    "gossip": ("sqrt", ("mode=gossip",)),
+    NO_MIXING: ("sqrt", ("mode=gossip", "gossip.graph=none")),
+    WAITING: ("sqrt", ("mode=gossip", "gossip.max_staleness=0")),
+    CORRECTED: ("sqrt", ("mode=gossip", "gossip.age_corrected=true")),
+    DILOCO: ("none", ("mode=sync", f"learners.local_steps={LOCAL_STEPS}", "learners.outer=nesterov")),
+    NOLOCO: (
+        "none",  # local steps are of one learner's batches
+        (
+            *("mode=gossip", "gossip.graph=random-matching", "gossip.max_staleness=0"),
+            *(f"learners.local_steps={LOCAL_STEPS}", "learners.outer=momentum", "learners.outer_momentum=0.5"),
+        ),
+    ),
+}
+"""Mode -> how the rate grows with them, unless the request says otherwise, and the keys."""
+Case = tuple[str, int]
+"""Mode, or another name of ``WAYS``, and number of learners."""
+
+
+@dataclass(frozen=True)
+class GossipRun:
+    """Curve and logs of one run; its time begins with its first report, so that starting processes does not count."""
+
+    curve: Curve
+    rows: Sequence[dict[str, Any]]
+    """READ of each report that has any."""
+    mixed: frozenset[str]
+    """Pairs of learners, as in the rows' ``gradient_cosine``, of which one mixes the other's weights."""
+    consensus: Sequence[tuple[float, float, float]] = ()
+    """Minutes, a learner's distance from the mean, and its bound."""
+
+    def after(self, minutes: float) -> float:
+        """Return the last score of the first so many minutes; raises ValueError where there is none yet."""
+        scores = [score for _, minute, score in self.curve.stretches[-1] if minute <= minutes]
+        if not scores:
+            raise ValueError(f"{self.curve.label}: no score in the first {minutes:.1f} minutes")
+        return scores[-1]
+
+
+@dataclass(frozen=True)
+class GossipResult:
+    """One run of a case."""
+
+    mode: str
+    learners: int
+    seed: int
+    ran: GossipRun
+
+
+def gossip(request: BenchmarkRequest) -> SuiteReport:
+    """GALA's figures on a topology: convergent runs, score by mode, consensus, gradients; --seconds is each run's."""
+    counts = COUNTS[:2] if request.quick else COUNTS
+    loaded = load(request.topology, [given for given in request.overrides if _key(given) not in MODES.keys])
+    cases = [(mode, count) for count in counts for mode in modes(count, counts[-1], _steps_of_a_batch(loaded))]
+    for case in cases:  # what is wrong with one of them is said before anything is measured
+        load(request.topology, overrides(request, loaded, case, 1))
+    seeds = request.seeds
+    known = {(one.mode, one.learners, one.seed): one.ran for one in read_results(request, SUITE, GossipResult)}
+    missing = [(*case, seed) for seed in seeds for case in cases if (*case, seed) not in known]
+    with progress_bar() as progress:
+        task = progress.add_task("", total=len(missing))
+        for mode, count, seed in missing:
+            progress.update(task, description=f"{_named(mode, count)}, seed {seed}")
+            known[mode, count, seed] = one = run_case(request, loaded, (mode, count), seed)
+            keep_result(request, SUITE, GossipResult(mode, count, seed, one))
+            progress.advance(task)
+    ran: dict[Case, list[GossipRun]] = {case: [known[*case, seed] for seed in seeds] for case in cases}
+    minutes = min(one.curve.stretches[-1][-1][1] for all_ in ran.values() for one in all_)
+    found = figures(ran, loaded.simulators.count * loaded.simulators.envs)
+    rates = {_named(*case): Spread(tuple(one.curve.steps_per_s or 0.0 for one in all_)) for case, all_ in ran.items()}
+    return SuiteReport(
+        suite=SUITE,
+        headings=(
+            *("", "environments", "steps/s", "frames/kJ"),
+            *("score at the end", f"after {minutes:.1f} minutes", "convergent"),
+        ),
+        rows=[_row(case, all_, rates[_named(*case)], found, minutes) for case, all_ in ran.items()],
+        bars=rates,
+        unit="steps/s",
+        notes=(*_notes(found), *_cut(ran, loaded.total_steps)),
+        figures={"topology": request.file, **msgspec.to_builtins(found.said())},
+        picture=partial(draw, found),
+    )
+
+
+def modes(count: int, most: int, steps: int) -> tuple[str, ...]:
+    """Return the modes compared with so many learners: one alone, A2C with GALA; with the most all.
+
+    DiLoCo's learners exchange at the end of a batch, so they are compared only where it has several ``steps``.
+    """
+    if count == 1:
+        return ("sync",)
+    return tuple(way for way in WAYS if way != DILOCO or steps > 1) if count == most else ("sync", "gossip")
+
+
+def _steps_of_a_batch(topology: Topology) -> int:
+    """Return the optimizer steps of a batch; 1 where it follows from a replay ratio."""
+    algorithm = topology.algorithm
+    return algorithm.epochs * algorithm.minibatches if isinstance(algorithm, OnPolicySettings) else 1
+
+
+def figures(ran: dict[Case, list[GossipRun]], environments: int) -> Figures:
+    """Return the data of the four panels, from runs with so many environments to a learner."""
+    most = max(count for _, count in ran)
+    alone = [one.curve for one in ran["sync", 1]]
+    first = median(curve.stretches[0][0][2] for curve in alone)
+    threshold = (first + median(curve.final for curve in alone)) / 2
+    gossiped = ran["gossip", most]
+    rows = [row for one in gossiped for row in one.rows]
+    cosines = [row["gradient_cosine"] for row in rows if row.get("gradient_cosine")]
+    return Figures(
+        environments=environments,
+        threshold=threshold,
+        convergent={case: fmean(one.curve.final >= threshold for one in all_) for case, all_ in ran.items()},
+        curves={mode: [one.curve for one in all_] for (mode, count), all_ in ran.items() if count == most},
+        consensus=[one.consensus for one in gossiped],
+        cosine={
+            pair: fmean(known[pair] for known in cosines if known.get(pair) is not None)
+            for pair in sorted({pair for known in cosines for pair, value in known.items() if value is not None})
+        },
+        mixed=frozenset().union(*(one.mixed for one in gossiped)),
+    )
+
+
+def _consensus(run_dir: Path) -> list[tuple[float, float, float]]:
+    """Return minutes since the first exchange, the distance of a learner from the mean, and the bound."""
+    logs = logs_of(run_dir)
+    began_ns = min((records[0].time_ns for records in logs.values() if records), default=0)
+    return [((point.time_ns - began_ns) / 60e9, point.distance, point.bound) for point in points(logs)]
+
+
+def overrides(request: BenchmarkRequest, loaded: Topology, case: Case, seed: int) -> tuple[str, ...]:
+    """Return the keys that a run changes in the loaded topology: each learner has as many simulators as one alone.
+
+    Of the request's overrides a run has those that its mode reads.
+    """
+    (scaling, how), count = WAYS[case[0]], case[1]
+    every = section_of(loaded, GOSSIP).gradient_every or GRADIENT_EVERY
+    own = (f"gossip.gradient_every={every}", f"learners.rate_scaling={scaling}")
+    s = loaded.simulators
+    given = (f"simulators.count={s.count}", f"simulators.envs={s.envs}")
+    swept = (*how, f"learners.count={count}", f"seed={seed}")
+    mode = MODES.asked_for(how[0].removeprefix("mode="), count)
+    return tuple(given for given in (*own, *given, *request.overrides, *swept) if not mode.unread(_key(given)))
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0]
+
+
+def run_case(request: BenchmarkRequest, loaded: Topology, case: Case, seed: int) -> GossipRun:
+    """Run a case with a seed, to its last step or until its seconds are over."""
+    with Running(request.topology, overrides(request, loaded, case, seed), total_steps=None) as run:
+        curve = curve_of(run, f"{_named(*case)}, seed {seed}", request.seconds)
+        rows = list(Lines(run.run_dir / "metrics.jsonl").new())
+        settings = read_object(run.run_dir / "settings" / "trainer-0.0.json")
+        consensus = _consensus(run.run_dir)
+    curve, rows = since_first(curve, rows)
+    read = [kept for row in rows if (kept := {name: row[name] for name in READ if row.get(name) is not None})]
+    return GossipRun(curve, read, _mixed(settings.get("exchange", {}).get("graph"), case[1]), consensus)
+
+
+def _mixed(graph: Any, learners: int) -> frozenset[str]:
+    if graph is None:
+        return frozenset()
+    settings = msgspec.convert(graph, GraphSettings)
+    pairs = [(k, peer) for k in range(learners) for peer in neighbours(settings, range(learners), k)]
+    return frozenset(f"{min(pair)}-{max(pair)}" for pair in pairs)
+
+
+def _named(mode: str, count: int) -> str:
+    return "one learner" if count == 1 else f"{mode}, {count} learners"
+
+
+def _row(case: Case, all_: Sequence[GossipRun], speed: Spread, found: Figures, minutes: float) -> tuple[str, ...]:
+    kilojoules = [row["frames_per_kj"] for one in all_ for row in one.rows if "frames_per_kj" in row]
+    return (
+        _named(*case),
+        str(found.environments * case[1]),
+        rate(speed),
+        f"{fmean(kilojoules):,.0f}" if kilojoules else "-",
+        _written(Spread(tuple(one.curve.final for one in all_))),
+        _written(Spread(tuple(one.after(minutes) for one in all_))),
+        f"{found.convergent[case] * len(all_):.0f} of {len(all_)}",
+    )
+
+
+def _written(scores: Spread) -> str:
+    return f"{scores.median:.2f} ({scores.low:.2f} to {scores.high:.2f})"
+
+
+def _cut(ran: dict[Case, list[GossipRun]], total_steps: int) -> tuple[str, ...]:
+    """That runs are no better for ending early: the paper compares them after as many steps."""
+    runs = [one for all_ in ran.values() for one in all_]
+    cut = sum(one.curve.stretches[-1][-1][0] < total_steps for one in runs)
+    if not cut:
+        return ()
+    return (f"{cut} of {len(runs)} runs were ended before their {total_steps:,} steps: give them more --seconds",)
+
+
+def _notes(found: Figures) -> tuple[str, ...]:
+    energy = Energy()
+    said = found.said()
+    return (
+        f"convergent: a score of {found.threshold:.2f} or more at the end, half of the way that one learner goes",
+        f"energy: {energy.said()}" + ("" if energy.readable else ", so there are no frames/kJ"),
+        f"distance from consensus: {said['consensus']}",
+        f"cosine of gradients: {said['cosine']}",
+    )

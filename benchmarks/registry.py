@@ -1,0 +1,116 @@
+"""The benchmarks by name: suites of papers and of this program, and comparisons with other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarks.request import shipped
+from launch import bench
+
+
+@dataclass(frozen=True)
+class Benchmark(bench.Suite):
+    """A suite of this package."""
+
+    takes_engine: bool = False
+    """It runs topologies of several nodes, which the request's engine starts."""
+
+    def path(self) -> str:
+        """Return the path of its topology: one of this package, or one that is shipped."""
+        return shipped(self.topology or "pong.yaml")
+
+
+DBA3C_CATCH = "dba3c-catch.yaml"
+ONE_LEARNER = (
+    *("mode=sync", "learners.count=1", "learners.quorum=0", "parameter_servers.count=0"),
+    *("simulators.envs=8", "algorithm.horizon=64", "total_steps=300_000"),
+)
+"""Keys by which one learner has the batch of many: the mean of their gradients of one version is its gradient."""
+ONE_GAME = (*ONE_LEARNER, "total_steps=10_000_000")
+"""Keys by which a run lasts as long as its seconds: Catch's steps are over before evaluations begin."""
+FOUR_NODES = (
+    *("nodes.count=4", "learners.count=4", "learners.quorum=4"),
+    "env.id=benchmarks.environments:SlowCatch",
+)
+"""Keys by which nodes add speed though they share cores: their simulators sleep in every step."""
+LONGER = ("total_steps=300_000",)
+"""Keys by which Catch is learned with batches of more steps than its own."""
+VALUES = ("total_steps=80_000",)
+"""Keys by which Catch is learned by value learning."""
+LONGER_VALUES = ("total_steps=120_000",)
+"""The same with minibatches of many steps."""
+SECONDARY = (*LONGER_VALUES, "evaluator.every_steps=5_000", "evaluator.episodes=50", "evaluator.greedy=true")
+"""The same with evaluations of two networks."""
+
+
+def _catch(function: str, *keys: str, sets_modes: bool = False) -> Benchmark:
+    return Benchmark(f"benchmarks.papers.{function}", "catch.yaml", keys=keys, sets_modes=sets_modes)
+
+
+def _on_nodes(function: str, *keys: str) -> Benchmark:
+    return Benchmark(f"benchmarks.papers.{function}", DBA3C_CATCH, keys=keys, takes_engine=True)
+
+
+def _paper(function: str, topology: str | None = None, sets_modes: bool = False) -> Benchmark:
+    return Benchmark(f"benchmarks.papers.{function}", topology, sets_modes=sets_modes)
+
+
+PAPERS: Mapping[str, Benchmark] = {
+    "paac-time": _paper("paac:paac_time", "atari/paac.yaml"),
+    "paac-environments": _paper("paac:paac_environments", "paac-catch.yaml"),
+    "paac-games": _paper("tables_of_games:paac_games", "paac-minatar.yaml", sets_modes=True),
+    "learners": _paper("learners:learners"),
+    "learners-dqn": _paper("learners:learners_dqn"),
+    "scaling": _paper("scaling:scaling"),
+    "a2c-environments": _catch("accelerated:a2c_environments", *LONGER),
+    "a3c-learners": _catch("accelerated:a3c_learners", *LONGER, sets_modes=True),
+    "ppo-environments": _catch("accelerated:ppo_environments", *LONGER),
+    "dqn-batches": _catch("accelerated:dqn_batches", *LONGER_VALUES),
+    "policy-gradients": _catch("accelerated:policy_gradients", *LONGER, sets_modes=True),
+    "pong": _paper("accelerated:pong", "pong-fast.yaml"),
+    "update-rules": _catch("accelerated:update_rules", *VALUES),
+    "secondary-learner": _catch("accelerated:secondary_learner", *SECONDARY),
+    "fast-dqn": _paper("fast_dqn:fast_dqn"),
+    "fast-dqn-learning": _catch("fast_dqn:fast_dqn_learning", *VALUES),
+    "fast-dqn-games": _paper("fast_dqn:fast_dqn_games", "atari/fast-dqn.yaml"),
+    "fast-dqn-repeated": _catch("fast_dqn:fast_dqn_repeated", "total_steps=10_000"),
+    "gossip": _catch("gossip:gossip", sets_modes=True),
+    "gala-games": _paper("tables_of_games:gala_games", "gala-minatar.yaml", sets_modes=True),
+    "experience": _catch("experience:experience", sets_modes=True),
+    "asynchrony": _catch("asynchrony:asynchrony"),
+    "dba3c-sizes": _paper("dba3c_sizes:dba3c_sizes"),
+    "dba3c-servers": _paper("dba3c_servers:dba3c_servers"),
+    "dba3c-async": _on_nodes("dba3c_learning:dba3c_async"),
+    "dba3c-rate": _on_nodes("dba3c_learning:dba3c_rate", *ONE_LEARNER),
+    "dba3c-epsilon": _on_nodes("dba3c_learning:dba3c_epsilon", *ONE_LEARNER),
+    "dba3c-nodes": _on_nodes("dba3c_nodes:dba3c_nodes", *FOUR_NODES),
+    "dba3c-games": _on_nodes("dba3c_games:dba3c_games", *ONE_GAME),
+    "dba3c-stragglers": _paper("dba3c_stragglers:dba3c_stragglers"),
+    "dba3c-prediction": _paper("dba3c_prediction:dba3c_prediction"),
+}
+"""Suites of figures and tables of papers."""
+PROGRAM: Mapping[str, Benchmark] = {
+    "handover": Benchmark("benchmarks.suites.handover:handover", topology=None),
+    "nodes": Benchmark("benchmarks.suites.nodes:nodes", sets_modes=True),
+    "stragglers": Benchmark("benchmarks.suites.stragglers:stragglers"),
+    "prediction": Benchmark("benchmarks.suites.prediction:prediction", sets_modes=True),
+    "desk": Benchmark("benchmarks.suites.desk:desk", topology=None),
+    "families": Benchmark("benchmarks.suites.families:families", topology=None, reads_runs=True),
+}
+"""Suites of this program alone."""
+SUITES: Mapping[str, Benchmark] = {**PAPERS, **PROGRAM}
+PEERS: Mapping[str, Benchmark] = {
+    "pong": Benchmark("benchmarks.peers.works:peers_pong", topology=None),
+    "sb3": Benchmark("benchmarks.peers.works:peers_sb3", topology=None),
+    "cartpole": Benchmark("benchmarks.peers.works:peers_cartpole", topology=None),
+    "dqn": Benchmark("benchmarks.peers.works:peers_dqn", topology=None),
+    "sac": Benchmark("benchmarks.peers.works:peers_sac", topology="pendulum-sac.yaml"),
+    "control": Benchmark("benchmarks.peers.works:peers_control", topology="control/halfcheetah-ppo.yaml"),
+    "neighbours": Benchmark("benchmarks.peers.neighbours:neighbours", topology="atari/paac.yaml"),
+}
+"""Comparisons with other programs: the work, or the program, by which each is called."""
+VISIT = Benchmark("benchmarks.gpu.visit:gpu", topology=None)
+"""The visit to a machine with a GPU."""
+MEASURING: Mapping[str, bench.Suite] = {**bench.SUITES, **SUITES}
+"""Suites that claims name: some are suites of ``actorlearn bench``."""

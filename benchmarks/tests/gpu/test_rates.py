@@ -1,0 +1,30 @@
+"""Cases of a visit beside those of the suite gpu are topologies with the papers' and the shipped file's batches."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.gpu import pong, rates
+from launch.bench.measure.request import shipped
+from launch.bench.suites.gpu import GpuHost
+from launch.topology.load import load
+
+
+@pytest.mark.parametrize("cores", [1, 2, 6, 16, 64])
+def test_a_way_of_dqn_has_the_papers_environments_and_asks_as_the_paper_does(cores: int) -> None:
+    found = rates.by_ways_of_dqn(GpuHost("cuda", cores, "2.13.0", ("GPU A",)), quick=False)
+    made = {way: load(shipped(case.topology), case.keys) for way, case in found.items()}
+    assert {topology.simulators.environments for topology in made.values()} == {8}
+    each = max(count for count in (1, 2, 4, 8) if count <= cores)
+    assert {way: topology.inference.count for way, topology in made.items()} == {
+        **{"standard": each, "concurrent": each, "synchronised": 1, "both": 1}
+    }
+
+
+@pytest.mark.parametrize("cores", [1, 6, 16])
+def test_pong_has_the_batch_it_was_tuned_with(cores: int) -> None:
+    tuned = load(shipped(pong.TOPOLOGY))
+    for keys in pong.ways(GpuHost("cuda", cores, "2.13.0", ("GPU A",))).values():
+        made = load(shipped(pong.TOPOLOGY), keys)
+        assert made.simulators.environments == tuned.simulators.environments
+        assert (made.algorithm, made.optimizer) == (tuned.algorithm, tuned.optimizer)

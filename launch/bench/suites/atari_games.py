@@ -1,0 +1,45 @@
+"""The 49 Atari games of Mnih et al. (2015), their published scores, and scores normalised by them.
+
+Reads ``atari_games.csv``, whose first lines say whose figures they are. Pure otherwise.
+"""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+FILE = Path(__file__).with_name("atari_games.csv")
+
+
+class AtariGame(msgspec.Struct, frozen=True):
+    """One row: mean raw scores of whole games."""
+
+    game: str
+    """As the paper writes it."""
+    env: str
+    """As ALE does: ALE/<env>-v5."""
+    random: float
+    human: float
+    dqn: float
+    """Best of the evaluations of a run, as fast_dqn; the deviations are over the 30 games of that evaluation."""
+    dqn_std: float
+    fast_dqn: float
+    fast_dqn_std: float
+    dqn_percent: float
+    """Human-normalised, as the paper prints it."""
+    fast_dqn_percent: float
+
+    def percent(self, score: float) -> float:
+        """Return a human-normalised score: 0 plays at random, 100 like the human tester (the table's appendix)."""
+        return 100.0 * (score - self.random) / (self.human - self.random)
+
+
+@cache
+def games() -> dict[str, AtariGame]:
+    """Return the rows by environment id: {"ALE/SpaceInvaders-v5": …}."""
+    with FILE.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(line for line in file if not line.startswith("#"))
+        return {f"ALE/{row['env']}-v5": msgspec.convert(row, AtariGame, strict=False) for row in rows}

@@ -1,0 +1,242 @@
+"""The suite ``games``: scores of runs beside random play, a human, DQN and Fast DQN (Daley and Amato 2021, table 4).
+
+Runs that differ in name, seed and game alone are a variant; statistics over its games and seeds are of human-normalised
+scores, with stratified bootstrap intervals.
+
+Starts nothing. Reads the folders of runs, finished or not: their evaluations, or where there was none the newest report
+on training games.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from launch.bench.measure.report import SuiteReport
+from launch.bench.measure.request import SuiteRequest
+from launch.bench.suites.atari_games import AtariGame, games
+from launch.bench.suites.games_figure import HUMAN, draw
+from launch.errors import RunError
+from launch.reports import evaluations
+from launch.reports.compare import NO_DIFFERENCE, find_differences, group_alike, said
+from launch.reports.format import as_whole
+from launch.reports.statistics import (
+    Interval,
+    Statistic,
+    interquartile_mean,
+    interval,
+    mean_of_tasks,
+    median_of_tasks,
+    optimality_gap,
+    probability_of_improvement,
+)
+from launch.runs import find
+from launch.runs.find import Run
+from launch.runs.view import identify
+
+COLUMNS = ("best", "last", "dqn", "fast_dqn")
+"""Scores of a game: of the run, and as published."""
+ALIKE = NO_DIFFERENCE | {"env.id"}
+"""Keys in which runs of one variant differ."""
+OVER_GAMES: Mapping[str, Statistic] = {
+    "mean": mean_of_tasks,
+    "median": median_of_tasks,
+    "IQM": interquartile_mean,
+    "optimality gap": partial(optimality_gap, target=HUMAN),
+}
+
+
+@dataclass(frozen=True)
+class Played:
+    """Scores of one run in its game."""
+
+    run: Run
+    game: AtariGame
+    frames: int
+    best: float
+    last: float
+    """Mean raw scores; best and last are one and the same where there was no evaluation."""
+    over: str
+    """Games that they are means over, in words."""
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Raw scores of COLUMNS."""
+        return {"best": self.best, "last": self.last, "dqn": self.game.dqn, "fast_dqn": self.game.fast_dqn}
+
+    @property
+    def percents(self) -> dict[str, float]:
+        """Human-normalised scores of COLUMNS."""
+        return {name: self.game.percent(score) for name, score in self.scores.items()}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all fields, with scores raw and in percent of a human's."""
+        return {
+            "run": self.run.name,
+            "folder": str(self.run.path),
+            "commit": self.run.meta.get("commit"),
+            "game": self.game.game,
+            "frames": self.frames,
+            "over": self.over,
+            "random": self.game.random,
+            "human": self.game.human,
+            **self.scores,
+            "percent": self.percents,
+        }
+
+
+def read(run: Run) -> Played:
+    """Scores of a run; raises RunError where its game is not in the table, or none has been played to its end."""
+    row, env_id = run.metrics().last() or {}, identify(run).env_id or None
+    game = games().get(str(env_id))
+    if game is None:
+        raise RunError(f"{run.name} plays {env_id}, which is not one of the table's {len(games())} games; leave it out")
+    frames = int(row.get("frames") or 0)
+    if found := evaluations.best_and_last(run.events().new()):
+        best, last = found["best"], found["last"]
+        over = f"{last['episodes']} games, {found['count']} evaluation{'s' if found['count'] > 1 else ''}"
+        return Played(run, game, frames, best["mean"], last["mean"], over)
+    score = row.get("episode_return_mean")
+    if score is None:
+        raise RunError(
+            f"{run.name} has no score: no evaluation is done and no game is over; let it go on, with evaluator.count=1"
+        )
+    return Played(run, game, frames, score, score, "last 100 training games")
+
+
+def found_in(folder: str, known: list[Run]) -> list[Played]:
+    """Return the scores of all runs that have one in a game of the table."""
+    found = []
+    for run in known:
+        try:
+            found.append(read(run))
+        except RunError:
+            continue
+    if not found:
+        raise RunError(f"no run in {folder}/ has a score in one of the table's games; name folders of runs")
+    return found
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Runs that differ in name, seed and game alone."""
+
+    name: str
+    """Keys by which it differs from other variants."""
+    played: Sequence[Played]
+
+    def percents(self, column: str) -> dict[str, list[float]]:
+        """Return the human-normalised scores of each game's runs."""
+        found: dict[str, list[float]] = {}
+        for one in sorted(self.played, key=lambda one: one.game.game):
+            found.setdefault(one.game.game, []).append(one.percents[column])
+        return found
+
+    @property
+    def count(self) -> str:
+        """Return how many games there are, in words."""
+        return _count(len(self.percents("best")))
+
+    def over_games(self, statistic: Statistic, column: str) -> Interval:
+        """Return a statistic of a column over games and seeds."""
+        return interval(statistic, list(self.percents(column).values()))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all statistics, by name and column."""
+        over = {
+            name: {column: self.over_games(of, column)._asdict() for column in COLUMNS}
+            for name, of in OVER_GAMES.items()
+        }
+        return {"variant": self.name, "games": len(self.percents("best")), "runs": len(self.played), **over}
+
+
+def variants(played: Sequence[Played]) -> list[Variant]:
+    """Return the variants, that of the highest interquartile mean first."""
+    topologies = [one.run.topology() for one in played]
+    alike = group_alike(topologies, ALIKE)
+    differing = find_differences([topologies[indices[0]] for indices in alike], ALIKE)
+    found = [Variant(said(keys), [played[i] for i in indices]) for indices, keys in zip(alike, differing, strict=True)]
+    return sorted(found, key=lambda one: -one.over_games(interquartile_mean, "best").estimate)
+
+
+def compare(played: list[Played]) -> SuiteReport:
+    """Report these runs, and statistics over the games and seeds of each variant."""
+    runs = [one.as_json() for one in sorted(played, key=lambda one: (one.game.game, one.run.name))]
+    rows = [
+        (
+            one["game"],
+            one["run"],
+            as_whole(one["frames"]),
+            one["over"],
+            *(f"{one[name]:,.1f}" for name in ("random", "human")),
+            *(f"{one[name]:,.1f} ({one['percent'][name]:.1f} %)" for name in COLUMNS),
+        )
+        for one in runs
+    ]
+    found = variants(played)
+    rows += [row for variant in found for row in _rows(variant, variant.name if len(found) > 1 else "")]
+    return SuiteReport(
+        suite="games",
+        headings=("game", "run", "frames", "scores of", "random", "human", "best", "last", "DQN", "Fast DQN"),
+        rows=rows,
+        bars={},
+        unit="best score in % of a human's",
+        notes=(
+            "in brackets: 100 x (score - random) / (human - random). DQN (Mnih et al. 2015) and Fast DQN (Daley and "
+            "Amato 2021, table 4): best evaluation of 30 games in 200 million frames",
+            "over games: IQM is the mean of the middle half of all runs, optimality gap what is missing to a human's "
+            "score in the mean, better how probably a run's best is; with stratified bootstrap intervals of 95 %",
+            *(_better(found[0], other) for other in found[1:]),
+        ),
+        figures={"runs": runs, "over_games": [variant.as_json() for variant in found]},
+        picture=partial(_draw, found),
+    )
+
+
+def _rows(variant: Variant, name: str) -> list[tuple[str, ...]]:
+    """Return the rows of a variant's statistics; published scores are of one run a game, and have no interval."""
+    rows = []
+    for heading, of in OVER_GAMES.items():
+        ours = [_percent(variant.over_games(of, column)) for column in COLUMNS[:2]]
+        published = [f"{variant.over_games(of, column).estimate:.1f} %" for column in COLUMNS[2:]]
+        rows.append((f"{heading} of {variant.count}", name, "", "", "", "", *ours, *published))
+    best = list(variant.percents("best").values())
+    beaten = [interval(probability_of_improvement, best, list(variant.percents(of).values())) for of in COLUMNS[2:]]
+    better = (f"better, of {variant.count}", name, "", "", "", "", "", "", *(its.written for its in beaten))
+    return [*rows, better]
+
+
+def _percent(its: Interval) -> str:
+    return f"{its.estimate:.1f} % ({its.low:.1f} to {its.high:.1f})"
+
+
+def _better(one: Variant, other: Variant) -> str:
+    """Say how probably a run of the first variant is better than one of another, in the games that both play."""
+    mine, its = one.percents("best"), other.percents("best")
+    shared = [game for game in mine if game in its]
+    if not shared:
+        return f"{one.name} and {other.name} have no game in common"
+    found = interval(probability_of_improvement, [mine[game] for game in shared], [its[game] for game in shared])
+    return (
+        f"a run with {one.name} is better than one with {other.name} with a probability of {found.written}, "
+        f"in the mean of {_count(len(shared))}"
+    )
+
+
+def _draw(found: Sequence[Variant], path: Path) -> None:
+    published = {one.game.game: one.percents["dqn"] for variant in found for one in variant.played}
+    draw({variant.name: variant.percents("best") for variant in found}, published, path)
+
+
+def _count(games: int) -> str:
+    return f"{games} game{'s' if games > 1 else ''}"
+
+
+def games_of(request: SuiteRequest) -> SuiteReport:
+    """Scores of runs, human-normalised, beside DQN and Fast DQN on 49 Atari games; for RUN... [all in runs/]."""
+    if request.runs:
+        return compare([read(find.find(word)) for word in request.runs])
+    return compare(found_in(str(find.RUNS), find.all_runs()))

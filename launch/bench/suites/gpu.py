@@ -1,0 +1,226 @@
+"""The suite ``gpu``: rates on a machine with a GPU: by cores, by servers on the GPU, with CUDA graphs, by learners.
+
+Work is PAAC's on Pong (configs/atari/paac.yaml) with more environments, because a GPU needs larger batches than a core.
+Rates are agent steps a second, in all environments together.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+
+from launch.bench.measure.beside import confined
+from launch.bench.measure.interleaved import Spread, interleave
+from launch.bench.measure.parts import Parts
+from launch.bench.measure.report import SuiteReport, percent, rate
+from launch.bench.measure.request import SuiteRequest, shipped
+from launch.bench.measure.running import rate_of
+from launch.errors import FailedError, RunError
+from launch.machine.cores import begun_cores
+from launch.machine.gpus import TORCH_AND_GPUS
+from launch.spawning.answers import NoAnswerError, ask
+
+PAAC = "atari/paac.yaml"
+ENVIRONMENTS = 16
+"""Environments of a simulator."""
+ROWS = (32, 256)
+"""Rows of an acting pass with which CUDA graphs are measured."""
+CORES = 16
+"""Most cores that rates by cores are measured with."""
+WARMUP_S = 3.0
+_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class GpuHost:
+    """A machine, and the device on it that is measured."""
+
+    device: str
+    cores: int
+    torch: str
+    """torch's version, or why it cannot be imported."""
+    gpus: tuple[str, ...] = ()
+    """Names of the GPUs that torch sees."""
+
+    @classmethod
+    def here(cls, device: str | None) -> GpuHost:
+        """Look at this machine; a child process asks torch. Raises RunError for a device that is not cpu or cuda."""
+        device = device or "cuda"
+        if device not in ("cpu", "cuda"):
+            raise RunError(f"--device {device}: cpu or cuda")
+        try:
+            version, gpus = ask([sys.executable, "-c", TORCH_AND_GPUS], _TIMEOUT_S)
+        except (NoAnswerError, OSError) as error:
+            version, gpus = f"cannot be imported ({error})", ()
+        except subprocess.TimeoutExpired:
+            version, gpus = f"gave no answer in {_TIMEOUT_S:.0f} s", ()
+        return cls(device, begun_cores(), version, tuple(gpus))
+
+    @property
+    def no_device(self) -> str:
+        """Say why nothing can be measured on the device; empty where it is there."""
+        if self.device == "cpu" or self.gpus:
+            return ""
+        return f"no CUDA device (torch {self.torch})"
+
+    def __str__(self) -> str:
+        """For people, on one line."""
+        gpus = f"{len(self.gpus)} GPU{'s' if len(self.gpus) > 1 else ''} ({', '.join(self.gpus)})" if self.gpus else ""
+        return f"{self.cores} cores, {gpus or 'no GPU'}, torch {self.torch}, measured on {self.device}"
+
+
+@dataclass(frozen=True)
+class RateCase:
+    """A rate to measure: a run's, or that of one of its parts alone."""
+
+    topology: str
+    """Shipped."""
+    keys: tuple[str, ...]
+    alone: str = ""
+    """Part that is measured alone, as Parts names it; empty: the run."""
+    cores: int | None = None
+    """Cores that it may use; None: all."""
+    warmup_s: float = WARMUP_S
+
+    def steps_per_s(self, seconds: float) -> float:
+        """Measure it."""
+        path = shipped(self.topology)
+        with confined(self.cores) if self.cores else nullcontext():
+            if not self.alone:
+                return rate_of(path, self.keys, seconds, self.warmup_s)
+            with Parts(path, self.keys) as parts:
+                measure: Callable[[float], float] = getattr(parts, self.alone)
+                return measure(seconds)
+
+
+Cases = Mapping[str, RateCase]
+
+
+def by_cores(host: GpuHost, quick: bool) -> Cases:
+    """Simulation, sampling and training on 16, 8, 4, 2 cores and one, as many simulators as cores."""
+    counts = [count for count in (CORES, 8, 4, 2, 1) if count <= host.cores][: 1 if quick else None]
+    found: dict[str, RateCase] = {}
+    for count in counts:
+        shape, on = simulator_keys(count), f"{count} core{'s' if count > 1 else ''}"
+        found[f"{on}: simulation alone"] = RateCase(PAAC, (*shape, "inference.count=0"), "simulate", count)
+        keys = (*shape, *server_keys(host, 1), *trainer_keys(host))
+        sampled = ("algorithm.epochs=0", "algorithm.minibatches=1")
+        found[f"{on}: sampling"] = RateCase(PAAC, (*keys, *sampled), cores=count)
+        found[f"{on}: training"] = RateCase(PAAC, keys, cores=count)
+    return found
+
+
+def by_servers(host: GpuHost, quick: bool) -> Cases:
+    """Training with policies in simulators and in servers on the device: in groups, running ahead, by more servers."""
+    shape, ahead, halves = simulator_keys(host.cores), "simulators.blocks=2", "simulators.groups=2"
+    larger = simulator_keys(host.cores, 2 * ENVIRONMENTS)
+    own, server = (*trainer_keys(host), "inference.count=0"), (*trainer_keys(host), *server_keys(host, 1))
+    found = {
+        "simulation alone": RateCase(PAAC, (*shape, "inference.count=0"), "simulate"),
+        "policies in simulators": RateCase(PAAC, (*shape, *own)),
+        "a server, 2 groups": RateCase(PAAC, (*shape, *server, halves)),
+    }
+    if quick:
+        return found
+    found |= {
+        "a server": RateCase(PAAC, (*shape, *server)),
+        "a server, 2 groups, a rollout ahead": RateCase(PAAC, (*shape, *server, halves, ahead)),
+        "a server, 2 groups, twice the environments": RateCase(PAAC, (*larger, *server, halves)),
+        "policies in simulators, a rollout ahead": RateCase(PAAC, (*shape, *own, ahead)),
+        "all on the CPU": RateCase(PAAC, (*shape, "trainer.device=cpu", "inference.count=0")),
+    }
+    if host.cores > 1:
+        found["2 servers, 2 groups"] = RateCase(PAAC, (*shape, *trainer_keys(host), *server_keys(host, 2), halves))
+    return found
+
+
+def by_graphs(host: GpuHost, quick: bool) -> Cases:
+    """Training, and acting alone by rows of a pass, with CUDA graphs and with a launch for each layer."""
+    training = (*simulator_keys(host.cores), *trainer_keys(host))
+    works = {"training": (training, "")}
+    works |= {
+        f"acting alone on {rows} rows": (simulator_keys(1, rows), "infer") for rows in (ROWS[:1] if quick else ROWS)
+    }
+    found: dict[str, RateCase] = {}
+    for work, (keys, alone) in works.items():
+        for said, key in (("with graphs", "true"), ("without", "false")):
+            captured = (*keys, *server_keys(host, 1), f"inference.cuda_graphs={key}")
+            found[f"{work}, {said}"] = RateCase(PAAC, captured, alone)
+    return found
+
+
+def by_learners(host: GpuHost, quick: bool) -> Cases:
+    """Training with 1, 2 and 4 learners that share the device, each with its part of the simulators and a server."""
+    ways = {"1 learner": (1, ()), "2 learners in sync": (2, ("mode=sync",)), "4 learners in sync": (4, ("mode=sync",))}
+    ways["4 learners that gossip"] = (4, ("mode=gossip",))
+    wanted = [name for name, (count, _) in ways.items() if count <= host.cores][: 2 if quick else None]
+    found: dict[str, RateCase] = {}
+    for name in wanted:
+        count, mode = ways[name]
+        several = (*mode, f"learners.count={count}") if count > 1 else ()
+        keys = (*several, *simulator_keys(host.cores // count), *trainer_keys(host), *server_keys(host, 1))
+        found[name] = RateCase(PAAC, keys)
+    return found
+
+
+def simulator_keys(count: int, environments: int = ENVIRONMENTS) -> tuple[str, ...]:
+    """Return the keys of so many simulators with so many environments each."""
+    return (f"simulators.count={count}", f"simulators.envs={environments}")
+
+
+def server_keys(host: GpuHost, count: int) -> tuple[str, ...]:
+    """Return the keys of so many inference servers on the device."""
+    return (f"inference.count={count}", f"inference.device={host.device}")
+
+
+def trainer_keys(host: GpuHost) -> tuple[str, ...]:
+    """Return the keys of a trainer on the device."""
+    return (f"trainer.device={host.device}",)
+
+
+PARTS: Mapping[str, Callable[[GpuHost, bool], Cases]] = {
+    "servers": by_servers,
+    "cores": by_cores,
+    "graphs": by_graphs,
+    "learners": by_learners,
+}
+"""Name of a part -> its cases on a machine, all or few of them."""
+
+
+def gpu(request: SuiteRequest) -> SuiteReport:
+    """Rates on a GPU: policies in simulators or servers, by cores, with CUDA graphs, by learners; --part chooses."""
+    host = GpuHost.here(request.device)
+    if unknown := [name for name in request.parts if name not in PARTS]:
+        raise RunError(f"--part {unknown[0]}: gpu has no such part: choose of {', '.join(PARTS)}")
+    if why := host.no_device:
+        raise FailedError(f"{why}; --device cpu measures the same cases without a GPU")
+    wanted = {
+        f"{part}: {name}": replace(case, keys=(*case.keys, *request.overrides))
+        for part in request.parts or PARTS
+        for name, case in PARTS[part](host, request.quick).items()
+    }
+    timed = {name: partial(case.steps_per_s, request.seconds) for name, case in wanted.items()}
+    return table("gpu", host, wanted, interleave(timed, request.repetitions))
+
+
+def table(
+    suite: str, host: GpuHost, cases: Cases, measured: Mapping[str, Spread], shortfalls: Sequence[str] = ()
+) -> SuiteReport:
+    """Return the report of rates; ``shortfalls``: cases that were not measured, each with the reason."""
+    first = next(iter(measured.values()))
+    return SuiteReport(
+        suite=suite,
+        headings=("case", "steps/s", "of the first", "measured"),
+        rows=[
+            (name, rate(spread), percent(spread.median / first.median), f"{len(spread.values)}x")
+            for name, spread in measured.items()
+        ],
+        bars=measured,
+        unit="steps/s",
+        notes=(str(host), *shortfalls),
+        figures={"keys": {name: list(case.keys) for name, case in cases.items()}},
+    )

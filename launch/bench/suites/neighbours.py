@@ -1,0 +1,130 @@
+"""The suite ``neighbours``: training rates beside other busy processes, under a quota, and beside an evaluator.
+
+A topology is trained alone and with everything that ``BESIDE`` lists, interleaved. Steps are counted in reports of two
+seconds: a mean would hide that a program stands still now and then. ``compare`` does the same for several programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from statistics import median
+from typing import Any
+
+from launch.bench.measure.beside import busy, rationed
+from launch.bench.measure.interleaved import Spread, interleave
+from launch.bench.measure.report import SuiteReport, percent
+from launch.bench.measure.request import SuiteRequest
+from launch.bench.measure.running import Running
+from launch.errors import FailedError
+from launch.machine.cgroups import autogroups
+
+REPORT_S = 2.0
+"""Length of a report."""
+WARMUP_S = 5.0
+QUOTA = 1.5
+"""Cores."""
+OURS = "ours"
+ALONE = "nothing"
+RATIONED = f"a quota of {QUOTA:g} cores"
+EVALUATED = "its own evaluator"
+BESIDE: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
+    ALONE: nullcontext,
+    "1 busy loop, nice 19": partial(busy, 1, 19),
+    "2 busy loops, nice 19": partial(busy, 2, 19),
+    "1 busy loop, nice 0": partial(busy, 1, 0),
+    RATIONED: partial(rationed, QUOTA),
+}
+"""Name of a neighbour -> the context in which it is there."""
+ALWAYS_PLAYING = ("evaluator.count=1", "evaluator.every_steps=1", "evaluator.episodes=1000")
+"""Games enough that none of the evaluations is over before the measurement."""
+
+Beside = tuple[str, str]
+"""Program, and what is beside it."""
+
+
+def neighbours(request: SuiteRequest) -> SuiteReport:
+    """Training rates beside busy loops, under a quota of 1.5 cores and beside the run's own evaluator."""
+    return compare("neighbours", request, {})
+
+
+def compare(
+    suite: str,
+    request: SuiteRequest,
+    programs: Mapping[str, Callable[[], Sequence[float]]],
+    notes: Sequence[str] = (),
+    figures: Mapping[str, Any] | None = None,
+) -> SuiteReport:
+    """Report the rates of the request's topology and of other programs beside each neighbour.
+
+    ``programs``: name of another program -> its rates, report by report.
+    """
+    beside, impossible = _possible()
+    notes = [*impossible, *notes]
+    if autogroups():
+        notes.append("autogroup is on: loops and programs are of one session; nice counts for nothing between sessions")
+    if request.quick:
+        beside = dict(list(beside.items())[:2])
+    seen: dict[Beside, list[float]] = {}
+    cases: dict[str, Callable[[], float]] = {}
+    measures: dict[str, Callable[[], Sequence[float]]] = {OURS: partial(our_rates, request), **programs}
+    for name, measure in measures.items():
+        for what, context in beside.items():
+            cases[_named((name, what))] = partial(_measured, seen, (name, what), context, measure)
+    case = (OURS, EVALUATED)
+    cases[_named(case)] = partial(_measured, seen, case, nullcontext, partial(our_rates, request, ALWAYS_PLAYING))
+    interleave(cases, request.repetitions)
+    return SuiteReport(
+        suite=suite,
+        headings=("program", "beside it", "steps/s, median report", "of alone", "worst report", "of alone, worst"),
+        rows=table(seen),
+        bars={_named(case): Spread(tuple(rates)) for case, rates in seen.items()},
+        unit="steps/s",
+        notes=(f"reports of {REPORT_S:g} s; of alone: of the median report with nothing beside it", *notes),
+        figures={"topology": request.file, "overrides": list(request.overrides), **(figures or {})},
+    )
+
+
+def table(seen: Mapping[Beside, Sequence[float]]) -> list[tuple[str, ...]]:
+    """Return a line per case: the median and the worst report, and both as shares of the program's median alone."""
+    rows: list[tuple[str, ...]] = []
+    for (name, what), rates in sorted(seen.items(), key=lambda item: list(seen).index((item[0][0], ALONE))):
+        alone = median(seen[name, ALONE])
+        shares = [percent(rate / alone) if alone else "-" for rate in (median(rates), min(rates))]
+        rows.append((name, what, f"{median(rates):,.0f}", shares[0], f"{min(rates):,.0f}", shares[1]))
+    return rows
+
+
+def _named(case: Beside) -> str:
+    name, what = case
+    return f"{name}, alone" if what == ALONE else f"{name}, {what}"
+
+
+def _possible() -> tuple[dict[str, Callable[[], AbstractContextManager[Any]]], list[str]]:
+    """Return the neighbours that can be made here, and a note for each that cannot."""
+    try:
+        with rationed(QUOTA):
+            return dict(BESIDE), []
+    except FailedError as error:
+        return {what: made for what, made in BESIDE.items() if what != RATIONED}, [f"without {RATIONED}: {error}"]
+
+
+def _measured(
+    seen: dict[Beside, list[float]],
+    case: Beside,
+    context: Callable[[], AbstractContextManager[Any]],
+    measure: Callable[[], Sequence[float]],
+) -> float:
+    """Add a case's reports to those that were seen; returns their median."""
+    with context():
+        rates = measure()
+    seen.setdefault(case, []).extend(rates)
+    return median(rates)
+
+
+def our_rates(request: SuiteRequest, overrides: Sequence[str] = ()) -> Sequence[float]:
+    """Return the steps a second of a run of the request's topology, by report."""
+    keys = (*request.overrides, *overrides)
+    with Running(request.topology, keys, report_every_s=REPORT_S) as run:
+        return run.read(request.seconds, WARMUP_S).rates
