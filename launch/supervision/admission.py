@@ -1,4 +1,4 @@
-"""Admission to a run: compares a child's Hello with the expected values, before the child may use shared memory."""
+"""Admission to a run: a child's Hello must have the expected values before the child may use shared memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHAPE = "attach without changing it, or start a run of its own with it"
 
 
 def refusal(hello: Hello, child: Child, run_id: str, expected_shape: Mapping[str, str]) -> str:
-    """Describe the first difference, with both values and the way out; empty when there is none."""
+    """Return the first difference, with both values and how to resolve it; empty if there is none."""
     for field, said, expected, way_out in _compared(hello, child, run_id, expected_shape):
         if said != expected:
             return f"{child.name}: {field} is {said}, this run has {expected}; {way_out}"

@@ -1,6 +1,6 @@
-"""One child of the supervisor: its states as a table, its incarnations, and how often it may be started again.
+"""One child of the supervisor: its table of states, its incarnations, and its budget of restarts.
 
-Knows time only as numbers it is given. Refuses to know processes, sockets and files.
+It uses no clock, processes, sockets or files; callers pass the time.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from launch.plan.plan import PlannedProcess
 from launch.topology.schema import BUDGET, Budget
 
 Jitter = Callable[[str, int], float]
-"""(name, incarnation) -> factor on the delay before that incarnation's successor."""
+"""(name, incarnation) -> factor by which the delay before the next incarnation is multiplied."""
 
 
 class ChildState(StrEnum):
     """State of a child, from its first start to its end."""
 
     BACKOFF = "backoff"
-    """No process; will be started when its delay is over. Also before the first start."""
+    """It has no process, and is started when its delay is over. Also its state before the first start."""
     STARTING = "starting"
-    """Spawned, has not said Hello."""
+    """Its process is started; no Hello was received."""
     RUNNING = "running"
     """Its Hello was accepted."""
     DRAINING = "draining"
-    """About to exit, after Finished or because it was told to; its exit is expected."""
+    """It is expected to exit: it has sent Finished, or was told to end."""
     EXITED = "exited"
-    """Ended, and not to be restarted."""
+    """It has ended and is not restarted."""
     FATAL = "fatal"
-    """Ended with an error, and given up."""
+    """It was given up after an error."""
 
 
 _BACKOFF, _STARTING, _RUNNING, _DRAINING, _EXITED, _FATAL = ChildState
@@ -52,11 +52,11 @@ TRANSITIONS: dict[ChildState, frozenset[ChildState]] = {
 }
 
 ALIVE = frozenset({_STARTING, _RUNNING, _DRAINING})
-"""States in which there is, or is about to be, a process."""
+"""States in which a child has a process, or its start was requested."""
 
 
 class TransitionError(RuntimeError):
-    """A transition that is not in the table: an error of the supervisor, never of a child."""
+    """A transition is not in the table; this is an error in the supervisor, never in a child."""
 
 
 def spread(name: str, incarnation: int) -> float:
@@ -65,54 +65,54 @@ def spread(name: str, incarnation: int) -> float:
 
 
 def cause_of(returncode: int) -> str:
-    """Return the cause of death that a return code stands for, in words."""
+    """Return a return code as a cause of death: "signal 9" or "exit 1"."""
     return f"signal {-returncode}" if returncode < 0 else f"exit {returncode}"
 
 
 @dataclass
 class Child:
-    """One process in the list, through all its incarnations."""
+    """One process of the process list, with all its incarnations."""
 
     planned: PlannedProcess
     attaching: bool = False
-    """Whether it was asked for by attach and is not yet admitted."""
+    """Whether it was started by an attach request and is not yet admitted."""
     with_trainer: str = ""
-    """The trainer it was attached with; once it is leaving, the one it must leave with."""
+    """Name of the trainer that it was attached with; once it is leaving, of the ended trainer that it leaves with."""
     budget: Budget = BUDGET
-    """Limits on how often it is started again, and the delays before that."""
+    """Limits on the number of restarts, and the delays before them."""
     state: ChildState = ChildState.BACKOFF
     incarnation: int = -1
     since_s: float = 0.0
-    """Time of its last change of state, in seconds; while in BACKOFF, the time of its next start."""
+    """Time of its last change of state, in seconds; in BACKOFF, the time of its next start."""
     pid: int | None = None
     member: Member | None = None
     node: str = ""
-    """Node on which it was started last, where a run has several."""
+    """Node on which it was last started; empty in a run on one machine."""
     ever_said_hello: bool = False
-    """Whether any incarnation ever said Hello."""
+    """Whether the Hello of any incarnation was accepted."""
     admitted: bool = False
-    """Whether this incarnation's Hello was accepted and it is not yet gone: it gets orders."""
+    """Whether this incarnation was admitted and has not ended; orders are sent to it."""
     listens: Listens | None = None
-    """Its public key and address, once it has told them; None on one machine."""
+    """Its public key and address on the network, once received; None on one machine."""
     applied: int = 0
-    """Newest order this incarnation has put into effect."""
+    """Version of the newest order that this incarnation has applied."""
     sent_s: float = 0.0
     killed_for: str = ""
-    """Reason for which it is being killed: the cause of its death, once it has died."""
+    """Reason why it is being killed, which becomes the cause of its death."""
     leaving: bool = False
     finished: bool = False
-    """Whether this incarnation has said Finished."""
+    """Whether this incarnation has sent Finished."""
     refusal: str = ""
     error: str = ""
-    """First error since the child last ran without dying."""
+    """First error of the current series of deaths."""
     cause: str = ""
     """Cause of its last death."""
     went_with_node: bool = False
-    """Whether its newest incarnation is gone because its node is."""
+    """Whether its newest incarnation ended because its node was lost."""
     saved_steps: int = -1
     """Environment steps of its newest checkpoint (trainers only)."""
     postponed: int = 0
-    """Consecutive failed starts of the next incarnation for lack of disk space or shared memory."""
+    """Number of consecutive starts that failed for a cause that may pass, such as a full disk."""
     _unsaved_restarts: int = 0
     _restarts_s: list[float] = field(default_factory=list)
     _failed_starts: int = 0
@@ -127,7 +127,7 @@ class Child:
             self.admitted = False
 
     def begin(self, now_s: float) -> None:
-        """Begin a new incarnation: reset everything known about the last one."""
+        """Begin a new incarnation, and reset what was recorded about the last one."""
         self.to(ChildState.STARTING, now_s)
         self.incarnation += 1
         self.pid, self.member, self.listens, self.applied = None, None, None, 0
@@ -160,7 +160,7 @@ class Child:
 
     @property
     def id(self) -> ProcessId:
-        """Identity of its newest incarnation, whose number is -1 before the first one is spawned."""
+        """Identity of its newest incarnation; the number is -1 before the first start."""
         return self.first.again(self.incarnation)
 
     @property
@@ -170,43 +170,43 @@ class Child:
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Its endpoint on the network of the run; None where it is on none, or may no longer speak."""
+        """Its endpoint on the network of the run; None if it has none or is not admitted."""
         if self.listens is None or not self.admitted:
             return None
         return Endpoint(id=self.id, key=self.listens.key, address=self.listens.address)
 
     @property
     def role(self) -> RoleSpec:
-        """Spec of its role: how the run depends on it."""
+        """Spec of its role."""
         return self.planned.role
 
     @property
     def learner(self) -> int:
-        """The learner it works for."""
+        """Number of its learner."""
         return self.first.learner
 
     @property
     def alive(self) -> bool:
-        """Whether there is a process of it."""
+        """Whether it has a process, or its start was requested."""
         return self.state in ALIVE
 
     def failed(self, error: str, now_s: float) -> None:
-        """Keep the error if it is the first of this series."""
+        """Keep this error if it is the first of the current series of deaths."""
         if not self.error or not self._recent(now_s):
             self.error = error
 
     def saved(self, env_steps: int) -> None:
-        """Record a checkpoint on disk; one newer than all before resets the count of unsaved restarts."""
+        """Record a checkpoint on disk; if it is newer than all before, reset the count of unsaved restarts."""
         if env_steps > self.saved_steps:
             self.saved_steps, self._unsaved_restarts = env_steps, 0
 
     @property
     def without_progress(self) -> bool:
-        """Whether a trainer keeps dying after restarts from the same checkpoint."""
+        """Whether a trainer has used its restarts without saving a newer checkpoint."""
         return self.role.learns and self._unsaved_restarts >= self.budget.unsaved_restarts
 
     def restart_delay_s(self, now_s: float, jitter: Jitter) -> float | None:
-        """Return the seconds until the restart after the present death, or None when the budget is spent."""
+        """Return the delay in seconds before the restart after this death, or None if the budget is spent."""
         if self.state is ChildState.STARTING:
             self._failed_starts += 1
         restarts = len(self._recent(now_s))
@@ -218,6 +218,6 @@ class Child:
         return [then_s for then_s in self._restarts_s if now_s - then_s < self.budget.restarts_within_s]
 
     def _delay_s(self, tries: int, jitter: Jitter) -> float:
-        """Return a delay that doubles with every try, up to a limit."""
+        """Return a delay in seconds that doubles with each try, up to a limit."""
         delay_s = self.budget.restart_delay_s * 2.0 ** min(tries, 32) * jitter(self.name, self.incarnation)
         return min(self.budget.longest_restart_delay_s, delay_s)

@@ -1,7 +1,7 @@
-"""All children of a run: started, admitted, restarted after a death, given up, detached.
+"""The children of a run: their start, admission, restart after a death, giving up and detaching.
 
-Takes events and times; issues actions through ``do``. Does not know the state of the whole run: the supervisor sets
-whether dead children are restarted (``restarting``) and whether exits are expected (``ending``).
+Methods take events; ``now_s`` is the time of the event. Actions are issued through ``do``. The supervisor has the phase
+of the run, and sets whether dead children are restarted (``restarting``) and whether exits are expected (``ending``).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from launch.supervision.child import Child, ChildState, Jitter
 from launch.topology.schema import Budget
 
 REFUSED_LIMIT_S = 2.0
-WITH_TRAINER_LIMIT_S = 5.0  # SIGTERM to SIGKILL for processes that must leave with their trainer
+WITH_TRAINER_LIMIT_S = 5.0  # from SIGTERM to SIGKILL, for processes that must leave with their trainer
 
 
 class Children:
-    """The process list, by name, in the order in which simulators are members."""
+    """The process list, by name; orders list the members in its order."""
 
     def __init__(
         self,
@@ -35,16 +35,16 @@ class Children:
         budget: Budget,
         do: Callable[[ev.Action], None],
     ) -> None:
-        """Start none of them yet."""
+        """List the processes without starting them."""
         self.named = {process.name: Child(process, budget=budget) for process in processes}
         self.failures: dict[str, str] = {}
-        """Failures of processes that are no longer listed: name -> reason."""
+        """Name -> reason, for processes that have failed and are no longer listed."""
         self._ended: dict[str, Member] = {}
-        """Members of simulators that have ended, by socket id, until their trainers have released them."""
+        """Members of ended simulators that their trainers have not released, by socket id."""
         self.restarting = True
         self.ending = False
         self._scoring = False
-        """Whether evaluators are to keep scoring the final weights although the run is ending."""
+        """Whether evaluators continue to score the final weights while the run is ending."""
         self.now_s = 0.0
         self._run_id = run_id
         self._expected_shape = dict(expected_shape)
@@ -54,31 +54,31 @@ class Children:
         self._do = do
 
     def trainers(self) -> list[Child]:
-        """Return the children that learn, in order."""
+        """Return the trainers, in order."""
         return [child for child in self.named.values() if child.role.learns]
 
     def simulators(self) -> list[Child]:
-        """Return the children that make rows, in the order in which they are members."""
+        """Return the simulators, in order."""
         return [child for child in self.named.values() if child.role.makes_rows]
 
     def current(self, name: str, incarnation: int) -> Child | None:
-        """Return the child if this is its living incarnation; None otherwise: messages of earlier ones are ignored."""
+        """Return the child if this is its living incarnation, else None; messages of earlier ones are ignored."""
         child = self.named.get(name)
         return child if child is not None and child.alive and child.incarnation == incarnation else None
 
     def members(self) -> list[Member]:
-        """Return the members: simulators that have been admitted."""
+        """Return the members of admitted simulators."""
         return [child.member for child in self.simulators() if child.admitted and child.member is not None]
 
     def gone_members(self) -> list[Member]:
-        """Return members of ended simulators that their trainers, running or to be restarted, have not released."""
+        """Return the members of ended simulators that their trainers, running or to be restarted, have not released."""
         over = (ChildState.FATAL, ChildState.EXITED)
         served = {trainer.learner for trainer in self.trainers() if trainer.state not in over}
         self._ended = {socket_id: member for socket_id, member in self._ended.items() if member.id.learner in served}
         return list(self._ended.values())
 
     def released(self, child: Child, released: Released) -> None:
-        """Record that a trainer no longer needs these members' segments."""
+        """Record that a trainer no longer needs the segments of these members."""
         if not child.role.learns:
             return
         for socket_id in released.peers:
@@ -86,37 +86,38 @@ class Children:
                 del self._ended[socket_id]
 
     def leaving(self) -> list[str]:
-        """Return the names of admitted trainers and simulators that must finish their current work and leave."""
+        """Return the names of the admitted trainers and simulators that must drain because they are detached."""
         drained = [child for child in self.named.values() if child.role.drains]
         return [child.name for child in drained if child.leaving and child.admitted]
 
     def learners(self) -> list[ProcessId]:
-        """Return the admitted trainers that exchange weights or gradients; none for a sole trainer."""
+        """Return the admitted trainers that exchange weights or gradients; empty with a sole trainer."""
         trainers = [child for child in self.trainers() if not child.first.sole]
         return [child.id for child in trainers if child.admitted and not child.leaving]
 
     def endpoints(self) -> list[Endpoint]:
-        """Return where admitted children are on the network of the run; none on one machine."""
+        """Return the endpoints of admitted children on the network of the run; empty on one machine."""
         return [endpoint for child in self.named.values() if (endpoint := child.endpoint)]
 
     def finished_trainers(self) -> list[ProcessId]:
-        """Return the trainers that have finished, alive or gone: they have published final weights."""
+        """Return the trainers that have finished, alive or ended: these have published final weights."""
         return [child.id for child in self.trainers() if child.finished and not child.first.sole]
 
     def scoring_evaluators(self) -> list[str]:
-        """Return the names of evaluators that have games left to play."""
+        """Return the names of the evaluators that are alive and have not finished."""
         return [child.name for child in self.named.values() if child.role.scores and child.alive and not child.finished]
 
     def workers(self, learner: int) -> list[Child]:
-        """Return the children that work for a learner and are not its trainer: servers, simulators and the like."""
+        """Return the children of a learner without its trainer: servers, simulators and plug-in roles."""
         own = [child for child in self.named.values() if child.role.scope == "learner" and not child.role.learns]
         return [child for child in own if child.learner == learner]
 
     def fatal_worker(self, learner: int) -> Child | None:
-        """Return a child that was given up and without which a learner cannot go on; None where it can.
+        """Return a child that was given up and without which a learner cannot continue; None if there is none.
 
-        That is any child of a role of which each is needed (a server), and, of a role of which one is needed, the first
-        where all have been given up (simulators)."""
+        If the role needs each of its children (servers), this is any child that was given up. If the role needs one of
+        them (simulators), it is the first child, once all have been given up.
+        """
         workers = self.workers(learner)
         given_up = [worker for worker in workers if worker.state is ChildState.FATAL]
         missed = [worker for worker in given_up if worker.role.needed == "each"]
@@ -126,12 +127,12 @@ class Children:
         return next(iter(missed), None)
 
     def fatal_for_all(self) -> list[Child]:
-        """Return the children that were given up and without which no learner can go on."""
+        """Return the children that were given up and without which no learner can continue."""
         of_run = [child for child in self.named.values() if child.role.scope == "run" and child.role.needed == "each"]
         return [child for child in of_run if child.state is ChildState.FATAL]
 
     def list_processes(self) -> list[dict[str, Any]]:
-        """Return the process list as people and programs see it."""
+        """Return the process list as it is shown to users: name, role, learner, state, incarnation, pid, node."""
         return [
             {
                 "name": child.name,
@@ -148,7 +149,7 @@ class Children:
     # Starts -----------------------------------------------------------------------------------------------------
 
     def attach(self, process: PlannedProcess, with_trainer: str = "") -> None:
-        """Start a new process that a command line has attached, by itself or along with a trainer."""
+        """Start a new process for an attach request; ``with_trainer``: name of the trainer that is attached with it."""
         child = Child(process, True, with_trainer, self._budget)
         self.named[process.name] = child
         self.spawn(child)
@@ -163,7 +164,7 @@ class Children:
         """Record that a process has been started."""
         child = self.current(event.name, event.incarnation)
         if child is None:
-            self._do(ev.Kill(event.name, event.incarnation, signal.SIGKILL))  # given up meanwhile
+            self._do(ev.Kill(event.name, event.incarnation, signal.SIGKILL))  # it was given up in the meantime
             return
         child.pid, child.member, child.postponed, child.node = event.pid, event.member, 0, event.node
         about: dict[str, Any] = {"role": child.first.role, "learner": child.first.learner, "pid": event.pid}
@@ -172,7 +173,7 @@ class Children:
             self.kill(child, signal.SIGTERM)
 
     def not_spawned(self, event: ev.NotSpawned) -> None:
-        """Treat a failed start as a death; or retry later, where the failure may pass and no request waits for it."""
+        """Handle a failed start: retry later if the cause may pass and no request waits for it, else count a death."""
         child = self.current(event.name, event.incarnation)
         if child is None:
             return
@@ -200,11 +201,11 @@ class Children:
         child.admit(self.now_s)
 
     def listens(self, child: Child, listens: Listens) -> None:
-        """Record where a child is on the network; the next order tells the others."""
+        """Record a child's key and address on the network; the next order sends them to all children."""
         child.listens = listens
 
     def tick(self) -> None:
-        """Start children whose delay is over; kill those that should have ended by now."""
+        """Start the children whose delay is over, and kill the children that have not ended within their limit."""
         for child in list(self.named.values()):
             waited_s = self.now_s - child.since_s
             if child.state is ChildState.BACKOFF and waited_s >= 0 and self.restarting:
@@ -217,7 +218,7 @@ class Children:
     # Ends -------------------------------------------------------------------------------------------------------
 
     def gone(self, child: Child, cause: str) -> None:
-        """Handle the end of a process: it was expected, it is restarted, or it is given up."""
+        """Handle the end of a process: it has ended as expected, or is restarted, or is given up."""
         child.cause = cause = child.killed_for or cause
         if child.member is not None and child.admitted:
             self._ended[child.member.id.socket_id] = child.member
@@ -237,10 +238,10 @@ class Children:
                 child.to(ChildState.EXITED, self.now_s)
 
     def lost(self, event: ev.Lost) -> None:
-        """Handle the end of all processes of a node; they are started again elsewhere, or given up."""
+        """Handle the loss of a node: its processes are restarted on another node, or given up."""
         children = [self.current(name, incarnation) for name, incarnation in event.processes]
         for child in filter(None, children):
-            child.member, child.went_with_node = None, True  # its segment went too
+            child.member, child.went_with_node = None, True  # its segment is lost too
             needed = child.role.scope == "run" and child.role.needed == "each"
             if event.elsewhere or needed or not self.restarting or child.leaving or child.finished:
                 self.gone(child, f"node {event.node} was lost")
@@ -251,7 +252,7 @@ class Children:
 
     def _restart(self, child: Child) -> None:
         delay_s = child.restart_delay_s(self.now_s, self._jitter)
-        # A trainer that was never there has left no checkpoint of this run; an attach waits for its answer.
+        # A trainer that never ran has left no checkpoint to restart from, and an attach request waits for its reply.
         if child.attaching or (child.role.learns and not child.ever_said_hello):
             self._give_up(child, f"{child.name} died before it came to run: {child.error or child.cause}")
         elif delay_s is None:
@@ -264,7 +265,7 @@ class Children:
     def _give_up(self, child: Child, reason: str) -> None:
         child.to(ChildState.FATAL, self.now_s)
         child.error = child.error or child.refusal or child.cause
-        if not child.refusal:  # of which there is a note already
+        if not child.refusal:  # a refusal was noted before
             self.note("gave up", child, reason)
         if child.attaching or child.leaving:
             self._drop(child, reason)
@@ -288,9 +289,10 @@ class Children:
                 self.detach(worker, child.name)
 
     def detach(self, child: Child, with_trainer: str = "") -> None:
-        """Detach a child. Trainers at work, and their simulators, drain by the next order; others are sent a signal.
+        """Detach a child: a running child drains by the next order; SIGTERM ends one that has not said Hello.
 
-        ``with_trainer``: the trainer that it leaves with, and that has ended, so that it cannot drain.
+        ``with_trainer``: name of the ended trainer that the child leaves with. Such a child cannot drain, and SIGTERM
+        ends it.
         """
         child.leaving, child.with_trainer = True, with_trainer
         if not child.alive:
@@ -305,19 +307,19 @@ class Children:
             self.kill(child, signal.SIGTERM)
 
     def remove_learner(self, trainer: Child, lacking: Child) -> None:
-        """Detach a learner that has lost a child it needs; its trainer saves, and the other learners go on."""
+        """Detach a learner whose child ``lacking`` has failed; its trainer saves, and the other learners continue."""
         self.note("gave up", trainer, f"learner removed: {lacking.name} has failed")
         self.detach(trainer)
 
     def detach_now(self, child: Child, cause: str) -> None:
-        """Detach a child and kill it, without draining."""
+        """Detach a child and kill it; it does not drain."""
         if not child.leaving:
             self.detach(child)
         if child.alive:
             self.kill_for(child, cause)
 
     def silent(self, event: ev.Silent) -> None:
-        """Report a child that shows no sign of life, and have it write its stack."""
+        """Report a child that shows no sign of life, and let it write its stack to its log."""
         child = self.current(event.name, event.incarnation)
         if child is None or child.killed_for or child.refusal:
             return
@@ -328,15 +330,15 @@ class Children:
             self._do(ev.ShowStack(child.name, child.incarnation, said))
 
     def kill_for(self, child: Child, cause: str) -> None:
-        """Kill a child, once, and record the cause."""
+        """Kill a child and record the cause; further calls have no effect."""
         if not child.killed_for:
             child.killed_for = cause
             self.kill(child, signal.SIGKILL)
 
     def end(self, sent: int, scoring: bool = False) -> None:
-        """Send this signal to all children; those that have already finished get only SIGKILL.
+        """Send the signal ``sent`` to all children; children that have finished get no signal except SIGKILL.
 
-        ``scoring``: evaluators keep scoring the final weights until the next call.
+        ``scoring``: evaluators get none, and continue to score the final weights until the next call.
         """
         self.restarting, self.ending, self._scoring = False, True, scoring
         for child in self.named.values():
@@ -350,7 +352,7 @@ class Children:
                 self.kill(child, sent)
 
     def kill(self, child: Child, sent: int) -> None:
-        """Send a signal."""
+        """Send a signal to a child."""
         self._do(ev.Kill(child.name, child.incarnation, sent))
 
     def note(self, kind: str, child: Child, cause: str = "", **fields: Any) -> None:

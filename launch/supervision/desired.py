@@ -1,6 +1,6 @@
 """The wanted state of a run, derived from its phase and its children, and sent to each child until it is applied.
 
-Uses the children's clock; issues actions through ``do``.
+The time is that of the children (``Children.now_s``). Actions are issued through ``do``.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from launch.supervision.children import Children
 
 RESEND_S = 0.5
 PHASES = {"draining": "drain", "scoring": "score"}
-"""Phase in orders, by the run's phase; in all other phases of a run it is ``run``."""
+"""Phase of the run -> phase in its orders; for all other phases it is ``run``."""
 AT_WORK = ("running", "draining")
 """Phases in which trainers learn."""
 
 
 class Orders:
-    """The newest order; sends it until every child has applied it."""
+    """The newest order of a run, which is sent again until every child has applied it."""
 
     def __init__(self, children: Children, do: Callable[[ev.Action], None]) -> None:
         """Begin with an order without members."""
@@ -31,7 +31,7 @@ class Orders:
         self._do = do
 
     def renew(self, phase: str, saves: int) -> None:
-        """Derive the wanted state; if it has changed, send it to all as a new version."""
+        """Derive the wanted state; if it has changed, send it to all admitted children as a new version."""
         at_work = phase in AT_WORK
         newest, children = self.newest, self._children
         learners = children.learners() if at_work else children.finished_trainers() if phase == "scoring" else []
@@ -39,7 +39,7 @@ class Orders:
             version=newest.version,
             phase=PHASES.get(phase, "run"),
             members=self._children.members() if at_work else [],
-            gone=self.gone_members(phase)[:MOST_NAMES],  # the rest once these are released
+            gone=self.gone_members(phase)[:MOST_NAMES],  # the others follow when these are released
             leaving=self._children.leaving(),
             save=saves,
             learners=learners,
@@ -54,7 +54,7 @@ class Orders:
                 self.send(child)
 
     def gone_members(self, phase: str) -> list[Member]:
-        """Return ended simulators whose segments a trainer still needs."""
+        """Return the members of ended simulators whose segments a trainer still needs."""
         return self._children.gone_members() if phase in AT_WORK else []
 
     def send(self, child: Child) -> None:
@@ -63,13 +63,13 @@ class Orders:
         self._do(ev.Send(child.name, child.incarnation, self.newest))
 
     def applied(self, child: Child, applied: Applied) -> None:
-        """Record that a child has put an order into effect; raises ValueError for an order that was never sent."""
+        """Record that a child has applied an order; raises ValueError for an order that was never sent."""
         if applied.order > self.newest.version:
             raise ValueError(f"order {applied.order} is said to be in effect; the newest is {self.newest.version}")
         child.applied = max(child.applied, applied.order)
 
     def tick(self) -> None:
-        """Send the order again to children that have not put it into effect."""
+        """Send the order again to children that have not applied it within RESEND_S."""
         for child in self._children.named.values():
             late = child.applied < self.newest.version and self._children.now_s - child.sent_s >= RESEND_S
             if child.admitted and late:

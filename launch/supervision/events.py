@@ -1,8 +1,8 @@
-"""Events of a run, the actions that follow from them, and the console on which a person sees both.
+"""Events of a run, the actions that follow from them, and the console that shows a run to a person.
 
 The supervisor takes events and returns actions; the runner produces the events and carries out the actions. Both are
-plain data, so a whole run can be written down as a list and replayed in a test. What passes between the head of a run
-and its nodes is a `NodeMessage`.
+plain data, so a test can replay a whole run from a list. The events and actions that the head of a run and its nodes
+send to one another are subclasses of `NodeMessage`.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from launch.plan.plan import NodeMessage, PlannedProcess, Start
 
 @dataclass(frozen=True)
 class Begin:
-    """Begin of a run: its memory and sockets are there. Sent once, before any other event."""
+    """The run can begin: its memory and sockets exist. Sent once, before any other event."""
 
 
 @dataclass(frozen=True)
 class CannotRun:
-    """The run has not the nodes that it needs to begin, or to go on."""
+    """The run lacks nodes that it needs to begin or to continue."""
 
     reason: str
 
 
 class Spawned(NodeMessage, frozen=True):
-    """A process exists; a simulator's with the member that was made for it."""
+    """A process has been started; for a simulator, with its new member."""
 
     name: Name
     incarnation: Count
     pid: int
     member: Member | None = None
     node: Name = ""
-    """Its node, where a run has several."""
+    """Its node; empty in a run on one machine."""
 
 
 class NotSpawned(NodeMessage, frozen=True):
@@ -48,7 +48,7 @@ class NotSpawned(NodeMessage, frozen=True):
     incarnation: Count
     reason: Text
     passing: bool = False
-    """Whether the cause may pass: a full disk or full shared memory, and no error of the process."""
+    """Whether a later start may succeed, because a disk or shared memory is full or the spawner was lost."""
 
 
 class Exited(NodeMessage, frozen=True):
@@ -61,13 +61,13 @@ class Exited(NodeMessage, frozen=True):
 
 @dataclass(frozen=True)
 class Lost:
-    """A node has not been heard of for its lease, and its processes are over."""
+    """A node is lost, and with it all its processes."""
 
     node: str
     processes: tuple[tuple[str, int], ...]
-    """Name and incarnation of each."""
+    """Name and incarnation of each process of the node."""
     elsewhere: bool
-    """Whether they are started again, on another node; else their learners are left out."""
+    """Whether its processes are started again on another node; otherwise the run continues without their learners."""
 
 
 class Received(NodeMessage, frozen=True):
@@ -88,7 +88,7 @@ class ClientRequest:
 
 @dataclass(frozen=True)
 class Enlarged:
-    """The plan has new processes, as ``Enlarge`` requested."""
+    """The processes that ``Enlarge`` requested are in the plan."""
 
     client: str
     processes: tuple[PlannedProcess, ...]
@@ -103,20 +103,20 @@ class NotEnlarged:
 
 
 class Silent(NodeMessage, frozen=True):
-    """A process has shown no sign of life for a while; ``why``: its activity, and the limit of its silence."""
+    """A process has shown no sign of life for ``seconds``; ``why``: its activity and its limit, in words."""
 
     name: Name
     incarnation: Count
     seconds: float
     why: Text
     hangs: bool
-    """Whether it will be Stalled in a moment; else it is only slow."""
+    """Whether it hangs, so that Stalled follows; otherwise it is slow."""
     stack: bool
     """Whether it can write its stack."""
 
 
 class Stalled(NodeMessage, frozen=True):
-    """A process has shown no progress for longer than its limit."""
+    """A process hangs: it has shown no sign of life for longer than its limit."""
 
     name: Name
     incarnation: Count
@@ -125,19 +125,19 @@ class Stalled(NodeMessage, frozen=True):
 
 @dataclass(frozen=True)
 class Tick:
-    """Time has passed; several times a second."""
+    """Time has passed; sent several times a second."""
 
 
 @dataclass(frozen=True)
 class Interrupted:
-    """Ctrl-C, SIGTERM or SIGHUP. A second one stops the run at once; hang-ups, which accompany others, do not count."""
+    """SIGINT (Ctrl-C), SIGTERM or SIGHUP. A second one ends the run at once, but SIGHUP does not count."""
 
     hangup: bool = False
 
 
 @dataclass(frozen=True)
 class Reported:
-    """A row of the learners has been written to metrics.jsonl."""
+    """A row of the trainers' metrics has been written to metrics.jsonl."""
 
     row: Mapping[str, Any]
 
@@ -172,7 +172,7 @@ class Kill(NodeMessage, frozen=True):
 
 
 class ShowStack(NodeMessage, frozen=True):
-    """Have a process write its stack to its log, under this heading."""
+    """Let a process write its stack to its log, under this heading."""
 
     name: Name
     incarnation: Count
@@ -180,7 +180,7 @@ class ShowStack(NodeMessage, frozen=True):
 
 
 class Send(NodeMessage, frozen=True):
-    """Send a message to a child. It may be lost: important ones are sent again until acknowledged."""
+    """Send a message to a child. It may be lost; the supervisor sends orders again until they are applied."""
 
     name: Name
     incarnation: Count
@@ -207,7 +207,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Note:
-    """An event to write to events.jsonl, and mostly to show; an empty ``process`` means the run itself."""
+    """A line for events.jsonl; most kinds are also shown to a person. An empty ``process`` means the run itself."""
 
     kind: str
     process: str = ""
@@ -223,7 +223,7 @@ class MetricsRow:
     name: str
     values: Mapping[str, Any]
     learner: bool = True
-    """Whether it comes from a trainer; metrics of other processes are added to the rows that follow."""
+    """Whether a trainer sent it; metrics of other processes are added to the rows that follow."""
 
 
 @dataclass(frozen=True)
@@ -234,10 +234,10 @@ class Done:
     exit_code: int
     error: str = ""
     cause: str = ""
-    """The score for which it finished before total_steps; empty where none did."""
+    """The score at which the run finished before total_steps, in words; empty if it did not."""
     summary: Mapping[str, Any] = field(default_factory=dict)
     lacks_nodes: bool = False
-    """Whether it has failed for want of nodes alone, so that it goes on with others."""
+    """Whether it failed only because nodes were missing, so that it can be resumed with others."""
 
 
 Action = Start | Kill | ShowStack | Send | Enlarge | Answer | Note | MetricsRow | Done
@@ -249,13 +249,13 @@ class Console(Protocol):
     """Display of the run for a person. Every method returns at once."""
 
     def event(self, note: Note) -> None:
-        """Called when something happened that a person should know."""
+        """Show an event of the run."""
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """Called with every row of metrics.jsonl."""
+        """Show a row; called with every row of metrics.jsonl."""
 
     def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
-        """Called about twice a second; each has name, role, state, incarnation, pid and busy (0 to 1, or None)."""
+        """Show the processes, about twice a second; each has name, role, state, incarnation, pid, busy (0 to 1, or None)."""
 
     def close(self) -> None:
-        """Called once at the end, also after a failure, by the code that made the console."""
+        """Close the console; its maker calls this once at the end, also after a failure."""

@@ -1,9 +1,9 @@
-"""Finds processes that hang, or are slow: compares heartbeats with the kernel's view of a process.
+"""Detection of processes that hang or are slow, from their signs of life and the kernel's view of their activity.
 
-Reads the progress segment, and the activity (``launch/machine/activity.py``) of silent processes. A process that
-computes without a heartbeat is slow: it is reported, with its stack, and again each time its silence has doubled. One
-that neither beats nor computes for its limit hangs; so does one that computes for much longer without a heartbeat.
-Only produces events: the supervisor decides.
+The detector reads the progress segment, and the activity (``launch/machine/activity.py``) of processes that show no
+sign of life. A process that computes without a sign of life is slow: it is reported with its stack, and again each time
+its silence has doubled. A process hangs when it shows neither a sign of life nor activity for ``hang_s``, or when it
+shows no sign of life for ``spin_s``. The detector only produces events; the supervisor decides what follows.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from launch.supervision import events as ev
 from launch.topology.schema import Limits
 
 GRACE_S = 1.0
-"""Seconds of silence from which a process's activity is read; a healthy one beats at least every 100 ms."""
+"""Seconds of silence after which a process's activity is read; a healthy process shows a sign of life every 100 ms."""
 
 LOOK_EVERY_S = 0.5
 STACK_S = 0.5
-"""Seconds between asking a hanging process for its stack and reporting it as stalled, whereupon it is killed."""
+"""Seconds from the request for a hanging process's stack to the Stalled event, after which it is killed."""
 
 AT_WORK = (Activity.RUNNING, Activity.DISK)
 
 
 @dataclass
 class LivingProcess:
-    """One living incarnation of a process, which must beat."""
+    """One living incarnation of a process, which must show signs of life."""
 
     start: Start
-    """The action that it was started by."""
+    """The action that started it."""
     pid: int
     starting: bool = True
-    """Whether it has not said Hello."""
+    """Whether no Hello was received from it."""
 
 
 @dataclass
 class _Silence:
-    """Silence of one incarnation: its length, and the process's activity meanwhile."""
+    """The silence of one incarnation: when it began, and the process's activity since then."""
 
     beat_ns: int
     activity: Watch
     beat_s: float
     work_s: float
-    """Time at which it was last seen at work, or beating."""
+    """Time of its last sign of life or last observed activity."""
     begun: bool = False
-    """Whether it has ever beaten: before that it cannot show its stack."""
+    """Whether it has ever shown a sign of life; before the first one it cannot write its stack."""
     looked_s: float = 0.0
     doing: Activity = Activity.WAITING
     tell_s: float = 0.0
-    """Seconds of silence after which it is reported next."""
+    """Seconds of silence at which it is next reported."""
     hung_s: float | None = None
     """Time at which it was first found to hang."""
 
@@ -64,7 +64,7 @@ class _Silence:
 
 
 class HangDetector:
-    """Silences of all processes of a run."""
+    """Detector for all processes of a run on this machine."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class HangDetector:
         start_s: float,
         watch: Callable[[int], Watch] = Watch,
     ) -> None:
-        """``beat_ns`` [rows, 8] is the progress segment's; ``limits`` by role, ``start_s`` is hang_s before Hello."""
+        """``beat_ns`` [rows, 8]: of the progress segment; ``limits``: by role; ``start_s``: the hang_s before Hello."""
         self._beat_ns = beat_ns
         self._limits = limits
         self._start_s = start_s
@@ -81,7 +81,7 @@ class HangDetector:
         self._silences: dict[tuple[str, int], _Silence] = {}
 
     def look(self, living: Iterable[LivingProcess], now_s: float) -> list[ev.Silent | ev.Stalled]:
-        """Return an event for each of these processes that is silent for too long."""
+        """Return the events of these processes that have been silent for too long."""
         before, self._silences = self._silences, {}
         found: list[ev.Silent | ev.Stalled] = []
         for process in living:
@@ -120,9 +120,9 @@ class HangDetector:
             yield ev.Silent(process.start.name, process.start.incarnation, silent_s, why, hangs, stack)
 
     def forgive(self, gap_s: float) -> None:
-        """Leave a gap out of all silences: the supervisor did not run during it, and perhaps no process did.
+        """Exclude a gap of ``gap_s`` seconds from all silences: the supervisor, and perhaps all processes, did not run.
 
-        Silence before the gap still counts, so that a supervisor that is often preempted still finds hangs.
+        Silence before the gap still counts, so a supervisor that is often preempted still finds hangs.
         """
         for silence in self._silences.values():
             silence.beat_s += gap_s

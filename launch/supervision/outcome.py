@@ -1,4 +1,4 @@
-"""The outcome of a run, from the ends of its trainers. Pure."""
+"""The outcome of a run, computed from how its trainers ended."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from launch.supervision.children import Children
 
 
 def outcome_of(children: Children, said: Mapping[str, Mapping[str, Any]], wanted: ev.Done) -> ev.Done | None:
-    """Return how a run that was to end as ``wanted`` has ended, by its trainers' last words; None while one is at work.
+    """Return the outcome of a draining run: ``wanted``, or a failure if trainers died and none has finished.
 
-    One trainer's last words are enough. ``said`` includes detached learners', of which only the counters are used.
+    Returns None while a trainer still works. ``said`` has the summaries of the trainers by name, also those of detached
+    learners, of which only the counters are used.
     """
     trainers = children.trainers()
     if any(trainer.alive and not trainer.finished for trainer in trainers):

@@ -1,6 +1,6 @@
-"""Requests that take a while: each checks the children for completion, failure or its time limit.
+"""Pending requests: attach, detach and save, which take seconds. Each checks whether it is done, failed or late.
 
-Pure. ``reply`` is None until the outcome is known; ``give_up`` is called once, after a negative reply.
+``reply`` returns None until the outcome is known. ``give_up`` is called once, after a negative reply.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ LIMIT_S = 60.0
 
 @dataclass
 class _PendingUnits:
-    """Units that come or go as a whole: a simulator by itself, or a trainer with its servers and simulators."""
+    """A request about units: each is a simulator, or a trainer with its servers and simulators."""
 
     client: str
     since_s: float
     units: dict[str, tuple[str, ...]]
-    """Head of each unit -> the others in it, by name: trainer-2 -> simulator-4."""
+    """Name of each unit's head -> names of its other processes, for example trainer-2 -> (simulator-4,)."""
 
     @property
     def _names(self) -> list[str]:
@@ -29,10 +29,10 @@ class _PendingUnits:
 
 
 class PendingAttach(_PendingUnits):
-    """Attach: all of the new processes must come to run; a unit comes whole or not at all."""
+    """Attach: done when all new processes run. A unit that loses a process is detached as a whole."""
 
     def reply(self, children: Children, now_s: float) -> Reply | None:
-        """Yes when all run; no as soon as one cannot."""
+        """Return success when all processes run, and failure as soon as one is lost or the time limit is reached."""
         there = [name for name in self._names if name in children.named and children.named[name].ever_said_hello]
         seconds = round(now_s - self.since_s, 3)
         data = {"names": self._names, "running": there, "seconds": seconds}
@@ -54,7 +54,7 @@ class PendingAttach(_PendingUnits):
         return Reply(ok=False, text=text, data=data)
 
     def give_up(self, children: Children, now_s: float) -> None:
-        """Detach units that have lost a process and, after the time limit, those that are incomplete."""
+        """Detach the units that have lost a process and, after the time limit, the units that do not fully run."""
         late = now_s - self.since_s >= LIMIT_S
         for head, others in self.units.items():
             unit = [children.named.get(name) for name in (head, *others)]
@@ -68,10 +68,10 @@ class PendingAttach(_PendingUnits):
 
 
 class PendingDetach(_PendingUnits):
-    """Detach: all of them must be gone."""
+    """Detach: done when all processes have ended."""
 
     def reply(self, children: Children, now_s: float) -> Reply | None:
-        """Yes when none is left."""
+        """Return success when no process is left, and failure at the time limit."""
         left = [name for name in self._names if name in children.named]
         seconds = round(now_s - self.since_s, 3)
         data = {"names": self._names, "seconds": seconds}
@@ -94,7 +94,7 @@ class PendingDetach(_PendingUnits):
 
 @dataclass
 class PendingSave:
-    """Save: a checkpoint with this order number, or a later one, must be on disk."""
+    """Save: done when a checkpoint for this request, or for a later one, is on disk."""
 
     client: str
     since_s: float
@@ -102,7 +102,7 @@ class PendingSave:
     saved: Saved | None = None
 
     def reply(self, _children: Children, now_s: float) -> Reply | None:
-        """Yes when it is written."""
+        """Return success when the checkpoint is written, and failure at the time limit."""
         if self.saved is not None:
             steps, path = self.saved.env_steps, self.saved.path
             data = {"path": path, "env_steps": steps, "seconds": round(now_s - self.since_s, 3)}
@@ -112,9 +112,9 @@ class PendingSave:
         return Reply(ok=False, text=f"no checkpoint within {LIMIT_S:g} s; the trainer's log says more")
 
     def give_up(self, _children: Children, _now_s: float) -> None:
-        """Do nothing: no process is given up for a checkpoint that does not come."""
+        """Do nothing: a missing checkpoint ends no process."""
 
 
 def describe_unit(head: str, others: tuple[str, ...]) -> str:
-    """Return a unit in words: trainer-2 with simulator-4."""
+    """Return a unit in words, for example "trainer-2 with simulator-4"."""
     return f"{head} with {', '.join(others)}" if others else head

@@ -1,7 +1,7 @@
-"""Answers requests of command lines: at once where possible; keeps the others until they are done.
+"""Requests of command lines: some are answered at once, and the others are pending until they are done.
 
-Reads and steers the children. The supervisor alone holds the wanted state of the run; it reads the number of requested
-checkpoints from here.
+This module attaches and detaches children. The supervisor holds the wanted state of the run; it reads the number of
+requested checkpoints from `Requests.saves`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from launch.supervision.pending import PendingAttach, PendingDetach, PendingSave
 
 COMMANDS = ("status", "attach", "detach", "save", "stop", "kill")
 OPEN = ("starting", "running")
-"""Phases of a run in which it can be changed."""
+"""Phases in which a run accepts attach, detach and save."""
 
 
 class Requests:
@@ -42,7 +42,7 @@ class Requests:
         self._pending: list[PendingAttach | PendingDetach | PendingSave] = []
 
     def asked(self, client: str, request: Request, phase: str, order: int) -> None:
-        """Answer a request, or begin to fulfil it."""
+        """Answer a request, or begin to carry it out."""
         wrong = mismatch(request)
         if not wrong and request.command not in ("status", "stop", "kill") and phase not in OPEN:
             wrong = f"{request.command}: the run is {phase}; resume it when it has ended"
@@ -73,7 +73,7 @@ class Requests:
             self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides), request.learners))
 
     def enlarged(self, client: str, processes: Sequence[PlannedProcess], phase: str) -> None:
-        """Start the simulators, or the learners, that were requested and planned."""
+        """Start the planned processes of an attach request: simulators, or whole learners."""
         if phase not in OPEN:
             self.answer(client, False, f"attach: the run is {phase}; resume it when it has ended")
             return
@@ -97,13 +97,13 @@ class Requests:
             self._children.detach(self._children.named[head])
 
     def saved(self, saved: Saved) -> None:
-        """Record a checkpoint on disk, for pending requests."""
+        """Record a saved checkpoint, for pending save requests."""
         for pending in self._pending:
             if isinstance(pending, PendingSave) and saved.order >= pending.number:
                 pending.saved = saved
 
     def settle(self) -> None:
-        """Answer requests that are done or have taken too long."""
+        """Answer the pending requests that are done, have failed or have reached their time limit."""
         for pending in list(self._pending):
             reply = pending.reply(self._children, self._children.now_s)
             if reply is None:
@@ -114,18 +114,18 @@ class Requests:
                 pending.give_up(self._children, self._children.now_s)
 
     def close(self) -> None:
-        """Refuse all pending requests: the run has ended."""
+        """Answer all pending requests with an error, because the run has ended."""
         for pending in self._pending:
             self.answer(pending.client, False, "the run ended before this was done")
         self._pending = []
 
     def answer(self, client: str, ok: bool, text: str, data: Mapping[str, Any] | None = None) -> None:
-        """Reply at once."""
+        """Send a reply to a command line."""
         self._do(ev.Answer(client, Reply(ok=ok, text=brief(text), data=dict(data or {}))))
 
 
 def group_units(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
-    """Return units that are attached or detached as a whole, {head: others}: a trainer's processes, or a simulator."""
+    """Group processes into units {head: others}: a trainer and the processes of its learner, or one simulator."""
     ids = list(dict.fromkeys(members))
     trainers = {process.learner: process.name for process in ids if ROLES.spec(process.role).learns}
     units: dict[str, tuple[str, ...]] = {}
@@ -136,7 +136,7 @@ def group_units(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
 
 
 def mismatch(request: Request) -> str:
-    """Return the reason why a request cannot be understood; empty when it can."""
+    """Return why a request is not understood (other version, unknown command); empty if it is."""
     if request.protocol != PROTOCOL_VERSION or request.version != __version__:
         return (
             f"protocol {request.protocol} of version {request.version} asks, the run speaks protocol "
@@ -148,7 +148,7 @@ def mismatch(request: Request) -> str:
 
 
 def cannot_attach(simulators: int, learners: int, mode: ModeSpec) -> str:
-    """Return why so many cannot be attached; empty when they can."""
+    """Return why these numbers of simulators and learners cannot be attached; empty if they can."""
     if simulators < 0 or learners < 0 or simulators + learners == 0:
         return f"attach {simulators} simulators, {learners} learners: at least 1; write --simulators 1, or --learners 1"
     if learners and simulators:
@@ -165,7 +165,7 @@ def cannot_attach(simulators: int, learners: int, mode: ModeSpec) -> str:
 
 
 def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: ModeSpec) -> str:
-    """Return why these simulators and trainers cannot leave; empty when they can."""
+    """Return why these simulators and trainers cannot be detached; empty if they can."""
     trainers = [child for child in children.values() if child.role.learns]
     simulators = [child for child in children.values() if child.role.makes_rows]
     known = [child.name for child in (*simulators, *(trainers if mode.elastic else ()))]
@@ -195,7 +195,7 @@ def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: Mod
 
 
 def _stays(child: Child, leaving: Sequence[str]) -> bool:
-    """Whether a child remains in working order when the processes in ``leaving`` are gone."""
+    """Whether a child still works for the run after the processes in ``leaving`` have ended."""
     return (
         child.name not in leaving and not child.leaving and not child.attaching and child.state is not ChildState.FATAL
     )

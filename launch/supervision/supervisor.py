@@ -1,7 +1,7 @@
-"""The supervisor of a run: takes events and returns actions, without any other input or output.
+"""The supervisor of a run: takes events with their times and returns actions (``launch/supervision/events.py``).
 
-Reads events and their times; answers with actions (``launch/supervision/events.py``). Knows no processes, sockets,
-files or clocks, so any history of a run can be replayed as a list.
+It has no other input or output: it uses no processes, sockets, files or clocks. Any history of a run can therefore be
+replayed as a list of events.
 
 The wanted state of the run is one ``Order``, derived anew after every event (``launch/supervision/desired.py``).
 """
@@ -41,21 +41,21 @@ from launch.supervision.requests import OPEN, Requests
 from launch.topology.schema import BUDGET, Budget
 
 SCORE_LIMIT_S = 1800.0
-"""Time limit of the final evaluation, in seconds: 30 games of 27,000 steps, Atari's longest, take 10 minutes at 1,400
-steps a second, and several learners' weights are played in turn. Ctrl-C ends it earlier."""
+"""Time limit of the final evaluation, in seconds. 30 games of 27,000 steps, the longest of Atari, take 10 minutes at
+1,400 steps a second; the weights of several learners are played one after the other. Ctrl-C ends it earlier."""
 
-TERMINATE_LIMIT_S = 5.0  # SIGTERM to SIGKILL; as honcho
+TERMINATE_LIMIT_S = 5.0  # seconds from SIGTERM to SIGKILL, as in honcho
 
 
 class Ending(NamedTuple):
-    """Numbers that decide when a run ends, besides its steps."""
+    """Limits that end a run, besides its number of steps."""
 
     drain_s: float
-    """Longest that trainers take to finish and save."""
+    """Longest time for trainers to finish their update and save, in seconds."""
     stop_at_score: float | None = None
-    """Mean score of an evaluation that ends the run; None = none does."""
+    """Mean score of an evaluation at which the run ends; None: at no score."""
     stop_at_training_score: float | None = None
-    """Mean score of the last RECENT_GAMES training games that ends the run; None = none does."""
+    """Mean score of the last RECENT_GAMES training games at which the run ends; None: at no score."""
 
 
 class Supervisor:
@@ -73,21 +73,21 @@ class Supervisor:
         budget: Budget = BUDGET,
         jitter: Jitter = spread,
     ) -> None:
-        """``processes``: the first ones, in the order in which they start; ``mode``: of the learners."""
+        """``processes``: the processes of the plan, in the order of their starts; ``mode``: how learners exchange."""
         self._mode, self._children = mode, Children(processes, run_id, expected_shape, resume, jitter, budget, self._do)
         self._requests = Requests(self._children, mode, self._do, lambda now: self._stop(0, "asked to stop", now))
         self._orders = Orders(self._children, self._do)
         self.phase = "starting"
-        """starting (simulators connect), running, draining (trainers finish), scoring (evaluators do), ending, over."""
+        """starting (simulators connect), running, draining (trainers end), scoring (evaluators play), ending or over."""
         self._first = self._awaited()
         self._outcome = ev.Done("failed", 1)
         self._interrupts, self._skip_scoring = 0, False
-        """Number of interrupts; whether the end was requested or a score reached: then no evaluation is awaited."""
+        """Number of interrupts; whether the run ends without a final evaluation, by request or at a score."""
         self._killed = self._abandoned = False
         self._ending, self._deadline_s, self._now_s = ending, inf, 0.0
         self._actions: list[ev.Action] = []
         self._summaries: dict[str, Mapping[str, Any]] = {}
-        """Last words of the trainers that have finished."""
+        """Summaries of the trainers that have finished, by name."""
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.Begin: self._begin,
             ev.CannotRun: self._cannot_run,
@@ -121,15 +121,15 @@ class Supervisor:
         }
 
     def _awaited(self) -> list[str]:
-        """Return the processes that must be admitted or given up before phase ``running``; a sole trainer is not."""
+        """Return the names that must be admitted or given up before phase ``running``: not that of a sole trainer."""
         trainers = self._children.trainers()
         return [child.name for child in (*self._children.simulators(), *(trainers if trainers[1:] else ()))]
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Action]:
         """Return the actions that follow from this event; none after Done.
 
-        Raises ValueError for a message with impossible values. Actions decided before that are returned with the next
-        event.
+        Raises ValueError for a message with impossible values. The actions of this event that were decided before the
+        error are returned by the next call.
         """
         self._now_s = self._children.now_s = now_s
         if self.phase != "over":
@@ -144,7 +144,7 @@ class Supervisor:
         return self._orders.newest
 
     def gone_members(self) -> list[Member]:
-        """Members of ended simulators, whose segments a trainer still needs; orders list the first of them."""
+        """Members of ended simulators whose segments a trainer still needs; an order lists only the first of them."""
         return self._orders.gone_members(self.phase)
 
     def processes(self) -> list[dict[str, Any]]:
@@ -194,7 +194,7 @@ class Supervisor:
             self._finish(f"a mean score of {found['mean']:g}, evaluator.stop_at_score: {enough:g}")
 
     def _reported(self, event: ev.Reported) -> None:
-        """End the run once training games have the score that it was to come to; the final weights are evaluated."""
+        """End the run when training games reach ``stop_at_training_score``; the final weights are still evaluated."""
         enough, score = self._ending.stop_at_training_score, event.row.get("episode_return_mean")
         games = event.row.get("episodes") or 0
         if enough is None or score is None or games < RECENT_GAMES or score < enough or self.phase not in OPEN:
@@ -206,7 +206,7 @@ class Supervisor:
         )
 
     def _finish(self, cause: str) -> None:
-        """Have the trainers finish and save a run that has come to its end before total_steps."""
+        """End a run as finished before total_steps: the trainers finish their update and save."""
         self._do(ev.Note("stopping", cause=cause))
         self._drain_or_end(ev.Done("finished", 0, cause=cause))
 
@@ -234,7 +234,7 @@ class Supervisor:
     # The end of the run -----------------------------------------------------------------------------------------
 
     def _stop(self, exit_code: int, why: str, now: bool) -> str:
-        """Have the trainers finish their update and save, or end everything ``now``; returns which, in words."""
+        """Have the trainers finish their update and save, or end everything ``now``; returns a reply in words."""
         self._skip_scoring = True
         if now:
             if self.phase not in ("scoring", "ending"):
@@ -253,7 +253,7 @@ class Supervisor:
         return "the trainer is not running, so everything ends; resume goes on from the newest checkpoint, if any"
 
     def _drain_or_end(self, outcome: ev.Done) -> bool:
-        """Have the trainers finish and save, or end everything where none is running; returns whether one is."""
+        """Have the trainers finish and save, or end everything if no trainer runs; returns whether one runs."""
         running = any(trainer.state is ChildState.RUNNING for trainer in self._children.trainers())
         if running:
             self._drain(outcome)
@@ -262,7 +262,7 @@ class Supervisor:
         return running
 
     def _cannot_run(self, event: ev.CannotRun) -> None:
-        """End a run that lacks something; one that had come to its end remains finished or stopped."""
+        """End a run that lacks nodes; a run that is already scoring or ending keeps its outcome."""
         if self.phase not in ("scoring", "ending"):
             self._outcome = ev.Done("failed", 1, event.reason, lacks_nodes=True)
         self._end(self._outcome)
@@ -314,7 +314,7 @@ class Supervisor:
             self._children.end(signal.SIGKILL)
 
     def _follow_up(self) -> None:
-        """Do what follows every event, whichever it was."""
+        """Update phase, orders and pending requests after an event of any type."""
         if self.phase == "starting" and all(self._has_started(name) for name in self._first):
             self.phase = "running"
         if self.phase in OPEN:
@@ -336,9 +336,9 @@ class Supervisor:
         return child is None or child.state in (ChildState.RUNNING, ChildState.FATAL, ChildState.DRAINING)
 
     def _check_learners(self) -> None:
-        """End a run that cannot go on; where only some learners cannot and the mode is elastic, detach these.
+        """End a run that cannot continue; in an elastic mode, detach instead the learners that cannot continue.
 
-        A learner cannot go on when its trainer was given up, or another process of it without which it has no rows.
+        A learner cannot continue when its trainer, or a process that it needs for its rows, was given up.
         """
         trainers = self._children.trainers()
         lost = [trainer for trainer in trainers if trainer.state is ChildState.FATAL]
@@ -349,9 +349,9 @@ class Supervisor:
             for trainer, lacking in stuck:
                 self._children.remove_learner(trainer, lacking)
             return
-        # Trainers that are lost later end nothing while one is left: that one learns on.
+        # After the start, lost trainers do not end the run while one is left, which continues to learn.
         causes = lost if self.phase == "starting" or len(lost) == len(trainers) else []
-        # One stuck learner of several ends the run where the others wait for its batches, or where it misses a server.
+        # One stuck learner of several ends the run if the others wait for its batches, or if it has lost a server.
         ends_all = [lacking for _, lacking in stuck if self._mode.in_step or lacking.role.needed == "each"]
         causes = [*causes, *(ends_all if others_go_on else [lacking for _, lacking in stuck])]
         causes += self._children.fatal_for_all()
@@ -360,7 +360,7 @@ class Supervisor:
             self._end(ev.Done("failed", 1, f"{first.name}: {first.error}", lacks_nodes=first.went_with_node))
 
     def _end(self, outcome: ev.Done) -> None:
-        """End all children; Done follows when they have ended."""
+        """Begin to end all children; Done follows when they have ended."""
         self._outcome, self.phase = outcome, "ending"
         self._deadline_s = self._now_s + TERMINATE_LIMIT_S
         self._requests.close()
