@@ -255,7 +255,7 @@ class Console(Protocol):
         """Show a row; called with every row of metrics.jsonl."""
 
     def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
-        """Show the processes, about twice a second; each has name, role, state, incarnation, pid, busy (0 to 1, or None)."""
+        """Show the processes, about twice a second: name, role, state, incarnation, pid, busy (0 to 1, or None)."""
 
     def close(self) -> None:
         """Close the console; its maker calls this once at the end, also after a failure."""

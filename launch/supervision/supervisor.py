@@ -78,7 +78,7 @@ class Supervisor:
         self._requests = Requests(self._children, mode, self._do, lambda now: self._stop(0, "asked to stop", now))
         self._orders = Orders(self._children, self._do)
         self.phase = "starting"
-        """starting (simulators connect), running, draining (trainers end), scoring (evaluators play), ending or over."""
+        """starting (simulators connect), running, draining (trainers end), scoring (evaluators play), ending, over."""
         self._first = self._awaited()
         self._outcome = ev.Done("failed", 1)
         self._interrupts, self._skip_scoring = 0, False
