@@ -1,1 +1,1 @@
-"""Nodes: the machines of a run, and what passes between them and its head."""
+"""Nodes, the machines of a run, and the messages between them and the head of the run."""

@@ -1,9 +1,10 @@
 """The agent of a node: joins the head of a run, carries out its actions, and reports events of its machine.
 
-It beats five times within a lease. The lease counts from the sending of the newest beat that the head has answered, on
-this machine's own clock, which goes on while the machine sleeps: an agent that was stopped, or is cut off, knows before
-the head does that its time is over. Then it ends its processes, and joins anew as soon as the head is reached. If it is
-killed, its processes end with it, and if it is stopped, with its lease (``launch/spawning/guardian.py``).
+It sends five heartbeats within a lease. The lease counts from the time at which the newest answered heartbeat was
+sent, by this machine's clock, which also advances while the machine sleeps. An agent that was suspended or is cut off
+therefore finds its lease over before the head treats the node as lost. It then ends its processes, and joins again when
+the head can be reached. If the agent is killed, its processes end at once; if it is suspended, they end with the lease
+(``launch/spawning/guardian.py``).
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ from launch.topology.load import TopologyError
 TURN_S = 0.1
 JOIN_S = 1.0
 BEATS = 5
-"""Beats within a lease."""
+"""Number of heartbeats within a lease."""
 LAST_S = 10.0
-"""Longest time for sending what is left at the end of a run, in seconds."""
+"""Longest time to send the remaining messages at the end of a run, in seconds."""
 MOST_MESSAGES = 1000
 
 
 def clock_s() -> float:
-    """Return seconds on a clock that nobody sets and that goes on while the machine sleeps."""
+    """Return seconds of CLOCK_BOOTTIME, which cannot be set and also advances while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -82,28 +83,28 @@ class Epoch:
         self.stream = Stream(welcome.epoch)
         self.outbox = Outbox(self.stream)
         self.alive_s, self.beat_s = sent_s, 0.0
-        """Clock at which the newest answered beat was sent, and the newest one of all."""
+        """Times at which the newest answered heartbeat, and the newest heartbeat, were sent; seconds of ``clock_s``."""
         self.workspace: NodeWorkspace | None = None
         self.trouble = "nothing was prepared"
-        """Reason why there is no workspace."""
+        """Reason why ``workspace`` is None."""
         self.ending_s: float | None = None
-        """Clock at which the head ended the run."""
+        """Time at which the head ended the run; None before."""
         self.leaves_s: float | None = None
-        """Clock at which this node leaves at the latest, once its agent was told to stop."""
+        """Latest time at which this node leaves; None until its agent is told to stop."""
 
     @property
     def over(self) -> bool:
-        """Whether its lease has run out; once the head has ended the run there are no processes that need one."""
+        """Whether its lease has run out; False after the head has ended the run, because no processes are left."""
         return self.ending_s is None and clock_s() - self.alive_s >= self.lease_s
 
     @property
     def left(self) -> bool:
-        """Whether the node can leave: its trainers have saved, and their checkpoints are at the head."""
+        """Whether a stopped node can leave: its trainers have saved and the head has the checkpoints, or it is late."""
         saved = self.workspace is None or not self.workspace.trainers
         return self.leaves_s is not None and ((saved and self.outbox.empty) or clock_s() >= self.leaves_s)
 
     def answered(self, sent_s: float) -> None:
-        """Begin the lease anew from the time at which an answered beat was sent."""
+        """Renew the lease from ``sent_s``, the time at which an answered heartbeat was sent."""
         self.alive_s = max(self.alive_s, sent_s)
         if self.workspace is not None and self.ending_s is None:
             self.workspace.lease(self.alive_s + self.lease_s)
@@ -118,23 +119,26 @@ class Agent:
     """One node's agent, until the run is over or the head is gone."""
 
     def __init__(self, line: Dealer, head: str, folder: Path, patience_s: float, show: Callable[[str], None]) -> None:
-        """Join nothing yet. ``head``: the host that ``line`` leads to; ``folder``: for its files; ``patience_s``:
-        longest time without a head, then it gives up; ``show`` shows a line to a person."""
+        """Do not join yet.
+
+        ``line`` is connected to the host ``head``. ``folder``: for its files; ``patience_s``: seconds without a head
+        after which it gives up; ``show``: shows a line to a person.
+        """
         self._line, self._head, self._folder, self._patience_s, self._show = line, head, folder, patience_s, show
         self._agent_id = secrets.token_hex(8)
         self._session, self._joined_s, self._since_s = secrets.token_hex(8), -JOIN_S, clock_s()
         self._reason, self._stopping = "", False
         self._troubles: set[str] = set()
-        """Reasons why the head was not reached; each is shown once."""
+        """Reasons why the head could not be reached; each is shown once."""
         self.epoch: Epoch | None = None
-        """The epoch in which this agent is a node; None while it is not."""
+        """The current epoch; None while this agent is no node of a run."""
         self.exit_status: int | None = None
-        """Exit status, once there is nothing more to do."""
+        """Exit status; None while the agent continues."""
         self._selector = selectors.DefaultSelector()
         self._turn_s = time.monotonic()
 
     def run(self, signals: Signals, fds: tuple[int, ...] = ()) -> int:
-        """Serve until the run is over; returns the exit status. ``fds``: the line's descriptors."""
+        """Take turns until the run is over; returns the exit status. ``fds``: descriptors of the line."""
         with ExitStack() as stack:
             stack.callback(self.close)
             for fd in (signals.fd, *fds):
@@ -148,7 +152,7 @@ class Agent:
             return self.exit_status
 
     def asked_to_stop(self) -> None:
-        """Have the learners of this node save, then leave; leave at once if there are none, or at the second call."""
+        """Let the learners of this node save, then leave; leave at once without learners, or at the second call."""
         epoch = self.epoch
         if self._stopping or epoch is None or epoch.workspace is None or epoch.ending_s is not None:
             self._stop_now()
@@ -165,7 +169,7 @@ class Agent:
         self.exit_status = 130
 
     def stop(self) -> None:
-        """End all processes, and tell the head, which then need not wait for the end of the lease."""
+        """End all processes, and send NodeLeft, so that the head need not wait for the lease."""
         if self.epoch is not None:
             number = self.epoch.number
             self.leave()
@@ -177,7 +181,7 @@ class Agent:
         self._selector.close()
 
     def turn(self) -> None:
-        """Receive from the head, check the processes, and send to the head."""
+        """Receive messages of the head, collect events of the processes, and send messages to the head."""
         if self.epoch is not None and self.epoch.over:
             self._end_epoch(f"no answer of the head for {self.epoch.lease_s:g} s")
         for _ in range(MOST_MESSAGES):
@@ -214,7 +218,7 @@ class Agent:
                 self._show(trouble)
 
     def leave(self) -> None:
-        """End the epoch, and its processes."""
+        """End the epoch and its processes, and prepare to join again."""
         if self.epoch is not None:
             self._unwatch()
             self.epoch.close()
@@ -314,7 +318,7 @@ class Agent:
         if (beat_s := clock_s()) - epoch.beat_s >= epoch.lease_s / BEATS:
             sections = epoch.workspace.sections() if epoch.workspace and epoch.ending_s is None else []
             if self._line.send(messages.encode(NodeHeartbeat(epoch=epoch.number, sent_s=beat_s, sections=sections))):
-                epoch.beat_s = beat_s  # without a connection it is sent as soon as there is one
+                epoch.beat_s = beat_s  # without a connection the next turn tries again
             if epoch.workspace is not None and epoch.ending_s is None:
                 epoch.workspace.send_logs()
         epoch.outbox.pump()

@@ -1,4 +1,4 @@
-"""The control socket of a node, for messages of its processes and requests of command lines."""
+"""The control socket of a node, which receives messages of its processes and requests of command lines."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from launch.spawning.spawner import Key
 from launch.supervision import events as ev
 
 MOST_MESSAGES = 1000
-"""Most messages read in one turn, so that a sender that floods the socket does not starve the others."""
+"""Maximum number of messages read in one turn, so that a flood of messages does not stop the loop."""
 
 
 class ControlSocket:
-    """The listening end: turns messages into events, and sends to processes and command lines."""
+    """A socket that turns received messages into events, and sends messages to processes and command lines."""
 
     def __init__(self, address: Ipc) -> None:
-        """Bind, owner-only; raises ChannelError naming the address."""
+        """Bind the socket, accessible to its owner only; raises ChannelError."""
         self._router = Router(address)
         self._peers: dict[str, Key] = {}
-        """Living processes by the ids of their sockets; all other ids are command lines."""
+        """Living processes by socket id; all other ids belong to command lines."""
 
     @property
     def fd(self) -> int:
-        """Descriptor that becomes readable on activity."""
+        """Descriptor that becomes readable when messages arrive."""
         return self._router.fd
 
     def admit(self, process: ProcessId) -> None:
@@ -37,11 +37,11 @@ class ControlSocket:
         self._peers |= dict.fromkeys((process.socket_id, process.last_words_id), (process.name, process.incarnation))
 
     def forget(self, key: Key) -> None:
-        """Accept no more messages of an incarnation that has ended."""
+        """Ignore further messages of an incarnation, because it has ended."""
         self._peers = {peer: own for peer, own in self._peers.items() if own != key}
 
     def read(self, patience_s: float = 0.0) -> Iterator[ev.Received | ev.ClientRequest | ProtocolWarning]:
-        """Yield the messages that have arrived, and those that arrive within this time."""
+        """Yield the messages that have arrived or arrive within ``patience_s`` seconds."""
         deadline_s = time.monotonic() + patience_s
         for _ in range(MOST_MESSAGES):
             received = self._router.recv(max(0, round(1000 * (deadline_s - time.monotonic()))))
@@ -59,14 +59,14 @@ class ControlSocket:
                 yield ev.ClientRequest(peer, message)
 
     def refuse(self, peer: str, error: Exception) -> ProtocolWarning:
-        """Return the warning about a message that was not understood; a command line, which waits, gets a reply."""
+        """Return a warning about a message that was not understood; a command line, which waits, also gets a reply."""
         text = brief(f"{peer!a} was not understood: {type(error).__name__}: {error}")
         if peer not in self._peers:
             self.send(peer, Reply(ok=False, text=text))
         return ProtocolWarning(text)
 
     def send(self, peer: str, message: Message) -> None:
-        """Send; a lost Order is sent again by the supervisor, and a lost Reply has lost its reader."""
+        """Send a message. It may be lost: the supervisor repeats orders, and a lost Reply has no reader any more."""
         self._router.send(peer, encode(message))
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
-"""Checkpoint folders copied from one machine to another: parts of files, in order, checked against the manifest.
+"""Copies of checkpoint folders between machines: the parts of the files are sent in order.
 
-The sender reads parts when there is room to send them, from hard links, so that a folder that is removed meanwhile is
-copied whole. The receiver writes beside the folder's place, and puts it there when its manifest says it is whole.
+The sender reads a part when there is room to send it. It reads from hard links, so that a folder is copied completely
+even if it is removed in the meantime. The receiver writes to a temporary folder, checks the files against the manifest
+of the checkpoint, and renames the folder.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from launch.supervision import events as ev
 
 LINKED, ARRIVING = "outgoing", ".arriving"
 FLUSHED_BYTES = 32 << 20
-"""Bytes of a file after which what has arrived is put on disk, so that little is left to do at its end."""
+"""Bytes of a file after which the received bytes are flushed to disk, so that the flush at its end is short."""
 
 
 class CopyError(ValueError):
-    """A copied folder that is not whole, or a part that cannot be taken."""
+    """A copied folder is incomplete, or a part does not continue its file."""
 
 
 class Outgoing:
-    """A folder on its way to another machine."""
+    """A folder that is sent to another machine."""
 
     def __init__(
         self, run_dir: Path, folder: Path, present: Sequence[str] = (), held_back: ev.Received | None = None
     ) -> None:
-        """Link the folder's files; raises OSError. ``present``, ``held_back``: as in `CopyDone`."""
+        """Make hard links to the folder's files; raises OSError. ``present``, ``held_back``: as in `CopyDone`."""
         self._name = str(folder.relative_to(run_dir))
         self._links = run_dir / LINKED / self._name
         shutil.rmtree(self._links, ignore_errors=True)
@@ -46,13 +47,13 @@ class Outgoing:
         self._begun = self._withdrawn = False
 
     def withdraw(self) -> None:
-        """Send nothing of it, unless its first part was sent already: there is a newer one to be sent."""
+        """Cancel the copy if it has not begun, because a newer checkpoint will be sent instead."""
         if not self._begun:
             self._withdrawn = True
             shutil.rmtree(self._links, ignore_errors=True)
 
     def messages(self) -> Iterator[FileChunk | CopyDone | NodeWarning]:
-        """Yield the parts of all files, each read when it is asked for, and then that the folder is whole."""
+        """Yield the parts of all files, each read when it is requested, then CopyDone; NodeWarning after an error."""
         self._begun = True
         if self._withdrawn:
             return
@@ -71,16 +72,16 @@ class Outgoing:
 
 
 class Arriving:
-    """Folders that are arriving below the folder of a run."""
+    """Checkpoint folders that a sender copies into the folder of a run."""
 
     def __init__(self, run_dir: Path, sender: str) -> None:
-        """Begin with none; ``sender``: a word for names of folders that are not whole yet."""
+        """``sender``: identifies the sender in the names of temporary folders."""
         self._run_dir, self._sender = run_dir, sender
         self._hashes: dict[Path, Any] = {}
-        """SHA-256 of what has arrived of each file: to hash a large one at its end would hold up its reader's beats."""
+        """SHA-256 of the received part of each file. Hashing a large file at its end would delay the heartbeats."""
 
     def take(self, part: FileChunk) -> None:
-        """Write a part; raises OSError, and CopyError for one that does not continue its file."""
+        """Write a part; raises OSError, and CopyError if it does not continue its file."""
         beside = self._beside(part.folder)
         path = beside / part.file
         if path.parent != beside:
@@ -100,7 +101,10 @@ class Arriving:
                 os.fdatasync(file.fileno())
 
     def finish(self, done: CopyDone) -> Path:
-        """Put a folder in its place, on disk; returns it. Raises OSError or CopyError, and then it is as it was."""
+        """Check a received folder and put it in its place, on disk; returns its path.
+
+        Raises OSError or CopyError; the received parts are then removed.
+        """
         beside, folder = self._beside(done.folder), self._run_dir / done.folder
         try:
             hashed = {path.name: self._hashes[path].hexdigest() for path in list(self._hashes) if path.parent == beside}
@@ -115,22 +119,22 @@ class Arriving:
         return folder
 
     def drop(self, folder: str) -> None:
-        """Remove what has arrived of a folder; raises CopyError where there can be none."""
+        """Remove the received parts of a folder; raises CopyError if it is no checkpoint's folder."""
         beside = self._beside(folder)
         shutil.rmtree(beside, ignore_errors=True)
         self._hashes = {path: found for path, found in self._hashes.items() if path.parent != beside}
 
     def remove_older(self, done: CopyDone, kept: Collection[Path]) -> None:
-        """Remove neighbours of a folder that the sender has no more, but for those in ``kept``; raises OSError."""
+        """Remove checkpoints beside a folder that the sender has removed, except those in ``kept``; raises OSError."""
         folder = self._run_dir / done.folder
         for old in folders(folder.parent):
             if old.name not in done.present and old not in kept and old != folder:
                 gone = self._beside(f"{old.parent.relative_to(self._run_dir)}/{steps_of(old)}")
-                old.rename(gone)  # never half of one under its name
+                old.rename(gone)  # a half-removed folder must not have a checkpoint's name
                 shutil.rmtree(gone, ignore_errors=True)
 
     def close(self) -> None:
-        """Remove what has not arrived whole, and will not."""
+        """Remove the incomplete folders of this sender."""
         remove_unfinished(self._run_dir, self._sender)
 
     def _beside(self, folder: str) -> Path:
@@ -141,13 +145,13 @@ class Arriving:
 
 
 def remove_unfinished(run_dir: Path, sender: str = "") -> None:
-    """Remove what has not arrived whole: of one sender, or of all of them, which a killed head has left."""
+    """Remove incomplete folders: those of one sender, or by default all, which a killed head may have left."""
     for left in (run_dir / "checkpoints").glob(f"**/{ARRIVING}-{sender and f'{sender}-'}*"):
         shutil.rmtree(left, ignore_errors=True)
 
 
 def steps_beside(folder: Path) -> list[str]:
-    """Return the names of a checkpoint's folder and of those beside it."""
+    """Return the names of all checkpoint folders beside this one, and its own; empty if they cannot be read."""
     with suppress(OSError):
         return [path.name for path in folder.parent.iterdir() if path.name.isdecimal() and path.is_dir()]
     return []

@@ -1,9 +1,9 @@
-"""The head of a run on several machines: admits nodes, places learners on them, and presents them as one node.
+"""The head of a run on several machines: it admits nodes, places learners on them, and presents them as one `Node`.
 
-Every node has a name, which its key gives it, and an epoch for as long as it is not lost. A node that has not been
-heard of for its lease and half as long again is lost: by then its agent has ended its processes, unless it was
-stopped, or has died with them. Its processes are reported as over, messages of its epoch are refused, and its agent may
-join in a new one.
+A node has a name, given by its key, and an epoch, which ends when the node is lost. A node is lost when the head has
+received nothing from it for 1.5 times its lease. By then its processes have ended: the agent ends them after one lease,
+and the guardian does so if the agent is suspended or dead. The head reports these processes as lost and refuses
+messages of the epoch. The agent may join again, in a new epoch.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ from launch.topology.load import TopologyError, dump
 from launch.topology.modes import mode
 
 MARGIN = 1.5
-"""Leases after which a node is lost; its agent has ended its processes after one."""
+"""Number of leases after which a node is lost; its agent ends the processes after one."""
 MOST_MESSAGES = 1000
 END_S = 15.0
-"""Longest wait at the end of a run for the nodes to send what is left, in seconds."""
+"""Longest wait at the end of a run for the nodes to send their remaining messages, in seconds."""
 _EPOCHS = 1 << 52
 
 NodeEvent = ev.Event | ev.Note | ProtocolWarning
@@ -82,7 +82,7 @@ class Head:
         keys: Path,
         names: Sequence[str],
     ) -> None:
-        """Admit those who come through ``router``; ``names`` are those with a key in ``keys``. Raises ChannelError."""
+        """Nodes join through ``router``; ``names``: nodes with a key in the folder ``keys``. Raises ChannelError."""
         self._plan, self._addresses = plan, plan.addresses
         self._wanted, self._router, self.keys, self._names = plan.topology.nodes, router, keys, names
         remove_unfinished(plan.addresses.run_dir)
@@ -95,11 +95,11 @@ class Head:
         self.placed: dict[int, str] = {}
         """Node of each learner."""
         self._spread: dict[str, str] = {}
-        """Node of each process that is spread over the nodes, by name."""
+        """Node of each process whose role is spread over the nodes, by the process's name."""
         self.members: dict[str, str] = {}
-        """Node of each simulator whose segments still exist, by its id on sockets."""
+        """Node of each simulator whose segment still exists, by the simulator's socket id."""
         self._unplaced: list[Start] = []
-        """Processes to be started once a node has room for them."""
+        """Starts that wait for a node with room for them."""
         self._notes: list[ev.Note] = []
         """Notes that are yielded with the next events."""
         self._waited_s: float | None = None
@@ -116,7 +116,7 @@ class Head:
 
     @property
     def address(self) -> Ipc | Tcp:
-        """Address at which agents find it."""
+        """Address at which agents can join."""
         return self._router.address
 
     @property
@@ -126,13 +126,16 @@ class Head:
 
     @property
     def section_ns(self) -> NDArray[np.int64]:
-        """Nanoseconds [rows, sections] of all nodes' processes, from the newest heartbeats."""
+        """Nanoseconds [rows, sections] that processes of all nodes have spent, from the newest heartbeats."""
         return self._section_ns
 
     # Actions --------------------------------------------------------------------------------------------------------
 
     def do(self, action: NodeAction) -> ev.Event | None:
-        """Have an action carried out by the node that it concerns; the resulting event comes later."""
+        """Send an action to the node that it concerns; the resulting event comes later.
+
+        The exception is a Kill of a process that waits for a node: it returns Exited.
+        """
         if isinstance(action, ev.Answer):
             self._control.send(action.client, action.reply)
         elif isinstance(action, Start):
@@ -159,7 +162,7 @@ class Head:
         return None
 
     def add_learners(self, learners: Collection[int]) -> None:
-        """Place learners on nodes that are there and stay; raises TopologyError where none has room."""
+        """Place learners on nodes that are not leaving; raises TopologyError if no node has room."""
         machines = {name: machine for name, machine in self._machines().items() if not self.nodes[name].leaving}
         self.placed |= place_learners(learners, machines, self._need, self.placed)
 
@@ -181,13 +184,13 @@ class Head:
         node.do(start, own.learner)
 
     def _start_unplaced(self) -> None:
-        """Try again to start the processes that no node had room for."""
+        """Try again to start the processes for which no node had room."""
         waiting, self._unplaced = self._unplaced, []
         for start in waiting:
             self._start(start)
 
     def _warn_of_weights(self, evaluator: ProcessId, node: RemoteNode) -> list[ev.Note]:
-        """Warn that an evaluator plays only the weights of learners on its node: it cannot read those of others."""
+        """Return a warning if learners are on other nodes: an evaluator can only read the weights on its own node."""
         there = ", ".join(str(learner) for learner, name in sorted(self.placed.items()) if name == node.name)
         if set(self.placed.values()) == {node.name}:
             return []
@@ -195,7 +198,10 @@ class Head:
         return [ev.Note("warned", evaluator.name, evaluator.incarnation, said)]
 
     def _node_for(self, start: Start) -> RemoteNode | None:
-        """Return the node where a process is to be: its learner's, which is placed anew if its node is lost."""
+        """Return the node for a process: that of its learner, which is placed again if its node is lost or leaving.
+
+        Returns None if no node has room. A process of the run goes to the node of the first learner that has a node.
+        """
         learner, role = start.process.learner, ROLES.spec(start.process.role)
         if role.spread:
             return self._node_in_turn(start)
@@ -211,22 +217,22 @@ class Head:
         return self.nodes[self.placed[learner]]
 
     def _node_in_turn(self, start: Start) -> RemoteNode | None:
-        """Return the node of a process that is spread: the one it was on before, or else the next."""
+        """Return the node of a process whose role is spread: its earlier node, else the next in turn; None if none."""
         names, own = sorted(name for name, node in self.nodes.items() if not node.leaving), start.process
         if names and self._spread.get(own.name) not in names:
             self._spread[own.name] = names[own.number % len(names)]
         return self.nodes.get(self._spread.get(own.name, ""))
 
     def _bring_checkpoints(self, node: RemoteNode, learner: int) -> None:
-        """Copy a learner's checkpoints to a node, before anything else of this learner comes there."""
+        """Copy a learner's checkpoints to a node, in front of all other messages about this learner."""
         run_dir = self._addresses.run_dir
         root = run_dir / "checkpoints"
-        own = folders(directory_of(root, learner)) or folders(root)  # one without begins from the first learner's
+        own = folders(directory_of(root, learner)) or folders(root)  # without its own: the first learner's
         for folder in sorted(own, key=steps_of):
             node.put(Outgoing(run_dir, folder).messages(), learner)
 
     def _drop_members(self, action: DropMembers) -> None:
-        """Tell each node which of its ended simulators' segments are no longer needed."""
+        """Send each node the ids of its ended simulators whose segments are no longer needed."""
         by_node: dict[str, list[str]] = {}
         for word in action.ids:
             by_node.setdefault(self.members.pop(word, ""), []).append(word)
@@ -237,7 +243,7 @@ class Head:
     # Events ---------------------------------------------------------------------------------------------------------
 
     def events(self, now_s: float, gap_s: float) -> Iterator[NodeEvent]:
-        """Yield the events of nodes and command lines, and of nodes that are lost."""
+        """Yield the events of nodes and command lines, and Begin, Lost or CannotRun; then send the waiting messages."""
         yield from self._control.read()
         if self._waited_s is None:
             yield self._note_waiting()
@@ -263,7 +269,7 @@ class Head:
             node.send(time.monotonic(), partial(self._router.send, name))
 
     def _note_waiting(self) -> ev.Note:
-        """Return the note about the address at which nodes can join, and begin to wait for them."""
+        """Start the wait for nodes; returns the note with the address at which they can join."""
         self._waited_s = time.monotonic()
         reached = {"address": str(self._router.address), "keys": str(self.keys)}
         nodes = f"{self._wanted.count} node{'s' if self._wanted.count > 1 else ''}"
@@ -271,7 +277,7 @@ class Head:
         return ev.Note("awaiting", cause=f"{said}, with a key of {self.keys}", fields=reached)
 
     def _begin_if_joined(self) -> Iterator[NodeEvent]:
-        """Begin once all nodes have joined and the learners have places."""
+        """Yield Begin when all nodes have joined and the learners are placed; CannotRun if that fails or is late."""
         waited_s = time.monotonic() - (self._waited_s or 0.0)
         if len(self.nodes) >= self._wanted.count:
             self._begun = True
@@ -345,7 +351,7 @@ class Head:
             if row < ROWS and len(spent) == width and all(0 <= ns < 1 << 62 for ns in spent):
                 self._section_ns[row] = spent
 
-    # Nodes come and go ------------------------------------------------------------------------------------------------
+    # Joins and losses -----------------------------------------------------------------------------------------------
 
     def _join(self, name: str, node: RemoteNode | None, join: Join) -> Iterator[NodeEvent]:
         known = node is not None and node.join.session == join.session
@@ -378,7 +384,7 @@ class Head:
         self._start_unplaced()
 
     def _refuse_version(self, name: str, join: Join | JoinOfAnyVersion) -> bool:
-        """Refuse an agent of another version; returns whether it is one."""
+        """Refuse an agent of another version; returns whether it was refused."""
         reason = _mismatch(join)
         if reason:
             self._router.send(name, messages.encode(JoinRefused(session=join.session, reason=reason, final=True)))
@@ -398,7 +404,7 @@ class Head:
         )
 
     def _lose(self, node: RemoteNode, why: str) -> Iterator[NodeEvent]:
-        """Give a node up, with all that lives there."""
+        """Give up a node and all its processes."""
         del self.nodes[node.name]
         node.arriving.close()
         self.members = {word: name for word, name in self.members.items() if name != node.name}
@@ -432,7 +438,7 @@ class Head:
         yield from ()
 
     def _finish_copy(self, node: RemoteNode, done: CopyDone) -> Iterator[NodeEvent]:
-        """Put a checkpoint in its place, and only then report that it was saved."""
+        """Put a received checkpoint in its place, and then report that it was saved."""
         saved = done.held_back
         start = node.living.get((saved.name, saved.incarnation)) if saved else None
         if saved is None or start is None or not isinstance(saved.message, Saved):
@@ -457,7 +463,7 @@ class Head:
     # The end ----------------------------------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Have all nodes end their processes and send what is left, and wait for that, END_S at most."""
+        """Tell all nodes to end, and wait for their remaining messages, for at most END_S."""
         if self._over:
             return
         self._over, self._unplaced = True, []
@@ -473,21 +479,21 @@ class Head:
                 if time.monotonic() - node.heard_s >= MARGIN * self._wanted.lease_s:
                     del self.nodes[node.name]
                     node.arriving.close()
-        for _ in range(3):  # acknowledgements, without which agents would wait
+        for _ in range(3):  # send the acknowledgements for which agents wait
             self._send()
             self._router.recv(10)
         for node in self.nodes.values():
             node.arriving.close()
 
     def close(self) -> None:
-        """End all processes, and close the sockets."""
+        """End all processes and close the sockets."""
         self.end()
         self._router.close()
         self._control.close()
 
 
 def _mismatch(join: Join | JoinOfAnyVersion) -> str:
-    """Return why an agent cannot be of this run; empty when it can."""
+    """Return why an agent's version does not fit this run; empty if it does."""
     if join.protocol != PROTOCOL_VERSION or join.version != __version__:
         return (
             f"the node speaks protocol {join.protocol} of version {join.version}, the head protocol {PROTOCOL_VERSION} "

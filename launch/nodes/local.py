@@ -1,4 +1,4 @@
-"""A node that is this machine: its processes and their settings, segments and control socket, and those that hang."""
+"""This machine as the node of a run: its processes, their settings, segments and control socket, and hang detection."""
 
 from __future__ import annotations
 
@@ -29,28 +29,29 @@ from launch.supervision import events as ev
 from launch.supervision.hangs import HangDetector, LivingProcess
 
 LAST_WORDS_S = 0.05
-"""Seconds of listening for a process's last messages, as its exit may be seen before them."""
+"""Seconds to wait for the last messages of a process, whose exit may be noticed before they arrive."""
 
 
 class LocalNode:
     """The processes of a run on this machine.
 
-    Writes ``settings/`` in the run's folder. Makes segments in the run's folder of shared memory, which must exist.
+    It writes ``settings/`` in the run's folder, and makes segments in the run's folder of shared memory, which must
+    exist.
     """
 
     def __init__(self, plan: Plan, spawner: Spawner) -> None:
-        """Make the segments that a run has once, and open the control socket; closes the spawner at its end.
+        """Make the segments that a run has once, and open the control socket; ``end`` closes the spawner.
 
         Raises SharedMemoryFull or ChannelError.
         """
         topology, description = plan.topology, plan.description
         self.spawner, self._plan = spawner, plan
         self._learner_fields = {kind: fields for kind, (fields, _) in learner_segments(topology, description).items()}
-        """Fields of each kind of segment that every learner has one of."""
+        """Kind of segment that each learner has -> its fields."""
         self._segments: dict[str, Segment] = {}
         """Segments of the run and of its learners, by name."""
         self._members: dict[str, Path] = {}
-        """Files of simulators' segments, by the simulators' ids on sockets."""
+        """Files of simulators' segments, by the simulators' socket ids."""
         for name, fields, _ in run_segments(topology, description):
             self._create(name, fields)
         beat_ns = self._segments["progress"]["beat_ns"]
@@ -76,12 +77,12 @@ class LocalNode:
 
     @property
     def living(self) -> list[Start]:
-        """Starts of living processes; their rows in the progress segment are theirs."""
+        """The starts of living processes, with the row of each in the progress segment."""
         return [living.start for living in self._living.values()]
 
     @property
     def section_ns(self) -> NDArray[np.int64]:
-        """Nanoseconds [rows, sections], as processes count them in shared memory."""
+        """Nanoseconds [rows, sections] that processes have spent, as counted in the progress segment."""
         return self._segments["progress"]["section_ns"]
 
     def do(self, action: NodeAction) -> ev.Event | None:
@@ -89,20 +90,20 @@ class LocalNode:
         return self._actions[type(action)](action)
 
     def events(self, now_s: float, gap_s: float) -> Iterator[ev.Event | ProtocolWarning]:
-        """Yield messages and exits, and processes that are silent."""
+        """Yield Begin once, then messages and exits of processes, and processes that are silent."""
         if not self._begun:
             self._begun = True
             yield ev.Begin()
         if gap_s:
             self._hangs.forgive(gap_s)
-        ended = self.spawner.ended()  # before their last messages are read
+        ended = self.spawner.ended()  # determined before their last messages are read
         yield from self._read(0.0)
         yield from self._reap(ended)
         self.spawner.reap_orphans()
         yield from self._hangs.look(self._living.values(), now_s)
 
     def add_learners(self, learners: Collection[int]) -> None:
-        """Make learners' segments, before their processes start; raises SharedMemoryFull, with none of them made."""
+        """Make the segments of learners, before their processes start; raises SharedMemoryFull, and then makes none."""
         with ExitStack() as undo:
             for learner in learners:
                 undo.callback(self._drop_learner, learner)
@@ -115,12 +116,12 @@ class LocalNode:
         self.spawner.close()
 
     def close(self) -> None:
-        """End all processes, and close the control socket."""
+        """End all processes and close the control socket."""
         self.end()
         self._control.close()
 
     def _start(self, start: Start) -> ev.Spawned | ev.NotSpawned:
-        """Start an incarnation, with settings and a segment of its own; a failed start leaves nothing behind."""
+        """Start an incarnation with its own settings and segment; a failed start leaves no segment behind."""
         process = start.process
         name, incarnation = process.name, process.incarnation
         member: Member | None = None
@@ -140,7 +141,7 @@ class LocalNode:
         return ev.Spawned(name, incarnation, pid, member)
 
     def _create_member(self, simulator: ProcessId) -> Member:
-        """Make the segment of one incarnation. A dead incarnation may go on writing to its own, to no effect."""
+        """Make the segment of one incarnation. Each has its own, so late writes of an earlier one have no effect."""
         plan, addresses = self._plan, self._plan.addresses
         member = Member(
             id=simulator,
@@ -153,13 +154,13 @@ class LocalNode:
         return member
 
     def _drop_members(self, ids: Iterable[str]) -> None:
-        """Remove the segments of ended simulators, once their trainers have learned from their complete rollouts."""
+        """Remove the segments of ended simulators."""
         for id in ids:
             if file := self._members.pop(id, None):
                 file.unlink(missing_ok=True)
 
     def _drop_learner(self, learner: int) -> None:
-        """Remove a learner's segments; a process that has them mapped keeps its view."""
+        """Remove a learner's segments; processes that have mapped them can still use them."""
         for kind in self._learner_fields:
             if segment := self._segments.pop(f"{kind}-{learner}", None):
                 segment.unlink()
@@ -175,7 +176,7 @@ class LocalNode:
             yield event
 
     def _reap(self, keys: list[Key]) -> Iterator[ev.Event | ProtocolWarning]:
-        """Reap ended processes; their last messages come before their exits."""
+        """Reap ended processes; yields their last messages before their exits."""
         exits = [(key, self.spawner.reap(key)) for key in keys]
         if any(returncode >= 0 for _, returncode in exits):
             yield from self._read(LAST_WORDS_S)

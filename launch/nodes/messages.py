@@ -1,4 +1,4 @@
-"""Every message between the head of a run and the agents of its nodes, and how it is put into bytes.
+"""The messages between the head of a run and the agents of its nodes, and their encoding.
 
 ==========  ==========  ============================================================================================
 from        to          messages
@@ -7,8 +7,8 @@ agent       head        Join, NodeHeartbeat, NodeLeft; numbered (`stream.py`): e
 head        agent       Welcome, JoinRefused, NodeHeartbeatAck, Fenced; numbered: actions for its node (`ToNode`)
 ==========  ==========  ============================================================================================
 
-Everything is decoded against closed unions. A numbered message arrives exactly once and in order within a node epoch;
-the others may be lost or repeated, and are sent again until they are answered.
+Only messages of these types are decoded. A numbered message arrives exactly once and in order within a node epoch. The
+other messages may be lost or repeated; Join and NodeHeartbeat are sent repeatedly.
 """
 
 from __future__ import annotations
@@ -29,34 +29,33 @@ from launch.plan.probe import Description
 from launch.supervision import events as ev
 
 PROTOCOL_VERSION = 4
-"""Raised whenever a struct below changes; an agent and a head of different versions refuse one another."""
+"""Increased when a struct below changes; a head refuses an agent of another version."""
 
 CHUNK_BYTES = 128 * 1024
-"""Most bytes of a file in one message."""
+"""Maximum bytes of a file in one message."""
 MOST_DROPPED = 256
 _TOPOLOGY_CHARACTERS = 200_000
 
 FilePath = Annotated[
     str, Meta(pattern=r"^(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*$", max_length=255)
 ]
-"""Path below the folder of a run, without hidden names."""
+"""Path relative to the folder of a run, without hidden names."""
 
 
 class Join(Message, frozen=True):
-    """An agent wants to be a node of the run; repeated until it is answered."""
+    """An agent asks to be a node of the run; repeated until it is answered."""
 
     protocol: int
     version: Name
     agent: Name
-    """Random word of this agent."""
+    """Random identifier of this agent."""
     session: Name
-    """Random word of this attempt: another one than before when the agent has ended all processes."""
+    """Random identifier of this attempt to join; the agent draws a new one after it has ended all its processes."""
     machine: NodeResources
 
 
 class JoinOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Join"):
-    """The fields of a Join that every version has, by which an agent of another one is turned away; others are passed
-    over."""
+    """The fields of Join in all versions, used to refuse an agent of another version; other fields are ignored."""
 
     protocol: int
     version: Name
@@ -64,7 +63,7 @@ class JoinOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Join"):
 
 
 class Welcome(Message, frozen=True):
-    """The agent of this session is a node of the run in this epoch."""
+    """The agent with this session is now a node of the run, in this epoch."""
 
     session: Name
     run_id: Name
@@ -73,7 +72,7 @@ class Welcome(Message, frozen=True):
 
 
 class JoinRefused(Message, frozen=True):
-    """The agent of this session is refused."""
+    """The agent with this session is refused."""
 
     session: Name
     reason: Text
@@ -82,42 +81,42 @@ class JoinRefused(Message, frozen=True):
 
 
 class NodeHeartbeat(Message, frozen=True):
-    """An agent is alive."""
+    """Sent by an agent while it is alive; renews its lease."""
 
     epoch: Count
     sent_s: float
-    """The agent's own clock, which the answer repeats."""
+    """Time of sending by the agent's clock; the answer repeats it."""
     sections: Annotated[list[tuple[Count, list[int]]], Meta(max_length=ROWS)] = msgspec.field(default_factory=list)
-    """Rows of living processes, with the nanoseconds that each has spent in each section."""
+    """Row of each living process in the progress segment, and the nanoseconds that it has spent in each section."""
 
 
 class NodeLeft(Message, frozen=True):
-    """An agent was stopped; all its processes have ended. If this is lost, its lease runs out."""
+    """An agent was stopped and its processes have ended. If this message is lost, the head waits for its lease."""
 
     epoch: Count
 
 
 class NodeHeartbeatAck(Message, frozen=True):
-    """Answer to a NodeHeartbeat: the lease counts from ``sent_s``."""
+    """Answer to a NodeHeartbeat; the lease counts from ``sent_s``."""
 
     epoch: Count
     sent_s: float
 
 
 class Fenced(Message, frozen=True):
-    """The epoch is over: the agent must end its processes, and may join anew."""
+    """The epoch is over: the agent must end its processes, and may join again."""
 
     epoch: Count
 
 
 class Prepare(NodeMessage, frozen=True):
-    """Make folder, memory and sockets for the processes of this run; first message of an epoch."""
+    """Create the folder, memory and sockets for the processes of this run; first message of an epoch."""
 
     topology: Annotated[str, Meta(max_length=_TOPOLOGY_CHARACTERS)]
     description: Description
     exact: bool
     elapsed_s: float
-    """Seconds since the run's time zero."""
+    """Seconds that the run has taken so far, its earlier lives included."""
     resumed: bool = False
     env_steps: Count = 0
     goes_on_from: dict[int, FilePath] = msgspec.field(default_factory=dict)
@@ -128,7 +127,7 @@ class DropMembers(NodeMessage, frozen=True):
     """Remove the segments of these ended simulators, which trainers no longer need."""
 
     ids: Annotated[list[Name], Meta(max_length=MOST_DROPPED)]
-    """Ids on sockets, one for each incarnation."""
+    """Socket ids, one for each incarnation."""
 
 
 class DropLearner(NodeMessage, frozen=True):
@@ -138,19 +137,19 @@ class DropLearner(NodeMessage, frozen=True):
 
 
 class End(NodeMessage, frozen=True):
-    """End all processes and leave: the run is over; answered by NodeEnded."""
+    """The run is over: end all processes and leave; answered by NodeEnded."""
 
 
 class NodeLeaving(NodeMessage, frozen=True):
-    """The agent was told to stop: its trainers save and end, and NodeLeft follows. Nothing more is started there."""
+    """The agent was told to stop: its trainers save and end, then NodeLeft follows. No process is started there."""
 
 
 class NodeEnded(NodeMessage, frozen=True):
-    """All processes of the node have ended, and everything that they left has been sent."""
+    """All processes of the node have ended, and their logs have been sent."""
 
 
 class FileChunk(NodeMessage, frozen=True):
-    """Part of a file of a folder that is being copied."""
+    """Part of a file in a folder that is being copied."""
 
     folder: FilePath
     file: FilePath
@@ -159,27 +158,27 @@ class FileChunk(NodeMessage, frozen=True):
 
 
 class CopyDone(NodeMessage, frozen=True):
-    """All files of a folder have been sent; of its neighbours these are still there."""
+    """All files of a folder have been sent; ``present``: the checkpoint folders that the sender still has beside it."""
 
     folder: FilePath
     present: Annotated[list[Name], Meta(max_length=100_001)] = msgspec.field(default_factory=list)
     held_back: ev.Received | None = None
-    """Message of a process that was held back until the folder was copied."""
+    """Message of the trainer about this checkpoint, held back until the folder was copied."""
 
 
 class LogChunk(NodeMessage, frozen=True):
-    """Lines that processes have written to a log."""
+    """New bytes of a log of a process."""
 
     file: FilePath
     data: Annotated[bytes, Meta(max_length=CHUNK_BYTES)]
 
 
 class NodeWarning(NodeMessage, frozen=True):
-    """A message that was not understood, or was too large to be sent; it is reported."""
+    """A message could not be understood, carried out or sent; the receiver reports this."""
 
     text: Text
     folder: FilePath | None = None
-    """Folder whose copy has failed: what has arrived of it is removed."""
+    """Folder whose copy has failed; the receiver removes the parts that have arrived."""
 
 
 ToHead = (
@@ -221,7 +220,7 @@ _decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
 
 
 def encode(message: Message | NodeMessage) -> bytes:
-    """Encode a message; raises MessageError for the body of a numbered one when it exceeds BODY_BYTES."""
+    """Encode a message; raises MessageError if it is the body of a numbered message and exceeds BODY_BYTES."""
     data = _encoder.encode(message)
     if isinstance(message, NodeMessage) and len(data) > BODY_BYTES:
         raise MessageError(f"{type(message).__name__} of {len(data)} bytes: at most {BODY_BYTES}; send less at a time")
@@ -229,7 +228,10 @@ def encode(message: Message | NodeMessage) -> bytes:
 
 
 def decode(data: bytes, receiver: str) -> Any:
-    """Decode a message for head or agent, or the body of a numbered one for reporter or node; raises MessageError."""
+    """Decode a message for ``receiver``: head or agent; reporter (head) or node for the body of a numbered message.
+
+    Raises MessageError.
+    """
     try:
         return _decoders[receiver].decode(data)
     except (ValueError, RecursionError) as error:
@@ -237,7 +239,7 @@ def decode(data: bytes, receiver: str) -> Any:
 
 
 def decode_any_version(data: bytes) -> JoinOfAnyVersion | None:
-    """Decode a Join whose other fields may be unknown here; None for other messages."""
+    """Decode a Join of any version; returns None for other messages."""
     try:
         return _any_version.decode(data)
     except (ValueError, RecursionError):

@@ -1,6 +1,7 @@
-"""The protocol of nodes, which carry out the supervisor's actions on their machines and report events.
+"""The protocol of a node, which carries out the supervisor's actions and reports events.
 
-A run has one: this machine (``launch/nodes/local.py``), or a head, behind which there are several (``head.py``).
+A run has one `Node`: this machine (``launch/nodes/local.py``), or a head that presents several machines as one
+(``launch/nodes/head.py``).
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from launch.supervision import events as ev
 
 @dataclass(frozen=True)
 class ProtocolWarning:
-    """A message that was not understood; it is reported and has no other effect."""
+    """A problem with a message; it is reported and has no other effect."""
 
     text: str
 
 
 NodeAction = Start | ev.Kill | ev.ShowStack | ev.Send | ev.Answer | DropMembers | DropLearner
-"""Actions that nodes carry out."""
+"""Actions that a node carries out."""
 
 
 class Node(Protocol):
-    """NodeResources, or machines, on which the processes of a run are started, watched and ended."""
+    """One or several machines on which the processes of a run are started, watched and ended."""
 
     @property
     def fds(self) -> Sequence[int]:
@@ -40,19 +41,19 @@ class Node(Protocol):
         """Nanoseconds [rows, sections] that each process has spent in each section, by its row."""
 
     def do(self, action: NodeAction) -> ev.Event | None:
-        """Carry out an action; returns the resulting event, unless there is none or it comes later."""
+        """Carry out an action; returns the resulting event, or None if there is none or it comes later."""
 
     def events(self, now_s: float, gap_s: float) -> Iterator[ev.Event | ev.Note | ProtocolWarning]:
-        """Yield what has happened since the last call, in order; ``gap_s``: time before it when nothing could run.
+        """Yield the events since the last call, in order; ``gap_s``: seconds before this call when nothing could run.
 
-        The first event is Begin, once processes can be started. Notes are to be reported.
+        The first event is Begin, once processes can be started. The caller reports notes and warnings.
         """
 
     def add_learners(self, learners: Collection[int]) -> None:
-        """Make room for learners; raises OSError or TopologyError, with room for none of them, where there is none."""
+        """Make room for learners; raises OSError or TopologyError, and then has made room for none of them."""
 
     def end(self) -> None:
-        """End all processes; nothing can be started after it, but command lines can be answered."""
+        """End all processes; afterwards none can be started, but command lines can be answered."""
 
     def close(self) -> None:
-        """End all processes, and close the sockets; a second call does nothing."""
+        """End all processes and close the sockets; a second call does nothing."""

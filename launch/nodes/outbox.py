@@ -1,6 +1,6 @@
-"""Messages of one end of a stream that still wait for their turn, in lanes that are sent in turn.
+"""Queues of messages in front of a stream. The queues are called lanes, and are served in turn.
 
-Within a lane the order is kept, so a message behind the copy of a checkpoint waits for its end; other lanes do not.
+A lane keeps its order, so a message behind the copy of a checkpoint waits until the copy ends. Other lanes do not wait.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from launch.plan.plan import NodeMessage
 from launch.supervision import events as ev
 
 MOST_AHEAD = 32
-"""Messages that are given to the stream before they are acknowledged."""
+"""Maximum number of unacknowledged messages up to which lanes give messages to the stream."""
 
 
 class Outbox:
-    """Messages, and copies that make their messages when these are sent."""
+    """Lanes of messages, and of copies whose messages are made when there is room to send them."""
 
     def __init__(self, stream: Stream) -> None:
-        """Begin with none."""
+        """Begin without lanes."""
         self._stream = stream
         self._lanes: dict[str, deque[NodeMessage | Iterator[NodeMessage]]] = {}
 
     @property
     def empty(self) -> bool:
-        """Whether everything has been sent, and acknowledged."""
+        """Whether all messages have been sent and acknowledged."""
         return not self._lanes and not self._stream.waiting
 
     def waits(self, lane: str) -> bool:
-        """Whether a lane has messages that still wait for their turn."""
+        """Whether a lane has messages that were not given to the stream."""
         return lane in self._lanes
 
     def put(self, lane: str, message: NodeMessage | Iterator[NodeMessage]) -> None:
-        """Add a message to a lane; one to a process replaces an earlier one to it that has not been sent."""
+        """Add a message to a lane; a Send to a process replaces an earlier Send to it that still waits."""
         waiting = self._lanes.get(lane, deque())
         if isinstance(message, ev.Send):
             key = message.name, message.incarnation
@@ -45,19 +45,19 @@ class Outbox:
         self._lanes[lane] = waiting
 
     def pump(self) -> None:
-        """Give the stream what it has room for, from one lane after the other."""
+        """Give the stream messages while it has room, from one lane after the other."""
         room = MOST_AHEAD - len(self._stream.waiting)
         while room > 0 and self._lanes:
             lane = next(iter(self._lanes))
             message = self._next(lane)
-            if lane in self._lanes:  # its next turn comes after all others
+            if lane in self._lanes:  # its next turn comes after those of all other lanes
                 self._lanes[lane] = self._lanes.pop(lane)
             if message is not None:
                 self._stream.put(_encode(message))
                 room -= 1
 
     def _next(self, lane: str) -> NodeMessage | None:
-        """Take the next message from a lane; None where that was the end of a copy."""
+        """Take the next message from a lane; returns None at the end of a copy."""
         waiting = self._lanes[lane]
         first = waiting[0]
         if isinstance(first, NodeMessage):
@@ -73,7 +73,7 @@ class Outbox:
 
 
 def _encode(message: NodeMessage) -> bytes:
-    """Encode a message, or in place of one that is too large a complaint about it: what waits behind it is sent."""
+    """Encode a message; if it is too large, encode a NodeWarning instead, so that the messages behind it are sent."""
     try:
         return encode(message)
     except MessageError as error:

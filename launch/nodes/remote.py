@@ -1,4 +1,4 @@
-"""A node as the head of its run knows it: messages for its agent, and its living processes, in one epoch."""
+"""A node as the head sees it in one epoch: the messages for its agent, and its living processes."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from launch.supervision import events as ev
 
 @dataclass
 class RemoteNode:
-    """One node from its welcome until it leaves or is lost."""
+    """One node, from its welcome until it leaves or is lost."""
 
     name: str
-    """Name of its key."""
+    """Name that its key gives it."""
     join: Join
     epoch: int
     heard_s: float
-    """Clock of the head at which its newest message came."""
+    """Time by the head's clock at which its newest message arrived, in seconds."""
     arriving: Arriving
     """Checkpoints that are being copied from it."""
     living: dict[Key, Start] = field(default_factory=dict)
-    """Incarnations that were to be started there, and whose ends were not reported."""
+    """Starts that were sent to it and whose ends it has not reported."""
     has: set[int] = field(default_factory=set)
-    """Learners whose checkpoints are there."""
+    """Learners whose processes were started there, behind copies of the checkpoints that they need."""
     leaving: bool = False
     """Whether its agent was told to stop."""
     ended: bool = False
     """Whether it has reported that all its processes have ended."""
 
     def __post_init__(self) -> None:
-        """Begin its stream."""
+        """Make the stream and the outbox."""
         self.stream = Stream(self.epoch)
         self.outbox = Outbox(self.stream)
 
@@ -49,11 +49,11 @@ class RemoteNode:
         return self.join.machine
 
     def put(self, message: NodeMessage | Iterator[NodeMessage], learner: int) -> None:
-        """Send a message behind those about the same learner."""
+        """Queue a message behind earlier messages about the same learner."""
         self.outbox.put(f"learner-{learner}", message)
 
     def do(self, action: Start | ev.Kill | ev.ShowStack | ev.Send | DropMembers | DropLearner, learner: int) -> None:
-        """Have an action carried out."""
+        """Queue an action for its agent."""
         if isinstance(action, Start):
             self.living[action.process.name, action.process.incarnation] = action
         self.put(action, learner)
@@ -70,12 +70,12 @@ class RemoteNode:
         return True
 
     def record(self, event: NodeMessage) -> None:
-        """Record which processes live there."""
+        """Update the living processes by an event of the node."""
         if isinstance(event, ev.Exited | ev.NotSpawned):
             self.living.pop((event.name, event.incarnation), None)
 
     def send(self, now_s: float, send: Callable[[bytes], bool]) -> None:
-        """Send what is due."""
+        """Send the messages that are due."""
 
         def frame(numbered: Numbered) -> bool:
             return send(messages.encode(numbered))

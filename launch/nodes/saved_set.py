@@ -1,8 +1,8 @@
-"""The checkpoints of all learners that belong together, named by one file in the folder of a run on several machines.
+"""The file that names one checkpoint of each learner that belong together, in a run on several machines.
 
-Each arrives from its node when that has room to send it, so the newest of all learners may be of different steps. The
-file is replaced when a checkpoint has arrived whole, before any older one is removed: whenever head or nodes die, all
-that it names is there. Reads folders' names; the checkpoints' own manifests have their hashes.
+Each checkpoint arrives from its node separately, so the newest checkpoints of the learners may have different steps.
+The file is replaced after a checkpoint has arrived completely and before any older one is removed. All checkpoints that
+it names therefore exist whenever the head or a node dies. Only folder names are read here, not the manifests.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ FILE = "set.json"
 
 
 def name_set(checkpoints: Path, learners: Collection[int], in_step: bool) -> list[Path]:
-    """Write which checkpoints belong together, and return them; raises OSError.
+    """Write the file, and return the folders that it names; raises OSError.
 
-    Learners in step: those of the newest steps that all have saved. Others: the newest of each. Where there are none
-    the file is removed.
+    For learners in step these are the checkpoints of the newest steps that all learners have saved; for others, the
+    newest checkpoint of each learner. Without any checkpoint the file is removed.
     """
     saved = {learner: folders(directory_of(checkpoints, learner)) for learner in sorted(learners)}
     if in_step and saved:

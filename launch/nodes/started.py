@@ -1,4 +1,4 @@
-"""Nodes that an engine starts: a head, and the engine that brings it the nodes which it awaits."""
+"""A head together with the engine that starts its nodes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ ASK_EVERY_S = 1.0
 
 
 class StartedNodes:
-    """A head, as a `Node`, whose nodes are started as soon as it listens; the engine is to be closed after it."""
+    """A head, as a `Node`, whose nodes are started when it listens; the caller closes the engine after it."""
 
     def __init__(self, head: Head, engine: Engine, commands: Sequence[NodeCommand]) -> None:
-        """Start nothing yet."""
+        """Nodes are started by the first call of ``events``."""
         self._head, self._engine, self._commands = head, engine, commands
         self._started = self._begun = self._over = False
         self._coming = {command.name for command in commands}
-        """Nodes that may join, or join anew."""
+        """Names of nodes that may still join, or join again."""
         self._asked_s = 0.0
 
     @property
@@ -44,17 +44,17 @@ class StartedNodes:
         return self._head.section_ns
 
     def do(self, action: NodeAction) -> ev.Event | None:
-        """Have the head carry out an action."""
+        """Pass an action to the head."""
         return self._head.do(action)
 
     def add_learners(self, learners: Collection[int]) -> None:
-        """Have the head place learners."""
+        """Place learners on nodes of the head."""
         self._head.add_learners(learners)
 
     def events(self, now_s: float, gap_s: float) -> Iterator[NodeEvent]:
-        """Yield the head's events, and which nodes are gone for good.
+        """Yield the head's events, and a note for each node that has ended for good.
 
-        Without one of them no run can begin, and without any none can go on.
+        Yields CannotRun if a node ends before the run has begun, and once no node is left.
         """
         for event in self._head.events(now_s, gap_s):
             self._begun |= isinstance(event, ev.Begin)
@@ -82,7 +82,7 @@ class StartedNodes:
             yield ev.CannotRun(reason)
 
     def end(self) -> None:
-        """Have the head end all processes."""
+        """End all processes of the head's nodes."""
         self._head.end()
 
     def close(self) -> None:
@@ -93,8 +93,8 @@ class StartedNodes:
 def open_engine(spec: EngineSpec, run_dir: Path, nodes: NodesSection, keys: Path | None) -> Engine:
     """Open the engine of a run on several machines.
 
-    Raises RunError for one that cannot be used, for nodes without keys and where nodes could not reach the head;
-    ValueError where it cannot be imported.
+    Raises RunError if the engine cannot be used, if there are too few keys, or if nodes could not reach the head;
+    ValueError if the engine cannot be imported.
     """
     listen = Tcp.read(nodes.listen) if nodes.listen else None
     if listen is None and not spec.here:
@@ -114,13 +114,13 @@ def open_engine(spec: EngineSpec, run_dir: Path, nodes: NodesSection, keys: Path
 
 
 def commands_of(head: Head, nodes: NodesSection) -> list[NodeCommand]:
-    """Return the commands of the nodes that a head awaits; raises RunError where there are keys for fewer."""
+    """Return the commands of the nodes that a head waits for; raises RunError if there are too few keys."""
     files = node_files(head.keys, nodes.count)
     return [node_command(file.stem, file, str(head.address), nodes.command) for file in files]
 
 
 def node_files(keys: Path, count: int) -> list[Path]:
-    """Return the key files of so many nodes, by name; raises RunError where fewer are in the folder."""
+    """Return the first ``count`` key files of nodes, by name; raises RunError if the folder has fewer."""
     files = sorted(file for file in keys.glob("*.key") if (keys / LIST_FOLDER / f"{file.stem}.pub").exists())
     if len(files) < count:
         more = " ".join(f"--node node-{number}" for number in range(len(files), min(count, len(files) + 3)))

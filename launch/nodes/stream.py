@@ -1,12 +1,11 @@
-"""Messages in order and exactly once between a head and a node, however often their connection breaks. Pure.
+"""Delivery of messages in order and exactly once between a head and a node, across broken connections.
 
-Each end has a ``Stream`` for as long as a node epoch lasts. Every message gets a sequence number and is kept until the
-other end has acknowledged it; what is not acknowledged in time is sent again, from the oldest on (go-back-N). The
-receiver takes only the number that follows the last one taken, so that repetitions and gaps change nothing, and says
-with everything that it sends which one that was. It does not matter what is lost, repeated or re-ordered on the way,
-nor whether a connection broke: only that some frames arrive in the end.
+Each end has a ``Stream`` for the time of a node epoch. Each message gets a sequence number and is kept until the other
+end has acknowledged it. Messages that are not acknowledged in time are sent again, from the oldest one (go-back-N). The
+receiver accepts only the number that follows the last accepted one, and each frame that it sends acknowledges that one.
+Frames may be lost, repeated or reordered, and connections may break. The module has no input or output of its own.
 
-A stream ends with its epoch. Frames of another epoch are refused: they are a replay, or a node's that was fenced.
+A stream ends with its epoch. Frames of another epoch are refused: they are replayed, or come from a fenced node.
 """
 
 from __future__ import annotations
@@ -22,59 +21,62 @@ from actorlearn.wire.identity import Count
 from actorlearn.wire.messages import LIMIT_BYTES, Message
 
 BODY_BYTES = LIMIT_BYTES + 1024
-"""Largest message: one of a process, of LIMIT_BYTES at most, with the name of that process."""
+"""Maximum size of a message: a message of a process, of at most LIMIT_BYTES, with the name of the process."""
 MOST_KEPT = 4096
-"""Messages that wait to be acknowledged; while there are so many, none is taken for sending."""
+"""Maximum number of messages that are not acknowledged; while there are so many, ``put`` refuses more."""
 MOST_KEPT_BYTES = 16 << 20
 MOST_FLYING = 64
-"""Messages that are on their way at a time: as many are sent again when an acknowledgement does not come."""
+"""Maximum number of messages that are sent and not acknowledged; so many may be sent again."""
 RESEND_S = 0.5
 RESEND_MOST_S = 4.0
-"""The time until messages are sent again doubles up to this, and begins anew with an acknowledgement."""
+"""The time until messages are sent again doubles from RESEND_S to this; an acknowledgement resets it."""
 
 
 class StreamError(ValueError):
-    """A frame that cannot be of this stream: of another epoch, or contradicting what was sent."""
+    """A frame that is not of this stream: it has another epoch or acknowledges messages that were not sent."""
 
 
 class Numbered(Message, frozen=True):
-    """A message in its place, or with number 0 nothing but an acknowledgement."""
+    """A frame: a message with its sequence number, or only an acknowledgement, with number 0."""
 
     epoch: Count
     number: Count
     """1 for the first message of the epoch, and so on."""
     acknowledged: Count
-    """Number of the last message that the sender of this frame has taken."""
+    """Number of the last message that the sender of this frame has accepted."""
     body: Annotated[bytes, Meta(max_length=BODY_BYTES)] = b""
 
 
 @dataclass
 class Stream:
-    """One end's messages to the other and from it, within one node epoch."""
+    """One end of a stream, for messages in both directions, within one node epoch."""
 
     epoch: int
     acknowledged: int = 0
-    """Number of the last own message that the other end has taken."""
+    """Number of the last message of this end that the other end has accepted."""
     taken: int = 0
-    """Number of the last message of the other end that was taken."""
+    """Number of the last message of the other end that this end has accepted."""
     _kept: deque[bytes] = field(default_factory=deque)
-    """Own messages that are not acknowledged, the oldest first: number ``acknowledged + 1``."""
+    """Messages of this end that are not acknowledged, from the oldest, which has number ``acknowledged + 1``."""
     _kept_bytes: int = 0
     _flying: int = 0
-    """Number of them that were sent and may still arrive."""
+    """How many of these were sent and may still arrive."""
     _sent_s: float = 0.0
-    """Time at which the oldest of them was sent, or acknowledgements last came."""
+    """Time when the oldest of these was sent, or of the last acknowledgement."""
     _patience_s: float = RESEND_S
     _owed: bool = False
-    """Whether the other end has to hear what was taken."""
+    """Whether an acknowledgement must be sent to the other end."""
 
     @property
     def waiting(self) -> list[bytes]:
-        """Own messages that are not acknowledged, in order; some of them may have been taken."""
+        """Messages of this end that are not acknowledged, in order; the other end may have accepted some of them."""
         return list(self._kept)
 
     def put(self, body: bytes) -> bool:
-        """Add a message to be sent; False, with nothing done, while too many wait to be acknowledged."""
+        """Add a message to be sent; returns False, and does nothing, while too many are not acknowledged.
+
+        Raises StreamError for a message larger than BODY_BYTES.
+        """
         if len(self._kept) >= MOST_KEPT or self._kept_bytes + len(body) > MOST_KEPT_BYTES:
             return False
         if len(body) > BODY_BYTES:
@@ -84,7 +86,7 @@ class Stream:
         return True
 
     def send(self, now_s: float, send: Callable[[Numbered], bool]) -> None:
-        """Send what is due. Where ``send`` returns False there is no connection: all on its way is due again."""
+        """Send the messages that are due. ``send`` returns False without a connection; then all are due again."""
         if self._flying and now_s - self._sent_s >= self._patience_s:
             self._flying = 0
             self._patience_s = min(2 * self._patience_s, RESEND_MOST_S)
@@ -102,7 +104,10 @@ class Stream:
             self._owed = not send(Numbered(epoch=self.epoch, number=0, acknowledged=self.taken))
 
     def take(self, frame: Numbered, now_s: float) -> bytes | None:
-        """Return the message of a frame if it is the next one, else None; raises StreamError, with nothing changed."""
+        """Return the message of a frame if its number is the next one, else None.
+
+        Raises StreamError, and changes nothing, for a frame that is not of this stream.
+        """
         if frame.epoch != self.epoch:
             raise StreamError(f"a frame of epoch {frame.epoch}; this is epoch {self.epoch}, so it comes too late")
         if frame.acknowledged > self.acknowledged + len(self._kept):

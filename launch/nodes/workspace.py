@@ -1,7 +1,7 @@
-"""Resources of a run on a node's machine: a folder, shared memory and sockets for one epoch, all removed at its end.
+"""Resources of a run on a node's machine, for one epoch: a folder, shared memory and sockets.
 
-Each epoch of a node has its own folders, so it never finds files of an earlier one, and several nodes can be on one
-machine.
+Each epoch of a node has its own folders. It therefore never finds files of an earlier epoch, and one machine can have
+several nodes. Shared memory and sockets are removed at the end of the epoch; the folder stays.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from launch.supervision import events as ev
 from launch.topology.load import parse
 
 MOST_LOG_CHUNKS = 4
-"""Parts of one log that are sent at a time; of a longer log only the end is sent."""
+"""Parts of one log that are sent together; if a log has more new bytes, only its end is sent."""
 _LEFT_OUT = b"\n[... %d bytes are left out: they are in the log on the node]\n"
 
 
@@ -41,17 +41,17 @@ class NodeWorkspace:
     """One epoch of a node, from Prepare to its end."""
 
     def __init__(self, prepare: Prepare, run_id: str, folder: Path, outbox: Outbox, head: str) -> None:
-        """Make everything that processes need; ``head``: the host that this machine dials.
+        """Make folder, shared memory, sockets and node; ``head``: the host that this machine connects to.
 
-        Raises OSError, TopologyError, RunError or ChannelError, with nothing left.
+        Raises OSError, TopologyError, RunError or ChannelError; shared memory and sockets are then removed.
         """
         own = new_run_id()
         self._outbox = outbox
         self._run_dir = folder.absolute() / f"{run_id}-{own}"
         self._sent_bytes: dict[Path, int] = {}
-        """Bytes of each log that have been sent."""
+        """Number of bytes of each log that have been sent."""
         self._copied: dict[str, Outgoing] = {}
-        """Newest checkpoint of each trainer that was to be copied to the head."""
+        """Newest copy of a checkpoint to the head, by the trainer's name."""
         topology = parse(prepare.topology)
         interface = topology.nodes.interface
         host = address_towards(head) if interface is None else address_of(interface)
@@ -108,11 +108,11 @@ class NodeWorkspace:
                 self._outbox.put(event.name, event)
 
     def lease(self, until_s: float) -> None:
-        """Have all processes end at this time of CLOCK_BOOTTIME unless it is put off: the agent may be stopped."""
+        """Set the time of CLOCK_BOOTTIME at which the guardian ends all processes, even if the agent is suspended."""
         self._spawner.lease(until_s)
 
     def send_logs(self, last: bool = False) -> None:
-        """Put new lines of the processes' logs into the outbox, once those of the last call have been sent."""
+        """Put new bytes of the processes' logs into the outbox; only after those of the last call, unless ``last``."""
         if self._outbox.waits("logs") and not last:
             return
         for path in sorted((self._run_dir / "logs").glob("*.log")):
@@ -120,22 +120,22 @@ class NodeWorkspace:
                 self._outbox.put("logs", LogChunk(path.name, data))
 
     def sections(self) -> list[tuple[int, list[int]]]:
-        """Return the rows of living processes, with the nanoseconds that each has spent in each section."""
+        """Return the row of each living process, and the nanoseconds that it has spent in each section."""
         rows = [start.index for start in self.node.living]
         return [(row, self.node.section_ns[row].tolist()) for row in rows]
 
     @property
     def trainers(self) -> list[ProcessId]:
-        """Trainers that are alive."""
+        """Ids of living trainers."""
         return [start.process for start in self.node.living if ROLES.spec(start.process.role).learns]
 
     def drain(self) -> None:
-        """Have all trainers finish their update, save and end."""
+        """Send SIGTERM to all trainers, which finish their update, save and end."""
         for trainer in self.trainers:
             self.node.do(ev.Kill(trainer.name, trainer.incarnation, signal.SIGTERM))
 
     def end(self) -> None:
-        """End all processes; logs and checkpoints are still there."""
+        """End all processes; logs and checkpoints stay."""
         self.node.end()
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class NodeWorkspace:
         self._stack.close()
 
     def _start(self, start: Start) -> ev.Event | None:
-        """Start a process; a learner's segments are made with the first of its processes."""
+        """Start a process; the first process of a learner also makes the learner's segments."""
         own = start.process
         try:
             if not ROLES.spec(own.role).spread and own.learner not in self._learners:
@@ -156,10 +156,10 @@ class NodeWorkspace:
         return self.node.do(start)
 
     def _copy(self, event: ev.Received, saved: Saved) -> None:
-        """Copy a checkpoint to the head, followed by the trainer's message about it and its later messages."""
+        """Copy a checkpoint to the head; the trainer's message about it, and its later messages, follow the copy."""
         folder = Path(saved.path)
         try:
-            if earlier := self._copied.get(event.name):  # they would pile up on a link that is too slow for all
+            if earlier := self._copied.get(event.name):  # on a slow link copies would accumulate
                 earlier.withdraw()
             copy = self._copied[event.name] = Outgoing(self._run_dir, folder, steps_beside(folder), event)
         except (OSError, ValueError) as error:
