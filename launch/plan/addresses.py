@@ -1,4 +1,4 @@
-"""Addresses of what the processes of a run share: segments, sockets, wakeups and folders. Pure; opens nothing."""
+"""Addresses of the segments, sockets, wakeups and folders that the processes of a run share. Nothing is opened here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.wire.identity import ProcessId
 
 FOLDERS = ("logs", "settings", "checkpoints")
-"""Folders in the folder of a run."""
+"""Folders that are made in the folder of a run."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +26,16 @@ class Addresses:
     sockets: Path
     """Folder of its sockets and wakeups."""
     host: str = ""
-    """Address of this machine that the other nodes of the run reach; empty in a run without nodes."""
+    """Address at which other nodes of the run reach this machine; empty in a run on one machine."""
 
     @classmethod
     def of_run(cls, run_id: str, run_dir: Path, sockets: Path) -> Addresses:
-        """Return the addresses of a run of this id and of this user."""
+        """Return the addresses of this user's run with this id."""
         return cls(run_id, run_dir.absolute(), SHM_ROOT / f"actorlearn-{os.getuid()}-{run_id}", sockets)
 
     @property
     def folders(self) -> Folders:
-        """The folders, for exchanges."""
+        """The folders of the run, in the form that exchanges need."""
         return Folders(self.shm, self.sockets, self.run_dir, self.host)
 
     @property
@@ -45,35 +45,35 @@ class Addresses:
 
     @property
     def progress(self) -> Shm:
-        """The segment with the heartbeats of all processes."""
+        """The progress segment, with the signs of life of all processes."""
         return self.segment("progress")
 
     def segment(self, name: str) -> Shm:
-        """Return the address of a segment that the run has once."""
+        """Return the address of a segment by name."""
         return self.folders.segment(name)
 
     def each(self, kind: str) -> ByLearner[Shm]:
-        """Return the addresses of a kind of segment that every learner has."""
+        """Return the addresses of a kind of segment that each learner has."""
         return ByLearner(self.segment(kind))
 
     def own(self, kind: str, learner: int) -> Shm:
-        """Return the address of one learner's segment of a kind."""
+        """Return the address of one learner's segment of this kind."""
         return self.each(kind).of(learner)
 
     def blocks(self, simulator: ProcessId) -> Shm:
-        """The segment with the blocks of one incarnation of a simulator."""
+        """Return the address of the segment with the blocks of one incarnation of a simulator."""
         return self.segment(simulator.socket_id)
 
     def wakeup(self, process: ProcessId) -> Pipe:
-        """The wakeup of a process, the same for all its incarnations."""
+        """Return the wakeup of a process, which all its incarnations share."""
         return self.folders.wakeup(process.name)
 
     def checkpoints(self, learner: int) -> Path:
-        """Return the folder in which a learner saves."""
+        """Return the folder of a learner's checkpoints."""
         return directory_of(self.run_dir / "checkpoints", learner)
 
     def states(self, learner: int) -> Path:
-        """Folder for the snapshots of a learner's simulators, until they are in a checkpoint."""
+        """Return the folder for snapshots of a learner's simulators, until they are put into a checkpoint."""
         return self.checkpoints(learner) / ".states"
 
     def settings(self, process: ProcessId) -> Path:
@@ -82,9 +82,9 @@ class Addresses:
 
 
 NOWHERE = Addresses("", Path(), Path(), Path())
-"""Addresses of a plan that is never run."""
+"""Addresses for a plan that is not run."""
 
 
 def control_socket(sockets: Path) -> Ipc:
-    """Return the supervisor's control socket in a run's folder of sockets."""
+    """Return the address of the control socket in a run's folder of sockets."""
     return Ipc(str(sockets / "control.sock"))

@@ -1,8 +1,8 @@
-"""Decides every ``auto`` of a topology: values that depend on the machine, each with the measurement behind it.
+"""The choice of a value for each ``auto`` of a topology, which depends on the machine, with the reason.
 
-Reads a topology and the processor's features; returns the topology without any ``auto``, and the reasons. Defaults that
-follow from the number of cores are explained too. ``actorlearn check`` and ``top`` show the reasons, and the run
-folder's topology has the values, so a run can be repeated on another machine.
+The reasons refer to measurements. Defaults that follow the number of cores get a reason too. ``actorlearn check`` and
+``top`` show the reasons. The topology in the run folder has the chosen values, so that a run can be repeated on another
+machine.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ AUTO = "auto"
 BF16_PRODUCTS = ("amx_bf16", "avx512_bf16")
 """Instruction sets that multiply bfloat16."""
 LARGE_BATCH = 64
-"""Rows from which learning in bfloat16 is faster; with fewer, converting the weights costs as much as it saves."""
+"""Rows from which learning in bfloat16 is faster; with fewer, the conversion of the weights costs what it saves."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A key whose value was chosen: an ``auto``, a default that follows the machine, or a key that was left out."""
+    """A chosen value of a key: for ``auto``, for a default that follows the machine, or None for a key left out."""
 
     key: str
     value: Any
     why: str
 
     def __str__(self) -> str:
-        """For people: trainer.threads: 2, because …."""
+        """Return the choice as text: trainer.threads: 2, because …."""
         return f"{self.key}: {'left out' if self.value is None else json.dumps(self.value)}, because {self.why}"
 
 
 def cpu_flags() -> frozenset[str]:
-    """Instruction sets of this processor, as /proc/cpuinfo names them; none where there is no such file."""
+    """Return the instruction sets of this processor, by their names in /proc/cpuinfo; empty without that file."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -53,10 +53,10 @@ def cpu_flags() -> frozenset[str]:
 
 
 def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[Topology, list[Choice]]:
-    """Decide every ``auto`` for a processor with these instruction sets, and explain defaults that follow its cores."""
+    """Return the topology without any ``auto``, and the choices; ``flags``: instruction sets of the processor."""
     trainer, inference = topology.trainer, topology.inference
     learned = rows_learned(topology)
-    acts_on = inference.device if inference.count else "cpu"  # simulators that act themselves have no other
+    acts_on = inference.device if inference.count else "cpu"  # simulators that run the policy themselves use the CPU
     chosen: dict[str, tuple[Any, str]] = {}
     if trainer.precision == AUTO:
         chosen["trainer.precision"] = _precision(topology, trainer.device, learned, flags)
@@ -73,7 +73,7 @@ def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[To
 
 
 def rows_learned(topology: Topology) -> int:
-    """Return the rows of a pass that is learned from; of transitions also those of the pass that values the others."""
+    """Return the rows of one learning pass; for single transitions, those of the next observations included."""
     replay, algorithm = topology.replay, topology.algorithm
     if replay and isinstance(algorithm, OffPolicySettings):
         return replay.batch_size * (replay.sequence_steps + algorithm.n_step if replay.sequence_rows > 1 else 2)
@@ -82,18 +82,18 @@ def rows_learned(topology: Topology) -> int:
 
 
 def rows_answered(topology: Topology) -> int:
-    """Return the rows of one acting pass: environments of the largest server, or of a simulator that acts itself."""
+    """Return the rows of one acting pass: of the largest inference server, or of a simulator that runs the policy."""
     simulators, inference = topology.simulators, topology.inference
     members = -(-simulators.count // inference.count) if inference.count else 1
     return inference.batch_rows or members * simulators.envs // simulators.groups
 
 
 def crowding(topology: Topology, cores: float) -> str:
-    """Return a warning where learners have more threads together than there are cores; empty where they have not.
+    """Return a warning if the learners together have more threads than there are cores; else empty.
 
-    Two learners of two threads on two cores learned 200 to 320 steps/s together when torch split every operation, of
-    one thread each 2,200. Threads share out whole passes since, which wait for one another less often, and that is not
-    measured: the warning says no more than what may be.
+    When torch divided each operation, two learners with two threads each on two cores learned 200 to 320 steps/s
+    together, and with one thread each 2,200. Threads now divide whole passes and wait for one another less often. This
+    was not measured again, so the warning only says what may happen.
     """
     learners, threads = topology.learners_of_a_node, topology.trainer.threads
     if topology.trainer.device != "cpu" or 1 in (learners, threads) or learners * threads <= cores:
@@ -105,10 +105,10 @@ def crowding(topology: Topology, cores: float) -> str:
 
 
 def emulated(topology: Topology, flags: Collection[str]) -> str:
-    """Return a warning where passes in bfloat16 are asked of a processor without its products; empty elsewhere.
+    """Return a warning if bf16 is set on a processor that only emulates it; else empty.
 
-    On a core of an AMD EPYC without them learning from a row of the NIPS network took 4.6 ms in bf16 and 0.9 in fp32,
-    acting on one 2.3 and 0.16.
+    Measured on one core of such an AMD EPYC with the NIPS network: learning took 4.6 ms a row in bf16 and 0.9 ms in
+    fp32; acting took 2.3 ms and 0.16 ms.
     """
     trainer, inference = topology.trainer, topology.inference
     on = {"trainer": trainer.device, "inference": inference.device if inference.count else "cpu"}
@@ -123,12 +123,12 @@ def emulated(topology: Topology, flags: Collection[str]) -> str:
 
 
 def misfits(topology: Topology, flags: Collection[str], cores: float) -> list[str]:
-    """Return what a topology asks of a machine that has it not, each with the way out."""
+    """Return warnings about settings that do not suit a machine, each with a remedy."""
     return [warning for warning in (crowding(topology, cores), emulated(topology, flags)) if warning]
 
 
 def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
-    """Explain numbers that were left to the cores (``launch/topology/defaults.py`` counts them)."""
+    """Return the reasons for defaults that follow the cores (``launch/topology/defaults.py`` computes them)."""
     kind, learners = ENVIRONMENTS.of(topology.env.id), topology.learners_of_a_node
     on = f"{cores}, shared by {learners} learners" if learners > 1 else str(cores)
     on += " (the head's machine: nodes are taken to be like it)" if topology.nodes.several else ""
@@ -162,11 +162,11 @@ def _precision(topology: Topology, device: str, rows: int, flags: Collection[str
 
 
 def _acting(topology: Topology, device: str, learning: str, flags: Collection[str]) -> tuple[str, str]:
-    """Return the precision of acting, and why: the trainer's, if the algorithm uses probability ratios, on one device.
+    """Return the precision for acting, and the reason.
 
-    Acting in one precision and learning in the other gives ratios of unchanged weights that are off by 0.001 to 0.004
-    on average and by 0.01 to 0.15 at worst; with both in bf16 by less than 1e-5. The pass takes as long in either: 1.2
-    and 1.0 ms for 16 rows.
+    It is the trainer's if the algorithm uses probability ratios and both use the same kind of device. With different
+    precisions the ratios of unchanged weights are wrong by 0.001 to 0.004 on average and by 0.01 to 0.15 at most; with
+    both in bf16, by less than 1e-5. The pass takes about as long in either: 1.2 and 1.0 ms for 16 rows.
     """
     name = topology.algorithm.name
     if ALGORITHMS.spec(name).by_ratio and device.partition(":")[0] == topology.trainer.device.partition(":")[0]:
@@ -198,7 +198,7 @@ def _compile(device: str) -> tuple[bool, str]:
 
 
 def _with(topology: Topology, chosen: dict[str, tuple[Any, str]]) -> Topology:
-    """The topology with some keys set."""
+    """Return the topology with the chosen values set."""
     sections: dict[str, dict[str, Any]] = {}
     for key, (value, _) in chosen.items():
         section, _, name = key.partition(".")

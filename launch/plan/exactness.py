@@ -1,7 +1,7 @@
-"""Exact resume: whether a resumed run continues bit for bit as if it had not been interrupted, and why not otherwise.
+"""Exact resume: whether a resumed run ends with the weights of an uninterrupted run, and if not, the reason.
 
-Pure. Reads a topology and the description of environment and network. For an exact resume, checkpoints also contain
-each simulator's environments, rows and generators (``processes/simulator_snapshots.py``).
+The answer follows from the topology and the description of environment and network. For an exact resume, checkpoints
+also contain the environments, rows and random generators of each simulator (``processes/simulator_snapshots.py``).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from launch.topology.modes import mode
 
 KEY = "checkpoint.exact"
 MOST_BYTES = 256 << 20
-"""Largest total size of a learner's blocks with which ``auto`` is exact: snapshots within a rollout contain them."""
+"""Maximum size of a learner's blocks with which ``auto`` is exact: snapshots within a rollout contain the blocks."""
 
 
 def hindrances(topology: Topology, description: Description) -> list[str]:
-    """Return the reasons why a resumed run would not continue exactly; empty where it would."""
+    """Return the reasons why a resumed run would not continue exactly; empty if it would."""
     simulators = topology.simulators
     several = simulators.blocks > 1 and simulators.weights == "newest"
     devices = {"trainer.device": topology.trainer.device, "inference.device": topology.inference.device}
@@ -47,7 +47,7 @@ def hindrances(topology: Topology, description: Description) -> list[str]:
 
 
 def choose_exact(topology: Topology, description: Description) -> Choice:
-    """Whether checkpoints of this run are exact, and why; raises TopologyError where they must be and cannot."""
+    """Return whether checkpoints of this run are exact, and why; raises TopologyError if they must be and cannot."""
     wanted, against = topology.checkpoint.exact, hindrances(topology, description)
     if wanted is True and against:
         raise TopologyError(f"{KEY}: true, but {against[0]}; change that, or write auto or false")
@@ -62,9 +62,9 @@ def choose_exact(topology: Topology, description: Description) -> Choice:
 
 
 def depends_on(topology: Topology) -> dict[str, Any]:
-    """Return the keys that must not change for simulators to go on from snapshots; saved with these by trainers.
+    """Return the keys, with their values, that must not change for simulators to continue from snapshots.
 
-    Other keys may change at a resume: they change how the run continues, and not its starting state.
+    Trainers save them in checkpoints. Other keys may change at a resume: they do not change the state that is resumed.
     """
     resolved = tree(topology)
     keys = ["seed", "mode", "learners.count", "algorithm.name", "algorithm.horizon"]
@@ -76,9 +76,9 @@ def depends_on(topology: Topology) -> dict[str, Any]:
 def reason_to_begin_anew(
     states: Sequence[Mapping[str, Any]], simulators: Sequence[Sequence[str]], topology: Topology
 ) -> str:
-    """Return why simulators cannot go on from the snapshots that were saved; empty where they can.
+    """Return why simulators cannot continue from the saved snapshots; empty if they can.
 
-    ``states`` are those of the learners' checkpoints; ``simulators`` names those that each learner begins with.
+    ``states``: of the learners' checkpoints; ``simulators``: for each learner, the names of its first simulators.
     """
     for state, names in zip(states, simulators, strict=True):
         if why := state.get("inexact", "its version saved no snapshots"):
@@ -91,13 +91,13 @@ def reason_to_begin_anew(
             return f"the checkpoint is of {had}, and the run begins with {has}"
         if said := _changed(state["depends_on"], depends_on(topology)):
             return said
-    if len({state["weights"] for state in states}) > 1:  # some saved again in the middle of a batch, and some did not
+    if len({state["weights"] for state in states}) > 1:  # only some learners have saved again within a batch
         return "the learners' checkpoints of these steps are not of one moment"
     return ""
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Describe the first changed key; empty where none has changed."""
+    """Return the first changed key with both values; empty if none has changed."""
     for key in dict.fromkeys((*now, *before)):
         if before.get(key) != now.get(key):
             return f"{key} was {before.get(key)!r} and is {now.get(key)!r}"

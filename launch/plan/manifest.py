@@ -1,4 +1,4 @@
-"""A run as a manifest for Kubernetes: a JobSet of a head and its nodes, and the topology as a ConfigMap. Pure.
+"""A run as a manifest for Kubernetes: a JobSet of a head and its nodes, and the topology as a ConfigMap.
 
 The fields are those of ``jobset.x-k8s.io/v1alpha2`` (kubernetes-sigs/jobset) and of Jobs (``batch/v1``).
 """
@@ -13,17 +13,17 @@ from launch.topology.load import Topology, dump
 
 PORT = 5555
 LISTEN = f"0.0.0.0:{PORT}"
-"""Address at which a head listens: its pod's own is not known before."""
+"""Address at which a head listens; the address of its pod is not known in advance."""
 _RUNS, _TOPOLOGY, _SECRET, _OWN = "/runs", "/etc/actorlearn", "/secret", "/tmp/keys"
 _LONGEST_NAME = 40
-"""Most characters of a JobSet's name: those of its pods have a suffix, and 63 at most."""
+"""Maximum length of a JobSet's name: pods add a suffix, and their names have at most 63 characters."""
 
 
 def manifest(topology: Topology, *, image: str, secret: str, claim: str | None) -> list[dict[str, Any]]:
-    """Return the objects of a run.
+    """Return the Kubernetes objects of a run.
 
-    ``image`` has actorlearn in it; ``secret`` holds the files of `actorlearn keys new` for node-0, node-1, …; ``claim``
-    is a persistent volume's, for the run's folder: None where the head's pod keeps it.
+    ``image``: has actorlearn installed; ``secret``: has the files of `actorlearn keys new` for node-0, node-1, …;
+    ``claim``: claim of a persistent volume for the run's folder; None: the folder is in the head's pod.
     """
     name = re.sub(r"[^a-z0-9]+", "-", topology.name.lower()).strip("-")[:_LONGEST_NAME].strip("-") or "run"
     nodes = [f"node-{number}" for number in range(topology.nodes.count)]
@@ -87,7 +87,7 @@ def _pod(*, image: str, script: str, mounts: dict[str, str], volumes: Sequence[d
 
 
 def _memory() -> dict[str, Any]:
-    """Return shared memory: a container's own is 64 MiB."""
+    """Return the volume for shared memory; by default a container has only 64 MiB."""
     return {"name": "memory", "emptyDir": {"medium": "Memory"}}
 
 
@@ -97,6 +97,6 @@ def _keys(secret: str, files: dict[str, str]) -> dict[str, Any]:
 
 
 def _apart(name: str) -> dict[str, Any]:
-    """Return the rule by which each node is on a machine of its own."""
+    """Return the rule that puts each node on a separate machine."""
     labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/replicatedjob-name": "node"}
     return {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}

@@ -1,4 +1,4 @@
-"""Checks that the processor keeps the order of stores that ``actorlearn/memory/shared.py`` relies on."""
+"""Check that the processor keeps the order of stores on which ``actorlearn/memory/shared.py`` relies."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from launch.errors import RunError
 from launch.topology.load import Topology
 
 ORDERED = ("x86_64", "AMD64")
-"""Machines, as uname names them, on which a reader that sees a new word sees what was written before it."""
+"""Machines, by uname's names, on which a reader that sees a new word also sees all earlier stores."""
 
 
 def disorder(machine: str = "") -> str:
-    """Describe the problem with a machine's memory order; empty where there is none. Default: this machine."""
+    """Return the problem with a machine's memory order; empty if there is none. Default: this machine."""
     machine = machine or platform.machine()
     if machine in ORDERED:
         return ""
@@ -22,6 +22,6 @@ def disorder(machine: str = "") -> str:
 
 
 def refuse_disorder(topology: Topology, machine: str = "") -> None:
-    """Raise RunError where a run may not be started."""
+    """Raise RunError if this memory order is unsuitable and the topology does not accept it."""
     if not topology.supervision.any_memory_order and (found := disorder(machine)):
         raise RunError(f"{found}; use an x86-64 machine, or accept it with supervision.any_memory_order: true")

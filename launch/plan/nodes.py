@@ -1,4 +1,4 @@
-"""Placement of learners on nodes, by cores, memory and GPUs. Pure.
+"""Placement of learners on nodes, by cores, memory and GPUs.
 
 A learner is never divided: its trainer, inference servers and simulators are on one node.
 """
@@ -29,18 +29,18 @@ class NodeResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Resources of a node."""
 
     cores: Annotated[float, Meta(gt=0, le=65_536)]
-    """Cores' worth of processor time."""
+    """Processor time of its machine, in cores; may be a fraction."""
     shm_bytes: Count
     """Free shared memory before any learner is placed."""
     gpus: Annotated[int, Meta(ge=0, le=4_096)] = 0
     cores_id: Name = ""
-    """Word of these cores, which other nodes on the same ones have too; empty: nobody else has them."""
+    """Identifies the cores: nodes on the same cores have the same value. Empty: no other node uses them."""
     shm_id: Name = ""
-    """Word of this shared memory, likewise."""
+    """Identifies the shared memory in the same way."""
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """Resources that each learner takes; of cores more may be asked for than there are."""
+    """Resources that each learner needs; a node may have fewer cores than its learners need."""
 
     cores: float
     shm_bytes: int
@@ -48,7 +48,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def need_of(topology: Topology, description: Description) -> Need:
-    """Return what each learner of a topology takes."""
+    """Return the resources that each learner of a topology needs."""
     roles = [role for role in ROLES.specs() if role.scope == "learner"]
     counts = {role.name: count_of(role, topology) for role in roles}
     segments = [fields for fields, _ in learner_segments(topology, description).values()]
@@ -61,7 +61,7 @@ def need_of(topology: Topology, description: Description) -> Need:
 
 
 def share_out(machines: Mapping[str, NodeResources]) -> dict[str, NodeResources]:
-    """Return the part that each node has of its machine: nodes on the same cores or memory have equal parts."""
+    """Return each node's share of its machine: nodes on the same cores or memory get equal shares."""
     on_cores = Counter(machine.cores_id for machine in machines.values())
     in_memory = Counter(machine.shm_id for machine in machines.values())
     return {
@@ -77,10 +77,10 @@ def share_out(machines: Mapping[str, NodeResources]) -> dict[str, NodeResources]
 def place_learners(
     learners: Iterable[int], machines: Mapping[str, NodeResources], need: Need, placed: Mapping[int, str]
 ) -> dict[int, str]:
-    """Return the node of each of these learners; ``placed``: where others are already.
+    """Return the node of each of these learners; ``placed``: nodes of the learners that were placed before.
 
-    Each goes where the most cores are left for it, of equal nodes to the first by name. Raises TopologyError where no
-    node has the memory or the GPU that it needs.
+    A learner is placed on the node with the most cores left; of equal nodes, on the first by name. Raises TopologyError
+    if no node has the memory or the GPU that it needs.
     """
     found: dict[int, str] = {}
     for learner in learners:
@@ -97,7 +97,7 @@ def place_learners(
 
 
 def unlike_here(choices: Collection[Choice], machines: Mapping[str, NodeResources], cores: float) -> str:
-    """Return a warning where numbers were left to the cores, and nodes have others than this machine; else empty."""
+    """Return a warning if defaults follow this machine's cores and nodes have another number of cores; else empty."""
     by_cores = {f"{section}.{key}" for section, key in BY_CORES}
     left = [choice.key for choice in choices if choice.key in by_cores]
     others = [f"{name} {each.cores:g}" for name, each in sorted(machines.items()) if each.cores != cores]
@@ -111,5 +111,5 @@ def unlike_here(choices: Collection[Choice], machines: Mapping[str, NodeResource
 
 
 def _fits(machine: NodeResources, need: Need, there: int) -> bool:
-    """Whether a machine with so many learners has room for one more."""
+    """Whether a machine with ``there`` learners has room for one more."""
     return need.shm_bytes * (there + 1) <= machine.shm_bytes and need.gpus * (there + 1) <= machine.gpus

@@ -65,7 +65,7 @@ class Start(NodeMessage, frozen=True):
 
 @dataclass(frozen=True)
 class PlannedProcess:
-    """One process of the run, through all its incarnations."""
+    """One process of the run, with all its incarnations."""
 
     id: ProcessId
     """Identity of its first incarnation."""
@@ -103,28 +103,28 @@ class Resumption:
     """State of the folder of a run that is resumed; a new run has only the time at which it begins."""
 
     began_s: float = 0.0
-    """CLOCK_MONOTONIC at the run's time zero, in seconds: earlier than now by the time a resumed run has taken."""
+    """CLOCK_MONOTONIC at the begin of the run, in seconds; for a resumed run, now minus the time it took so far."""
     resumed: bool = False
     """Whether the run continues from checkpoints."""
     env_steps: int = 0
-    """Environment steps of the checkpoint that the run goes on from, the newest of several; 0 for a new run."""
+    """Environment steps of the checkpoint that the run continues from, the newest of several; 0 for a new run."""
     checkpoints: tuple[str, ...] = ()
-    """Checkpoints whose weights learners go on with, each once, as paths in the run folder."""
+    """Checkpoints whose weights the learners continue from, each once, as paths relative to the run folder."""
     goes_on_from: Mapping[int, Path] = field(default_factory=dict)
-    """Learner -> checkpoint from which its simulators continue exactly; empty where simulators begin anew."""
+    """Learner -> checkpoint from which its simulators continue exactly; empty if simulators begin new games."""
     begins_anew: str = ""
-    """Reason why simulators of a resumed run begin anew; empty where they do not."""
+    """Reason why simulators of a resumed run begin new games; empty if they do not."""
     damaged: tuple[str, ...] = ()
-    """Warnings about newer, damaged checkpoints, where trainers do not report these themselves."""
+    """Warnings about newer, damaged checkpoints that the trainers do not report themselves."""
     left_out: Mapping[int, str] = field(default_factory=dict)
-    """Learners of the topology that were detached in an earlier life and are left out -> their trainers' names."""
+    """Learners of the topology that were detached in an earlier life, and so are left out -> their trainers' names."""
     learners_so_far: int = 0
-    """Number of learners so far: those below it may have checkpoints, so an attached learner gets a higher number."""
+    """Number of learners that the run has had; attached learners get numbers from it on, which have no checkpoints."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of a run: all that follows from topology, description, machine and run folder."""
+    """Plan of a run, computed from topology, description, machine and run folder."""
 
     topology: Topology
     """Without any ``auto``."""
@@ -135,13 +135,13 @@ class Plan:
     resumption: Resumption
     cores: Cores
     pins: tuple[int, ...]
-    """Cores that simulators are pinned to, in turn; empty if they are not pinned."""
+    """Cores to which simulators are pinned, in turn; empty if they are not pinned."""
     devices: Mapping[str, str]
-    """Role -> device that its processes compute on, as torch names it: cpu, or cuda:0."""
+    """Role -> device on which its processes compute, by torch's name: cpu, or cuda:0."""
     processes: tuple[PlannedProcess, ...]
-    """Processes that the run begins with, in the order in which they are started."""
+    """Processes at the start of the run, in the order in which they are started."""
     choices: tuple[Choice, ...] = ()
-    """Values chosen for ``auto``, and defaults that follow the cores, each with its reason."""
+    """Values chosen for ``auto``, and defaults that depend on the number of cores, each with its reason."""
 
     @property
     def block_shape(self) -> BlockShape:
@@ -170,7 +170,7 @@ class Plan:
 
     @property
     def misfits(self) -> list[str]:
-        """Warnings of what the topology asks of this machine that it has not, each with the way out."""
+        """Warnings about settings that do not suit this machine, each with a remedy."""
         return misfits(self.topology, cpu_flags(), self.cores.usable)
 
     @property
@@ -181,21 +181,21 @@ class Plan:
 
     @property
     def graph(self) -> GraphSettings | None:
-        """Graph on which learners mix their weights; None where they do not."""
+        """Graph on which learners mix their weights; None if they do not."""
         return mode(self.topology).graph(asked(self.topology))
 
     @property
     def trainers(self) -> list[ProcessId]:
-        """Trainers that the run begins with."""
+        """Trainers at the start of the run."""
         return [process.id for process in self.processes if process.role.learns]
 
     def core(self, process: ProcessId) -> int | None:
-        """Return the core that a process is pinned to; None where the kernel chooses."""
+        """Return the core to which a process is pinned; None if it is not pinned."""
         pinned = ROLES.spec(process.role).makes_rows and self.pins
         return self.pins[process.number % len(self.pins)] if pinned else None
 
     def mailbox(self, process: PlannedProcess) -> str:
-        """Return the endpoint on which a trainer receives other learners' messages; "" where it has none."""
+        """Return the endpoint at which a trainer receives messages of other learners; empty if it has none."""
         if not process.role.learns:
             return ""
         exchange = mode(self.topology).exchange(process.id.learner, 0, asked(self.topology), self.addresses.folders)
@@ -203,5 +203,5 @@ class Plan:
 
     @property
     def sockets(self) -> list[str]:
-        """Endpoints that will be listened on; all are ipc, owner-only."""
+        """Endpoints of the run's ipc sockets, which only their owner can access."""
         return [self.addresses.control.endpoint, *filter(None, map(self.mailbox, self.processes))]

@@ -13,10 +13,11 @@ from launch.topology.load import Topology, TopologyError
 
 
 def plan(topology: Topology, description: Description, addresses: Addresses = NOWHERE) -> Plan:
-    """Work out the run for this machine. Raises TopologyError when it has too many processes, or cannot be exact.
+    """Return the plan of a run on this machine.
 
-    So it does where rows would be of parts of games, where an agent's next game would wait for the other agents, or
-    where games would be begun at will that cannot be.
+    Raises TopologyError if there are too many processes, if checkpoints must be exact and cannot be, if a group would
+    not have whole games, if ``simulators.reset: wait`` is used with several agents, or if the environment cannot begin
+    new games at any time and the topology needs this.
     """
     _refuse_restarts(topology, description)
     chosen, choices = choose(topology, cpu_flags(), Cores.here())
@@ -33,7 +34,7 @@ def plan_chosen(
     resumption: Resumption,
     choices: tuple[Choice, ...] = (),
 ) -> Plan:
-    """Return the plan of a topology without any ``auto``, as a node gets it; raises TopologyError."""
+    """Return the plan of a topology without any ``auto``, such as the one a node receives; raises TopologyError."""
     return Plan(
         topology=topology,
         description=description,
@@ -66,7 +67,7 @@ def _refuse_parts_of_games(topology: Topology, description: Description) -> None
 
 
 def _refuse_restarts(topology: Topology, description: Description) -> None:
-    """Refuse keys that begin games at will where the environment cannot."""
+    """Refuse keys that begin new games at any time if the environment cannot do this."""
     simulators = topology.simulators
     asked = {
         f"simulators.decorrelation_steps: {simulators.decorrelation_steps}": simulators.decorrelation_steps > 0,

@@ -1,7 +1,7 @@
-"""Describes a topology's environment and network, by building them in a child process.
+"""The description of a topology's environment and network, which a child process makes by building them.
 
-The supervisor and the command line thus import neither torch nor any environment, and an environment or network that
-cannot be built gives a one-line error before any process is started.
+The supervisor and the command line therefore import neither torch nor any environment. If the environment or network
+cannot be built, a one-line error is raised before any process of the run is started.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     frames_per_step: int
     columns: dict[str, tuple[str, tuple[int, ...]]]
     weights: int
-    """Numbers that are published: parameters, and statistics behind them."""
+    """Length of the published vector: parameters, followed by statistics."""
     statistics: int = 0
     state_size: int = 0
-    """Numbers in a recurrent network's state; 0 = it is not recurrent."""
+    """Length of a recurrent network's state; 0 for other networks."""
     stack: int = 1
-    """Frames that an observation is made of."""
+    """Number of frames in an observation."""
     agents: int = 1
-    """Rows of one game, one for each of its agents."""
+    """Number of agents of a game; each has a row."""
     observation_from: str = ""
-    """For people: the space that observations are made of."""
+    """The environment's observation space, as text."""
     left_out: tuple[str, ...] = ()
-    """Parts of the environment's observations that networks do not see."""
+    """Parts of the environment's observations that networks do not get."""
     inexact: str = ""
-    """Reason why the environment's state cannot be saved; empty where it can."""
+    """Reason why the environment's state cannot be saved; empty if it can."""
     no_restart: str = ""
-    """Reason why no game of the environment can be begun at will; empty where it can."""
+    """Reason why the environment cannot begin a new game at any time; empty if it can."""
 
     @property
     def observation_bytes(self) -> int:
@@ -62,13 +62,13 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unseen(self) -> str:
-        """Line about parts of the observations that are left out; empty where none are."""
+        """Line about the parts of the observations that are left out; empty if there are none."""
         what = " and ".join(self.left_out)
         return f"of its observations {what} is left out: networks see numbers" if what else ""
 
 
 def describe(topology: Topology) -> Description:
-    """Build environment and network once in a child process; raises TopologyError with its one line."""
+    """Build environment and network in a child process, and return their description; raises TopologyError."""
     question = DescribeSettings(
         env=topology.env,
         model=topology.model,
@@ -89,7 +89,7 @@ def describe(topology: Topology) -> Description:
 
 
 def _ask(command: list[str], topology: Topology) -> Any:
-    """Run the child to its end, within the limit on what starts, and return its answer."""
+    """Run the child to its end, for at most supervision.start_s, and return its answer; raises TopologyError."""
     limit_s = topology.supervision.start_s
     try:
         return ask(command, limit_s)

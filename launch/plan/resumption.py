@@ -1,6 +1,6 @@
-"""Finds the checkpoints from which a run is resumed, and refuses topologies that do not fit them.
+"""The checkpoints from which a run is resumed, and the refusal of topologies that do not fit them.
 
-Reads checkpoints; changes nothing.
+This module only reads checkpoints.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _SHAPED_BY = {
     "every": "replay.sequence_every",
     "state_size": "model.recurrent_size",
 }
-"""Keys that give a replay its shape, by the part of a ReplayShape; parts that others follow from come first."""
+"""Part of a ReplayShape -> keys that set it; a part that determines other parts comes before them."""
 
 
 def find_resumption(plan: Plan, detached: Collection[str]) -> Resumption:
-    """Return the checkpoints from which a run continues; ``detached`` names its processes that were detached.
+    """Return the checkpoints from which a run continues; ``detached``: names of processes detached in earlier lives.
 
-    Raises RunError where there is no checkpoint, where the run has already reached total_steps, and where a saved
+    Raises RunError if there is no checkpoint, if the run has learned from more than total_steps steps, or if a saved
     replay does not fit the topology.
     """
     began_s, run_dir = time.monotonic(), plan.addresses.run_dir
@@ -79,7 +79,7 @@ def _each(plan: Plan, run_dir: Path, learners: Sequence[int]) -> list[tuple[Foun
 
 
 def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[Found], str]:
-    """The checkpoints that learners go on from with their simulators where these stood; none, and why, otherwise."""
+    """Return the checkpoints for an exact resume of all learners, and ""; else an empty list and the reason."""
     if not plan.exact:
         return [], next(choice.why for choice in plan.choices if choice.key == exactness.KEY)
     directories = [directory_of(run_dir / "checkpoints", learner) for learner in learners]
@@ -101,7 +101,7 @@ def _refuse_more(env_steps: int, wanted: int, run_dir: Path) -> None:
 
 
 def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
-    """Refuse a topology whose replay has another shape than the saved one; the trainer checks everything else."""
+    """Refuse a topology whose replay has another shape than a saved one; the trainer checks the rest."""
     if plan.topology.replay is None:
         return
     planned = replay_shape(plan.topology, plan.description, plan.topology.replay)
@@ -124,6 +124,6 @@ def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
 
 
 def _left_out(plan: Plan, detached: Collection[str]) -> Mapping[int, str]:
-    """Return the learners that were detached and their trainers; none if all were. Their weights are old."""
+    """Return the detached learners, whose weights are old, with their trainers' names; empty if all were detached."""
     gone = {trainer.learner: trainer.name for trainer in plan.trainers if trainer.name in detached}
     return gone if len(gone) < len(plan.trainers) else {}

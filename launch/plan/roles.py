@@ -1,6 +1,6 @@
-"""Plans of roles: the processes of each role that a topology means, their devices, and the settings of each process.
+"""Plans of roles: the number of processes of each role, their devices, and the settings of each process.
 
-Pure. The plans of the shipped roles are here. The plan of any other role is in the package that the role comes from
+The plans of the shipped roles are here. The plan of another role is in the package that provides the role
 (``actorlearn/worker/roles.py``).
 """
 
@@ -40,18 +40,18 @@ from launch.topology.load import Topology, TopologyError
 from launch.topology.modes import asked, mode, sharing
 
 FILMS = "films"
-"""Folder of a run in which recorded games lie, by the steps of the weights that played them."""
+"""Folder of a run with recorded games, by the steps of the weights that played them."""
 FRAMES_PER_S = 60.0
-"""Rate at which Atari's console showed frames."""
+"""Frame rate of the Atari console."""
 LEAST_FRAMES = 2
-"""Frames for which a step counts at least: environments without frames are shown at 30 steps a second."""
+"""Minimum number of frames of a step: films of environments without frames show 30 steps a second."""
 
 TypedRolePlan = RolePlan[Topology, Plan, Start]
 
 
 @cache
 def plan_of(role: RoleSpec) -> TypedRolePlan:
-    """Return the plan of a role; raises TopologyError where it cannot be imported."""
+    """Return the plan of a role; raises TopologyError if it cannot be imported."""
     if role.name in SHIPPED:
         return SHIPPED[role.name]
     what = f"roles.{role.name}"
@@ -67,10 +67,10 @@ def plan_of(role: RoleSpec) -> TypedRolePlan:
 
 
 def count_of(role: RoleSpec, topology: Topology) -> int:
-    """Return how many processes of a role each learner has, or the run, as the role's scope says."""
+    """Return the number of processes of a role, for each learner or for the run, by the role's scope."""
     section = topology.roles.get(role.name)
     if role.section is not None and section is None:
-        return 0  # the plan of a role that the topology does not have is not imported: it may be broken
+        return 0  # do not import the plan of a role that the topology does not use: the plug-in may be broken
     plan = plan_of(role)
     if plan.count:
         return plan.count(topology)
@@ -78,13 +78,13 @@ def count_of(role: RoleSpec, topology: Topology) -> int:
 
 
 def devices(topology: Topology) -> dict[str, str]:
-    """Return the device of each role that a topology has, by name."""
+    """Return the device of each role that a topology uses, by the role's name."""
     there = [role for role in ROLES.specs() if role.section is None or role.name in topology.roles]
     return {role.name: plan_of(role).device(topology) for role in there}
 
 
 def first_processes(topology: Topology) -> tuple[PlannedProcess, ...]:
-    """Return the processes that a run begins with, in the order of their start; raises TopologyError for too many."""
+    """Return the processes at the start of a run, in the order of their start; raises TopologyError for too many."""
     run = [role for role in ROLES.specs() if role.scope == "run"]
     ids = processes_of_learners(topology, range(topology.learners.count), 0)
     ids += [ProcessId(role.name, number) for role in run for number in range(count_of(role, topology))]
@@ -98,7 +98,7 @@ def first_processes(topology: Topology) -> tuple[PlannedProcess, ...]:
 
 
 def processes_of_learners(topology: Topology, numbers: Sequence[int], first_simulator: int) -> list[ProcessId]:
-    """Return the processes of learners of these numbers; their simulators are numbered from ``first_simulator`` on."""
+    """Return the processes of these learners; their simulators are numbered from ``first_simulator``."""
     simulators, ids = count(first_simulator), list[ProcessId]()
     for role in ROLES.specs():
         each = count_of(role, topology)
@@ -141,18 +141,18 @@ def policy(topology: Topology, description: Description) -> PolicySettings:
 
 
 def own_weights(topology: Topology) -> bool:
-    """Whether learners have weights of their own, rather than one and the same."""
+    """Whether each of several learners has weights of its own, instead of one vector for all."""
     spec = mode(topology)
     return spec.own_weights and spec.several(topology.learners.count)
 
 
 def trainer_of(topology: Topology, learner: int) -> ProcessId:
-    """Return the id of a learner's trainer; it has a number in its name unless it will always be the only one."""
+    """Return the id of a learner's trainer; its name has no number if it can only be the sole trainer of the run."""
     return trainer_id(learner, sole=not mode(topology).several(topology.learners.count))
 
 
 def server_of(topology: Topology, simulator: ProcessId) -> ProcessId:
-    """Return the id of the inference server that answers a simulator; number 0 where the simulator acts itself."""
+    """Return the id of a simulator's inference server; number 0 if the simulator runs the policy itself."""
     servers = topology.inference.count
     number = simulator.learner * servers + simulator.number % max(servers, 1)
     return ProcessId("inference", number, simulator.learner)
@@ -160,7 +160,7 @@ def server_of(topology: Topology, simulator: ProcessId) -> ProcessId:
 
 def _simulator(plan: Plan, common: CommonSettings, start: Start) -> SimulatorSettings:
     topology, process, addresses = plan.topology, start.process, plan.addresses
-    # Every incarnation, and every resumption, plays new games; a run from the start plays the same ones each time.
+    # Each incarnation and each resumed run plays new games; a run from the start plays the same games each time.
     moment = [topology.seed, process.number, process.incarnation, plan.resumption.env_steps]
     seeds = np.random.SeedSequence(moment).generate_state(topology.simulators.envs // plan.description.agents)
     local = topology.inference.count == 0
@@ -172,7 +172,7 @@ def _simulator(plan: Plan, common: CommonSettings, start: Start) -> SimulatorSet
         wakeup=addresses.wakeup(process),
         inference_wakeup=None if local else addresses.wakeup(server_of(topology, process)),
         trainer_wakeup=addresses.wakeup(trainer_of(topology, process.learner)),
-        env_seeds=[int(seed >> 1) for seed in seeds],  # 31 bits, as some simulators' generators take no more
+        env_seeds=[int(seed >> 1) for seed in seeds],  # 31 bits: the limit of some environments' generators
         decorrelation_steps=topology.simulators.decorrelation_steps,
         reset=topology.simulators.reset,
         weights=addresses.own("weights", process.learner),
@@ -184,14 +184,14 @@ def _simulator(plan: Plan, common: CommonSettings, start: Start) -> SimulatorSet
 
 
 def _resumes(plan: Plan, process: ProcessId) -> str:
-    """Return the path of the snapshot that a simulator of a resumed run continues from; "" where it begins anew."""
+    """Return the path of the snapshot that a simulator continues from; empty if it begins new games."""
     folder = plan.resumption.goes_on_from.get(process.learner) if process.incarnation == 0 else None
     path = folder / snapshot_of(process.name) if folder else None
     return str(path) if path and path.exists() else ""
 
 
 def _states(plan: Plan, process: ProcessId) -> str:
-    """Folder for the snapshots of a learner's simulators; "" where none are taken."""
+    """Return the folder for snapshots of a learner's simulators; empty if none are taken."""
     return str(plan.addresses.states(process.learner)) if plan.exact else ""
 
 
@@ -250,7 +250,7 @@ def _trainer(plan: Plan, common: CommonSettings, start: Start) -> TrainerSetting
 
 
 def _experience(plan: Plan) -> ExperienceSettings | None:
-    """Return what a trainer is told of the experience that learners share; None where they share none."""
+    """Return a trainer's settings for shared experience; None if learners share none."""
     topology = plan.topology
     if (shared := sharing(topology)) is None:
         return None
@@ -263,7 +263,7 @@ def _experience(plan: Plan) -> ExperienceSettings | None:
 
 
 def _replay(plan: Plan, learner: int) -> TrainerReplay | None:
-    """Return the settings of a learner's replay; None where the algorithm has none."""
+    """Return the settings of a learner's replay; None if the algorithm has none."""
     if plan.topology.replay is None:
         return None
     return TrainerReplay(
@@ -275,7 +275,7 @@ def _replay(plan: Plan, learner: int) -> TrainerReplay | None:
 
 
 def _secondary(plan: Plan, learner: int) -> Shm | None:
-    """The published weights of the secondary learner beside one, where there is one."""
+    """Return the segment of the secondary learner's published weights; None without a secondary learner."""
     there = plan.topology.replay and plan.topology.replay.secondary_batch_size
     return plan.addresses.own("secondary", learner) if there else None
 

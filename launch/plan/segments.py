@@ -1,7 +1,4 @@
-"""Segments of a run's shared memory and their layouts, from topology and description.
-
-Pure.
-"""
+"""Segments of a run's shared memory and their layouts, computed from topology and description."""
 
 from __future__ import annotations
 
@@ -21,12 +18,12 @@ from launch.topology.modes import asked, mode, sharing
 
 
 def environments(topology: Topology) -> int:
-    """Return the number of environments at the start, of all learners together."""
+    """Return the number of environments of all learners together at the start."""
     return topology.learners.count * topology.simulators.environments
 
 
 def block_shape(topology: Topology, description: Description) -> BlockShape:
-    """Return the shape of every simulator's segment."""
+    """Return the shape of a simulator's segment."""
     return BlockShape(
         groups=topology.simulators.groups,
         blocks=topology.simulators.blocks,
@@ -41,7 +38,7 @@ def block_shape(topology: Topology, description: Description) -> BlockShape:
 
 
 def replay_shape(topology: Topology, description: Description, numbers: ReplaySettings) -> ReplayShape:
-    """Return the shape of every learner's replay: one ring per environment, all of equal size."""
+    """Return the shape of a learner's replay: one ring per environment, all of equal size."""
     rings = topology.simulators.environments
     return ReplayShape(
         rings=rings,
@@ -59,7 +56,7 @@ def replay_shape(topology: Topology, description: Description, numbers: ReplaySe
 
 
 def learner_segments(topology: Topology, description: Description) -> dict[str, tuple[list[Field], str]]:
-    """Return the kinds of segments that every learner has: kind -> (fields, description)."""
+    """Return the kinds of segments that each learner has: kind -> (fields, description)."""
     weights, slots = weights_fields(description.weights), slots_in_words(description.weights, "weights")
     kinds = {"weights": (weights, slots), "rollouts": (rollouts_fields(), "which rollouts may be begun")}
     kinds["account"] = (account_fields(), "what became of its experience")
@@ -86,7 +83,7 @@ def run_segments(topology: Topology, description: Description) -> list[tuple[str
 
 
 def server_segments(topology: Topology, description: Description) -> list[tuple[str, list[Field], str]]:
-    """Return the segments that parameter servers make for themselves: (name, fields, description)."""
+    """Return the segments that parameter servers make themselves: (name, fields, description)."""
     return [*mode(topology).server_segments(asked(topology), _sizes(topology, description))]
 
 
