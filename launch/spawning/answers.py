@@ -1,6 +1,6 @@
 """Answers of child processes, one line of JSON each: an environment's shapes, a checkpoint's scores, torch's devices.
 
-Child processes do the slow and risky imports (torch, environments), so that the command line never does.
+Child processes do the imports that are slow or may fail (torch, environments), so that the command line does not.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from launch.spawning import guardian
 
 
 class NoAnswerError(RuntimeError):
-    """A child ended without an answer; the text is the last line it wrote to stderr, or its exit status."""
+    """A child ended without an answer; the text is the last line that it wrote to stderr, or its exit status."""
 
 
 def ask(command: Sequence[str], limit_s: float | None = None, **environment: str) -> Any:
-    """Run a command to its end and return its answer; the command and its descendants end with this process.
+    """Run a command and return its answer; the command and its descendants end if this process ends.
 
     Raises NoAnswerError, OSError, and subprocess.TimeoutExpired after ``limit_s``.
     """
@@ -27,9 +27,9 @@ def ask(command: Sequence[str], limit_s: float | None = None, **environment: str
 
 
 def answer(out: str, err: str, returncode: int) -> Any:
-    """Read the last JSON object or array that a child wrote to stdout, as a line; raises NoAnswerError without one.
+    """Return the last JSON object or array that a child wrote to stdout as a line; raises NoAnswerError without one.
 
-    Code of users that it ran may have printed anything before it, and after it at its exit.
+    Other lines are ignored: users' code in the child may print any text before and after the answer.
     """
     for line in reversed(out.splitlines()):
         with suppress(ValueError):

@@ -1,16 +1,17 @@
-"""The guardian of a run: parent of all its processes, so that the programs they start end with them.
+"""The guardian of a run: the parent of all its processes, which ends them and the programs that they start.
 
-A separate process that outlives a supervisor killed by SIGKILL. As a subreaper (prctl(2)) it becomes the parent of
-every orphan below it, even of one that has left its process group, session and environment, so no descendant of a run
-escapes. When the supervisor is gone, or has not put off the end of its lease, it kills its children, then inherits and
-kills theirs, until there are none. When a role's process has ended it kills the processes that carry its mark, an
-environment variable; a process that has cleared the variable ends with the run.
+It is a separate process, so that it survives when the supervisor is killed by SIGKILL. It is a subreaper (prctl(2)): it
+becomes the parent of every orphan among its descendants, also of one that has changed its process group, session or
+environment. When the supervisor has ended, or has not renewed the lease in time, the guardian kills its children, then
+the orphans that it inherits from them, until none is left. When a role's process has ended, the guardian kills the
+processes with the mark of that process, an environment variable. A process that has cleared the variable is killed at
+the end of the run.
 
-If the guardian itself is killed, the kernel ends the roles' processes (``processes/__main__.py``); the supervisor kills
-all processes that carry the run's mark, and starts another guardian.
+If the guardian itself is killed, the kernel ends the roles' processes (``processes/__main__.py``). The supervisor then
+kills all processes with the run's mark, and starts another guardian.
 
-Run as a script, ``guardian.py SOCKET ABOUT``, and imported for ``Guardian``, the supervisor's end of that socket. Each
-request is one JSON object and has one answer; nothing but the standard library is loaded.
+This file is run as a script, ``guardian.py SOCKET ABOUT``. It is imported for ``Guardian``, the supervisor's end of the
+socket. Each request is one JSON object and has one answer. Only the standard library is imported.
 """
 
 from __future__ import annotations
@@ -30,30 +31,30 @@ from pathlib import Path
 from typing import Any, TextIO
 
 RUN_MARK, ROLE_MARK = "ACTORLEARN_RUN_ID", "ACTORLEARN_PROCESS"
-"""Environment variables inherited by a role's descendants: the run id; and the process's name and incarnation."""
+"""Environment variables that mark a role's process and its descendants: run id; name and incarnation."""
 PARENT = "ACTORLEARN_PARENT_PID"
-"""Environment variable: pid of the parent; a role's process ends with it."""
+"""Environment variable with the pid of the parent, with which a role's process ends."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 ANSWER_S = 10.0
-"""Longest wait for an answer, in seconds, which takes a millisecond; a stopped guardian is taken for dead."""
+"""Longest wait for an answer, in seconds. An answer takes a millisecond; without one the guardian counts as dead."""
 START_S = 120.0
-"""Longest wait for the start of a process, or of the guardian, in seconds: both read the interpreter from disk."""
+"""Longest wait for the start of a process or of the guardian, in seconds; both read the interpreter from disk."""
 _END_S = 10.0
-"""Longest time for ending all processes, in seconds; some may hang in the kernel, and other users' are not killable."""
+"""Longest time to end all processes, in seconds: some may hang in the kernel or belong to other users."""
 _TURN_S = 0.005
 _REQUEST_BYTES = 1 << 16
 
 
 class GuardianLostError(OSError):
-    """The guardian has died, or does not answer; the roles die with it."""
+    """The guardian has died or does not answer; the roles' processes end with it."""
 
 
 class Guardian:
-    """The supervisor's end: starts a guardian, and processes as its children. The caller closes the descriptors."""
+    """The supervisor's end of the socket: starts a guardian, and processes as children of the guardian."""
 
     def __init__(self, about: str) -> None:
-        """Start a guardian; ``about`` describes the run in the process list. Raises OSError."""
+        """Start a guardian; ``about``: describes the run in the system's process list. Raises OSError."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         number = theirs.fileno()
         try:
@@ -76,9 +77,10 @@ class Guardian:
         return self._process.pid
 
     def start(self, command: Sequence[str], environment: Mapping[str, str], out: int, err: int) -> tuple[int, int]:
-        """Start a command in its own process group; returns pid and pidfd. ``environment`` adds to this process's.
+        """Start a command in its own process group; returns pid and pidfd. The caller closes all descriptors.
 
-        Raises OSError when the command cannot be started, GuardianLostError when the guardian is gone.
+        ``environment`` is added to that of the guardian. Raises OSError if the command cannot be started, and
+        GuardianLostError.
         """
         answer, descriptors = self._ask({"start": list(command), "environment": dict(environment)}, [out, err])
         if "error" in answer:
@@ -86,19 +88,19 @@ class Guardian:
         return int(answer["pid"]), descriptors[0]
 
     def kill(self, pid: int) -> None:
-        """Kill a process that was started here, with its group; raises GuardianLostError."""
+        """Kill a process that was started here, and its process group; raises GuardianLostError."""
         self._ask({"kill": pid})
 
     def returncode(self, pid: int) -> int:
-        """Wait for the end of a process, reap it, and return its exit code. Raises GuardianLostError."""
+        """Wait for the end of a process, reap it, and return its exit code; raises GuardianLostError."""
         return int(self._ask({"wait": pid})[0]["returncode"])
 
     def lease(self, until_s: float) -> None:
-        """Have all processes end at this time of CLOCK_BOOTTIME unless it is put off; raises GuardianLostError."""
+        """Set the time of CLOCK_BOOTTIME at which all processes are ended; raises GuardianLostError."""
         self._ask({"lease": until_s})
 
     def close(self) -> None:
-        """End all processes and the guardian, and wait for that."""
+        """End all processes and the guardian, and wait until they have ended."""
         self._socket.close()
         try:
             self._process.wait(2 * _END_S)
@@ -120,7 +122,7 @@ class Guardian:
 
 
 def end_marked(run_id: str, limit_s: float = _END_S) -> None:
-    """Kill every process of this user that carries a run's mark, until none is left; used after a guardian's death."""
+    """Kill this user's processes with the mark of a run, until none is left; used after a guardian's death."""
     mark, deadline_s = f"{RUN_MARK}={run_id}".encode(), time.monotonic() + limit_s
     while time.monotonic() < deadline_s:
         found = [pid for number in _numbers() if mark in _environment(number) and (pid := _pid_of(number))]
@@ -132,9 +134,10 @@ def end_marked(run_id: str, limit_s: float = _END_S) -> None:
 
 
 def run(command: Sequence[str], limit_s: float | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as subprocess.run with captured output; its descendants end with it, and all with this process.
+    """Run a command as subprocess.run does with captured output.
 
-    Raises OSError, and TimeoutExpired after ``limit_s``.
+    Its descendants end when it ends, and all end when this process ends. Raises OSError, and TimeoutExpired after
+    ``limit_s``.
     """
     guardian = Guardian(command[-1])
     try:
@@ -156,7 +159,7 @@ def run(command: Sequence[str], limit_s: float | None = None, **environment: str
 
 
 def _output() -> TextIO:
-    """Open a file in memory for a command's output, as a disk may be full; it is read when the command has ended."""
+    """Open a file in memory for a command's output, because a disk may be full."""
     return open(os.memfd_create("output"), "w+", errors="replace")
 
 
@@ -164,23 +167,23 @@ def _output() -> TextIO:
 
 
 class _Server:
-    """The guardian's children by pid: started ones, until their exit code is requested, and inherited orphans."""
+    """The guardian: its started children, until their exit code is requested, and the orphans that it inherits."""
 
     def __init__(self) -> None:
         self._roles: dict[int, bytes] = {}
-        """Mark of each started process by pid. It is reaped only with its exit code, so the pid is not reused."""
+        """Mark of each started process by pid. It is reaped when its exit code is requested; so no pid is reused."""
         self._ended: set[bytes] = set()
         """Marks of ended processes."""
         self._until_s: float | None = None
-        """Time of CLOCK_BOOTTIME, which goes on while the machine sleeps, at which all end; None: never."""
+        """Time of CLOCK_BOOTTIME, which also advances while the machine sleeps, at which all are ended; None: never."""
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until all are to end; None where that is never."""
+        """Seconds until all processes are ended; None without a lease."""
         return None if self._until_s is None else self._until_s - time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def answer(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> tuple[dict[str, Any], list[int]]:
-        """Carry out a request; returns the answer and descriptors to pass with it."""
+        """Carry out a request; returns the answer and the descriptors to send with it."""
         if "start" in request:
             return self._start(request["start"], request["environment"], *descriptors)
         if "kill" in request:
@@ -208,20 +211,20 @@ class _Server:
                 environment,
                 file_actions=[*streams, (os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)],
                 setpgroup=0,
-                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # which Python ignores
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores these; children inherit that
             )
         except OSError as error:
             return {"errno": error.errno, "error": error.strerror}, []
         try:
             pidfd = os.pidfd_open(pid)
-        except OSError as error:  # without a pidfd its end would go unnoticed
+        except OSError as error:  # without a pidfd its end would not be noticed
             _kill_group(pid)
             return {"errno": error.errno, "error": error.strerror}, []
         self._roles[pid] = f"{ROLE_MARK}={environment.get(ROLE_MARK, '')}".encode()
         return {"pid": pid}, [pidfd]
 
     def bury(self) -> None:
-        """Reap ended children except started ones, and kill the processes that ended roles have left."""
+        """Reap ended orphans, and kill the processes that ended roles' processes have left."""
         for role, mark in self._roles.items():
             if os.waitid(os.P_PID, role, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 self._ended.add(mark)
@@ -231,7 +234,7 @@ class _Server:
                 _kill(pid)
 
     def end_all(self) -> None:
-        """Kill all children, and their children as these are inherited, until there are none."""
+        """Kill all children, and the orphans that are inherited from them, until none is left."""
         deadline_s = time.monotonic() + _END_S
         with suppress(ChildProcessError):  # there are none
             while time.monotonic() < deadline_s:
@@ -243,7 +246,7 @@ class _Server:
 
 
 def _reaped(pid: int) -> bool:
-    """Reap a child if it has ended; returns whether it had."""
+    """Reap a child if it has ended; returns whether it has ended."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -256,12 +259,12 @@ def _kill_group(pid: int) -> None:
 
 
 def _kill(pid: int) -> None:
-    with suppress(OSError):  # another user's, as sudo makes them
+    with suppress(OSError):  # it may belong to another user, for example after sudo
         os.kill(pid, signal.SIGKILL)
 
 
 def _children() -> Iterator[tuple[str, int]]:
-    """Yield number in /proc and pid of each child of this process; they differ where /proc is another namespace's."""
+    """Yield number in /proc and pid of each child; these differ if /proc is of another pid namespace."""
     own = os.readlink("/proc/self")
     try:
         numbers = Path(f"/proc/{own}/task/{own}/children").read_text().split()
@@ -277,9 +280,9 @@ def _numbers() -> list[str]:
 
 
 def _pid_of(number: str) -> int | None:
-    """Return the pid in this namespace of a process by its number in /proc; None if it has none, or is this process.
+    """Return the pid in this namespace of a process with a number in /proc; None if it has none, or is this process.
 
-    The line NSpid lists the pids in /proc's namespace and the nested ones, down to the process's own.
+    The line NSpid lists the pids of a process, from the namespace of /proc down to the process's own namespace.
     """
     depth, pids = len(_status("self", "NSpid")), _status(number, "NSpid")
     pid = int(pids[depth - 1]) if len(pids) >= depth else None
@@ -295,7 +298,7 @@ def _status(number: str, key: str) -> list[str]:
 
 
 def _environment(number: str) -> frozenset[bytes]:
-    """Return the environment that a process was started with; empty if it is gone or another user's."""
+    """Return the environment with which a process was started; empty if it has ended or belongs to another user."""
     try:
         return frozenset(Path(f"/proc/{number}/environ").read_bytes().split(b"\0"))
     except OSError:
@@ -303,12 +306,12 @@ def _environment(number: str) -> frozenset[bytes]:
 
 
 def _serve(ours: socket.socket) -> None:
-    """Answer the supervisor's requests until it is gone."""
+    """Answer the supervisor's requests until it has ended or the lease is over; then end all processes."""
     guard = _Server()
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    asked = select.poll()  # and not select.select, which knows no descriptor from 1,024 on
+    asked = select.poll()  # select.select is limited to descriptors below 1,024
     for descriptor in (ours.fileno(), woken):
         asked.register(descriptor, select.POLLIN)
     try:
@@ -327,7 +330,7 @@ def _serve(ours: socket.socket) -> None:
 
 
 def _answered(ours: socket.socket, guard: _Server) -> bool:
-    """Answer one request; False when the supervisor is gone."""
+    """Answer one request; returns False if the supervisor has ended."""
     try:
         request, descriptors, *_ = socket.recv_fds(ours, _REQUEST_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
         if not request:
@@ -342,7 +345,7 @@ def _answered(ours: socket.socket, guard: _Server) -> bool:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run a guardian until the other end of its socket (a descriptor given as argument) is closed."""
+    """Run a guardian until its lease is over or the other end of its socket is closed; argument: its descriptor."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # children inherit ignored signals, but no handlers
             signal.signal(number, lambda *_: None)

@@ -1,7 +1,7 @@
-"""Processes of this machine: started, signalled and reaped, each by a pidfd, so that a reused pid is never signalled.
+"""Start, signals and reaping of processes on this machine, by pidfds, so that a reused pid is never signalled.
 
-They are children of a guardian (``launch/spawning/guardian.py``), which ends their descendants. Knows names and
-incarnations; the supervisor decides which process should run.
+The processes are children of a guardian (``launch/spawning/guardian.py``), which ends their descendants. The supervisor
+decides which processes run.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ INTERPRETER = sys.executable
 
 
 Key = tuple[str, int]
-"""Name and incarnation."""
+"""Name and incarnation of a process."""
 
 
 class SpawnerLostError(OSError):
-    """A process was not started because the spawner's guardian was lost, with all processes that it had started.
+    """A process was not started because the guardian was lost, with all processes that it had started.
 
-    Nothing is wrong with the process itself: the spawner has recovered, and ``spawn`` can be called again.
+    The spawner has recovered, and ``spawn`` can be called again.
     """
 
 
 @dataclass(frozen=True)
 class SpawnedProcess:
-    """One living, or not yet reaped, process."""
+    """One process that lives or is not yet reaped."""
 
     key: Key
     pid: int
     pidfd: int
     guardian: Guardian
-    """Guardian whose child it is."""
+    """Guardian that is its parent."""
 
 
 class Spawner:
     """Starts, signals and reaps processes, which are children of a guardian and write to ``logs/<name>.log``."""
 
     def __init__(self, logs: Path, run_id: str) -> None:
-        """Start none yet."""
+        """``logs``: folder of the logs; ``run_id``: the mark of all processes."""
         self._selector = selectors.EpollSelector()
         self._logs = logs
         self._run_id = run_id
@@ -57,15 +57,15 @@ class Spawner:
 
     @property
     def fd(self) -> int:
-        """Descriptor that is ready for as long as a pidfd is."""
+        """Descriptor that is readable while a process has ended and is not reaped."""
         return self._selector.fileno()
 
     def ended(self) -> list[Key]:
-        """Return those whose pidfds are ready."""
+        """Return the processes that have ended and are not reaped."""
         return [key.data for key, _ in self._selector.select(0)]
 
     def spawn(self, name: str, incarnation: int, role: str, settings: Path, threads: int) -> int:
-        """Start ``python -m actorlearn.processes``; returns its pid. Raises SpawnerLostError, or another OSError."""
+        """Start ``python -m actorlearn.processes``; returns its pid. Raises SpawnerLostError or another OSError."""
         guardian = self._guardian = self._guardian or Guardian(str(self._logs))
         log = self._log(name, incarnation)
         try:
@@ -82,7 +82,7 @@ class Spawner:
         process = SpawnedProcess((name, incarnation), pid, pidfd, guardian)
         try:
             self._selector.register(pidfd, selectors.EVENT_READ, process.key)
-        except BaseException:  # otherwise its end would go unnoticed
+        except BaseException:  # otherwise its end would not be noticed
             self._end(process, signal.SIGKILL)
             self._wait(process)
             raise
@@ -90,7 +90,7 @@ class Spawner:
         return pid
 
     def _log(self, name: str, incarnation: int, about: str = "") -> int:
-        """Open a process's log and write a heading, if the disk has room for it; raises OSError."""
+        """Open a process's log and write a heading if the disk has room; returns the descriptor. Raises OSError."""
         log = os.open(self._logs / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with suppress(OSError):
@@ -98,18 +98,21 @@ class Spawner:
         return log
 
     def show_stack(self, name: str, incarnation: int, about: str) -> None:
-        """Signal a process that has beaten to write its stack to its log; failures are ignored."""
+        """Signal a process to write its stack to its log; failures are ignored.
+
+        Only for a process that has shown a sign of life: before that it may have no handler for the signal.
+        """
         with suppress(OSError):
             os.close(self._log(name, incarnation, about))
         self.kill(name, incarnation, STACK_SIGNAL)
 
     def kill(self, name: str, incarnation: int, sent: int) -> None:
-        """Signal a process, with SIGKILL its whole group; nothing happens if it is gone already."""
+        """Signal a process, or with SIGKILL its process group; does nothing if it has ended."""
         if process := self._processes.get((name, incarnation)):
             self._end(process, sent)
 
     def lease(self, until_s: float) -> None:
-        """Have all processes end at this time of CLOCK_BOOTTIME unless it is put off; this process may be stopped."""
+        """Set the time of CLOCK_BOOTTIME at which the guardian ends all processes, even if this one is suspended."""
         self._until_s = until_s
         if self._guardian is not None:
             try:
@@ -118,15 +121,15 @@ class Spawner:
                 self._lose(self._guardian)
 
     def reap(self, key: Key) -> int:
-        """Return code of a process that has ended; what it may have started itself is ended too."""
+        """Reap an ended process and return its return code; the guardian ends its descendants."""
         process = self._processes.pop(key)
         self._selector.unregister(process.pidfd)
         return self._wait(process)
 
     def reap_orphans(self) -> None:
-        """Reap inherited orphans if this is the first process (pid 1) of a container, where no other process would.
+        """Reap inherited orphans if this is the first process (pid 1) of a container, because no other process does.
 
-        The guardian inherits the run's own orphans; these may come from a shell opened in the container.
+        The guardian inherits the orphans of the run; others may come from a shell opened in the container.
         """
         if os.getpid() != 1:
             return
@@ -167,7 +170,7 @@ class Spawner:
             return -signal.SIGKILL
 
     def _lose(self, guardian: Guardian) -> None:
-        """Give a guardian up: the kernel ends its children, this process the rest; the next start makes another."""
+        """Give up a guardian: the kernel ends its children, this process the others. The next start makes a new one."""
         guardian.close()
         if guardian is self._guardian:
             self._guardian = None
@@ -177,17 +180,18 @@ class Spawner:
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Return this process's environment variables with those of ``fast``."""
+    """Return this process's environment variables, with those of ``fast`` added."""
     return {**os.environ, **fast(threads)}
 
 
 def fast(threads: int) -> dict[str, str]:
-    """Return environment variables that make torch's processes faster.
+    """Return environment variables that make processes with torch faster.
 
-    Measured on two cores of an AMD EPYC with the NIPS network. Idle OpenMP threads spin for some ten microseconds, to
-    bridge the gaps within an update (192 rows in bf16: 14 ms instead of 17), and then sleep, because simulators need
-    the cores. Freed memory is kept, in huge pages, because returning it means a page fault per 4 KiB in the next pass:
-    an update of 192 rows in fp32 took 25 ms instead of 46 to 58; acting for 8 environments 0.8 ms instead of 1.7.
+    Idle OpenMP threads spin for about ten microseconds, to bridge the gaps within an update, and then sleep, because
+    simulators need the cores. Freed memory is kept, in huge pages, because returned memory costs a page fault per 4 KiB
+    in the next pass. Measured on two cores of an AMD EPYC with the NIPS network: with spinning, an update of 192
+    rows in bf16 took 14 ms instead of 17; with kept memory, an update of 192 rows in fp32 took 25 ms instead of 46 to
+    58, and acting for 8 environments 0.8 ms instead of 1.7.
     """
     threads_of = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
     asleep = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "0"}
