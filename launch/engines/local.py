@@ -1,4 +1,4 @@
-"""The engine ``local``: all nodes on this machine, for trying out a topology of several."""
+"""The engine ``local``: all nodes on this machine, to try out a topology with several nodes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The engine ``ray``: an actor on each of several machines of a Ray cluster, which has a node and is started again.
+"""The engine ``ray``: each node is run by an actor on a separate machine of a Ray cluster. Ray restarts lost actors.
 
-A process of its own speaks with Ray, so that its threads and signal handlers are not the head's: it is told the nodes
-by its standard input, and ends with that. Ray brings each key to its machine as an argument of an actor, so it is in
-the memory of Ray's own processes, and encrypted on its way only where Ray is (RAY_USE_TLS).
+A separate process, the driver, uses Ray, because Ray adds threads and signal handlers. It reads the nodes from its
+standard input, and ends when that is closed. Ray sends each key to its machine as an argument of an actor. The key is
+therefore in the memory of Ray's processes, and it is encrypted in transit only if Ray's connections are (RAY_USE_TLS).
 ``nodes.options`` are the resources of a node, such as ``CPU=8`` or ``GPU=1``.
 """
 
@@ -32,10 +32,10 @@ _TURN_S, _LEAVE_S, _END_S = 1.0, 3, 25
 
 
 class RayEngine:
-    """Nodes that are actors of a Ray cluster; the one that RAY_ADDRESS names, or else this machine's."""
+    """Nodes in a Ray cluster: the one that RAY_ADDRESS names, by default that of this machine."""
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
-        """Start nothing yet; raises RunError where Ray is missing."""
+        """Start no node yet; raises RunError if Ray is not installed."""
         if importlib.util.find_spec("ray") is None:
             raise RunError("--engine ray: there is no package ray; install it with: pip install 'actorlearn[ray]'")
         self._log, self._resources = run_dir / FOLDER / "ray.log", read_resources(nodes.options)
@@ -44,7 +44,7 @@ class RayEngine:
         self._heard = b""
 
     def start(self, nodes: Sequence[NodeCommand]) -> None:
-        """Start nodes; raises OSError."""
+        """Start the driver, which starts the nodes; raises OSError."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
         told = {
             "resources": self._resources,
@@ -56,7 +56,7 @@ class RayEngine:
         assert self._driver.stdin is not None and self._driver.stdout is not None
         os.set_blocking(self._driver.stdout.fileno(), False)
         self._waited_for = {node.name for node in nodes}
-        with suppress(BrokenPipeError):  # it has ended already, which `gone` tells
+        with suppress(BrokenPipeError):  # it has ended; `gone` reports it
             self._driver.stdin.write(json.dumps(told).encode() + b"\n")
             self._driver.stdin.flush()
 
@@ -78,12 +78,12 @@ class RayEngine:
         try:
             self._driver.communicate(timeout=2 * _END_S)
         except (subprocess.TimeoutExpired, BrokenPipeError):
-            self._driver.kill()  # Ray ends the actors of a driver that is gone
+            self._driver.kill()  # Ray then ends the driver's actors
             self._driver.communicate()
         self._driver = None
 
     def _told(self) -> Iterator[tuple[str, str]]:
-        """Yield the nodes that the process has told of, with the reason."""
+        """Yield the nodes that the driver has reported since the last call, with the reason."""
         assert self._driver is not None and self._driver.stdout is not None
         self._heard += self._driver.stdout.read() or b""
         *lines, self._heard = self._heard.split(b"\n")
@@ -93,7 +93,7 @@ class RayEngine:
 
 
 def read_resources(options: Sequence[str]) -> dict[str, float]:
-    """Return the resources of a node by Ray's names for them, one CPU unless they say otherwise; raises RunError."""
+    """Return the resources of a node, by Ray's names; the default is one CPU. Raises RunError."""
     found = {"CPU": 1.0}
     for option in options:
         read = _RESOURCE.fullmatch(option)
@@ -104,15 +104,15 @@ def read_resources(options: Sequence[str]) -> dict[str, float]:
 
 
 class NodeActor:
-    """A node, in one of Ray's processes; when that is killed, the node ends as well."""
+    """An actor that runs a node; the node ends when the actor's process ends."""
 
     def __init__(self, key: str, words: Sequence[str]) -> None:
-        """Start the node, on the GPUs that Ray has given it; begun anew by Ray elsewhere if this machine dies."""
+        """Start the node, with the GPUs that Ray has assigned; Ray repeats this on another machine if this one dies."""
         import ray
 
         gpus = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(gpus)}
-        environment.pop("OMP_NUM_THREADS", None)  # Ray's; a node's processes have the topology's threads
+        environment.pop("OMP_NUM_THREADS", None)  # set by Ray; the topology sets the threads of a node's processes
         command = ["sh", "-c", SCRIPT, "actorlearn", *words]
         self._shell = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
         assert self._shell.stdin is not None
@@ -120,11 +120,11 @@ class NodeActor:
         self._shell.stdin.flush()
 
     def status(self) -> int | None:
-        """Return the node's exit status, None while it lives."""
+        """Return the node's exit status; None while it lives."""
         return self._shell.poll()
 
     def stop(self) -> None:
-        """End the node, after a moment in which it may by itself."""
+        """End the node, after a wait for it to end by itself."""
         assert self._shell.stdin is not None
         with suppress(subprocess.TimeoutExpired):
             self._shell.wait(_LEAVE_S)
@@ -133,14 +133,14 @@ class NodeActor:
 
 
 def drive() -> None:
-    """Have actors for the nodes on standard input, tell which are gone, and end them when standard input ends."""
+    """Run the driver: start actors for the nodes on standard input, and report ended nodes until it is closed."""
     import ray
     from ray import cloudpickle
     from ray.util.placement_group import placement_group
 
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # actors need not find this file
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # so that actors need not import this file
     tell = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # Ray prints warnings of its own
+    os.dup2(2, 1)  # keep Ray's warnings out of the answers
     told = json.loads(sys.stdin.buffer.readline())
     ray.init(address="auto", log_to_driver=False)
     resources = told["resources"]
@@ -166,7 +166,7 @@ def drive() -> None:
 
 
 def _watch(actors: dict[str, Any], tell: TextIO) -> None:
-    """Write a line for each actor whose node has ended, until standard input ends."""
+    """Write a line for each node that has ended, until standard input is closed."""
     import ray
 
     asked = {name: actor.status.remote() for name, actor in actors.items()}
@@ -183,7 +183,7 @@ def _watch(actors: dict[str, Any], tell: TextIO) -> None:
 
 
 def _answer(question: Any) -> str | None:
-    """Return why a node is gone for good; None where it is not."""
+    """Return why a node has ended for good; None if it has not."""
     import ray
 
     try:
@@ -191,5 +191,5 @@ def _answer(question: Any) -> str | None:
     except ray.exceptions.ActorDiedError as error:
         return f"Ray does not start it again: {' '.join(str(error).split()):.300}"
     except ray.exceptions.RayError:
-        return None  # its machine is gone, and Ray starts it on another
+        return None  # its machine is lost, and Ray starts it on another one
     return None if status is None else f"it has ended with exit status {status}; Ray's logs have what it said"

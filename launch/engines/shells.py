@@ -1,12 +1,12 @@
-"""Nodes that are started by a shell each, here or at the other end of ``ssh`` or ``srun``: what such engines share.
+"""The common part of engines that start each node in a shell, on this machine or through ``ssh`` or ``srun``.
 
-The shell gets the node's key by its standard input, puts it into a folder that only its user can read, and removes that
-folder, which has the node's files too, when the node has ended. It ends the node when its standard input does: so a
-node ends with its head, however that ends, and no process has to be looked for on another machine. A second process
-does that, and removes the folder where the shell itself has been killed.
+The shell receives the node's key on its standard input and writes it to a folder that only its user can read. The
+folder also has the node's files; the shell removes it when the node has ended. A second process on the node's machine
+ends the node when the standard input of the shell is closed, and removes the folder if the shell was killed. A node
+therefore ends whenever its head ends.
 
-The shell, or the ``ssh`` or ``srun`` at whose other end it is, holds a lock on what its node prints as long as it
-lives: so whoever comes after a head that was killed sees whether its nodes have ended too.
+The shell, or the ``ssh`` or ``srun`` that runs it, holds a lock on the node's log while it lives. After a head was
+killed, the lock shows whether its nodes have ended too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from launch.engines.specs import NodeCommand
 from launch.machine.print_locks import open_beside, somebody_prints_to
 
 FOLDER = "nodes"
-"""Folder in the run's, with the output of each node."""
+"""Folder in the run's folder with the output of each node."""
 SCRIPT = """
 umask 077
 folder=$(mktemp -d "${TMPDIR:-/tmp}/actorlearn-node-XXXXXX") || exit 1
@@ -53,44 +53,44 @@ kill "$watch" 2> /dev/null
 wait "$watch" 2> /dev/null
 exit "$status"
 """
-"""Program of the shell, in POSIX's language; its arguments are the command of the node."""
+"""Program for a POSIX shell; its arguments are the command of the node."""
 _LEAVE_S, _END_S = 3.0, 25.0
-"""Time in which nodes end because their run has, and in which they end because they are told to, in seconds."""
+"""Seconds to wait for nodes to end because the run has ended, and then for nodes that were told to end."""
 
 
 class Shells:
-    """Shells with a node each, by name; what they print goes to ``nodes/NAME.log`` in the run's folder."""
+    """Shells that each run a node; their output goes to ``nodes/NAME.log`` in the run's folder."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Start none yet."""
+        """Start no shell yet."""
         self._folder = run_dir / FOLDER
         self._shells: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, node: NodeCommand, command: Sequence[str]) -> None:
-        """Start a shell by a command, and give it the node's key; raises OSError."""
+        """Run a command that starts a shell, and send the shell the node's key; raises OSError."""
         self._folder.mkdir(parents=True, exist_ok=True)
         key = node.key.read_bytes()
         log = open_beside(self._log(node.name))
         try:
-            # a session of its own: Ctrl-C in a terminal is the head's
+            # a session of its own, so that Ctrl-C in a terminal reaches the head only
             shell = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
         finally:
             os.close(log)
         self._shells[node.name] = shell
         assert shell.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended already, which `gone` tells
+        with suppress(BrokenPipeError):  # it has ended; `gone` reports it
             shell.stdin.write(key + b"\n")
             shell.stdin.flush()
 
     def gone(self) -> dict[str, str]:
-        """Return those that have ended since the last call, with their last words."""
+        """Return the nodes that have ended since the last call, with exit status and last line of output."""
         ended = {name: status for name, shell in self._shells.items() if (status := shell.poll()) is not None}
         for name in ended:
             _hang_up(self._shells.pop(name))
         return {name: self._last_words(name, status) for name, status in ended.items()}
 
     def close(self) -> None:
-        """End all nodes; they are given a moment to end by themselves."""
+        """End all nodes, after a wait for them to end by themselves."""
         self._wait(_LEAVE_S)
         for shell in self._shells.values():
             _hang_up(shell)
@@ -118,12 +118,12 @@ class Shells:
 
 
 def shells_live(run_dir: Path) -> bool:
-    """Whether a shell with a node of this run is alive, in whichever of the run's lives it was started."""
+    """Whether a shell of a node of this run is alive, also one from an earlier life of the run."""
     return any(somebody_prints_to(log) for log in (run_dir / FOLDER).glob("*.log"))
 
 
 def shell(node: NodeCommand) -> list[str]:
-    """Return the words that start a node's shell on this machine."""
+    """Return the command that starts a node's shell on this machine."""
     return ["sh", "-c", SCRIPT, "actorlearn", *node.words]
 
 

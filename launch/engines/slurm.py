@@ -1,11 +1,11 @@
-"""The engine ``slurm``: nodes as a job array or, where the head is in an allocation, as steps on its machines.
+"""The engine ``slurm``: nodes are elements of a job array or, if the head is in an allocation, steps on its machines.
 
 Outside an allocation it writes a script to ``nodes/slurm.sh`` in the run's folder and submits it with ``sbatch``. Each
-element of the array is a node with a machine of its own: one that dies takes no other along, and Slurm starts it again
-elsewhere. Run folder and keys must be where the nodes see them. Inside an allocation, nodes are started by ``srun``,
-and need nothing from a shared file system.
+element of the array is a node on a separate machine. If it dies, the other elements continue, and Slurm starts it again
+on another machine. Run folder and keys must be on a file system that the nodes share. Inside an allocation, nodes are
+started by ``srun`` and need no shared file system.
 
-Nodes watch over themselves: Slurm is only asked, now and then, whether there is anything left that might join.
+The head finds out whether nodes are alive. Slurm is only asked from time to time whether nodes may still join.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNKNOWN = "Invalid job id"
 
 
 def open_slurm(run_dir: Path, nodes: NodesSection) -> Engine:
-    """Return the engine for where this process is; raises RunError where Slurm or machines are missing."""
+    """Return the engine for a head in or outside an allocation; raises RunError if Slurm or machines are missing."""
     inside = "SLURM_JOB_ID" in os.environ
     wanted = ("srun",) if inside else ("sbatch", "squeue", "scancel")
     if missing := [command for command in wanted if shutil.which(command) is None]:
@@ -61,10 +61,10 @@ def open_slurm(run_dir: Path, nodes: NodesSection) -> Engine:
 
 
 class Steps:
-    """Nodes in the allocation in which the head is, one on each of ``nodes.hosts`` or else of its first machines."""
+    """Nodes in the head's allocation, one on each of ``nodes.hosts``; by default on its first machines."""
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
-        """Start nothing yet."""
+        """Start no node yet."""
         self._shells, self._options, self._hosts = Shells(run_dir), nodes.options, nodes.hosts
 
     def start(self, nodes: Sequence[NodeCommand]) -> None:
@@ -88,17 +88,17 @@ class Jobs:
     """Nodes that are the elements of a job array."""
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
-        """Submit nothing yet."""
+        """Submit no job yet."""
         self._run_dir, self._options = run_dir, nodes.options
         self._file = run_dir / FOLDER / "slurm.job"
-        """The id of the job, as long as it may be there."""
+        """File with the id of the job, until the job is cancelled."""
         self._waited_for: dict[str, str] = {}
-        """Nodes that have not been found gone, by their indices in the array."""
+        """Index in the array -> name, for nodes that may still join."""
         self._question: subprocess.Popen[str] | None = None
         self._asked_s = time.monotonic()
 
     def start(self, nodes: Sequence[NodeCommand]) -> None:
-        """Submit the job, after cancelling that of an earlier life of this run; raises OSError or RunError."""
+        """Submit the job, and cancel before that a job of an earlier life of the run; raises OSError or RunError."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         if self._file.exists():
             self._cancel(self._file.read_text())
@@ -111,7 +111,7 @@ class Jobs:
         self._waited_for = {str(number): node.name for number, node in enumerate(nodes)}
 
     def gone(self) -> Mapping[str, str]:
-        """Return the nodes that are no longer in the queue; asks now and then, and never waits for the answer."""
+        """Return the nodes that have left Slurm's queue, each once; asks at most every ASK_EVERY_S, and never waits."""
         if self._question is None:
             if self._waited_for and time.monotonic() - self._asked_s >= ASK_EVERY_S:
                 self._asked_s = time.monotonic()
@@ -130,7 +130,7 @@ class Jobs:
         return {self._waited_for.pop(index): why.replace("INDEX", index) for index in sorted(ended)}
 
     def close(self) -> None:
-        """Cancel what is left of the job; nodes are given a moment to end by themselves."""
+        """Cancel the job, after a wait for its nodes to end by themselves."""
         if self._question is not None:
             self._question.kill()
             self._question.communicate()
@@ -149,7 +149,7 @@ class Jobs:
         return ["squeue", "--noheader", "--array", f"--jobs={self._job}", "--format=%K"]
 
     def _cancel(self, job: str) -> None:
-        """Cancel a job; one that Slurm no longer knows is no error. Raises RunError where it may still be there."""
+        """Cancel a job, which Slurm may have forgotten; raises RunError if the job may still exist."""
         cancelled = _call("scancel", job)
         if cancelled.returncode and _UNKNOWN not in cancelled.stderr:
             said = " ".join(cancelled.stderr.split())
@@ -158,7 +158,7 @@ class Jobs:
 
 
 def write_script(run_dir: Path, nodes: Sequence[NodeCommand], options: Sequence[str]) -> str:
-    """Return the script of a job array with an element for each node."""
+    """Return the script of a job array with one element per node."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", run_dir.name)
     log = str(run_dir / FOLDER / "slurm-").replace("%", "%%") + "%a.log"
     keys = nodes[0].key.absolute().parent

@@ -1,11 +1,12 @@
-"""Engines start the nodes of a run on several machines, and end them. Each is described by a spec and registered by an
-entry point.
+"""Engines, which start and end the nodes of a run on several machines.
+
+An engine is described by a spec, which a package registers as an entry point:
 
     [project.entry-points."actorlearn.engines"]
     my-engine = "my_package.my_engine:SPEC"
 
-``actorlearn run TOPOLOGY --engine my-engine`` then has that engine start ``actorlearn node`` on each machine. What the
-nodes do is between them and the head: an engine knows nothing of it. Without an engine, people start the nodes.
+With ``actorlearn run TOPOLOGY --engine my-engine`` this engine starts ``actorlearn node`` on each machine. Nodes and
+head communicate without the engine. Without ``--engine``, users start the nodes.
 """
 
 from __future__ import annotations
@@ -22,52 +23,54 @@ from launch.topology.schema import NodesSection
 
 
 class NodeCommand(NamedTuple):
-    """A node to be started."""
+    """A node that an engine is to start."""
 
     name: str
     key: Path
-    """Its key file, on the head's machine; an engine brings it to the node's, readable by its user alone."""
+    """Its key file on the head's machine. The engine copies it to the node's machine, readable by its user only."""
     words: tuple[str, ...]
-    """The command, to which the engine adds ``--key FILE``, with the file's path on the node's machine."""
+    """The command. The engine adds ``--key FILE``, with the path of the key file on the node's machine."""
 
 
 class Engine(Protocol):
-    """Starts nodes, and ends those that it has started; only the head knows whether a node is well."""
+    """Starts and ends nodes; the head, not the engine, checks whether nodes are alive."""
 
     def start(self, nodes: Sequence[NodeCommand]) -> None:
-        """Start nodes, each on a machine of its own where there are several; called once.
+        """Start nodes, each on a separate machine if there are several; called once.
 
-        Raises OSError or RunError where none can be started."""
+        Raises OSError or RunError if nodes cannot be started.
+        """
 
     def gone(self) -> Mapping[str, str]:
-        """Return the nodes that will not come, or not come back, with the reason; each once. Never waits."""
+        """Return the nodes that will not join, or not join again, with the reason; each node once. Does not wait."""
 
     def close(self) -> None:
-        """End the nodes that are still there, also where ``start`` was not called or has failed."""
+        """End the remaining nodes; also called if ``start`` was not called or has failed."""
 
 
 Open = Callable[[Path, NodesSection], Engine]
-"""Opens an engine, given the run's folder (absolute) and the topology's nodes. It has made nothing yet.
+"""Opens an engine from the run's folder (absolute) and the topology's section ``nodes``; starts no node.
 
-Raises RunError, which says what is missing: a command, a package, a key of the topology."""
+Raises RunError if a command, a package or a key of the topology is missing.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSpec(PlugIn):
-    """An engine, before it is opened; ``made_by`` names a class or function that can be called as an `Open`."""
+    """The spec of an engine; ``made_by`` names a class or function that is an `Open`."""
 
     methods = ("start", "gone", "close")
     described_in = "launch/engines/specs.py"
     here: bool = False
-    """Whether its nodes are on the head's machine, so that the head need not listen beyond it."""
+    """Whether its nodes are on the head's machine, so that the head may listen on a local address only."""
 
     def load(self) -> Open:
-        """Import the class or function that opens an engine; raises ValueError, one line."""
+        """Import and return the class or function that opens an engine; raises ValueError, one line."""
         return cast("Open", super().load())
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Describe a class of engines that brings no spec."""
+        """Return the spec of an engine class that has no spec of its own."""
         return cls(name=name, made_by=name)
 
 
@@ -75,6 +78,6 @@ ENGINES = PlugIns("engine", "actorlearn.engines", EngineSpec)
 
 
 def node_command(name: str, key: Path, address: str, command: Sequence[str] | None) -> NodeCommand:
-    """Return the command of a node that joins a head; ``command`` starts actorlearn there, None: as it is here."""
+    """Return the command of a node that joins a head; ``command`` starts actorlearn there, None: as on this machine."""
     start = (sys.executable, "-m", "actorlearn") if command is None else tuple(command)
     return NodeCommand(name, key, (*start, "node", "--join", address))

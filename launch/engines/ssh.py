@@ -1,7 +1,7 @@
 """The engine ``ssh``: a node on each machine of ``nodes.hosts``, started by the user's own ``ssh``.
 
-Whatever ssh asks for a password or about an unknown host must have been answered before: it is called with BatchMode.
-``nodes.options`` are more words for it, such as ``-p 2222``.
+It calls ssh with BatchMode, so ssh must be able to connect without asking for a password or about an unknown host.
+``nodes.options`` are additional arguments of ssh, such as ``-p 2222``.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _COMMAND = ("ssh", "-T", "-o", "BatchMode=yes")
 
 
 class SshEngine:
-    """Nodes at the other ends of ssh connections, which they do not outlive."""
+    """Nodes that are started through ssh; each ends with its connection."""
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
-        """Start nothing yet; raises RunError where ssh or hosts are missing."""
+        """Start no node yet; raises RunError if ssh is missing, or for unsuitable ``nodes.hosts``."""
         if shutil.which("ssh") is None:
             raise RunError("--engine ssh: there is no command ssh; install OpenSSH's client")
         if len(nodes.hosts) != nodes.count:
@@ -47,5 +47,5 @@ class SshEngine:
         return self._shells.gone()
 
     def close(self) -> None:
-        """End all nodes, by ending their connections."""
+        """End all connections, and with them all nodes."""
         self._shells.close()
