@@ -1,6 +1,6 @@
-"""A clock that stops while this process cannot run, and the shares of time per section of all processes.
+"""A clock that stops while this process cannot run, and the shares of time that processes spend in each section.
 
-Reads the monotonic clock and the progress segment. ``launch/supervision/hangs.py`` finds hanging processes.
+Processes that hang are found elsewhere (``launch/supervision/hangs.py``).
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ GAP_S = 1.0
 
 
 class AwakeClock:
-    """Monotonic seconds that stand still while this process could not run: a frozen machine must not time out."""
+    """Monotonic seconds that do not count time in which this process could not run, such as a suspended machine."""
 
     def __init__(self) -> None:
-        """Begin at zero."""
+        """Start at zero."""
         self._last_s = time.monotonic()
         self._now_s = 0.0
 
     def advance(self) -> tuple[float, float]:
-        """Return the time and the length of the gap before it, in seconds; called once in every turn of the loop."""
+        """Return the time and, after a gap, by how much the time advanced over it, else 0, in seconds.
+
+        Called once in each turn of the loop. A gap is a turn of more than GAP_S; the time advances over it by GAP_S.
+        """
         elapsed_s = time.monotonic() - self._last_s
         self._last_s += elapsed_s
         self._now_s += min(elapsed_s, GAP_S)
@@ -34,15 +37,15 @@ class AwakeClock:
 
 
 class TimeShares:
-    """Shares of processes' time that each section took since the last look, from counters in shared memory."""
+    """Share of processes' time that each section took since the last call, from counters in shared memory."""
 
     def __init__(self, section_ns: NDArray[np.int64]) -> None:
-        """Count from now on; ``section_ns`` [rows, sections] is the progress segment's."""
+        """Count from now; ``section_ns`` [rows, sections]: nanoseconds, of the progress segment."""
         self._section_ns = section_ns
         self._before_ns = section_ns.copy()
 
     def _spent_ns(self) -> NDArray[np.float64]:
-        """Nanoseconds [rows, sections] since the last look; a row that began anew counts from its beginning."""
+        """Return nanoseconds [rows, sections] since the last call; a row that was reset counts from its reset."""
         now_ns = self._section_ns.copy()
         anew = (now_ns < self._before_ns).any(axis=1, keepdims=True)
         spent = np.where(anew, now_ns, now_ns - self._before_ns)
@@ -50,9 +53,9 @@ class TimeShares:
         return spent[:, : len(SECTIONS)].astype(np.float64)
 
     def together(self, rows: Sequence[int], simulators: Sequence[int] = ()) -> dict[str, float]:
-        """Metrics ``share_…`` of these rows together, and how close ``simulators``, some of them, are to their limit.
+        """Return the metrics ``share_…`` of these rows together, and the share that ``simulators`` spend simulating.
 
-        Each is 0 to 1. A metric is left out where nothing was counted for it.
+        ``simulators``: the rows of simulators. Each metric is 0 to 1; a metric without counts is left out.
         """
         each = self._spent_ns()
         spent, theirs = each[list(rows)].sum(axis=0), each[list(simulators)].sum(axis=0)
@@ -63,7 +66,7 @@ class TimeShares:
         return {name: float(share) for name, share in shares.items()}
 
     def busy(self) -> list[float | None]:
-        """Share of each row's time that was not waiting, 0 to 1; None where nothing was counted."""
+        """Return the share of each row's time in which it did not wait, 0 to 1; None without counts."""
         spent = self._spent_ns()
         total = spent.sum(axis=1)
         waiting = spent[:, SECTIONS.index("wait")]

@@ -1,20 +1,20 @@
-"""Counts problems that stop nothing, and limits the number of lines about them. Pure."""
+"""A count of problems that do not stop a run, which limits the number of lines about them."""
 
 from __future__ import annotations
 
 FIRST = 10
-"""Complaints that get a line each; after them only the hundredth, the thousandth and so on: no flood fills a disk."""
+"""Number of complaints that each get a line; afterwards only the 100th, 1,000th and so on, so as not to fill a disk."""
 
 
 class Complaints:
     """Complaints since the start of a run."""
 
     def __init__(self) -> None:
-        """Start at none."""
+        """Start at zero."""
         self.count = 0
 
     def count_one(self, what: str) -> str:
-        """Count a problem; return the line to print about it, empty for none."""
+        """Count a problem; returns the line to print about it, or an empty string."""
         self.count += 1
         if self.count <= FIRST:
             return what

@@ -1,7 +1,7 @@
-"""Writes the files of a run: events.jsonl, metrics.jsonl with its TensorBoard copy, and summary.json at its end.
+"""The files of a run that are written while it runs: events.jsonl, metrics.jsonl with other writers, and summary.json.
 
-A full or broken disk does not stop training. It is reported once, and again when writing works; records that waited
-meanwhile are then written first (``actorlearn/files.py`` limits their number).
+A full or broken disk does not stop training. The failure is reported once, and again when writing works. Records that
+could not be written wait and are then written first (``actorlearn/files.py`` limits their number).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Journal:
         """Files to which the last write failed."""
 
     def begin(self) -> None:
-        """Remove the summary of an earlier life of the run."""
+        """Remove the summary of the run's last life."""
         self._try(SUMMARY_FILE, lambda: (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True))
 
     def event(self, note: ev.Note) -> None:

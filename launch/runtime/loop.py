@@ -1,7 +1,8 @@
-"""The loop around the supervisor: turns the world into events, and carries out its actions.
+"""The loop around the supervisor: gives it events, and carries out its actions.
 
-Reads the node's events, signals and the clock. Writes the run folder; has the node make and remove processes, shared
-memory and sockets. Decides nothing: that is ``launch/supervision/supervisor.py``.
+Events come from the node, from signals and from the clock. Through the node, actions start and end processes and make
+and remove segments; other actions write to the run folder. All decisions are made by the supervisor
+(``launch/supervision/supervisor.py``).
 """
 
 from __future__ import annotations
@@ -56,9 +57,10 @@ def run(
     engine: EngineSpec | None = None,
     keys: Path | None = None,
 ) -> int:
-    """Run a topology to its end; returns the exit status. Call it from the main thread; leaves nothing behind.
+    """Run a topology to its end; returns the exit status. Call it from the main thread.
 
-    ``engine`` starts the nodes of a run on several machines; None: somebody else does.
+    At the end, processes, shared memory and sockets are removed. ``engine`` starts the nodes of a run on several
+    machines; None: users start them.
     Raises TopologyError, RunError, SharedMemoryFull or ChannelError before the first process is started; ValueError for
     an engine that cannot be imported.
     """
@@ -67,7 +69,7 @@ def run(
         opened = choose_engine(engine, workspace.run_dir, topology.nodes, keys)
         refuse_disorder(topology)
         made = plan_run(topology, describe(topology), workspace, resume)
-        workspace.open(made)  # until here Ctrl-C ends this process at once
+        workspace.open(made)  # before this, Ctrl-C ends this process at once
         if topology.nodes.several:
             if opened is not None:
                 workspace.stack.enter_context(closing(opened))
@@ -83,7 +85,7 @@ def run(
 
 
 def plan_run(topology: Topology, description: Description, workspace: Workspace, resume: bool) -> Plan:
-    """Return the plan of a run in the folder of a workspace, with the checkpoints that it continues from.
+    """Return the plan of a run in the folder of a workspace, with the checkpoints from which it continues.
 
     Raises TopologyError or RunError.
     """
@@ -94,7 +96,7 @@ def plan_run(topology: Topology, description: Description, workspace: Workspace,
 
 
 def open_local(plan: Plan, workspace: Workspace, spawner: Spawner) -> LocalNode:
-    """Return this machine as the node of a run; the workspace closes spawner and node.
+    """Return this machine as the node of a run; the workspace closes node and spawner.
 
     Raises SharedMemoryFull or ChannelError.
     """
@@ -106,7 +108,7 @@ def open_local(plan: Plan, workspace: Workspace, spawner: Spawner) -> LocalNode:
 
 
 def choose_engine(spec: EngineSpec | None, run_dir: Path, nodes: NodesSection, keys: Path | None) -> Engine | None:
-    """Return the engine that starts the nodes of a run; None if no engine starts nodes. Raises as `open_engine`."""
+    """Return the engine that starts the nodes of a run; None if no engine does. Raises as `open_engine` does."""
     if spec is None or (spec.here and not nodes.several):
         return None
     if not nodes.several:
@@ -118,7 +120,7 @@ def choose_engine(spec: EngineSpec | None, run_dir: Path, nodes: NodesSection, k
 
 
 def choose_listen_address(nodes: NodesSection, keys: Path | None) -> Tcp:
-    """Return where a head listens; raises RunError where others reach that, and there are no keys."""
+    """Return the address at which a head listens; raises RunError without keys unless it is a loopback address."""
     try:
         address = Tcp.read(nodes.listen) if nodes.listen else Tcp("127.0.0.1", 0)
     except AddressError as error:
@@ -132,9 +134,9 @@ def choose_listen_address(nodes: NodesSection, keys: Path | None) -> Tcp:
 
 
 def open_head(plan: Plan, listen: Tcp, keys: Path | None) -> Head:
-    """Return the nodes of a run on several machines; ``keys`` is the folder of the head's keys.
+    """Return the head of a run on several machines; ``keys``: the folder of the head's keys.
 
-    Where there are none, they are made beside its sockets. Raises RunError or ChannelError.
+    If ``keys`` is None, keys are made in the folder of sockets. Raises RunError or ChannelError.
     """
     try:
         if keys is None:
@@ -150,7 +152,7 @@ class Runner:
     """One run, from its first process to its summary."""
 
     def __init__(self, plan: Plan, workspace: Workspace, node: Node, console: ev.Console | None) -> None:
-        """Start nothing yet; ``console`` None: show nothing."""
+        """Start no process yet; ``console``: shows the run, None: nothing is shown."""
         self.plan, self.workspace, self.node = plan, workspace, node
         topology, resumed = plan.topology, plan.resumption.resumed
         reporter = Reporter(topology, resumed, workspace.run_dir, node.section_ns, console)
@@ -186,7 +188,7 @@ class Runner:
         """Type of action -> function that carries it out and returns the resulting event, if any."""
 
     def run(self) -> int:
-        """Turn the loop until the supervisor is done; the summary is written whatever happens."""
+        """Run until the supervisor is done, and return the exit status; writes the summary also after an error."""
         for fd in (*self.node.fds, self.workspace.signals.fd):
             self.selector.register(fd, selectors.EVENT_READ)
         error = "the supervisor itself failed"
@@ -204,7 +206,7 @@ class Runner:
             self.reporter.end(self._done or ev.Done("failed", 1, error), self._now_s)
 
     def _turn(self) -> None:
-        """Wait for an event, or a moment; then give the supervisor all events."""
+        """Wait for an event, for at most TURN_S; then give the supervisor all events."""
         self.selector.select(TURN_S)
         self._now_s, gap_s = self.clock.advance()
         for number in self.workspace.signals.read():
@@ -222,7 +224,7 @@ class Runner:
     def _handle_node_events(self, gap_s: float) -> None:
         """Give the supervisor the node's events; a message that it cannot handle is reported and has no other effect.
 
-        ``gap_s``: time before this when nothing could run.
+        ``gap_s``: seconds before this when nothing could run.
         """
         for event in self.node.events(self._now_s, gap_s):
             if isinstance(event, ProtocolWarning):
@@ -246,10 +248,10 @@ class Runner:
                 self.node.do(ev.Answer(event.client, Reply(ok=False, text=said)))
 
     def _handle(self, event: ev.Event) -> None:
-        """Give an event to the supervisor, carry out its actions, and give it the events that result."""
+        """Give an event to the supervisor, carry out its actions, and give it the resulting events."""
         self._events.append(event)
         while self._actions or self._events:
-            if self._actions:  # of one event all, also when a message before it came to a bad end among them
+            if self._actions:  # first all actions of earlier events, also those that an error left behind
                 action = self._actions.popleft()
                 if result := self._handlers[type(action)](action):
                     self._events.append(result)

@@ -1,6 +1,6 @@
-"""Makes the two files written once per run: meta.json (program, machine, addresses) and summary.json (its outcome).
+"""Contents of meta.json (program, machine, addresses) and summary.json (the outcome) of a run.
 
-Files are replaced atomically, so a reader never sees half of one.
+Files are replaced atomically, so a reader never sees an incomplete file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from launch.supervision.events import Done
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "pyzmq", "msgspec", "safetensors")
 
 SUMMED = tuple(metric.name for metric in METRICS.values() if (metric.kind, metric.merge) == (Kind.COUNTER, Merge.SUM))
-"""Metrics that each learner counts for itself."""
+"""Counters of which a run has the sum over its learners."""
 
 
 def write(path: Path, values: Mapping[str, Any]) -> None:
@@ -39,14 +39,14 @@ def write(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def now() -> str:
-    """Wall time, for people; nothing is computed from it."""
+    """Return the UTC time as text, for display only."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def meta(plan: Plan) -> dict[str, Any]:
-    """Return the program, the machine, sizes of what passes between processes, and the run's addresses.
+    """Return the contents of meta.json: program, machine, sizes of observations and weights, and addresses of the run.
 
-    A resumed run keeps the entries of its earlier lives.
+    A resumed run keeps the contents of its earlier lives under "earlier".
     """
     addresses, resumption = plan.addresses, plan.resumption
     before = read_object(addresses.run_dir / "meta.json") if resumption.resumed else {}
@@ -76,7 +76,7 @@ def meta(plan: Plan) -> dict[str, Any]:
 
 
 def commit(root: Path) -> dict[str, Any]:
-    """The commit of a checkout, and whether files differ from it; nothing for an installed package."""
+    """Return the commit of a checkout, and whether tracked files differ from it; both None without a checkout."""
     if not (root / ".git").exists():
         return {"commit": None, "dirty": None}
     answers = []
@@ -101,7 +101,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores we may use, memory, operating system."""
+    """Return processor, usable cores, memory and operating system of this machine."""
     cores = Cores.here()
     model = platform.processor() or platform.machine()
     with suppress(OSError):
@@ -126,9 +126,10 @@ def summary(
     elapsed_s: float,
     evaluated: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the run's outcome: the trainer's final numbers, else those of its last row; rates over the whole run.
+    """Return the contents of summary.json: final numbers of the trainers, else those of the last row.
 
-    ``evaluated`` comes from evaluations.best_and_last.
+    Rates are over the whole run. ``evaluated``: of `evaluations.best_and_last`; ``elapsed_s``: used if no other time is
+    known.
     """
     finished = done.summary
     known = {**last_row, **finished}

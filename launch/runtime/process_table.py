@@ -1,7 +1,7 @@
-"""The processes that a run has now: those that it begins with, and those that are attached later.
+"""The process table: the processes of the plan and the attached processes that a run has now.
 
-Numbers of learners and simulators are never reused; rows in the progress segment are. The table has the node make room
-for learners that are attached, and remove the segments of learners and simulators that have left for good.
+Rows in the progress segment are reused; numbers of learners and simulators are not. Through the node, the table makes
+room for attached learners, and removes the segments of learners and simulators that have left for good.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from launch.topology.load import TopologyError, dump, parse
 
 
 class ProcessTable:
-    """Table of the processes of a run, with the row of each in the progress segment."""
+    """The processes of a run, with the row of each in the progress segment."""
 
     def __init__(self, plan: Plan, node: Node) -> None:
-        """Begin with the plan's processes, without learners that were detached in an earlier life."""
+        """Begin with the processes of the plan, without learners that were detached in an earlier life."""
         self._plan, self._topology, self._node = plan, plan.topology, node
         left_out = plan.resumption.left_out
         self.listed: list[PlannedProcess] = [
@@ -40,22 +40,22 @@ class ProcessTable:
         self._next_learner = max(plan.topology.learners.count, plan.resumption.learners_so_far)
         self._next_simulator = sum(process.role.makes_rows for process in plan.processes)
         self._members: dict[Key, str] = {}
-        """Living simulators, and the ids by which their segments are removed."""
+        """Living simulators -> ids of their segments."""
         self._ended: list[str] = []
         """Ids of ended simulators whose segments still exist."""
 
     @property
     def rows(self) -> dict[str, int]:
-        """Rows of all processes in the progress segment, by name."""
+        """Name -> row in the progress segment, for all processes."""
         return {process.name: process.index for process in self.listed}
 
     @property
     def simulator_rows(self) -> list[int]:
-        """Rows of the processes that make rows of experience."""
+        """Rows of simulators in the progress segment."""
         return [process.index for process in self.listed if process.role.makes_rows]
 
     def record(self, event: ev.Event) -> None:
-        """Record which segments of simulators exist."""
+        """Update the segments of simulators by an event."""
         if isinstance(event, ev.Spawned) and event.member:
             self._members[event.name, event.incarnation] = event.member.id.socket_id
         elif isinstance(event, ev.Exited) and (ended := self._members.pop((event.name, event.incarnation), "")):
@@ -65,7 +65,7 @@ class ProcessTable:
                 self._members.pop(key, None)
 
     def drop_members(self, needed: Collection[Member]) -> None:
-        """Have the segments of ended simulators removed, but for these, which trainers still need."""
+        """Remove the segments of ended simulators, except those of ``needed``, which trainers still need."""
         kept = {member.id.socket_id for member in needed}
         dropped = [ended for ended in self._ended if ended not in kept][:MOST_DROPPED]
         if dropped:
@@ -73,7 +73,7 @@ class ProcessTable:
             self._node.do(DropMembers(dropped))
 
     def keep_only(self, names: Collection[str]) -> list[str]:
-        """Remove all other processes, and free their rows and segments; returns their names."""
+        """Remove all processes except ``names``, and free their rows and segments; returns the removed names."""
         gone = [process for process in self.listed if process.name not in names]
         for process in gone:
             self.listed.remove(process)
@@ -82,7 +82,7 @@ class ProcessTable:
         return [process.name for process in gone]
 
     def enlarge(self, action: ev.Enlarge) -> ev.Enlarged | ev.NotEnlarged:
-        """Add simulators, or learners, with changes to nothing but the environment of the new simulators."""
+        """Add simulators or learners; overrides may only change the environment of the new simulators."""
         own = self._topology
         try:
             changed = parse(dump(own), action.overrides, "the run's topology")
@@ -93,12 +93,12 @@ class ProcessTable:
             env = changed.env if changed != own else None
             add = self.add_learners if action.learners else self.add_simulators
             new = add(action.learners or action.simulators, env)
-        except (TopologyError, OSError) as error:  # no room in the run, or in shared memory
+        except (TopologyError, OSError) as error:  # also if there is no room in the run or in shared memory
             return ev.NotEnlarged(action.client, str(error))
         return ev.Enlarged(action.client, tuple(new))
 
     def add_simulators(self, count: int, env: EnvSettings | None = None) -> list[PlannedProcess]:
-        """Deal more simulators to the learners in turn; raises TopologyError when there is no room for them."""
+        """Add simulators, assigned to the learners in turn; raises TopologyError if there is no room for them."""
         self._make_sure_of_room(f"attach {count} simulators", count, 1)
         trainers = [process.id.learner for process in self.listed if process.role.learns]
         numbers = range(self._next_simulator, self._next_simulator + count)
@@ -114,9 +114,9 @@ class ProcessTable:
         return self._add(new, env)
 
     def add_learners(self, count: int, env: EnvSettings | None = None) -> list[PlannedProcess]:
-        """Add learners, each with servers and simulators of its own, and have the node make room for them.
+        """Add learners, each with servers and simulators of its own, and make room for them on the node.
 
-        Raises TopologyError or OSError when there is no room, and then nothing is left behind.
+        Raises TopologyError or OSError if there is no room; no segments are then left behind.
         """
         left = MOST_LEARNERS - self._next_learner
         if count > left:

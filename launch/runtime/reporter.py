@@ -1,6 +1,6 @@
-"""Reports events and metrics of a run: writes them into the run's folder, and shows them on a console.
+"""Reports of a run: events, metrics and the summary, which are written to the run's folder and shown on a console.
 
-Merges the rows of learners and adds other processes' metrics; counts deaths and complaints; writes the summary.
+The reporter merges the rows of learners, adds the metrics of other processes, and counts deaths and complaints.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from launch.supervision import events as ev
 from launch.topology.load import Topology, tree
 
 QUIET = frozenset({"spawned", "ended", "failed"})
-"""Kinds of notes about a process that are written but not shown, as another note tells the user the same."""
+"""Kinds of notes about a process that are written and not shown, because another note says the same."""
 
 ROWS_REMEMBERED = 2_000
-"""Most earlier rows of a resumed run that are read to judge its health."""
+"""Maximum number of earlier rows that a resumed run reads to judge its health."""
 
 
 class Reporter:
-    """Reports of one run."""
+    """The reports of one run."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class Reporter:
         section_ns: NDArray[np.int64],
         console: ev.Console | None,
     ) -> None:
-        """Open the files of the run and the writers of its rows; raises OSError. ``section_ns`` is the node's."""
+        """Open the files of the run; raises OSError and RunError. ``section_ns``: of the node."""
         self.last_row: dict[str, Any] = Lines(run_dir / "metrics.jsonl").last() or {} if resumed else {}
         """Newest row of metrics.jsonl."""
         self._console = console
-        """Console on which all is shown; None where there is none, and once it has failed."""
+        """The console; None without one, and after it has failed."""
         report = topology.report
         self._journal = Journal(run_dir, lambda note: self._show(lambda console: console.event(note)), report.writers)
         self._events = Lines(run_dir / "events.jsonl")
@@ -63,17 +63,17 @@ class Reporter:
         self._energy = Energy()
         self._row_shares, self._shown_shares = (TimeShares(section_ns) for _ in range(2))
         self._shares: dict[str, Any] = {}
-        """Energy and shares of time that the newest row has."""
+        """Energy and shares of time in the newest row."""
         self._evaluation: dict[str, Any] = {}
         """Metrics of the newest evaluation."""
         self._measured: dict[str, Mapping[str, Any]] = {}
         """Newest metrics of each process other than a trainer, by name."""
         self._busy: dict[str, float | None] = {}
-        """Share of its time that each process did not wait, by name, when processes were shown last."""
+        """Share of time in which each process did not wait, by name, from when processes were last shown."""
         self._deaths, self._complaints = 0, Complaints()
 
     def begin(self, notes: Iterator[ev.Note]) -> None:
-        """Remove the summary of an earlier life of the run, and report the initial notes."""
+        """Remove the summary of the run's last life, and report the initial notes."""
         self._journal.begin()
         for note in notes:
             self.note(note)
@@ -88,16 +88,16 @@ class Reporter:
             self._show(lambda console: console.event(note))
 
     def complaint(self, said: str) -> None:
-        """Count and report a problem that stops nothing; floods of them are not reported one by one."""
+        """Count a problem that does not stop the run, and report it unless there were too many before."""
         if line := self._complaints.count_one(said):
             self.note(ev.Note("warned", cause=line))
 
     def row(
         self, action: ev.MetricsRow, now_s: float, rows: list[int], simulators: list[int]
     ) -> Mapping[str, Any] | None:
-        """Take a process's metrics; write, show and return a row when the learner that gives the next one has reported.
+        """Add a process's metrics; if they complete a row of the learners, write, show and return it; else return None.
 
-        ``rows`` are those of all processes in ``section_ns``, ``simulators`` those of simulators.
+        ``rows``: rows of all processes in ``section_ns``; ``simulators``: those of simulators.
         """
         if not action.learner:
             self._measured[action.name] = action.values
@@ -110,18 +110,18 @@ class Reporter:
         return self.last_row
 
     def forget_learner(self, name: str) -> None:
-        """Forget a learner that is gone for good, but for its counters."""
+        """Forget a learner that has left for good, except for its counters."""
         self._learners.leave(name)
 
     def processes(self, listed: Sequence[Mapping[str, Any]], rows: Mapping[str, int]) -> None:
-        """Show the process list, with how busy each was since the last time; ``rows`` as for `row`, by name."""
+        """Show the process list, with how busy each was since the last call; ``rows``: name -> row in the table."""
         busy = self._shown_shares.busy()
         self._busy = {process["name"]: busy[rows[process["name"]]] for process in listed}
         shown = self._with_busy(listed)
         self._show(lambda console: console.processes(shown))
 
     def complete(self, answer: ev.Answer) -> ev.Answer:
-        """Return an answer whose processes, where it lists them, are as busy as they were when they were shown last."""
+        """Return an answer; if it lists processes, with how busy each was when they were last shown."""
         listed = answer.reply.data.get("processes")
         if listed is None:
             return answer
@@ -132,11 +132,11 @@ class Reporter:
         return [{**process, "busy": self._busy.get(process["name"])} for process in listed]
 
     def end(self, done: ev.Done, now_s: float) -> None:
-        """Write what learners said last and how the run has ended, and show its best and its last evaluation."""
+        """Write the last row and the summary, and show the best and the last evaluation."""
         try:
             if (merged := self._learners.merge_rest()) is not None:
                 self._write_row(merged)
-        except Exception as error:  # of a row that is none, and the summary must be written
+        except Exception as error:  # the row is invalid, but the summary must be written
             self.complaint(brief(f"the last row was not written: {type(error).__name__}: {error}"))
         found = evaluations.best_and_last(self._events.new())
         summary = metadata.summary(done, self._deaths, self._complaints.count, self.last_row, now_s, found)
@@ -150,7 +150,7 @@ class Reporter:
         self._journal.close()
 
     def _write_row(self, merged: Mapping[str, Any]) -> None:
-        """Write and show a row of the learners, with the newest shares and what other processes have measured."""
+        """Write and show a row of the learners, with the newest shares and the metrics of other processes."""
         measured = merge([self._measured[name] for name in sorted(self._measured)])
         row = {**merged, **self._shares, **self._evaluation, **measured}
         for change in self._health.add(row):
@@ -162,7 +162,7 @@ class Reporter:
         self._show(lambda console: console.row(row))
 
     def _show(self, say: Callable[[ev.Console], None]) -> None:
-        """Call the console; one that fails (a closed terminal, a full disk, an error) is not used again."""
+        """Call the console; after a failure (a closed terminal, a full disk, an error) it is not used again."""
         if self._console is None:
             return
         try:
@@ -173,7 +173,7 @@ class Reporter:
 
 
 def _note_of(change: Change) -> ev.Note:
-    """Return the event that learning has become ill by a rule, or well again."""
+    """Return the note that learning has become ill by a rule of health, or well again."""
     rule = change.rule
     if not change.ill:
         return ev.Note("well again", change.learner, cause=rule.name, fields={"rule": rule.name})
@@ -183,7 +183,7 @@ def _note_of(change: Change) -> ev.Note:
 
 
 def initial_notes(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
-    """Yield notes for the time before the first process: checkpoints resumed from, choices made, warnings.
+    """Yield the notes before the first process starts: checkpoints resumed from, choices, warnings.
 
     ``attached``: names of processes that were attached in the run's last life.
     """

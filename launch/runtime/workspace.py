@@ -1,6 +1,6 @@
 """Resources of a run on this machine: its folder, shared memory, sockets and signal handlers; all released at the end.
 
-Refuses a folder that another run uses, and removes leftovers of dead runs.
+A folder that another run uses is refused. Shared memory and sockets of dead runs are removed.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from launch.topology.load import dump
 
 
 class Workspace:
-    """``with Workspace(run_dir) as workspace``: releases its resources at the end, in reverse order."""
+    """Resources of a run, for a ``with`` block, at whose end they are released in reverse order."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Name the folder; nothing is touched before the block."""
+        """Set the folder and draw a run id; nothing is made before the block is entered."""
         self.run_dir = run_dir.absolute()
         run_id = new_run_id()
         self.addresses = Addresses.of_run(run_id, self.run_dir, runtime_root() / name_of(run_id))
         self.signals: Signals
         self.stack = ExitStack()
-        """Resources that are released at the end; the run adds its own."""
+        """Releases all resources at the end; the run adds its own to it."""
 
     def __enter__(self) -> Self:
-        """Take the folder; raises RunError when another run has it."""
+        """Make and lock the folder; raises RunError if another run uses it."""
         with ExitStack() as stack:
             self.run_dir.mkdir(parents=True, exist_ok=True)
             stack.callback(os.close, _lock(self.run_dir))
@@ -53,7 +53,7 @@ class Workspace:
         self.stack.close()
 
     def open(self, plan: Plan) -> None:
-        """Install signal handlers, and make the folders of shared memory and sockets; raises SharedMemoryFull."""
+        """Install signal handlers, and make the folders for shared memory and sockets; raises SharedMemoryFull."""
         self.signals = self.stack.enter_context(closing(Signals()))
         sweep_all()
         here = not plan.topology.nodes.several
@@ -62,9 +62,9 @@ class Workspace:
         self.stack.enter_context(closing(OwnedDirectory.create(self.addresses.sockets)))
 
     def write_down(self, plan: Plan) -> None:
-        """Make the folders, topology.yaml and meta.json.
+        """Make the folders, topology.yaml and meta.json in the run folder.
 
-        Raises FailedError if they cannot be written; then those that were not there before are removed again.
+        Raises FailedError if one cannot be written; those that did not exist before are then removed.
         """
         topology, meta = self.run_dir / "topology.yaml", self.run_dir / "meta.json"
         try:
@@ -86,7 +86,7 @@ class Workspace:
 
 
 def _lock(run_dir: Path) -> int:
-    """Hold the run folder against a second supervisor; the kernel lets go when we die."""
+    """Lock the run folder against other supervisors; returns the descriptor, with which the lock ends."""
     lock = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -100,7 +100,7 @@ def _lock(run_dir: Path) -> int:
 
 
 def _remove_if_empty(run_dir: Path) -> None:
-    """Remove the folder of a run that was refused before it wrote anything."""
+    """Remove a folder if it is empty: that of a run that was refused before it wrote files."""
     with suppress(OSError):
         run_dir.rmdir()
 
