@@ -99,7 +99,7 @@ class Epoch:
 
     @property
     def left(self) -> bool:
-        """Whether a stopped node can leave: its trainers have saved and the head has the checkpoints, or it is late."""
+        """Whether a stopped node can leave: the head has the checkpoints of its trainers, or the time limit is over."""
         saved = self.workspace is None or not self.workspace.trainers
         return self.leaves_s is not None and ((saved and self.outbox.empty) or clock_s() >= self.leaves_s)
 
@@ -116,7 +116,7 @@ class Epoch:
 
 
 class Agent:
-    """One node's agent, until the run is over or the head is gone."""
+    """The agent of one node; it ends when the run is over, or when it has been without a head for too long."""
 
     def __init__(self, line: Dealer, head: str, folder: Path, patience_s: float, show: Callable[[str], None]) -> None:
         """Do not join yet.

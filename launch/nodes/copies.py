@@ -125,7 +125,7 @@ class Arriving:
         self._hashes = {path: found for path, found in self._hashes.items() if path.parent != beside}
 
     def remove_older(self, done: CopyDone, kept: Collection[Path]) -> None:
-        """Remove checkpoints beside a folder that the sender has removed, except those in ``kept``; raises OSError."""
+        """Remove the checkpoints that the sender no longer has, except those in ``kept``; raises OSError."""
         folder = self._run_dir / done.folder
         for old in folders(folder.parent):
             if old.name not in done.present and old not in kept and old != folder:

@@ -251,7 +251,7 @@ class Runner:
         """Give an event to the supervisor, carry out its actions, and give it the resulting events."""
         self._events.append(event)
         while self._actions or self._events:
-            if self._actions:  # first all actions of earlier events, also those that an error left behind
+            if self._actions:  # first carry out all actions of earlier events, also those that remain after an error
                 action = self._actions.popleft()
                 if result := self._handlers[type(action)](action):
                     self._events.append(result)

@@ -291,6 +291,8 @@ class Children:
     def detach(self, child: Child, with_trainer: str = "") -> None:
         """Detach a child: a running child drains by the next order; SIGTERM ends one that has not said Hello.
 
+        A child without a process is removed from the list at once.
+
         ``with_trainer``: name of the ended trainer that the child leaves with. Such a child cannot drain, and SIGTERM
         ends it.
         """

@@ -234,7 +234,7 @@ class Supervisor:
     # The end of the run -----------------------------------------------------------------------------------------
 
     def _stop(self, exit_code: int, why: str, now: bool) -> str:
-        """Have the trainers finish their update and save, or end everything ``now``; returns a reply in words."""
+        """Tell the trainers to finish their update and save, or end everything ``now``; returns a reply in words."""
         self._skip_scoring = True
         if now:
             if self.phase not in ("scoring", "ending"):
@@ -253,7 +253,7 @@ class Supervisor:
         return "the trainer is not running, so everything ends; resume goes on from the newest checkpoint, if any"
 
     def _drain_or_end(self, outcome: ev.Done) -> bool:
-        """Have the trainers finish and save, or end everything if no trainer runs; returns whether one runs."""
+        """Tell the trainers to finish and save, or end everything if no trainer runs; returns whether one runs."""
         running = any(trainer.state is ChildState.RUNNING for trainer in self._children.trainers())
         if running:
             self._drain(outcome)
