@@ -68,7 +68,7 @@ class Guard:
     """Refuses requests without the token or for another host name; adds headers to every answer."""
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
-        """``port``: the port of the desk; it is part of the cookie's name, because all ports of a host share cookies."""
+        """``port``: the desk's port; it is part of the cookie's name, because all ports of a host share cookies."""
         self._app, self._token = app, token
         self._cookie = f"actorlearn-desk-{port}"
 

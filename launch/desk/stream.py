@@ -46,7 +46,7 @@ class Overview:
 
     @property
     def may_have_changed(self) -> bool:
-        """Whether a part may have changed since this page's last call; cheap. Another page may have read the news first."""
+        """Whether a part may have changed since this page's last call; cheap. Another page may have read it."""
         return self._runs.has_news or self._runs.version != self._version
 
     def changed(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Runs that the desk follows: searched for repeatedly, and read as they grow with ``RunReader``, as `actorlearn top` does.
+"""Runs that the desk follows: searched for repeatedly, and read as they grow with ``RunReader``, as by ``top``.
 
 For each run it keeps the newest view, thinned curves and the events marked on them; none of these grows with the length
 of the run. Several threads may use it.
@@ -37,7 +37,7 @@ MARKED = frozenset({"died", "gave up", "attached", "detached", "resumed", "lost"
 MOST_MARKS = 200
 MOST_KEPT = 200
 KEPT_OF_RUN = 4
-"""Most encoded parts that are kept for other pages: ``MOST_KEPT`` in all, or this number for each run if that is more."""
+"""Most encoded parts that are kept for other pages: ``MOST_KEPT``, or this number for each run if that is more."""
 MOST_CURVES = 8
 """Most curves of a run that are kept: those of the metrics that pages have requested last."""
 
