@@ -1,6 +1,6 @@
 """The group of all commands: prints an error as one line, and sets the exit status.
 
-A wrong request exits with status 2, a failure with status 1; both print one line on stderr (value, rule, correction).
+A wrong request exits with status 2, a failure with status 1; both print one line on stderr (value, rule, remedy).
 """
 
 from __future__ import annotations

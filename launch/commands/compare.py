@@ -1,4 +1,4 @@
-"""``actorlearn compare``: groups runs by all keys except name and seed, and shows the groups in a table."""
+"""``actorlearn compare``: groups runs by all keys except name and seed; prints a table and draws a picture."""
 
 from __future__ import annotations
 

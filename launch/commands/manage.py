@@ -1,6 +1,6 @@
 """Manages runs: lists and stops them, attaches and detaches processes, removes leftovers of dead runs.
 
-Sends requests to running supervisors over their control sockets. Sends a signal only to stop a supervisor at once, by
+Sends requests to living supervisors over their control sockets. Sends a signal only to stop a supervisor at once, by
 pidfd, so that another process with a reused id is never hit.
 """
 

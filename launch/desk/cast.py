@@ -1,4 +1,4 @@
-"""The processes of a run, reconstructed from its events, running or ended, on any machine. Pure."""
+"""The processes of a run, reconstructed from its events, living or ended, on any machine. Pure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Cast:
     def processes(self, told: Sequence[Mapping[str, Any]] | None, alive: bool) -> list[Process]:
         """Return all processes, in the order of their first start.
 
-        ``told``: processes as a running supervisor reports them, which takes precedence over events; None: it did not
+        ``told``: processes as a living supervisor reports them, which takes precedence over events; None: it did not
         answer. If the run is not ``alive``, no process is running.
         """
         if not alive:

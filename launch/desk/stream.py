@@ -46,7 +46,10 @@ class Overview:
 
     @property
     def may_have_changed(self) -> bool:
-        """Whether a part may have changed since this page's last call; cheap. Another page may have read it."""
+        """Whether parts may have changed since the last call; cheap.
+
+        Another page's look may have read the changes already, so versions are compared too.
+        """
         return self._runs.has_news or self._runs.version != self._version
 
     def changed(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from launch.runs.find import Run
 from launch.runs.view import RunReader, RunView
 
 LOOK_EVERY_S = 0.025
-"""Seconds between two looks at running runs."""
+"""Seconds between two looks at living runs."""
 CHECK_EVERY_S = 1.0
 """Longest time until a killed run is noticed; a run that ends normally writes an event."""
 FIND_EVERY_S = 2.0
@@ -115,7 +115,7 @@ def _size(path: str) -> int:
 
 
 class WatchedRuns:
-    """The runs of a folder and all running runs of this user; or only the given ones."""
+    """The runs of a folder and all living runs of this user; or only the given ones."""
 
     def __init__(self, folder: Path, chosen: Sequence[Run] = ()) -> None:
         """Read nothing yet. ``chosen``: show only these runs, without searching."""
@@ -140,7 +140,7 @@ class WatchedRuns:
         return self._found, sum(watched.version for watched in list(self._runs.values()))
 
     def look(self) -> list[WatchedRun]:
-        """Look at running runs, and return all runs, newest first."""
+        """Look at living runs, and return all runs, newest first."""
         with self._lock:
             now_s = time.monotonic()
             if now_s >= self._find_s:

@@ -1,4 +1,4 @@
-"""Shows a running run: a picture on a terminal, short lines in any other output.
+"""Shows a living run: a picture on a terminal, short lines in any other output.
 
 Receives events and rows from the supervisor's loop; writes to one stream. Draws within these calls, at most a few times
 a second. It starts no thread, because the supervisor's process spawns other processes.

@@ -34,7 +34,7 @@ def somebody_prints_to(path: Path) -> bool:
 
 
 def _open(path: Path, lock: int, create: int = os.O_CREAT) -> int:
-    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | create, 0o644)  # NFS: to share is to read
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | create, 0o644)  # NFS: shared locks need read access
     try:
         fcntl.flock(file, lock)
     except OSError:

@@ -52,7 +52,10 @@ def group_alike(topologies: Sequence[Mapping[str, Any]], differing: Collection[s
 def find_differences(
     topologies: Sequence[Mapping[str, Any]], but: Collection[str] = NO_DIFFERENCE
 ) -> list[dict[str, Any]]:
-    """Return the keys that all topologies have and in which they differ, except ``but``, with the values of each."""
+    """Return for each topology the values of the keys that all have and in which they differ, except ``but``.
+
+    Keys of choices (.name, .id) come first.
+    """
     read = [_keys(topology, but) for topology in topologies]
     shared = [key for key in (read[0] if read else ()) if all(key in other for other in read)]
     differing = [key for key in shared if any(keys[key] != read[0][key] for keys in read)]

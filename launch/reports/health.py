@@ -1,6 +1,6 @@
 """Rules that detect when learning fails, each with a remedy and its source. Pure: they read rows of metrics.jsonl.
 
-The same rules judge a running run row by row (``launch/runtime/reporter.py``) and a finished one (``actorlearn
+The same rules judge a living run row by row (``launch/runtime/reporter.py``) and a finished one (``actorlearn
 health``). ``docs/health.md`` is generated from ``RULES``. A rule does not judge a row that lacks its metric.
 """
 

@@ -1,4 +1,4 @@
-"""Sends one request to a running supervisor and returns its reply, within a time limit.
+"""Sends one request to a living supervisor and returns its reply, within a time limit.
 
 Uses ``Request`` and ``Reply`` of ``wire/messages.py`` over the run's control socket, which only the user who started
 the run can open. The commands themselves are not interpreted here.
@@ -16,7 +16,7 @@ from launch.errors import FailedError
 from launch.runs.find import Run
 
 TIMEOUT_S = 5.0
-"""Seconds to wait. The supervisor's loop runs several times a second, so without a reply by then it is stuck."""
+"""Seconds to wait. The supervisor's loop runs several times a second; without a reply it is stuck or stopped."""
 CHANGE_S = 75.0
 """Seconds to wait for the reply to attach, detach and save, which the supervisor gives up after 60 s."""
 

@@ -1,6 +1,6 @@
 """Finds runs by folder, name or unique beginning of a name, or the newest run; and determines whether a run is alive.
 
-Reads the run folders under ``runs/``, and those that running runs name in their directory in /dev/shm (file ``run``).
+Reads the run folders under ``runs/``, and those that living runs name in their directory in /dev/shm (file ``run``).
 Writes nothing. A run is alive while the supervisor in its ``meta.json`` is: process id and start time must both match,
 because ids are reused.
 """
@@ -135,14 +135,14 @@ def living() -> list[Run]:
 
 
 def all_runs(folder: Path = RUNS) -> list[Run]:
-    """Return all runs under a folder, including those of sweeps, and all running ones, oldest first."""
+    """Return all runs under a folder, including those of sweeps, and all living ones, oldest first."""
     found = {run.path: run for run in living()}
     found |= {run.path: run for run in _below(folder)}
     return sorted(found.values(), key=_age)
 
 
 def find(word: str | None, folder: Path = RUNS) -> Run:
-    """Return the run for a folder, a name or its beginning; without a word the newest, running ones first."""
+    """Return the run for a folder, a name or its beginning; without a word the newest, living ones first."""
     if word and (run := read(Path(word))) is not None:
         return run
     runs = all_runs(folder)
@@ -160,7 +160,7 @@ def find(word: str | None, folder: Path = RUNS) -> Run:
 
 
 def find_living(word: str | None, folder: Path = RUNS) -> Run:
-    """Return a running run, found as ``find`` does; without a word the only one that is running."""
+    """Return a living run, found as ``find`` does; without a word the only living one."""
     if word:
         run = find(word, folder)
         if not run.alive:

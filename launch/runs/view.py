@@ -1,4 +1,4 @@
-"""Snapshots of runs, running or ended; every screen, table and report reads them.
+"""Snapshots of runs, living or ended; every screen, table and report reads them.
 
 A ``RunView`` is made in two ways. A ``RunReader`` reads the folder of a run and asks its supervisor for the processes.
 The process of the run itself starts with an empty view and adds rows and events as they come. Unreadable parts are
@@ -177,7 +177,7 @@ class RunReader:
         self._view = identify(run)
 
     def look(self, processes: bool = True) -> RunView:
-        """Read new rows and events; with ``processes``, ask the supervisor of a running run for its processes."""
+        """Read new rows and events; with ``processes``, ask the supervisor of a living run for its processes."""
         view = self._view
         for row in chain(self._earlier, self._metrics.new()):
             view = view.with_row(row)
@@ -225,7 +225,7 @@ def _as_it_stands(run: Run, view: RunView, ask_processes: bool = True) -> RunVie
 
 
 def _processes(run: Run) -> Sequence[Mapping[str, Any]] | None:
-    """Return the processes of a running run, from its supervisor; None if it does not answer in time."""
+    """Return the processes of a living run, from its supervisor; None if it does not answer in time."""
     try:
         found = ask(run, "status", timeout_s=ANSWER_S).data.get("processes")
     except FailedError:

@@ -1,6 +1,6 @@
 """The sweep file: strict YAML like a topology, checked before anything is started.
 
-Every error is a TopologyError of one line: place, value, rule, correction. The topology is tried with every value that
+Every error is a TopologyError of one line: place, value, rule, remedy. The topology is tried with every value that
 a trial may have. Trials that are known from the start are tried with all their values together.
 """
 

@@ -47,7 +47,7 @@ class Slots:
     gpus: Sequence[str] = ()
     """GPUs of which each run sees one; empty: all runs see all GPUs."""
     hosts: Sequence[str] = ()
-    """Hosts that are divided among runs, each listed once for each run that it may have; empty: none are assigned."""
+    """Hosts that are divided among runs; one listed more often may have more runs; empty: none are assigned."""
     hosts_each: int = 1
     """Number of hosts of each run: one for each of its nodes."""
     words: Sequence[str] = ()

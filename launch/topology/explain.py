@@ -1,4 +1,4 @@
-"""Describes the first problem of a topology in one line: place, key = value, rule, correction, count of other problems.
+"""Describes the first problem of a topology in one line: place, key = value, rule, remedy, count of other problems.
 
 Reads the problems, the origin of each value, and the defaults. Raises nothing.
 """

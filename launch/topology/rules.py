@@ -1,4 +1,4 @@
-"""Rules between the keys of a topology: each yields the keys it refuses, the reason, and a correction.
+"""Rules between the keys of a topology: each yields the keys it refuses, the reason, and a remedy.
 
 Pure. Each rule takes a whole topology whose single values are valid, and yields problems.
 """

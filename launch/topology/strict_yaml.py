@@ -41,7 +41,7 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class TopologyError(ValueError):
-    """A topology, an override or a sweep cannot be used. The text is one line: place, value, rule, correction."""
+    """A topology, an override or a sweep cannot be used. The text is one line: place, value, rule, remedy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Finds all problems with the values of a topology, by comparing a raw tree with the types of ``schema.py``.
 
-Yields problems: path, value, rule and correction; ``explain.py`` adds the line and writes the message. Ranges, patterns
+Yields problems: path, value, rule and remedy; ``explain.py`` adds the line and writes the message. Ranges, patterns
 and words are read from the types, so they are not repeated here. msgspec is not used for the check because it raises
-only the first problem and suggests no correction. Rules between keys are in ``rules.py``.
+only the first problem and suggests no remedy. Rules between keys are in ``rules.py``.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Problem(NamedTuple):
     rule: str
     way_out: str
     default_helps: bool = False
-    """Whether leaving the key out is a correction too."""
+    """Whether leaving the key out is a remedy too."""
 
 
 def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
@@ -107,7 +107,7 @@ def settings(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
 
 
 def unknown_key(path: Path, siblings: Iterable[str]) -> tuple[str, str]:
-    """Return rule and correction for an unknown key; the correction names the nearest known key."""
+    """Return rule and remedy for an unknown key; the remedy names the nearest known key."""
     parent, word, known = path[:-1], str(path[-1])[:MAX_SHOWN], [*siblings]
     where = f"section {dotted(parent)}" if parent else "a topology"
     rule = f"{where} has no key {show(word)}"
@@ -382,7 +382,7 @@ def _bounds(kind: inspect.IntType | inspect.FloatType) -> Iterator[tuple[str, fl
 
 
 def _retype(path: Path, value: object, key: Key, what: str, way_out: str) -> Problem:
-    """Return a problem with a value of a wrong type; the correction shows what was probably meant."""
+    """Return a problem with a value of a wrong type; the remedy shows what was probably meant."""
     way_out = "write a value after it" if value is None else way_out
     return Problem(path, value, f"must be {what}{_unit(key)}", way_out, default_helps=True)
 

@@ -94,7 +94,10 @@ def _group(cores: float) -> tuple[Path, Path]:
 
 
 def _parents(group: Cgroup) -> list[Path]:
-    """Return the folders that may contain a new group: this process's; in version 2 also the parent."""
+    """Return the folders that may contain a new group: this process's; in version 2 also the parent.
+
+    In version 2 a group that contains processes cannot limit the time of groups inside it.
+    """
     own = [group.folder]
     return own if group.version == 1 or group.folder == group.mount else [*own, group.folder.parent]
 

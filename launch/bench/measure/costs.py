@@ -102,8 +102,7 @@ def deviation_of(times: Sequence[float], costs: Costs, work: Work) -> float:
     """Return the standard deviation, equal for all stages, that explains how the times between updates vary.
 
     ``times``: times of the ends of updates, read each POLL_S, so short updates are grouped. Two normal samples differ
-    by 2 / sqrt(pi) standard deviations in the mean; for other distributions this difference is still the wait for
-    another.
+    by 2 / sqrt(pi) standard deviations in the mean. For other distributions this difference is still the mean wait.
     """
     if len(times) < _FEWEST:
         return 0.0
