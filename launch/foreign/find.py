@@ -17,7 +17,7 @@ EVENTS, MONITOR, PROGRESS = "tfevents", "monitor.csv", "progress.csv"
 
 
 def find_logs(source: Path, score: str | None = None) -> list[Log]:
-    """Return the logs in a file, or in all folders below one; raises RunError if there is none, OSError."""
+    """Return the logs in a file, or in all folders below one; raises RunError if there are none, and OSError."""
     if not source.is_dir():
         return _read_file(source)
     found = []

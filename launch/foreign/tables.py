@@ -26,7 +26,7 @@ RUNS = ("run", "run_id", "run_name", "name", "id")
 
 
 def read_table(path: Path) -> list[Log]:
-    """Return the logs of the runs in a table; raises RunError if there is no valid column of steps, OSError."""
+    """Return the logs of the runs in a table; raises RunError without a valid column of steps, and OSError."""
     runs: dict[tuple[str, ...], dict[str, list[Point]]] = {}
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file)
@@ -51,7 +51,7 @@ def read_table(path: Path) -> list[Log]:
 
 
 def read_monitors(paths: Iterable[Path]) -> Log:
-    """Return the log of a run's Monitor files, one for each environment; raises RunError for other files, OSError.
+    """Return the log of a run's Monitor files, one for each environment; raises RunError for other files, and OSError.
 
     A game counts when it ends, at the total steps of all ended games: unfinished games are left out, as in the plots of
     Stable-Baselines3.
