@@ -1,6 +1,6 @@
 """Reports when learning failed, by the rules of ``launch/reports/health.py`` applied to a run's ``metrics.jsonl``.
 
-Works on running and ended runs, also of versions without these rules; changes nothing.
+Works on living and ended runs, also of versions without these rules; changes nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The sweep file: strict YAML like a topology, checked before anything is started.
 
-Every error is a TopologyError of one line: place, value, rule, remedy. The topology is tried with every value that
-a trial may have. Trials that are known from the start are tried with all their values together.
+Every error is a TopologyError of one line: place, value, rule, remedy. The topology is tried with every value that a
+trial may have. Trials that are known from the start are tried with all their values together.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Reads a file or text and dotted overrides (``simulators.count=4``), and writes a resolved topology as YAML. It fills in
 defaults (``defaults.py``), checks every value (``validate.py``) and the rules between keys (``rules.py``). Every error
-is a TopologyError of one line. This module does not start processes and does not look at devices.
+is a TopologyError of one line. This module starts no process of the run and does not look at devices.
 """
 
 from __future__ import annotations

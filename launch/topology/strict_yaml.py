@@ -21,7 +21,7 @@ import yaml
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
 MAX_VALUES = 2_000
-"""Most keys and values in a document. A topology has fewer than 200 keys; the limit bounds the time for a hostile file."""
+"""Most keys and values in a document. A topology has fewer than 200 keys; the limit bounds the time to read a file."""
 MAX_SHOWN = 60
 """Most characters of a value that an error message repeats."""
 
