@@ -1,6 +1,6 @@
-"""The command line: its commands, their arguments and options; each command's work is done in the module it imports.
+"""The command line: its commands, their arguments and options; the module that a command imports does its work.
 
-Imports nothing heavy before it is known which command is wanted, so that ``actorlearn --help`` is quick.
+Heavy modules are imported only by the command that needs them, so that ``actorlearn --help`` is quick.
 """
 
 from __future__ import annotations
@@ -324,7 +324,7 @@ def eval(
 
 @contextmanager
 def _drawing(output: Path | None) -> Iterator[None]:
-    """Say in one line what cannot be read, drawn or written."""
+    """Convert errors of reading, drawing and writing to messages of one line."""
     try:
         yield
     except RunError:

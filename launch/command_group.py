@@ -1,6 +1,6 @@
-"""The group of all commands: the line printed when a command cannot be done, and its exit status.
+"""The group of all commands: prints an error as one line, and sets the exit status.
 
-A request that is wrong ends with exit status 2 and one line on stderr (value, rule, way out), what failed with 1.
+A wrong request exits with status 2, a failure with status 1; both print one line on stderr (value, rule, remedy).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typer.core import TyperGroup
 from actorlearn.files import DISK_ERRORS
 
 _PATH_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-"""Error numbers about a path that the user has given or can correct."""
+"""Error numbers that concern a path of the user."""
 WRONG = 2
 FAILED = 1
 
 
 class Commands(TyperGroup):
-    """Typer's group, which prints every error that a user can make as one line."""
+    """Typer's group, which prints every expected error as one line."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run one command; exits with 0, 1, 2, or 130 after Ctrl-C."""
@@ -41,14 +41,14 @@ class Commands(TyperGroup):
 
 
 def _refuse(text: str, code: int) -> int:
-    if text:  # without a command typer has shown the help, and has no more to say
-        with suppress(OSError):  # of a full disk it cannot be printed; the exit status remains
+    if text:  # without a command typer has shown the help, and text is empty
+        with suppress(OSError):  # if the disk is full, only the exit status remains
             typer.echo(f"actorlearn: {' '.join(text.split())}", err=True)
     return code
 
 
 def _message(error: Exception) -> str:
-    """Return an error's line; typer's own (no such command, missing argument) know neither the rule nor the way out."""
+    """Return an error's message; typer's own errors (no such command, missing argument) refer to ``--help``."""
     if isinstance(error, OSError) and error.errno in DISK_ERRORS and error.filename:
         return f"{error.filename}: {error.strerror}; make room on that disk, and try again"
     if isinstance(error, OSError) and error.errno in _PATH_ERRORS and error.filename:
@@ -61,7 +61,7 @@ def _message(error: Exception) -> str:
 
 
 def _expected(error: Exception) -> int | None:
-    """Return the exit status of an error that is the user's to know; None for a fault of this program."""
+    """Return the exit status of an expected error; None for a bug of this program."""
     from actorlearn.address import AddressError
     from actorlearn.memory.shared import SharedMemoryFull
     from actorlearn.wire.channel import ChannelError

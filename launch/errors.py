@@ -1,4 +1,4 @@
-"""Errors that are the user's to know: one line each, no traceback."""
+"""Errors that are shown to the user as one line, without a traceback."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ class RunError(ValueError):
 
 
 class FailedError(RuntimeError):
-    """The request was right and could not be met: a silent supervisor, a failed child, a measurement not made."""
+    """The request was valid but failed: a silent supervisor, a failed child process, a failed measurement."""

@@ -1,7 +1,7 @@
 """Benchmarks of this machine: each suite measures its cases in turn, and reports machine, versions and commit.
 
-``suites`` has the measurements, ``measure`` what they share: runs and their parts, cases in turn, reports. A checkout
-has the package ``benchmarks`` too, which measures papers and other programs with it.
+``suites`` has the measurements; ``measure`` has their common parts: runs, cases in turn, reports. A checkout also has
+the package ``benchmarks``, which compares with papers and other programs.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite: its function, and which words of the command it takes."""
+    """A suite: its function, and which arguments of the command it takes."""
 
     function: str
-    """Module and name, imported at first use."""
+    """Module and name; imported at first use."""
     topology: str | None = "pong.yaml"
-    """Shipped topology it measures when none is named; None: it brings its own, or measures nothing."""
+    """Shipped topology measured by default; None: the suite has its own topologies, or measures nothing."""
     reads_runs: bool = False
-    """It measures nothing and reads runs, named where the others have topology and overrides."""
+    """Whether it reads runs instead of measuring; runs then take the place of topology and overrides."""
     sets_modes: bool = False
-    """It runs a topology in several modes, and gives each run the overrides that its mode reads."""
+    """Whether it runs a topology in several modes, and gives each run the overrides that its mode reads."""
     keys: tuple[str, ...] = ()
     """Overrides of that topology, before those of the request."""
     draws_seeds: bool = False
-    """It draws the seeds of its runs from the clock, or is given them."""
+    """Whether it takes seeds; without them it draws them from the clock."""
     in_parts: bool = False
-    """It has parts, of which a request names some, and measures a device that a request names."""
+    """Whether it has parts that a request can select, and a device to measure."""
 
     def path(self) -> str:
-        """Return the path of its topology, of pong.yaml for one that brings its own."""
+        """Return the path of its topology; of pong.yaml if the suite has its own topologies."""
         return shipped(self.topology or "pong.yaml")
 
     def load(self) -> Callable[[Any], SuiteReport]:
-        """Import its function, which takes a SuiteRequest; the docstring's first line says what it measures."""
+        """Import and return its function, which takes a SuiteRequest; `bench` lists its docstring's first line."""
         module, _, name = self.function.partition(":")
         return cast("Callable[[Any], SuiteReport]", getattr(import_module(module), name))
 

@@ -20,7 +20,7 @@ _CHECKOUT = "papers and other programs are measured in a checkout, with python -
 
 
 def bench(name: str | None, words: Sequence[str], wanted: Mapping[str, Any], json: bool) -> int:
-    """Run a suite, or list all; returns the exit status.
+    """Run a suite, or list all; return the exit status.
 
     ``words``: topology and overrides, or runs; ``wanted``: the other fields of a SuiteRequest.
     """
@@ -49,7 +49,7 @@ def show_list(suites: Mapping[str, Suite]) -> None:
 
 
 def what_to_measure(name: str, suite: Suite, words: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a SuiteRequest that say what is measured; a topology that is wrong is refused here."""
+    """Return the fields of a SuiteRequest that select what is measured; raises TopologyError for a wrong topology."""
     if suite.reads_runs:
         return {"topology": "", "overrides": (), "runs": tuple(words)}
     topology, overrides = None, words
@@ -66,7 +66,7 @@ def what_to_measure(name: str, suite: Suite, words: Sequence[str]) -> dict[str, 
 
 
 def measure(name: str, suite: Suite, request: SuiteRequest, json: bool) -> None:
-    """Run a suite, show its report, and write it into the request's folder; raises FailedError and RunError."""
+    """Run a suite, show its report, and write it to the request's folder; raises FailedError and RunError."""
     if request.output is not None:
         make_folder(request.output)
     end_in_order()
@@ -86,7 +86,7 @@ def measure(name: str, suite: Suite, request: SuiteRequest, json: bool) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder that -o names, if need be; raises RunError."""
+    """Make the folder of -o if it does not exist; raises RunError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -94,6 +94,6 @@ def make_folder(folder: Path) -> None:
 
 
 def end_in_order() -> None:
-    """Let SIGTERM and SIGHUP end this process as Ctrl-C does, so that what it has started is ended too."""
+    """Make SIGTERM and SIGHUP end this process as Ctrl-C does, so that its child processes are ended too."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda received, _: sys.exit(128 + received))

@@ -1,4 +1,4 @@
-"""``actorlearn check``: the plan of a topology, as tables or as JSON. Starts nothing that stays."""
+"""``actorlearn check``: prints the plan of a topology, as tables or as JSON. Starts no process that stays."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from launch.topology.modes import mode, section_of
 
 
 def check(topology: str, overrides: list[str], json: bool) -> int:
-    """Print the plan; returns the exit status."""
+    """Print the plan; return the exit status."""
     loaded = load(topology, overrides)
-    run_id = loaded.name  # a run's is random
+    run_id = loaded.name  # the id of a real run is random
     sockets = runtime_root() / name_of(run_id)
     made = plan(loaded, describe(loaded), Addresses.of_run(run_id, Path("runs") / loaded.name, sockets))
     if json:
@@ -86,7 +86,7 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
 
 
 def as_json(made: Plan) -> dict[str, Any]:
-    """The plan for programs."""
+    """Return the plan as plain values."""
     topology = made.topology
     return {
         "name": topology.name,
@@ -116,7 +116,7 @@ def as_json(made: Plan) -> dict[str, Any]:
 
 
 def optimizer(made: Plan) -> dict[str, float]:
-    """The optimizer's numbers that depend on learners and batches, as they are learned with."""
+    """Return the optimizer's numbers that depend on learners and batches, with their final values."""
     topology = made.topology
     batches = topology.replay.batches if topology.replay else 1.0
     scaling, learners = topology.learners.rate_scaling, topology.learners.count
@@ -129,7 +129,7 @@ def optimizer(made: Plan) -> dict[str, float]:
 
 
 def tables(made: Plan) -> list[Table]:
-    """The plan for people."""
+    """Return the plan as tables for the terminal."""
     return [_processes(made), _segments(made), _topology(tree(made.topology))]
 
 
@@ -145,7 +145,7 @@ def _environment(found: Description) -> str:
 
 
 def placement(made: Plan) -> dict[str, list[int]]:
-    """Return the learners of each node, were all nodes machines like this one; raises TopologyError for too many."""
+    """Return the learners of each node if all nodes were like this machine; raises TopologyError for too many."""
     topology, names = made.topology, [f"node-{number}" for number in range(made.topology.nodes.count)]
     here = NodeResources(cores=made.cores.usable, shm_bytes=free_bytes(), gpus=count_gpus())
     need = need_of(topology, made.description)
@@ -154,7 +154,7 @@ def placement(made: Plan) -> dict[str, list[int]]:
 
 
 def _nodes(made: Plan) -> str:
-    """Return the line about nodes and the learners on them."""
+    """Return the line about nodes and their learners."""
     need = need_of(made.topology, made.description)
     each = f"a learner takes {need.cores:g} cores and {as_bytes(need.shm_bytes)} of shared memory"
     try:
@@ -181,7 +181,7 @@ def _mixing(found: Mixing) -> str:
 
 
 def _taken_back(topology: Topology, found: Mixing) -> str:
-    """Return a warning about messages that are averaged though they are old; empty where none are."""
+    """Return a warning about old messages in the average of weights; empty if there are none."""
     others, own = found.in_degree[1] / (1 + found.in_degree[1]), section_of(topology, GOSSIP)
     if mode(topology) != GOSSIP or not others or own.age_corrected or own.max_staleness is not None:
         return ""

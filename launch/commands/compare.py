@@ -1,4 +1,4 @@
-"""``actorlearn compare``: runs grouped by all keys but name and seed, the groups beside one another, and a picture."""
+"""``actorlearn compare``: groups runs by all keys except name and seed; prints a table and draws a picture."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from launch.runs.curves import Group, group_runs
 from launch.runs.find import Run, find
 
 WIDE = 200
-"""Columns of a table that is read by no terminal."""
+"""Columns of the table if the output is not a terminal."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,16 @@ class Compared:
 
     group: Group
     numbers: Numbers
-    """The column of each run at these steps: [runs, steps]."""
+    """The values of the column for each run at these steps: [runs, steps]."""
 
     @property
     def last(self) -> Numbers:
-        """Number of each run at the last of these steps."""
+        """The value of each run at the last of these steps."""
         return self.numbers[:, -1]
 
     @property
     def deviation(self) -> float | None:
-        """Standard deviation over runs at the last step; None of one run."""
+        """Standard deviation over runs at the last step; None for a single run."""
         return float(self.last.std(ddof=1)) if len(self.last) > 1 else None
 
     @property
@@ -49,12 +49,12 @@ class Compared:
         return interval(interquartile_mean, [self.last.tolist()])
 
     def better_than(self, other: Compared) -> Interval:
-        """Return how probably a run of this group has the higher number than one of another at the last step."""
+        """Return the probability that a run of this group has a higher value than one of another at the last step."""
         return interval(probability_of_improvement, [self.last.tolist()], [other.last.tolist()])
 
 
 def compare(words: Sequence[str], column: str, output: Path | None, json: bool) -> int:
-    """Print the groups, that of the highest mean first; returns the exit status. Raises ValueError, in one line."""
+    """Print the groups, highest mean first; return the exit status. Raises ValueError with one line."""
     steps, groups = _read([find(word) for word in words], column)
     if output:
         draw_groups([(its.group.name, its.group.curves) for its in groups], output)
@@ -68,7 +68,7 @@ def compare(words: Sequence[str], column: str, output: Path | None, json: bool) 
 
 
 def _read(runs: Sequence[Run], column: str) -> tuple[Numbers, list[Compared]]:
-    """Read the runs' curves and group them; raises RunError where runs cannot be compared."""
+    """Read the runs' curves and group them; raises RunError if runs cannot be compared."""
     if unread := next((run for run in runs if not run.topology()), None):
         raise RunError(f"{unread.name} has no topology.yaml that can be read: its keys are what runs are grouped by")
     groups = group_runs(runs, column)

@@ -1,4 +1,4 @@
-"""``actorlearn desk`` and ``actorlearn report``: runs in a browser, live from a server here, or as one file."""
+"""``actorlearn desk`` and ``actorlearn report``: show runs in a browser, live from a server here, or as one file."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _M_ARENA_MAX = -8
 
 
 def desk(folder: Path, port: int, changes: bool) -> int:
-    """Serve until Ctrl-C; returns the exit status."""
+    """Serve until Ctrl-C; return the exit status."""
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
         raise RunError(f"desk needs {' and '.join(missing)}: pip install 'actorlearn[desk]'")
     from launch.desk.server import HOST, listen, serve
 
     _share_one_heap()
     runs = WatchedRuns(folder)
-    Overview(runs).changed()  # what the first page asks for is then read
+    Overview(runs).changed()  # reads in advance what the first page requests
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     with listen(port) as listening:
         print(f"http://{HOST}:{listening.getsockname()[1]}/?token={token}", flush=True)
@@ -39,13 +39,13 @@ def desk(folder: Path, port: int, changes: bool) -> int:
 
 
 def _share_one_heap() -> None:
-    """Let all threads allocate from one heap: with one of each, as glibc has it, memory grew by 6 MB in an hour."""
-    with suppress(AttributeError, OSError):  # of another C library
+    """Make all threads allocate from one heap: with glibc's heap for each thread, memory grew by 6 MB in an hour."""
+    with suppress(AttributeError, OSError):  # another C library has no mallopt
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def report(words: Sequence[str], column: str, output: Path) -> int:
-    """Write runs as one page that needs nothing else; returns the exit status. Raises OSError."""
+    """Write runs as one page that loads nothing else; return the exit status. Raises OSError."""
     runs = list({run.path: run for run in map(find, words)}.values())
     output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, page(runs, column).encode())

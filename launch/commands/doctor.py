@@ -56,7 +56,7 @@ REGISTRIES: tuple[PlugIns[Any], ...] = (
 _COLOURS = {OK: "green", WARN: "yellow", STOP: "bold red"}
 
 _MINIMUM_PYTHON = (3, 11)
-_EEVDF, _SLICES = (6, 6), (6, 12)  # Linux that has them
+_EEVDF, _SLICES = (6, 6), (6, 12)  # first Linux version with each
 _FILES_A_PROCESS = 8  # the supervisor's log, pidfd and pipes for each child, with a margin
 _SMALL_SHM = 256 * 1024**2  # PAAC on Atari needs 60 to 130 MiB; docker gives 64 MiB by default
 _TIMEOUT_S = 60.0
@@ -64,7 +64,7 @@ _TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at."""
+    """The result of one check."""
 
     what: str
     found: str
@@ -73,7 +73,7 @@ class Finding:
 
 
 def doctor(json: bool) -> int:
-    """Print the findings; returns 1 when one of them would stop a run."""
+    """Print the findings; return 1 if one of them would stop a run."""
     findings = examine()
     stops = any(finding.verdict == STOP for finding in findings)
     if json:
@@ -90,7 +90,7 @@ def doctor(json: bool) -> int:
 
 
 def examine() -> list[Finding]:
-    """Look at everything."""
+    """Return the findings of all checks."""
     return [
         _python(),
         _platform(),
@@ -110,7 +110,7 @@ def examine() -> list[Finding]:
 
 
 def _registry(registry: PlugIns[Any]) -> list[Finding]:
-    """Say which entries a registry has and where they come from, and which cannot be loaded."""
+    """Return the entries of a registry with their sources, and a finding for each entry that cannot be loaded."""
     sources: dict[str, list[str]] = {}
     broken = []
     for entry in registry.entries():
@@ -155,7 +155,7 @@ def _cores() -> Finding:
 
 
 def _scheduler() -> list[Finding]:
-    """Report the kernel's scheduling features for a run that shares its cores."""
+    """Return the kernel's scheduling features for a run that shares its cores."""
     release = platform.release()
     version = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     try:
@@ -255,7 +255,7 @@ _ASK_ZMQ = "import json, zmq; print(json.dumps([zmq.zmq_version_info(), zmq.__ve
 def _ask(code: str) -> Any:
     """Run code that imports a library in a new interpreter, and return its answer; raises NoAnswerError.
 
-    Imported here it would stay loaded: torch costs a second and, with CUDA, a context; a broken library may crash.
+    An import in this process would stay: torch takes a second and, with CUDA, a context; a broken library may crash.
     """
     try:
         return ask([sys.executable, "-c", code], _TIMEOUT_S)
@@ -278,17 +278,17 @@ def _torch() -> list[Finding]:
 
 
 def _energy() -> Finding:
-    """Say whether energy can be read; where it cannot, rows have no frames_per_kj, and nothing is wrong."""
+    """Return whether energy can be read; if not, rows have no frames_per_kj, which is not an error."""
     return Finding("energy", Energy().said())
 
 
 def _needed() -> Iterator[Finding]:
-    """Say whether kinds of environments have the distributions that their modules import."""
+    """Yield whether the distributions are installed that kinds of environments import."""
     for name, spec in {name: each for each in ENVIRONMENTS.specs() for name in each.needs}.items():
         try:
             yield Finding(name, metadata.version(name))
         except metadata.PackageNotFoundError:
             install = own_extra(name)
-            optional = "[" in install  # an extra's
+            optional = "[" in install  # an extra
             way_out = f"{spec.prefix}… environments need it: {install.strip('`')}"
             yield Finding(name, "not installed", OK if optional else WARN, way_out)

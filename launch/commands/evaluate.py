@@ -1,4 +1,4 @@
-"""Scores a run: whole games with its newest valid checkpoint, played by a process of their own.
+"""Scores a run: plays whole games with its newest valid checkpoint, in a separate process.
 
 Reads the run's resolved topology; writes a settings file for ``tasks/evaluate.py`` and prints its answer.
 Imports neither torch nor an environment.
@@ -28,11 +28,11 @@ from launch.spawning.answers import NoAnswerError, ask
 from launch.topology.load import load
 
 BEHIND = 2
-"""Most checkpoints that a learner's newest may be behind the newest of all: further behind it has left the run."""
+"""Most checkpoints by which a learner's newest may be behind the newest of all; else it has left the run."""
 
 
 def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | None, record: bool, json: bool) -> int:
-    """Play and print; returns the exit status."""
+    """Play games and print their scores; return the exit status."""
     if record and find_spec("av") is None:
         raise RunError("--record needs PyAV, which is not installed: pip install 'actorlearn[video]'")
     run = find.find(word)
@@ -65,7 +65,7 @@ def _scores(found: Mapping[str, Any]) -> str:
 def settings(
     run: Run, episodes: int | None, greedy: bool | None, seed: int | None, record: bool = False
 ) -> EvaluateSettings:
-    """Return settings for the evaluating process: the run's topology, with the user's options."""
+    """Return the settings of the evaluating process: the run's topology, with the user's options."""
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to evaluate; one is written every checkpoint.every_steps steps")
     topology = load(run.path / "topology.yaml")
@@ -86,7 +86,7 @@ def settings(
 
 
 def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
-    """Run the process to its end and read its answer; raises FailedError with its last line."""
+    """Run the evaluating process and return its answer; raises FailedError with its last line."""
     with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
         path = Path(folder) / "evaluate.json"
         process_settings.write(wanted, path)

@@ -1,7 +1,7 @@
-"""``actorlearn export``: the policy of a run as a folder that needs no actorlearn, with a card that describes it.
+"""``actorlearn export``: writes the policy of a run to a folder that works without actorlearn, with a description.
 
-Reads the run's folder. The weights are written by a process of their own (``actorlearn/tasks/export.py``), the card
-here. The folder is there whole or not at all.
+Reads the run's folder. A separate process writes the weights (``actorlearn/tasks/export.py``); this process writes the
+card. The folder is complete or does not exist.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NEEDED = ("onnx", "onnxscript", "onnxruntime")
 
 
 def export(word: str, output: Path, episodes: int | None, learner: int, weights_only: bool, json: bool) -> int:
-    """Write the folder and print what is in it; returns the exit status."""
+    """Write the folder and print its files; return the exit status."""
     if not weights_only and (missing := [name for name in _NEEDED if find_spec(name) is None]):
         raise RunError(
             f"policy.onnx needs {', '.join(missing)}, not installed here: pip install 'actorlearn[onnx]', "
@@ -67,7 +67,7 @@ def export(word: str, output: Path, episodes: int | None, learner: int, weights_
 
 
 def _written(run: Run, wanted: ExportSettings) -> dict[str, Any]:
-    """Have the weights written, and return what was; raises FailedError with the process's last line."""
+    """Write the weights in a separate process, and return its answer; raises FailedError with its last line."""
     with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
         path = Path(folder) / "export.json"
         process_settings.write(wanted, path)
@@ -79,9 +79,9 @@ def _written(run: Run, wanted: ExportSettings) -> dict[str, Any]:
 
 
 def _scored(run: Run, topology: Topology, episodes: int | None, learner: int) -> Mapping[str, Any]:
-    """Play whole games by the likeliest actions with the weights that are exported."""
+    """Play whole games with the exported weights and their likeliest actions; return the scores."""
     played = evaluate.play(run, evaluate.settings(run, episodes, True, None))
-    if own_weights(topology):  # else all learners have the same
+    if own_weights(topology):  # else all learners have the same weights
         own: Mapping[str, Any] = played.get("learners", {}).get(trainer_of(topology, learner).name, played)
         return {**own, "env_steps": played["env_steps"]}
     return played

@@ -1,6 +1,6 @@
-"""Says when the learning of a run was ill, by the rules of ``launch/reports/health.py`` over its ``metrics.jsonl``.
+"""Reports when learning failed, by the rules of ``launch/reports/health.py`` applied to a run's ``metrics.jsonl``.
 
-Works on living and ended runs, also on runs of versions that had no such rules; never changes one.
+Works on living and ended runs, also of versions without these rules; changes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from launch.runs import find
 
 
 def health(word: str | None, json: bool) -> int:
-    """Print what each rule says over the run; returns the exit status, 0 also for an ill run."""
+    """Print the changes of each rule over the run; return the exit status, which is 0 even if rules fired."""
     run = find.find(word)
     judged, updates = Health(Facts.of(run.topology())), 0
     changes: list[tuple[float | None, Change]] = []
@@ -34,7 +34,7 @@ def health(word: str | None, json: bool) -> int:
 
 
 def _line(change: Change) -> str:
-    """A change in one line."""
+    """Return a change in one line."""
     who = f"{change.learner} " if change.learner else ""
     if not change.ill:
         return f"{who}well again: {change.rule.name} ({change.env_steps:,} steps)"

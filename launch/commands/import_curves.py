@@ -1,7 +1,7 @@
-"""``actorlearn import``: learning curves of other programs as run folders, for ``plot``, ``compare`` and reports.
+"""``actorlearn import``: makes run folders from logs of other programs, for ``plot``, ``compare`` and reports.
 
-Such a folder has the files that these read, and no more: ``metrics.jsonl``, a ``topology.yaml`` with environment,
-algorithm, seed and hyperparameters, a ``summary.json`` with status ``imported``, and a ``meta.json`` that says whence.
+Such a folder has only the files that these commands read: ``metrics.jsonl``, a ``topology.yaml`` with environment,
+algorithm, seed and hyperparameters, a ``summary.json`` with status ``imported``, and a ``meta.json`` with the source.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from launch.runs.find import IMPORTED, SUMMARY_FILE
 
 @dataclass(frozen=True)
 class Said:
-    """Facts that the command line tells of the logs, in place of what they say themselves."""
+    """Facts about the logs from the command line, which replace those in the logs."""
 
     env_id: str | None = None
     algorithm: str | None = None
     seed: int | None = None
     score: str | None = None
-    """Name of the column or tag that is the score."""
+    """Name of the column or tag of the score."""
     frames_per_step: int | None = None
 
 
 def import_curves(sources: Sequence[Path], folder: Path, said: Said, json: bool) -> int:
-    """Make a run folder of each log in the sources; returns the exit status.
+    """Make a run folder for each log in the sources; return the exit status.
 
-    Raises RunError, before anything is written, for what cannot be read, has no score, or would be written over.
+    Raises RunError, before anything is written, if a log is unreadable or has no score, or if a folder exists already.
     """
     logs = [_complete(log, said) for source in sources for log in find_logs(source, said.score)]
     if said.seed is not None and len(logs) > 1:
@@ -66,7 +66,7 @@ def import_curves(sources: Sequence[Path], folder: Path, said: Said, json: bool)
 
 
 def _complete(log: Log, said: Said) -> Log:
-    """Return the log with what the command line says of it; raises RunError where nothing says what it is of."""
+    """Return the log with the facts of the command line; raises RunError if environment or algorithm is unknown."""
     log = replace(
         log,
         env_id=said.env_id or log.env_id,
@@ -80,7 +80,7 @@ def _complete(log: Log, said: Said) -> Log:
 
 
 def _name(log: Log) -> str:
-    """Return the folder's name: that of the logs', or of a file without its ending."""
+    """Return the name of a run folder: that of the log, its folder, or its file without the ending."""
     own = log.name or (log.source.absolute().name if log.source.is_dir() else log.source.stem)
     return re.sub(r"[^\w.-]+", "-", own).strip("-.") or "imported"
 

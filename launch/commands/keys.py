@@ -9,7 +9,7 @@ from actorlearn.wire.keys import HEAD_FILE, LIST_FOLDER, make_keys, read_list, r
 
 
 def new(folder: Path, names: list[str]) -> int:
-    """Make keys, and say which file goes where; returns the exit status."""
+    """Make keys, and print where each file belongs; return the exit status."""
     first = not (folder / HEAD_FILE).exists()
     made = make_keys(folder, names)
     if first:
@@ -22,7 +22,7 @@ def new(folder: Path, names: list[str]) -> int:
 
 
 def show(folder: Path, json: bool) -> int:
-    """List the nodes whose keys may connect; returns the exit status."""
+    """List the nodes whose keys may connect; return the exit status."""
     names = {name: key.hex() for name, key in read_list(folder / LIST_FOLDER).items()}
     here = [name for name in names if (folder / f"{name}.key").exists()]
     if json:
@@ -36,7 +36,7 @@ def show(folder: Path, json: bool) -> int:
 
 
 def take_back(folder: Path, name: str) -> int:
-    """Revoke a node's key; returns the exit status."""
+    """Revoke a node's key; return the exit status."""
     revoke(folder, name)
     print(f"{name}: revoked; a head that is running heeds it within a second")
     return 0

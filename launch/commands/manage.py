@@ -1,7 +1,7 @@
 """Manages runs: lists and stops them, attaches and detaches processes, removes leftovers of dead runs.
 
-Speaks to living supervisors over their control sockets. Signals a supervisor only to stop it now, and then by
-pidfd, so that a reused process id is never hit.
+Sends requests to living supervisors over their control sockets. Sends a signal only to stop a supervisor at once, by
+pidfd, so that another process with a reused id is never hit.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from launch.runs.find import Run
 from launch.runs.view import RunView, glance
 
 NOW_S = 5.0
-"""Seconds for a supervisor to stop at once, without saving; one that takes longer is stuck."""
+"""Seconds in which a supervisor must stop at once, without saving; one that takes longer is stuck."""
 
 _METRICS = ("env_steps", "env_steps_per_s", "episode_return_mean")
 """Columns of ``ps``."""
 
 
 def ps(ended: bool, json: bool) -> int:
-    """List runs; returns the exit status."""
+    """List runs; return the exit status."""
     rows = [_about(glance(run)) for run in (find.all_runs() if ended else find.living())]
     if json:
         print(json_format.dumps({"runs": rows}))
@@ -73,7 +73,7 @@ def _short(folder: str) -> str:
 
 
 def stop(word: str, now: bool, timeout_s: float, json: bool) -> int:
-    """End a run and wait until it has ended; returns the exit status."""
+    """Stop a run and wait until it has ended; return the exit status."""
     run = find.find_living(word)
     began_s = time.monotonic()
     killed = False
@@ -96,14 +96,14 @@ def stop(word: str, now: bool, timeout_s: float, json: bool) -> int:
 
 
 def _stop_now(run: Run) -> bool:
-    """Have it end at once; kill a supervisor that does not. Says whether asking was enough."""
+    """Ask a run to end at once, and kill its supervisor if it does not; return whether asking was enough."""
     with suppress(FailedError):  # it may be ending, and a stuck one is why --now was given
         ask(run, "kill", timeout_s=NOW_S / 2)
     if _wait(run, NOW_S):
         return True
     _kill(run)
     _wait(run, NOW_S)
-    sweep_all()  # its children are ended by their guardian
+    sweep_all()  # its guardian ends its children
     return False
 
 
@@ -129,20 +129,20 @@ def _wait(run: Run, timeout_s: float) -> bool:
 
 
 def attach(word: str, simulators: int, learners: int, overrides: list[str], json: bool) -> int:
-    """Add simulators, or learners; returns the exit status."""
+    """Add simulators or learners; return the exit status."""
     run = find.find_living(word)
     reply = ask(run, "attach", simulators=simulators, learners=learners, overrides=overrides, timeout_s=CHANGE_S)
     return _answer(run, reply, json)
 
 
 def detach(word: str, names: list[str], json: bool) -> int:
-    """Drain simulators, or learners; returns the exit status."""
+    """Drain simulators or learners; return the exit status."""
     run = find.find_living(word)
     return _answer(run, ask(run, "detach", names=names, timeout_s=CHANGE_S), json)
 
 
 def save(word: str, json: bool) -> int:
-    """Have a checkpoint written; returns the exit status."""
+    """Save a checkpoint; return the exit status."""
     run = find.find_living(word)
     return _answer(run, ask(run, "save", timeout_s=CHANGE_S), json)
 
@@ -156,7 +156,7 @@ def _answer(run: Run, reply: Any, json: bool) -> int:
 
 
 def clean(json: bool) -> int:
-    """Remove leftovers of dead runs; returns the exit status."""
+    """Remove leftovers of dead runs; return the exit status."""
     swept, sockets = sweep_all()
     if json:
         print(json_format.dumps({"shared_memory": swept, "sockets": sockets}))

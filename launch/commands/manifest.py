@@ -11,7 +11,7 @@ from launch.topology.load import load
 
 
 def show(topology: str, overrides: Sequence[str], image: str, secret: str, claim: str | None) -> int:
-    """Print the manifest of a topology; returns the exit status."""
+    """Print the manifest of a topology; return the exit status."""
     loaded = load(topology, [*overrides, f"nodes.listen={LISTEN}"])
     objects = manifest(loaded, image=image, secret=secret, claim=claim)
     print(yaml.dump_all(objects, Dumper=_Readable, sort_keys=False, width=1000), end="")
@@ -19,7 +19,7 @@ def show(topology: str, overrides: Sequence[str], image: str, secret: str, claim
 
 
 class _Readable(yaml.SafeDumper):
-    """Writes texts of several lines as such."""
+    """Writes texts of several lines as literal blocks."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:

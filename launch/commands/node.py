@@ -1,4 +1,4 @@
-"""``actorlearn node``: be a node of a run, until that is over."""
+"""``actorlearn node``: serves as a node of a run until the run ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from launch.nodes.agent import Agent
 
 
 def serve(join: str, key: Path, folder: Path | None, patience_s: float) -> int:
-    """Join the head at this address by the key in this file; returns the exit status."""
+    """Join the head at this address with the key in this file; return the exit status."""
     try:
         address, own = Tcp.read(join), node_keys(key)
     except AddressError as error:

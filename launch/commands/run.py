@@ -1,6 +1,6 @@
-"""``actorlearn run`` and ``resume``: start a run in this process and see it to its end.
+"""``actorlearn run`` and ``resume``: run a topology in this process until the run ends.
 
-Reads topologies; makes the run folder. The work itself is ``launch/runtime/loop.py``.
+Reads topologies; makes the run folder. ``launch/runtime/loop.py`` does the work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def start(
     keys: Path | None = None,
     plain: bool = False,
 ) -> int:
-    """Run a topology in a new folder; returns the exit status."""
+    """Run a topology in a new folder; return the exit status."""
     from launch.topology.load import load
 
     loaded, starts = load(topology, overrides), find_engine(engine)
@@ -40,7 +40,7 @@ def start(
 def resume(
     word: str, overrides: Sequence[str], engine: str | None = None, keys: Path | None = None, plain: bool = False
 ) -> int:
-    """Go on with a run that has ended; returns the exit status."""
+    """Continue a run that has ended; return the exit status."""
     from launch.topology.load import load
 
     run = find.find(word)
@@ -57,7 +57,7 @@ def resume(
 
 
 def find_engine(engine: str | None) -> EngineSpec | None:
-    """Return the spec of an engine that can be imported, None for none; raises RunError."""
+    """Return the spec of an engine that can be imported, None without an engine; raises RunError."""
     from launch.engines.specs import ENGINES
 
     if engine is None:
@@ -71,7 +71,7 @@ def find_engine(engine: str | None) -> EngineSpec | None:
 
 
 def new_folder(name: str, run_dir: Path | None) -> Path:
-    """Make the folder for the run's files; it must be new or empty, because a run is never mixed with another."""
+    """Make the run folder; raises RunError unless it is new or empty, because two runs never share a folder."""
     folder = run_dir or find.RUNS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if folder.is_dir() and any(folder.iterdir()):
         if find.read(folder) is None:
@@ -105,7 +105,7 @@ def _run(
 
 
 def close_screen(screen: Console | None) -> None:
-    """Restore the terminal. Output that cannot be written is dropped, or the interpreter would exit with 120."""
+    """Restore the terminal. Output that cannot be written is dropped; else the interpreter would exit with 120."""
     try:
         if screen is not None:
             screen.close()

@@ -1,4 +1,4 @@
-"""``actorlearn simulate``: predicts a topology's rate on so many nodes, from costs measured here or given as keys."""
+"""``actorlearn simulate``: predicts a topology's rate on several nodes, from costs measured here or given as keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEARNERS = "learners.count="
 
 
 class Asked(NamedTuple):
-    """The command line, read."""
+    """The parsed command line."""
 
     path: str
     overrides: Sequence[str]
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
 def simulate(
     topology: str, overrides: Sequence[str], run: str | None, seconds: float, output: Path | None, json: bool
 ) -> int:
-    """Print the prediction, and write it; returns the exit status."""
+    """Print the prediction, and write it to a file if asked; return the exit status."""
     try:
         from launch.simulate import report
         from launch.simulate.estimate import estimate
@@ -79,7 +79,7 @@ def simulate(
 
 
 def _read(path: str, overrides: Sequence[str]) -> Asked:
-    """Read the topology; nodes.count among the overrides means a learner on each, if these do not say more."""
+    """Read the topology; nodes.count in the overrides gives each node a learner, unless learners.count is given."""
     keys, costs, words = simulate_keys.read(expand(overrides))
     given = [word.removeprefix(_NODES) for word in words if word.startswith(_NODES)]
     more = bool(given) and given[-1].isdigit() and int(given[-1]) > 1
@@ -109,7 +109,7 @@ def _costs(asked: Asked, run: str | None, seconds: float) -> tuple[Costs, int]:
 
 
 def _said(whole: Scenario) -> str:
-    """Return what is predicted, and the costs that it follows from, in two lines."""
+    """Return the case and its costs in two lines."""
     costs = ", ".join(f"{name} {value:.3g}" for name, value in msgspec.structs.asdict(whole.costs).items())
     learners = f"{whole.learners} learner{'s' * (whole.learners > 1)}"
     machines = f"{whole.machines} machine{'s' * (whole.machines > 1)} of {whole.cores:g} cores"

@@ -1,7 +1,7 @@
 """``actorlearn sweep``: runs of one topology that differ in keys and seeds, as many at once as there is room for.
 
-Makes the sweep's folder; the work itself is ``launch/sweeps/loop.py``. The same command goes on with a sweep that was
-stopped or killed.
+Makes the sweep's folder; ``launch/sweeps/loop.py`` does the work. The same command continues a sweep that was stopped
+or killed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from launch.topology.load import literal
 
 REPORT_FILE = "report.html"
 TOPOLOGY_FILE = "base.yaml"
-"""File of the sweep's folder with the topology that all its runs begin from."""
+"""File in the sweep's folder with the topology from which all its runs start."""
 
 
 def sweep(
@@ -46,9 +46,9 @@ def sweep(
     engine: str | None = None,
     keys: Path | None = None,
 ) -> int:
-    """Run a sweep to its end, or go on with it; ``check``: say what would be run. Returns the exit status.
+    """Run a sweep to its end, or continue it; ``check``: only print what would be run. Returns the exit status.
 
-    ``engine``: what starts the nodes of its runs; ``keys``: the folder of keys by which these join.
+    ``engine``: engine that starts the nodes of the runs; ``keys``: folder of the keys with which nodes join.
     """
     asked = read(file)
     place = folder or RUNS / asked.name
@@ -70,7 +70,7 @@ def sweep(
 
 
 def _begin(asked: Sweep, state: State) -> Sweep:
-    """Write down what the sweep is, or refuse another one than was begun; returns it as it was begun."""
+    """Record a new sweep, or check that it is the recorded one (else RunError); return it as recorded."""
     begun = state.history.begun
     if begun is None:
         if others := [path.name for path in state.path.parent.iterdir() if path != state.path]:
@@ -87,7 +87,7 @@ def _begin(asked: Sweep, state: State) -> Sweep:
 
 
 def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:
-    """Say what would be run, and start nothing."""
+    """Print what would be run, without starting anything."""
     history = read_history(place / STATE_FILE)
     search = sweep.search()
     if json:
@@ -116,7 +116,7 @@ def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:
 
 
 def _size(sweep: Sweep) -> str:
-    """Return how much there is to run, in words."""
+    """Return the amount to run, in words."""
     search, seeds = sweep.search(), len(sweep.keys.seeds)
     if isinstance(search, Population):
         return f"{sweep.generations} generations of {seeds} members"
@@ -139,7 +139,7 @@ def _show(sweep: Sweep, search: Search, history: History, place: Path, json: boo
 
 
 def _report(runs: Sequence[str], metric: str, output: Path) -> None:
-    """Write the runs as one page, where there is anything to show."""
+    """Write the runs as one page, if there is anything to show."""
     try:
         report(runs, metric, output)
     except (ValueError, OSError) as error:
@@ -147,13 +147,13 @@ def _report(runs: Sequence[str], metric: str, output: Path) -> None:
 
 
 def _show_lineage(search: Population, history: History, best: int) -> None:
-    """Print the values of the best member along its way."""
+    """Print the values of the best member and its predecessors."""
     for trial in table.lineage(history, best):
         values = " ".join(f"{key}={literal(value)}" for key, value in trial.values.items())
         print(f"generation {search.generation(trial.number)}: trial {trial.number}  {values}")
 
 
 def _say(line: str, stream: TextIO) -> None:
-    """Print a line as it happens; a terminal that is closed does not end a sweep."""
+    """Print a line at once; a closed terminal does not end a sweep."""
     with suppress(OSError):
         print(line, file=stream, flush=True)

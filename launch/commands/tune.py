@@ -1,9 +1,9 @@
-"""``actorlearn tune``: tries shapes of a topology on this machine and writes the fastest as a file of overrides.
+"""``actorlearn tune``: finds the fastest process counts of a topology on this machine, and writes them as overrides.
 
-Learning stays the same: the number of environments, horizon and blocks are the topology's. Only their division among
-processes and threads is varied: first all ways for a moment, then the best of them for longer. At last the best is
-tried with its simulators pinned to cores, and, if it plays Atari games and EnvPool is installed, with EnvPool's
-emulator.
+Learning does not change: environments, horizon and blocks are those of the topology. Only their division among
+processes and threads is varied. All divisions are measured briefly, then the fastest ones for longer. At last the
+fastest is measured with its simulators pinned to cores, and, if it plays Atari games and EnvPool is installed, with
+EnvPool's emulator.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from launch.topology.load import Topology, TopologyError, load
 from launch.topology.overrides import expand
 
 FIRST_S = 4.0
-"""Seconds that each way is measured in the first heat; a later one takes twice as long, and a third of the ways."""
+"""Seconds for each candidate in the first heat; each later heat has twice as long, for a third of them."""
 LAST_S = 16.0
-"""Seconds that the fastest way is measured with its simulators pinned to cores, and without."""
+"""Seconds of each measurement in the comparisons of pinning and of emulators."""
 WARMUP_S = 2.0
 LAST = 3
-"""The ways that meet in the last heat."""
+"""Number of candidates in the last heat."""
 
 Keys = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One way and the rate it had in its longest heat."""
+    """A candidate and its rate in its longest heat."""
 
     keys: Keys
     steps_per_s: float
 
 
 def tune(path: str, overrides: Sequence[str], output: Path) -> int:
-    """Find the fastest way, write it to ``output``, say so; returns the exit status."""
+    """Find the fastest candidate, write it to ``output`` and print it; return the exit status."""
     given = expand(overrides)
     ways = candidates(load(path, given), begun_cores())
     try:
@@ -80,7 +80,7 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
 
 
 def candidates(topology: Topology, cores: int) -> list[Keys]:
-    """Every way worth trying on so many cores, of which each learner has its share; the topology's own is the first."""
+    """Return every division worth trying on these cores, which learners share; the topology's own is first."""
     simulators, trainer = topology.simulators, topology.trainer
     cores = max(1, cores // topology.learners.count)
     written = (simulators.count, simulators.groups, topology.inference.count, trainer.threads)
@@ -93,7 +93,7 @@ def candidates(topology: Topology, cores: int) -> list[Keys]:
 
 
 def other_emulator(path: str, given: Sequence[str]) -> Keys:
-    """Return the keys by which EnvPool plays the topology's Atari games; none where it cannot, or is not installed."""
+    """Return the keys with which EnvPool plays the topology's Atari games; empty if it cannot, or is not installed."""
     env = load(path, given).env
     if env.kind != "atari" or find_spec("envpool") is None:
         return ()
@@ -115,7 +115,7 @@ def _keys(environments: int, count: int, groups: int, servers: int, threads: int
 
 
 def heats(ways: Sequence[Keys], measure: Callable[[Keys, float], float], seconds: float = FIRST_S) -> list[Tried]:
-    """Measure all ways, then the better third of them for twice as long, and so on; the last heat's, best first."""
+    """Measure all candidates, then the fastest third for twice as long, and so on; return the last, fastest first."""
     left = list(ways)
     with progress_bar() as progress:
         while True:
@@ -132,7 +132,7 @@ def heats(ways: Sequence[Keys], measure: Callable[[Keys, float], float], seconds
 
 
 def rate(path: str, overrides: Keys, seconds: float) -> float:
-    """The rate of one way; 0, and why, for one that does not work."""
+    """Return the rate of one candidate; if it does not work, print the reason and return 0."""
     try:
         return rate_of(path, overrides, seconds, WARMUP_S)
     except FailedError as error:

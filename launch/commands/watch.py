@@ -1,6 +1,6 @@
-"""Watches a run from outside: the picture of ``top`` and the output of ``logs``.
+"""Shows a run from another process: the picture of ``top`` and the output of ``logs``.
 
-Works on ended runs too, and never changes one. Reads runs through ``launch/runs/view.py`` and ``tail.py``.
+Works on ended runs too, and changes nothing. Reads runs through ``launch/runs/view.py`` and ``tail.py``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FOLLOW_EVERY_S = 0.2
 
 
 def top(word: str | None, once: bool, json: bool, plain: bool) -> int:
-    """Show a run until it ends; returns the exit status."""
+    """Show a run until it ends; return the exit status."""
     reader = RunReader(find.find(word))
     terminal = Terminal()
     if plain and not json:
@@ -55,10 +55,10 @@ def _follow(reader: RunReader, view: RunView, terminal: Terminal) -> None:
 
 
 def _follow_in_lines(reader: RunReader, once: bool) -> None:
-    """Print the newest report, and then, unless ``once``, each report and event that comes until the run ends."""
+    """Print the newest report; unless ``once``, also each later report and event until the run ends."""
     view = reader.look()
     print(heading(view), flush=True)
-    said = view.events  # those of before are in `logs` and events.jsonl
+    said = view.events  # earlier events are in `logs` and events.jsonl
     print(timed_line(view.elapsed_s, report_line(view)), flush=True)
     while not once and not view.has_ended:
         time.sleep(_LOOK_EVERY_S)
@@ -77,7 +77,7 @@ def _print(view: RunView, terminal: Terminal) -> None:
 
 
 def logs(word: str, process: str | None, follow: bool, lines: int) -> int:
-    """Print the processes' output; returns the exit status."""
+    """Print the processes' output; return the exit status."""
     run = find.find(word)
     files = _log_files(run, process)
     tails = {path: Tail(path, lines) for path in files}

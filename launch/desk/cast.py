@@ -1,4 +1,4 @@
-"""The processes of a run as its events tell of them, living or ended, on whatever machine. Pure."""
+"""The processes of a run, reconstructed from its events, living or ended, on any machine. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STATES = {
 
 @dataclass
 class Process:
-    """One process, through all its incarnations in the run's last life."""
+    """A process, with all its incarnations in the run's last life."""
 
     name: str
     role: str
@@ -33,20 +33,20 @@ class Process:
     cause: str = ""
     """Cause of its last death."""
     busy: float | None = None
-    """Share of its time that was not waiting."""
+    """Share of its time in which it did not wait."""
 
 
 class Cast:
-    """Processes of one run by name."""
+    """The processes of a run by name."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without processes."""
         self._processes: dict[str, Process] = {}
 
     def note(self, event: Mapping[str, Any]) -> None:
-        """Follow an event."""
+        """Update the processes by an event."""
         kind, name = event.get("kind"), str(event.get("process") or "")
-        if kind == "resumed":  # another life: its processes are spawned anew
+        if kind == "resumed":  # a new life of the run, whose processes are spawned anew
             self._processes.clear()
         elif kind == "spawned" and name and isinstance(role := event.get("role"), str):
             learner = event.get("learner")
@@ -64,8 +64,8 @@ class Cast:
     def processes(self, told: Sequence[Mapping[str, Any]] | None, alive: bool) -> list[Process]:
         """Return all processes, in the order of their first start.
 
-        ``told``: what the supervisor of a living run says of them now, which counts before what events said; None: it
-        says nothing. Of a run that is over none is at work.
+        ``told``: processes as a living supervisor reports them, which takes precedence over events; None: it did not
+        answer. If the run is not ``alive``, no process is running.
         """
         if not alive:
             for own in self._processes.values():

@@ -1,7 +1,7 @@
-"""The curve of one metric of a run that grows, thinned, so that a long run costs as a short one.
+"""The growing curve of one metric of a run, thinned, so that its cost does not depend on the length of the run.
 
-Reads ``metrics.jsonl``: of what is there at first a sample, then what is added. Which reports are kept follows from
-their times alone.
+Reads ``metrics.jsonl``: at first a sample of its rows, then the rows that are added. Which reports are kept depends
+only on their times.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from launch.runs.jsonl import Decoded, numbers_of
 
 MOST_POINTS = 300
-"""Points of a curve after it was thinned; a picture of it is not much wider. It grows to twice as many."""
+"""Points of a curve after thinning, about the width of its picture. It grows to twice as many, then is thinned."""
 _COLUMNS = ("time_s", "env_steps")
 _Floats = npt.NDArray[np.float64]
 
@@ -31,31 +31,31 @@ class Curve(NamedTuple):
     numbers: _Floats
 
     def that_count(self) -> Curve:
-        """Return the points but for those that a restore took back, for a picture against steps, which grow."""
+        """Return the points without those that a restore has undone, so that steps increase."""
         least_later = np.append(np.minimum.accumulate(self.steps[::-1])[::-1][1:], np.inf)[: len(self.steps)]
         kept = self.steps < least_later
         return Curve(self.steps[kept], self.minutes[kept], self.numbers[kept])
 
     def steps_at(self, time_s: float) -> float | None:
-        """Return the environment steps of the run at a time, linear between reports; None where no time is known."""
+        """Return the environment steps of the run at a time, linear between reports; None if no times are known."""
         timed = self.with_times()
         return float(np.interp(time_s / 60.0, timed.minutes, timed.steps)) if len(timed.minutes) else None
 
     def with_times(self) -> Curve:
-        """Return the points whose times are known, for a picture against minutes."""
+        """Return the points whose times are known."""
         known = np.isfinite(self.minutes)
         return Curve(self.steps[known], self.minutes[known], self.numbers[known])
 
 
 class GrowingCurve:
-    """The curve of one metric; a report without its steps or this metric has no place on it.
+    """The curve of one metric; reports without steps or without the metric are left out.
 
-    One without a time, as those of imported runs are, is a point with NaN minutes. One thread may look
-    while others ask.
+    A report without a time, as in imported runs, is a point with NaN minutes. One thread may call ``look`` while others
+    read ``points``.
     """
 
     def __init__(self, path: Path, metric: str) -> None:
-        """Read a sample of the reports in a file of them."""
+        """Read a sample of the reports in a file."""
         self._lines = Decoded(path, numbers_of((*_COLUMNS, metric)))
         self._columns = tuple(array("d") for _ in range(3))
         self._lock = threading.Lock()
@@ -63,14 +63,14 @@ class GrowingCurve:
             self._add(point)
 
     def look(self) -> None:
-        """Read what was added."""
+        """Read the reports that were added."""
         with self._lock:
             for point in self._lines.new():
                 self._add(point)
 
     @property
     def points(self) -> Curve:
-        """Its points now."""
+        """The current points."""
         with self._lock:
             time_s, steps, numbers = (np.array(column) for column in self._columns)
         return Curve(steps, time_s / 60.0, numbers)
@@ -84,13 +84,13 @@ class GrowingCurve:
             self._thin()
 
     def _thin(self) -> None:
-        """Keep the first report of each of so many equal stretches of time, and the newest."""
+        """Keep the first report in each of ``MOST_POINTS`` equal intervals of time, and the newest report."""
         time_s, steps, _ = self._columns
         times = np.array(time_s if np.isfinite(time_s).all() else steps)
         length_s = times[-1] - times[0]
         stretch = np.floor((times - times[0]) / length_s * MOST_POINTS) if length_s > 0 else np.arange(len(times))
         kept = np.flatnonzero(np.diff(stretch, prepend=-1.0))
-        kept = kept[:: 1 + len(kept) // (2 * MOST_POINTS - 1)]  # times that fall back are of no use as a measure
+        kept = kept[:: 1 + len(kept) // (2 * MOST_POINTS - 1)]  # times that decrease make too many intervals
         kept[-1] = len(times) - 1
         for column in self._columns:
             column[:] = array("d", np.array(column)[kept])

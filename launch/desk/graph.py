@@ -1,7 +1,7 @@
-"""The topology of a run as a graph: boxes for its processes, lines for what passes between them. Pure.
+"""The topology of a run as a graph: boxes for its processes, lines for the data between them. Pure.
 
-Boxes stand in columns from where experience is made to where it is learned from; which role stands where follows from
-the table of roles. Numbers are of the newest report.
+Boxes are in columns from the processes that make experience to those that learn from it; the table of roles gives the
+column of each role. Numbers are those of the newest report.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from launch.reports.checks import is_number, keep_usable
 from launch.reports.format import as_bytes, as_percent, metric_value, printable
 
 MOST_BOXES = 6
-"""Most boxes for the processes of one role and learner; of more, those that run share one."""
+"""Most boxes for the processes of one role and learner; above it, healthy processes share a box."""
 _HEALTHY = ("running", "exited")
 
 
@@ -28,14 +28,14 @@ class Column(IntEnum):
     MAKERS = 0
     TRAINERS = 1
     SERVERS = 2
-    """Drawn below the trainers, as experience passes them by."""
+    """Drawn below the trainers, because experience does not pass through servers."""
     OTHERS = 3
 
 
 def graph(
     processes: Sequence[Process], row: Mapping[str, Any], topology: Mapping[str, Any], meta: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return boxes and lines, as the page draws them; ``meta`` has the sizes of observations and weights, if known."""
+    """Return the boxes and lines that the page draws; ``meta`` has the sizes of observations and weights, if known."""
     boxes = [box for group in _groups(processes) for box in _boxes(group)]
     learners = sorted({box["learner"] for box in boxes})
     lines = [line for learner in learners for line in _lines(learner, boxes, row, meta)]
@@ -43,7 +43,7 @@ def graph(
 
 
 def _groups(processes: Sequence[Process]) -> list[list[Process]]:
-    """Return the processes of each role, learner and node together."""
+    """Return the processes grouped by role, learner and node."""
     groups: dict[tuple[Any, ...], list[Process]] = {}
     for process in processes:
         groups.setdefault((process.learner, process.role, process.node), []).append(process)
@@ -58,7 +58,7 @@ def _boxes(group: Sequence[Process]) -> list[dict[str, Any]]:
 
 
 def _box(title: str, members: Sequence[Process]) -> dict[str, Any]:
-    """Return a box for one process, or for several that fare alike."""
+    """Return a box for one process, or for several healthy ones."""
     first = members[0]
     busy = [member.busy for member in members if member.busy is not None]
     deaths = sum(member.deaths for member in members)
@@ -93,7 +93,7 @@ def _column(role: str) -> Column:
 def _lines(
     learner: int, boxes: Sequence[Mapping[str, Any]], row: Mapping[str, Any], meta: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Experience to a learner's trainer, and weights from it to those who act."""
+    """Return lines for experience to a learner's trainer, and for weights from it to the processes that act."""
     own = {
         column: [box for box in boxes if (box["learner"], box["column"]) == (learner, column)] for column in range(3)
     }
@@ -107,7 +107,7 @@ def _lines(
     lines = [_line(box["name"], trainer, "experience") for box in own[Column.MAKERS]]
     lines += [_line(trainer, box["name"], "weights") for box in actors]
     observations = _flow(steps_per_s, meta.get("observation_bytes"))
-    # Weights are published with each update, of which a step is everywhere the same part.
+    # Weights are published once an update; updates / env_steps is the number of updates a step.
     weights = _flow(steps_per_s, meta.get("weights_bytes"), row.get("updates"), row.get("env_steps"))
     rate = f"{rate} {metric('env_steps_per_s').shown_as}"
     for kind, told in (("experience", f"{rate}{observations}"), ("weights", f"lag {lag}{weights}")):
@@ -117,7 +117,7 @@ def _lines(
 
 
 def _flow(steps_per_s: Any, size: Any, pieces: Any = 1, steps: Any = 1) -> str:
-    """Return the bytes per second of so many pieces of a size in so many steps; nothing where one is not known."""
+    """Return the bytes per second of ``pieces`` of a size in ``steps`` steps; empty if a number is unknown."""
     known = all(is_number(number) and number > 0 for number in (steps_per_s, size, pieces, steps))
     return f" · {as_bytes(steps_per_s * size * pieces / steps)}/s" if known else ""
 
@@ -125,7 +125,7 @@ def _flow(steps_per_s: Any, size: Any, pieces: Any = 1, steps: Any = 1) -> str:
 def _between_learners(
     boxes: Sequence[Mapping[str, Any]], row: Mapping[str, Any], topology: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Lines between trainers and the servers of parameters, or from each trainer to the next where there are none."""
+    """Return lines between trainers and parameter servers; without servers, from each trainer to the next."""
     trainers = [box for box in boxes if box["column"] == Column.TRAINERS]
     servers = [box for box in boxes if box["role"] == "parameter_server"]
     others = [box for box in boxes if box["column"] == Column.OTHERS and box not in servers]
@@ -142,7 +142,7 @@ def _between_learners(
 
 
 def _traffic(row: Mapping[str, Any], trainer: Mapping[str, Any], topology: Mapping[str, Any]) -> str:
-    """Return the bytes per second that a trainer gives to sockets; nothing where its messages are in shared memory."""
+    """Return the bytes per second that a trainer sends to sockets; empty if its messages are in shared memory."""
     report = topology.get("report")
     every_s = report.get("every_s") if isinstance(report, Mapping) else None
     sent = _of_learner(row, trainer["name"]).get("bytes_sent")

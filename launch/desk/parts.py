@@ -1,7 +1,7 @@
 """The parts of what the desk shows, as plain values by name: the page draws them, live or in a report.
 
-Numbers that people read are written here, in the form that they have on every screen; numbers that are drawn are
-numbers. All are made from what ``launch/desk/watched.py`` and ``launch/runs/view.py`` read; no file is read here.
+Numbers for reading are formatted here, as on every other screen; numbers for drawing stay numbers. All parts are made
+from what ``launch/desk/watched.py`` and ``launch/runs/view.py`` have read; no file is read here.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ from launch.runs.curves import SCORE
 from launch.runs.view import ALARMS, RunView
 
 Part = Any
-"""A value that can be written as JSON."""
+"""A value that can be encoded as JSON."""
 BAND_POINTS = 100
 BAND_DRAWS = 200
-"""Draws of a bootstrap that is made again with every report."""
+"""Resamples of a bootstrap that is repeated with every report."""
 _FIGURES = (
     *("episode_return_mean", "env_steps_per_s", "episodes", "episode_length_mean", "updates", "frames_per_s"),
     *("policy_lag_mean", "steps_used", "steps_dropped"),
 )
 _LIST = ("episode_return_mean", "env_steps_per_s")
-"""Metrics of the list of runs."""
+"""Metrics in the list of runs."""
 
 
 # All runs -------------------------------------------------------------------------------------------------------------
 
 
 def desk(runs: Sequence[WatchedRun], shown: str, **about: Any) -> Part:
-    """Return what the page itself has to know: the metric it shows, those it could show, colours of groups."""
+    """Return the part about the page: the metric that it shows, the metrics that it could show, colours of groups."""
     names = dict.fromkeys((SCORE, *(name for watched in runs for name in _curve_names(watched.view.row))))
     return {
         "version": __version__,
@@ -77,7 +77,7 @@ def desk(runs: Sequence[WatchedRun], shown: str, **about: Any) -> Part:
 
 
 def _curve_names(row: Mapping[str, Any]) -> list[str]:
-    """Return the names of a report's numbers, but for those that curves stand against."""
+    """Return the names of a report's numbers, except those on the horizontal axes."""
     return [name for name, value in row.items() if is_number(value) and name not in ("time_s", "env_steps")]
 
 
@@ -88,7 +88,7 @@ def _label(name: str) -> str:
 
 @lru_cache(1024)
 def _metric_order(name: str) -> tuple[bool, bool, str]:
-    """The score first, then what says how learning goes, then the rest."""
+    """Return the sort key: first the score, then the metrics of learning, then the others."""
     return name != SCORE, not metric(name).learning, name
 
 
@@ -119,7 +119,7 @@ def _progress(view: RunView) -> str:
 
 
 def group_list(groups: Sequence[Sequence[WatchedRun]]) -> Part:
-    """Return the groups of runs that differ in their seed alone, and the keys in which groups of one name differ."""
+    """Return the groups of runs that differ only in their seeds, and the keys in which the groups differ."""
     topologies = [members[0].view.topology for members in groups]
     names = _distinct_names(topologies)
     differing = find_differences(topologies) if topologies else []
@@ -138,7 +138,7 @@ def group_list(groups: Sequence[Sequence[WatchedRun]]) -> Part:
 
 
 def _distinct_names(topologies: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the name of each group, with the keys by which it differs from others of that name."""
+    """Return the name of each group; groups with the same name also get the keys in which they differ."""
     names = [printable(str(own.get("name") or "unnamed")) for own in topologies]
     same: dict[str, list[int]] = {}
     for index, name in enumerate(names):
@@ -152,7 +152,7 @@ def _distinct_names(topologies: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def curve(watched: WatchedRun, shown: str) -> Part:
-    """Return the curve of a metric of a run, and the events on it."""
+    """Return the curve of a metric of a run, and the events marked on it."""
     points = watched.curve(shown).points
     steps, timed = points.that_count(), points.with_times()
     marks = [_mark(timed, one) for one in list(watched.marks)]
@@ -172,7 +172,7 @@ def _mark(curve: Curve, marked: Mapping[str, Any]) -> Part:
 
 
 def group_band(members: Sequence[WatchedRun], shown: str) -> Part:
-    """Return the bands of a group against steps and minutes; None for what has no two curves with a place in common."""
+    """Return the bands of a group against steps and minutes; a band is None if no two curves overlap."""
     curves = [points for watched in members if len((points := watched.curve(shown).points).numbers)]
     counting = [points.that_count() for points in curves]
     timed = [points.with_times() for points in curves]
@@ -184,12 +184,12 @@ def group_band(members: Sequence[WatchedRun], shown: str) -> Part:
 
 
 def _band(curves: Sequence[npt.NDArray[np.float64]]) -> Part:
-    """Return places, and there the interquartile mean with its interval, of few draws."""
+    """Return positions, and the interquartile mean there with its interval, from few resamples."""
     if sum(len(curve) > 0 for curve in curves) < 2:
         return None
     try:
         places, numbers = resample([curve for curve in curves if len(curve)], BAND_POINTS)
-    except ValueError:  # they have nothing in common yet
+    except ValueError:  # the curves do not overlap yet
         return None
     return [_rounded(column) for column in (places, *band(interquartile_mean, [numbers.T], resamples=BAND_DRAWS))]
 
@@ -199,7 +199,7 @@ def _whole(numbers: npt.NDArray[np.float64]) -> list[int]:
 
 
 def _rounded(numbers: npt.NDArray[np.float64]) -> list[float]:
-    """Six digits: more than a picture shows, in half of the bytes."""
+    """Return numbers rounded to six digits: more than a picture shows, in half of the bytes."""
     return [float(f"{number:.6g}") for number in numbers]
 
 
@@ -207,7 +207,7 @@ def _rounded(numbers: npt.NDArray[np.float64]) -> list[float]:
 
 
 def run_parts(view: RunView, processes: Sequence[Process], topology: str) -> dict[str, Part]:
-    """Return the parts of one run; ``topology``: its file as it stands."""
+    """Return the parts of one run; ``topology``: text of its file."""
     row = {**view.row, **{name: view.final(name) for name in view.row}} if view.has_ended else view.row
     return {
         "head": _head(view),
@@ -226,7 +226,7 @@ def run_parts(view: RunView, processes: Sequence[Process], topology: str) -> dic
 
 
 def figure(row: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Return a metric of a report as its value, its label and what it says."""
+    """Return a metric of a report as its name, label, text and description."""
     return {
         "name": name,
         "label": _label(name),
@@ -271,7 +271,7 @@ def _stages(row: Mapping[str, Any]) -> Part:
 
 
 def _histograms(row: Mapping[str, Any]) -> Iterator[Part]:
-    """Yield shares by age of the acting weights, and by age of gradients, those that are reported."""
+    """Yield histograms by age of the acting weights, and by age of gradients, if they are reported."""
     classes = [(one.name, one.words) for one in LAG_CLASSES]
     for prefix, title in (
         ("policy_lag_", "Steps by age of the acting weights"),
@@ -304,7 +304,7 @@ def _evaluation(one: Mapping[str, Any]) -> Part:
 
 
 def _about(view: RunView) -> Part:
-    """Return where and by what the run was made, and the commands that repeat it."""
+    """Return where and with what the run was made, and the commands that repeat it."""
     meta = view.meta
     machine, packages = (_mapping(meta.get(name)) for name in ("machine", "packages"))
     memory = machine.get("memory_bytes")
@@ -333,7 +333,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _repeat(meta: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the commands of all lives of a run, after that which brings its code back."""
+    """Yield the command that checks out the run's code, then the commands of all its lives."""
     if meta.get("commit"):
         yield f"git checkout {meta['commit']}"
     earlier = meta.get("earlier")

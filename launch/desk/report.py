@@ -1,6 +1,6 @@
-"""A report: the desk's page with the parts of some runs in it, as one file that opens without a network.
+"""A report: the desk's page and the parts of some runs in one file, which opens without a network.
 
-Its scripts and styles are those of the page; its policy names each by its hash, so that nothing else runs in it.
+The file contains the scripts and styles of the page; its security policy allows only these, by their hashes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from launch.runs.find import RUNS, Run
 PAGE = Path(__file__).parent / "page"
 """Folder of the page's files."""
 MOST_FILM_BYTES = 8_000_000
-"""Films of a report have so many bytes together at most; the report says which others there are."""
+"""Most bytes of all films in a report together; the report names the films that it leaves out."""
 _STYLE = re.compile(r'<link rel="stylesheet" href="page/([\w.]+)">')
 _SCRIPT = re.compile(r'<script (type="module" )?src="page/([\w.]+)"(?: defer)?></script>')
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
@@ -40,14 +40,14 @@ def page(runs: Sequence[Run], metric: str) -> str:
         f"default-src 'none'; img-src data:; media-src data:; style-src {' '.join(hashes['style'])}; "
         f"script-src {' '.join(hashes['script'])}; base-uri 'none'; form-action 'none'"
     )
-    # In a script element only a "<" could end it early.
+    # In a script element only "<" could end the element early.
     data = msgspec.json.encode(found).decode().replace("<", "\\u003c")
     text = text.replace("<head>", f'<head>\n<meta http-equiv="Content-Security-Policy" content="{policy}">', 1)
     return text.replace("</head>", f'<script id="parts" type="application/json">{data}</script>\n</head>', 1)
 
 
 def _collect(runs: Sequence[Run], metric: str) -> dict[str, Any]:
-    """Return all parts of these runs, and each run in full."""
+    """Return the overview of these runs, and all parts of each run."""
     watched = WatchedRuns(RUNS, runs)
     found = Overview(watched, metric, changes=False, live=False).changed()
     known = [one["name"] for one in found["desk"]["metrics"]]
@@ -69,7 +69,7 @@ def _collect(runs: Sequence[Run], metric: str) -> dict[str, Any]:
 
 
 def _inlined(text: str) -> tuple[str, dict[str, list[str]]]:
-    """Return the page with its files in it, and the hashes of their text by the kind of element."""
+    """Return the page with its files inlined, and the hashes of their text by kind of element."""
     hashes: dict[str, list[str]] = {"style": [], "script": []}
 
     def put(kind: str, attributes: str, content: str) -> str:
@@ -87,9 +87,9 @@ def _inlined(text: str) -> tuple[str, dict[str, list[str]]]:
 
 
 def _joined(name: str, before: list[str]) -> str:
-    """Return a module behind those that it imports, as one: a page that is a file cannot load modules.
+    """Return a module and the modules that it imports as one text: a page opened from a file cannot load modules.
 
-    ``before``: modules that are in it already. No two modules define the same name.
+    ``before``: modules that are included already. No two modules define the same name.
     """
     before.append(name)
     text = (PAGE / name).read_text()

@@ -1,7 +1,7 @@
-"""The desk's web server: pages and streams of their parts, for whoever has the token, on this machine alone.
+"""The desk's web server: pages and streams of their parts, only on this machine and only with the token.
 
-Every request needs the token: once in the address, from then on in a cookie. Nothing but GET is answered unless changes
-are allowed; a change must come from the desk's own page. What a page loads comes from here.
+Every request needs the token: the first in its address, later ones in a cookie. Requests other than GET are answered
+only if changes are allowed, and a change must come from the desk's own page. Pages load nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from launch.runs.curves import SCORE
 PAGE = Path(__file__).parent / "page"
 HOST = "127.0.0.1"
 HOSTS = (HOST, "localhost")
-"""Names by which a browser may ask for it; the port is another one at the near end of a tunnel."""
+"""Host names that a request may have. The port is not checked: at the near end of a tunnel it is another one."""
 FULL_EVERY_S = 2.0
-"""Longest time until processes of the run that is shown in full are asked for again; after an event it is at once."""
+"""Seconds between two requests for the processes of the run shown in full; after an event there is one at once."""
 KEEP_ALIVE_S = 15.0
-"""Longest silence of a stream, so that one whose page is gone is found out."""
+"""Longest silence of a stream; sending something reveals that a page was closed."""
 MOST_BODY = 10_000
 """Most bytes of a request for a change."""
 HEADERS = {
@@ -61,14 +61,14 @@ class Change(msgspec.Struct, forbid_unknown_fields=True):
 
 
 CHANGES = {"attach": CHANGE_S, "detach": CHANGE_S, "save": CHANGE_S, "stop": TIMEOUT_S}
-"""Requests that a page may make of a run where changes are allowed -> seconds to wait for the answer."""
+"""Requests that a page may make if changes are allowed -> seconds to wait for the answer."""
 
 
 class Guard:
-    """Refuses who has no token, or speaks to another host's name; gives every answer its headers."""
+    """Refuses requests without the token or for another host name; adds headers to every answer."""
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
-        """``port``: where the desk listens; the cookie has its name from it, as all ports of a host share cookies."""
+        """``port``: the desk's port; it is part of the cookie's name, because all ports of a host share cookies."""
         self._app, self._token = app, token
         self._cookie = f"actorlearn-desk-{port}"
 
@@ -95,9 +95,9 @@ class Guard:
             await self._app(scope, receive, dressed)
 
     def _refusal(self, request: Request, known: bool) -> str:
-        """Return why a request is refused; empty where it is not."""
+        """Return why a request is refused; empty if it is allowed."""
         host = request.headers.get("host", "")
-        if host.partition(":")[0] not in HOSTS:  # a name that somebody else has let point here
+        if host.partition(":")[0] not in HOSTS:  # a foreign name that was made to resolve to this address
             return f"host {host!a:.100}: the desk is at {HOST} alone"
         if not known:
             return "token missing or wrong: open the address that `actorlearn desk` printed"
@@ -110,7 +110,7 @@ class Guard:
 
 
 class Server:
-    """Answers of the desk to its pages."""
+    """Answers the requests of pages."""
 
     def __init__(self, runs: WatchedRuns, changes: bool) -> None:
         """``changes``: whether pages may attach, detach, save and stop."""
@@ -174,10 +174,10 @@ class Server:
         return StreamingResponse(messages, media_type="text/event-stream")
 
     async def _messages(self, overview: Overview, run_id: str) -> AsyncIterator[bytes]:
-        """Yield server-sent events, each with the parts that have changed, as long as the page is there.
+        """Yield server-sent events, each with the parts that have changed, until the page is closed.
 
-        Waiting for supervisors has threads of its own (`run_in_threadpool`): one that is stuck holds up no other page.
-        ``run_id``: the run that it shows in full; empty, or of a run that is not there: none.
+        Requests to supervisors run in threads of their own (`run_in_threadpool`): a stuck one delays no other page.
+        ``run_id``: the run that the page shows in full; if it is empty or unknown, no run is shown in full.
         """
         changes, clock = Changes(), asyncio.get_running_loop().time
         full: InFull | None = None
@@ -204,7 +204,7 @@ class Server:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens on this machine alone; 0 is any free port. Raises RunError where it is taken."""
+    """Return a socket that listens on this machine only; port 0: any free one. Raises RunError if it is taken."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -217,7 +217,7 @@ def listen(port: int) -> socket.socket:
 
 
 def serve(runs: WatchedRuns, listening: socket.socket, token: str, changes: bool) -> None:
-    """Answer pages until Ctrl-C or SIGTERM."""
+    """Serve pages until Ctrl-C or SIGTERM."""
     port: int = listening.getsockname()[1]
     config = uvicorn.Config(
         Server(runs, changes).app(token, port), log_level="warning", lifespan="off", timeout_graceful_shutdown=1

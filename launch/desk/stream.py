@@ -1,7 +1,7 @@
-"""The parts that one page looks at, each sent again when it has changed; a report has the same parts, once.
+"""The parts that a page shows; each is sent again when it has changed. A report contains the same parts once.
 
-Parts that all pages have are named ``desk``, ``runs``, ``groups``, ``curve/RUN`` and ``band/GROUP``; those of the run
-that a page shows in full ``run/RUN/PART``.
+Parts of all pages are named ``desk``, ``runs``, ``groups``, ``curve/RUN`` and ``band/GROUP``; those of the run that a
+page shows in full are named ``run/RUN/PART``.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from launch.runs.view import RunReader
 from launch.topology.strict_yaml import MAX_BYTES
 
 FILM_WORDS = ("best", "median", "worst")
-"""Games of an evaluation that are recorded."""
+"""Names of the recorded games of an evaluation."""
 MOST_EVALUATIONS = 3
-"""Newest evaluations whose films are shown."""
+"""Number of newest evaluations whose films are shown."""
 GAMES_FILE = "games.json"
 
 
 class Overview:
-    """The parts about all runs, as one page sees them."""
+    """The parts about all runs, for one page."""
 
     def __init__(self, runs: WatchedRuns, metric: str = SCORE, **about: Any) -> None:
         """``about``: further facts for the page, such as whether it may change runs."""
@@ -41,16 +41,19 @@ class Overview:
         self._seen: dict[str, tuple[WatchedRun, int]] = {}
         self._grouped: list[list[WatchedRun]] | None = None
         self._groups: parts.Part = None
-        """The part about these groups, which follows from topologies alone."""
+        """The part about these groups, which depends only on topologies."""
         self._version: tuple[int, int] | None = None
 
     @property
     def may_have_changed(self) -> bool:
-        """Whether there may be changes: another page's look may have seen them first, so a cheap sum tells."""
+        """Whether parts may have changed since the last call; cheap.
+
+        Another page's look may have read the changes already, so versions are compared too.
+        """
         return self._runs.has_news or self._runs.version != self._version
 
     def changed(self) -> dict[str, Any]:
-        """Return the parts that may have changed since the last call: of runs that have, and of their groups."""
+        """Return the parts that may have changed since the last call: those of changed runs and of their groups."""
         self._version = self._runs.version
         runs = self._runs.look()
         groups = self._runs.groups
@@ -80,19 +83,19 @@ class Overview:
 
 
 class InFull:
-    """The parts about one run in full, read as ``top`` reads it."""
+    """The parts about one run in full, read as `actorlearn top` reads it."""
 
     def __init__(self, run: Run) -> None:
         """Read nothing yet."""
         self.run = run
         self.has_ended = False
-        """Whether it had, at the last look."""
+        """Whether the run had ended at the last look."""
         self._cast = Cast()
         self._reader = RunReader(run, self._cast.note)
         self._topology = read_topology(run.path)
 
     def changed(self) -> dict[str, Any]:
-        """Return all its parts, after a look at the run and its processes."""
+        """Read the run and ask for its processes; return all its parts."""
         view = self._reader.look()
         self.has_ended = view.has_ended
         processes = self._cast.processes(view.processes, not view.has_ended)
@@ -101,15 +104,15 @@ class InFull:
 
 
 class Changes:
-    """Encodes parts and leaves out those that are as they were sent before."""
+    """Encodes parts and leaves out those that have not changed since they were sent."""
 
     def __init__(self) -> None:
-        """Begin with nothing sent."""
+        """Start with nothing sent."""
         self._sent: dict[str, bytes] = {}
-        """Digest of each part as it was sent last: many pages that look at many runs would hold much text."""
+        """Digest of each part as last sent; digests take less memory than the text for many pages and runs."""
 
     def of(self, found: Mapping[str, Any], prefix: str = "") -> dict[str, msgspec.Raw]:
-        """Return the parts that differ from those of the same name before."""
+        """Return the parts that differ from the parts last sent under the same names."""
         new: dict[str, msgspec.Raw] = {}
         for name, value in found.items():
             encoded = msgspec.json.encode(value)
@@ -121,7 +124,7 @@ class Changes:
 
 
 def read_topology(folder: Path) -> str:
-    """Return a run's topology as it was written; empty where it cannot be read."""
+    """Return the text of a run's topology file; empty if it cannot be read."""
     try:
         with (folder / "topology.yaml").open("rb") as file:
             return file.read(MAX_BYTES).decode(errors="replace")
@@ -136,7 +139,7 @@ def films(folder: Path) -> list[dict[str, Any]]:
 
 
 def filmed(folder: Path) -> dict[int, Path]:
-    """Return the folders of films of a run by the environment steps of their evaluation."""
+    """Return the folders of a run's films by the environment steps of their evaluation."""
     try:
         return {int(path.name): path for path in (folder / FILMS).iterdir() if path.name.isdecimal()}
     except OSError:

@@ -1,7 +1,7 @@
-"""Runs as the desk follows them: found again and again, and read as they grow, by the read API that ``top`` uses.
+"""Runs that the desk follows: searched for repeatedly, and read as they grow with ``RunReader``, as by ``top``.
 
-Keeps of each run its newest view, thinned curves and the events that are marked on them, and nothing that grows with
-its length. Used from several threads, one at a time.
+For each run it keeps the newest view, thinned curves and the events marked on them; none of these grows with the length
+of the run. Several threads may use it.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ from launch.runs.find import Run
 from launch.runs.view import RunReader, RunView
 
 LOOK_EVERY_S = 0.025
-"""Longest time until what a living run has written is read."""
+"""Seconds between two looks at living runs."""
 CHECK_EVERY_S = 1.0
-"""Longest time until the end of a run that was killed is seen; one that ends says so."""
+"""Longest time until a killed run is noticed; a run that ends normally writes an event."""
 FIND_EVERY_S = 2.0
 """Least time between two searches for runs."""
 FIND_SHARE = 50.0
-"""Least time between two searches in lengths of a search: where there are many runs, it is a fiftieth of the time."""
+"""Least time between two searches, in durations of a search: searching takes at most a fiftieth of the time."""
 MARKED = frozenset({"died", "gave up", "attached", "detached", "resumed", "lost", "joined", "failed", "silent"})
 """Kinds of events that are marked on curves."""
 MOST_MARKS = 200
 MOST_KEPT = 200
 KEPT_OF_RUN = 4
-"""Most parts about runs that are kept for the next page, and of many runs, most for each."""
+"""Most encoded parts that are kept for other pages: ``MOST_KEPT``, or this number for each run if that is more."""
 MOST_CURVES = 8
-"""Most metrics of a run whose curves are kept: those that pages have asked for last."""
+"""Most curves of a run that are kept: those of the metrics that pages have requested last."""
 
 
 def id_of(run: Run) -> str:
-    """Return a short id of a run's folder, the same as long as it stands there."""
+    """Return a short id of a run's folder; it depends only on the path."""
     return hashlib.blake2s(str(run.path).encode(), digest_size=6).hexdigest()
 
 
 class WatchedRun:
-    """One run."""
+    """A run that the desk follows."""
 
     def __init__(self, run: Run) -> None:
-        """Read its newest report and its events."""
+        """Read the newest report and the events of the run."""
         self.run, self.id = run, id_of(run)
         self.marks: deque[Mapping[str, Any]] = deque(maxlen=MOST_MARKS)
         """Newest events of the kinds in ``MARKED``."""
         self.version = 0
-        """Raised with every change."""
+        """Increases with every change."""
         self._curves: dict[str, GrowingCurve] = {}
-        """Curves by metric, that asked for last at the end."""
+        """Curves by metric, the last requested at the end."""
         self._reader = RunReader(run, self._note, most_reports=1)
         self._growing = tuple(str(run.path / name) for name in (METRICS_FILE, EVENTS_FILE))
         self._sizes: tuple[int, ...] = ()
         self._check_s = 0.0
-        """When to see next whether it is alive."""
+        """Time of the next check whether the run is alive."""
         self._lock = threading.Lock()
         self.view: RunView = self._reader.look(processes=False)
 
@@ -73,7 +73,7 @@ class WatchedRun:
         return not self.view.has_ended and (time.monotonic() >= self._check_s or self._files() != self._sizes)
 
     def look(self) -> None:
-        """Read what is new, if there is anything, or the run has ended."""
+        """Read the new rows and events if there are any, or if the run has ended."""
         sizes, now_s = self._files(), time.monotonic()
         ended = False
         if now_s >= self._check_s:
@@ -86,11 +86,11 @@ class WatchedRun:
             self.version += 1
 
     def _files(self) -> tuple[int, ...]:
-        """Return the sizes of the files that grow."""
+        """Return the sizes of the growing files."""
         return tuple(_size(path) for path in self._growing)
 
     def curve(self, metric: str) -> GrowingCurve:
-        """Return the curve of a metric, read now if nobody asked for it before."""
+        """Return the curve of a metric, which is read now if it was not requested before."""
         with self._lock:
             found = self._curves.pop(metric, None) or GrowingCurve(self.run.path / METRICS_FILE, metric)
             self._curves[metric] = found
@@ -115,32 +115,32 @@ def _size(path: str) -> int:
 
 
 class WatchedRuns:
-    """The runs of a folder, and those of this user that are alive wherever their folders are; or given ones alone."""
+    """The runs of a folder and all living runs of this user; or only the given ones."""
 
     def __init__(self, folder: Path, chosen: Sequence[Run] = ()) -> None:
-        """Read nothing yet. ``chosen``: show these and search for none."""
+        """Read nothing yet. ``chosen``: show only these runs, without searching."""
         self._folder, self._chosen = folder, chosen
         self._runs: dict[str, WatchedRun] = {}
         self._lock, self._keeping = threading.Lock(), threading.Lock()
         self._find_s = 0.0
-        """When to search next, on the monotonic clock."""
+        """Time of the next search, on the monotonic clock."""
         self._found = 0
         self._kept: dict[str, tuple[list[tuple[WatchedRun, int]], msgspec.Raw]] = {}
         self.groups: list[list[WatchedRun]] = []
-        """Runs that differ in name and seed alone, newest group first."""
+        """Runs that differ only in name and seed, newest group first."""
 
     @property
     def has_news(self) -> bool:
-        """Whether a look may find something; so cheap that it can be asked many times a second."""
+        """Whether a look may find something; cheap enough to be called many times a second."""
         return time.monotonic() >= self._find_s or any(watched.has_news for watched in list(self._runs.values()))
 
     @property
     def version(self) -> tuple[int, int]:
-        """Counts that grow: how often runs were found anew, and have changed, in all."""
+        """Counts that increase: searches that changed the list of runs, and changes of all runs together."""
         return self._found, sum(watched.version for watched in list(self._runs.values()))
 
     def look(self) -> list[WatchedRun]:
-        """Return all runs, newest first, after a look at those that are alive."""
+        """Look at living runs, and return all runs, newest first."""
         with self._lock:
             now_s = time.monotonic()
             if now_s >= self._find_s:
@@ -153,9 +153,9 @@ class WatchedRuns:
             return list(self._runs.values())
 
     def kept(self, name: str, members: Sequence[WatchedRun], make: Callable[[], Any]) -> msgspec.Raw:
-        """Return as JSON what was made of these runs, as they are now, under a name; or make it.
+        """Return the JSON of what ``make`` returns; it is made again only if one of ``members`` has changed.
 
-        Pages ask for the same.
+        Several pages request the same parts.
         """
         state = [(watched, watched.version) for watched in members]
         before, encoded = self._kept.get(name, (None, msgspec.Raw()))
@@ -169,13 +169,13 @@ class WatchedRuns:
         return encoded
 
     def get(self, run_id: str) -> WatchedRun | None:
-        """Return the run of this id; only one that is not known is looked for."""
+        """Return the run with this id; searches only if the id is not known."""
         if run_id not in self._runs:
             self.look()
         return self._runs.get(run_id)
 
     def _find(self) -> None:
-        """Take up runs that are new or were resumed, and forget those whose folders are gone."""
+        """Add runs that are new or were resumed, and remove those whose folders are gone."""
         found = self._chosen or list(reversed(find.all_runs(self._folder)))
         known = {id_of(run): run for run in found}
         before = self._runs

@@ -1,7 +1,7 @@
-"""The card of an exported policy: a README.md that says what it is, how well it plays, and how to have it again.
+"""The card of an exported policy: a README.md with its description, its scores, and how to repeat the run.
 
-Pure: from a ``RunView`` and what the exporting and the evaluating process answered to Markdown. Its first lines are
-metadata as the Hugging Face Hub reads them.
+Pure: makes Markdown from a ``RunView`` and the answers of the exporting and the evaluating process. Its first lines are
+metadata of the Hugging Face Hub.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ _FILES = {
 def card(view: RunView, told: Mapping[str, Any], scored: Mapping[str, Any] | None, files: list[str]) -> str:
     """Return the card.
 
-    ``told``: the answer of ``tasks/export.py``. ``scored``: games that the exported weights played by their likeliest
-    actions, as ``tasks/evaluate.py`` tells; None: none were played. ``files``: names of the folder's other files.
+    ``told``: the answer of ``tasks/export.py``. ``scored``: the answer of ``tasks/evaluate.py`` about games that the
+    exported weights played with their likeliest actions; None: no games were played. ``files``: names of the other
+    files in the folder.
     """
     algorithm, title = _name(view, "algorithm"), printable(view.name)
     lines = [

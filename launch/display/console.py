@@ -1,7 +1,7 @@
-"""Shows a living run: a picture on a terminal, short lines anywhere else.
+"""Shows a living run: a picture on a terminal, short lines in any other output.
 
-Takes events and rows from the supervisor's loop; writes to one stream. Draws within these calls, at most a few times a
-second, and starts no thread, because the supervisor's process spawns others.
+Receives events and rows from the supervisor's loop; writes to one stream. Draws within these calls, at most a few times
+a second. It starts no thread, because the supervisor's process spawns other processes.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _LINE_EVERY_S = 10.0
 
 
 def make(view: RunView, stream: TextIO | None = None, plain: bool = False) -> Console:
-    """Return the console that suits the stream: LiveConsole for a terminal that can redraw, else PlainConsole.
+    """Return the console for a stream: LiveConsole for a terminal that can redraw, else PlainConsole.
 
-    ``view`` is of a run that has not begun: its name, environment and total steps. ``plain``: lines in any case.
+    ``view``: a view of the run before its start, with name, environment and total steps. ``plain``: always lines.
     """
     out = stream or sys.stdout
     if not plain and out.isatty() and os.environ.get("TERM", "dumb") != "dumb":
@@ -39,7 +39,7 @@ def make(view: RunView, stream: TextIO | None = None, plain: bool = False) -> Co
 
 
 class LiveConsole:
-    """One picture, redrawn in place; its last state stays when it is closed, and below it why and how the run ended."""
+    """A picture redrawn in place; when closed, the last picture stays, followed by how the run ended."""
 
     def __init__(self, view: RunView, terminal: Terminal, now_s: Callable[[], float] = time.monotonic) -> None:
         """Draw the first picture."""
@@ -54,7 +54,7 @@ class LiveConsole:
         self._live.start(refresh=True)
 
     def event(self, note: Note) -> None:
-        """Something happened to a process: drawn at once."""
+        """Add an event of a process, and draw at once."""
         elapsed_s = self._now_s() - self._started_s
         event = as_event(note, elapsed_s)
         self.view = self.view.with_event(event)
@@ -63,17 +63,17 @@ class LiveConsole:
         self._draw(at_once=True)
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """A report of the trainer."""
+        """Add a report of the trainer."""
         self.view = self.view.with_row(row)
         self._draw()
 
     def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
-        """The processes as they are now; called often, also to keep the clock going."""
+        """Set the current processes; called often, which also updates the clock."""
         self.view = replace(self.view, processes=processes)
         self._draw()
 
     def close(self) -> None:
-        """Draw the last picture and give the terminal back. A second call does nothing."""
+        """Draw the last picture and release the terminal. A second call does nothing."""
         if self._live.is_started:
             self._draw(at_once=True)
             self._live.stop()
@@ -92,7 +92,7 @@ class LiveConsole:
 
 
 class PlainConsole:
-    """One short line a report, not more often than every ten seconds; every event on a line of its own."""
+    """One short line for a report, at most every ten seconds; a line for every event."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class PlainConsole:
         now_s: Callable[[], float] = time.monotonic,
         every_s: float = _LINE_EVERY_S,
     ) -> None:
-        """Say which run this is."""
+        """Print the name of the run."""
         self.view = view
         self._stream = stream
         self._now_s = now_s
@@ -112,7 +112,7 @@ class PlainConsole:
         self._say(heading(view))
 
     def event(self, note: Note) -> None:
-        """Something happened to a process."""
+        """Add an event of a process, and print it."""
         if self._unsaid and tells_the_end(note):
             self._say_row()
         elapsed_s = self._now_s() - self._started_s
@@ -121,18 +121,18 @@ class PlainConsole:
         self._say(timed_line(elapsed_s, event_line(event)))
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """A report of the trainer; the first is always said."""
+        """Add a report of the trainer; the first is always printed."""
         self.view = self.view.with_row(row)
         self._unsaid = True
         if self._said_s is None or self._now_s() - self._said_s >= self._every_s:
             self._say_row()
 
     def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
-        """The processes as they are now: not shown in lines."""
+        """Set the current processes, which are not printed."""
         self.view = replace(self.view, processes=processes)
 
     def close(self) -> None:
-        """Say the last report, if it has not been said."""
+        """Print the last report, if it has not been printed."""
         if self._unsaid:
             self._say_row()
 
@@ -146,17 +146,17 @@ class PlainConsole:
 
 
 def tells_the_end(note: Note) -> bool:
-    """Whether a note says why a run ends, or the evaluations of the whole run."""
+    """Whether a note gives the reason of a run's end, or the evaluations of the whole run."""
     return note.kind == "stopping" or (note.kind == "evaluated" and not note.process)
 
 
 def heading(view: RunView) -> str:
-    """Which run it is, in one line."""
+    """Return the name, environment and steps of a run in one line."""
     return f"{printable(view.name)} · {printable(view.env_id)} · {as_whole(view.total_steps)} steps"
 
 
 def report_line(view: RunView) -> str:
-    """The newest report in one line, whose numbers stand below those of the line before."""
+    """Return the newest report in one line, with its numbers aligned below those of the line before."""
     row, steps = view.row, len(as_whole(view.total_steps))
     frames = [f"{metric_value(row, 'frames_per_s'):>6} frames/s"] if skips_frames(row) else []
     return " · ".join(
@@ -173,12 +173,12 @@ def report_line(view: RunView) -> str:
 
 
 def timed_line(time_s: float | None, said: str) -> str:
-    """A line of a log: when, in hours, minutes and seconds of the run, and what."""
+    """Return a line of a log: the time since the start of the run, and the text."""
     return f"{as_duration(time_s):>8}  {said}"
 
 
 def as_event(note: Note, time_s: float) -> dict[str, Any]:
-    """A supervisor's note in the form of a row of events.jsonl."""
+    """Return a supervisor's note as a row of events.jsonl."""
     return {
         **note.fields,
         "time_s": time_s,

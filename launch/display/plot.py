@@ -1,7 +1,7 @@
 """Draws learning curves: mean raw score, or other metrics, against environment steps and against minutes.
 
-Runs that differ in the seed alone are a line for their interquartile mean in a band for its interval, and a thin line
-each. Writes one picture.
+Runs that differ only in the seed are drawn as their interquartile mean with a band for its interval, and a thin line
+for each run. Writes one picture.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito (2008): eight colours that colour-blind readers can tell apart; yellow left out, too pale for a line.
+# Okabe and Ito (2008): eight colours that colour-blind readers can distinguish; without yellow, too pale for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", ":")
 INK = "#333333"
 THIN = 0.6
-"""Width of the line of one seed among several, in points."""
+"""Width in points of the line of a single run in a group."""
 
 
 def plot(runs: Sequence[Run], output: Path, columns: Sequence[str] = (SCORE,), apart: bool = False) -> None:
-    """Draw these columns of the runs into ``output``; raises ValueError, in one line, when there is nothing to draw.
+    """Draw columns of the runs into ``output``; raises ValueError with one line if there is nothing to draw.
 
-    ``apart``: runs that differ in the seed alone are lines of their own.
+    ``apart``: runs that differ only in the seed are drawn as separate lines.
     """
     if not runs:
         raise ValueError("no run given to plot: name one or more run folders")
@@ -49,12 +49,12 @@ def plot(runs: Sequence[Run], output: Path, columns: Sequence[str] = (SCORE,), a
 
 
 def draw_curves(curves: Sequence[Curve], names: Sequence[str], output: Path) -> None:
-    """Draw curves under these names; raises ValueError for a kind of picture that cannot be written."""
+    """Draw curves under these names; raises ValueError if the picture's format is not supported."""
     draw_groups([(name, [curve]) for name, curve in zip(names, curves, strict=True)], output)
 
 
 def draw_groups(groups: Sequence[tuple[str, Sequence[Curve]]], output: Path) -> None:
-    """Draw groups of curves under their names; raises ValueError for a kind of picture that cannot be written."""
+    """Draw groups of curves under their names; raises ValueError if the picture's format is not supported."""
     figure = make_figure(output, 11.0)
     _draw(figure, groups)
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -66,8 +66,8 @@ def _step_unit(most_steps: float) -> tuple[float, str]:
 
 
 def make_figure(output: Path, width: float) -> Figure:
-    """Return an empty figure; raises ValueError for a kind of picture that cannot be written."""
-    # Imported here, because the command line should not pay half a second for it; no pyplot, so no display is needed.
+    """Return an empty figure; raises ValueError if the picture's format is not supported."""
+    # Imported here, because the import takes half a second; without pyplot, no display is needed.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -83,14 +83,14 @@ def make_figure(output: Path, width: float) -> Figure:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture, in the format that its name ends in, whole or not at all; raises OSError."""
+    """Write a picture, in the format of its suffix, whole or not at all; raises OSError."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format=path.suffix.lstrip(".").lower())
     write_atomically(path, drawn.getvalue())
 
 
 def _distinct_names(groups: Sequence[Group]) -> list[str]:
-    """Names for the legend: the topology's, where groups share one their differing keys, or a single run's folder."""
+    """Return names for the legend: the topology's; if groups share it, their differing keys or the run's folder."""
     labels = [group.curves[0].label for group in groups]
     alike = [{curve.label for curve in group.curves} == {label} for label, group in zip(labels, groups, strict=True)]
     names = []
@@ -139,18 +139,18 @@ def _last(curve: Curve) -> str:
 
 
 def _speed(curves: Sequence[Curve]) -> str:
-    """The median of the runs' speeds, where they have any."""
+    """Return the median speed of the runs; empty if none is known."""
     speeds = [curve.steps_per_s for curve in curves if curve.steps_per_s is not None]
     return f", {median(speeds):,.0f} steps/s" if speeds else ""
 
 
 def _as_written(text: str) -> str:
-    """A text that is drawn letter by letter: between two dollars matplotlib would read a formula."""
+    """Return a text escaped for matplotlib, which reads a formula between two dollars."""
     return printable(text).replace("$", r"\$")
 
 
 def draw_line(axes: Axes, curve: Curve, column: int, unit: float, colour: str, style: str) -> None:
-    """One run in one panel; a stretch of one point would be invisible without its mark."""
+    """Draw one run in one panel; a stretch with a single point is visible only by its mark."""
     for stretch in curve.stretches:
         x = [point[column] / unit for point in stretch]
         y = [point[2] for point in stretch]
@@ -159,11 +159,11 @@ def draw_line(axes: Axes, curve: Curve, column: int, unit: float, colour: str, s
 
 
 def _draw_band(axes: Axes, curves: Sequence[Points], unit: float, colour: str, style: str) -> str:
-    """Draw seeds as thin lines, and their interquartile mean in its band where all have points; returns its end."""
+    """Draw runs as thin lines, and their interquartile mean with its band where all have points; return its end."""
     for curve in curves:
         axes.plot([x / unit for x, _ in curve], [y for _, y in curve], color=colour, linewidth=THIN, alpha=0.5)
     name = f", {len(curves)} runs"
-    if not all(curves):  # of curves that were imported, minutes may be unknown
+    if not all(curves):  # minutes of imported curves may be unknown
         return name
     try:
         steps, found = interquartile_band(curves)
@@ -177,7 +177,7 @@ def _draw_band(axes: Axes, curves: Sequence[Points], unit: float, colour: str, s
 
 
 def dress(axes: Axes) -> None:
-    """The project's looks for any panel."""
+    """Apply the project's style to a panel."""
     axes.grid(True, color="#DDDDDD", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -190,7 +190,7 @@ def dress(axes: Axes) -> None:
 
 
 def _add_frames(axes: Axes, curves: Sequence[Curve], unit_name: str) -> None:
-    """Emulator frames along the top, when all runs play the same number of frames a step."""
+    """Add an axis of emulator frames at the top, if all runs have the same number of frames a step."""
     ratios = {round(curve.frames_per_step, 2) if curve.frames_per_step else None for curve in curves}
     ratio = ratios.pop()
     if ratios or ratio is None or ratio == 1.0:

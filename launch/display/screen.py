@@ -1,6 +1,6 @@
-"""The picture of a run: pure functions from a ``RunView`` to something rich can print.
+"""The picture of a run: pure functions from a ``RunView`` to an object that rich can print.
 
-Writes nothing and asks no clock. A number that is not yet known is shown as a dash, never as zero.
+Writes nothing and reads no clock. A number that is not known yet is shown as a dash, never as zero.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _STATES = {
 _SPARKS = "▁▂▃▄▅▆▇█"
 _MOST_SPARKS = 24
 _EVENTS = 5
-_HIGH = 30  # lines of a terminal with room for all of them
+_HIGH = 30  # lines of a terminal with room for all events
 _VERY_HIGH = 40  # lines of a terminal with room for reasons too
 _LEAST_PROCESSES = 3
-_NARROW = 60  # columns of a terminal without room for what is known of processes besides how busy they are
+_NARROW = 60  # columns below which processes have only name, state and busy
 
 
 def picture(view: RunView, width: int, height: int) -> RenderableType:
-    """The whole screen for a terminal of this size, what matters most first; what has no room is left out."""
+    """Return the screen for a terminal of this size, important parts first; parts without room are left out."""
     head = [_header(view, width), _progress(view, width), *_figures(view, width), *_illness(view.row), *_problems(view)]
     newest = list(view.events[-_EVENTS if height >= _HIGH else -2 :])
     events: list[RenderableType] = [Text(" events", style="bold"), *map(_event, newest)] if newest else []
@@ -82,7 +82,7 @@ def _header(view: RunView, width: int) -> RenderableType:
     elapsed = f" · {as_duration(view.elapsed_s)}" if width >= _NARROW or view.has_ended else ""
     right = Text.assemble((view.status, colour), f"{elapsed}{rest} ")
     left = Text.assemble((f" {printable(view.name)}", "bold"), "  ", (printable(view.env_id), "cyan"))
-    if len(left) + len(right) + 2 > width:  # the name usually says the environment too
+    if len(left) + len(right) + 2 > width:  # the name usually includes the environment
         left = Text(f" {printable(view.name)}", style="bold")
     grid = Table.grid(expand=True, padding=(0, 1))
     grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
@@ -103,7 +103,7 @@ def _progress(view: RunView, width: int) -> RenderableType:
 
 
 def _figures(view: RunView, width: int) -> list[RenderableType]:
-    """Score, speed and lag: a line each, the number that counts most in front."""
+    """Return score, speed and lag: a line each, the most important number first."""
     row, best = view.row, f"{as_number(view.best_return)} best mean"
     limit = [_said(row, SIMULATION_LIMIT_SHARE)] if row.get(SIMULATION_LIMIT_SHARE) is not None else []
     rates = ["frames_per_s"] if skips_frames(row) else []
@@ -120,7 +120,7 @@ def _figures(view: RunView, width: int) -> list[RenderableType]:
 def _figure(
     row: Mapping[str, Any], name: str, more: Sequence[str], sparks: str = "", alarm: bool = False
 ) -> RenderableType:
-    """Return a metric of a row, how it went, and in dim letters more about it."""
+    """Return a line with a metric, its trend, and related numbers in dim letters."""
     line = Text.assemble((f" {metric_value(row, name):>9}", "bold"), f" {printable(metric(name).shown_as):<10}")
     if sparks:
         line.append(f"  {sparks}", style="cyan")
@@ -131,16 +131,16 @@ def _figure(
 
 
 def sparkline(trend: Sequence[tuple[int, float]], width: int) -> str:
-    """Return scores as a line of at most this many letters, the lowest and the highest score from bottom to top.
+    """Return scores as a line of at most ``width`` letters; their heights scale from the lowest to the highest score.
 
-    ``trend``: part of the run's steps and score of each, in their order; nothing of fewer than two.
+    ``trend``: pairs of a part of the run's steps and a score, in order; fewer than two give an empty line.
     """
     if len(trend) < 2:
         return ""
     first, last = trend[0][0], trend[-1][0]
     columns = min(width, last - first + 1)
     found: dict[int, float] = {}
-    for part, score in trend:  # of several in a column the newest
+    for part, score in trend:  # the newest of several in a column
         found[(part - first) * columns // (last - first + 1)] = score
     lowest, highest = min(found.values()), max(found.values())
     scale = (len(_SPARKS) - 1) / (highest - lowest) if highest > lowest else 0.0
@@ -152,7 +152,7 @@ def sparkline(trend: Sequence[tuple[int, float]], width: int) -> str:
 
 
 def _illness(row: Mapping[str, Any]) -> list[RenderableType]:
-    """Say by which rules learning is ill now, and what to try against the first: nothing where it is well."""
+    """Return the rules that find that learning fails, and a remedy for the first; empty if there are none."""
     if not (names := names_in(row)):
         return []
     line = Text.assemble((f" learning is ill: {printable(', '.join(names))}", "bold red"))
@@ -163,7 +163,7 @@ def _illness(row: Mapping[str, Any]) -> list[RenderableType]:
 
 
 def _problems(view: RunView) -> list[RenderableType]:
-    """Count deaths, warnings and other problems by kind, and say the newest: nothing where there were none."""
+    """Return the number of deaths, warnings and other problems by kind, and the newest; empty if there were none."""
     if not view.alarm:
         return []
     counts = " · ".join(f"{number} {kind}" for kind, number in view.problems.items())
@@ -174,12 +174,12 @@ def _problems(view: RunView) -> list[RenderableType]:
 
 
 def _lost(row: Mapping[str, Any]) -> bool:
-    """Whether steps were dropped that the topology did not set aside for the statistics of observations."""
+    """Whether steps were dropped for another reason than collecting the statistics of observations."""
     return bool((row.get("steps_dropped") or 0) > (row.get("dropped_statistics") or 0))
 
 
 def _account(row: Mapping[str, Any]) -> str:
-    """Steps used, and steps dropped for each reason."""
+    """Return the steps used, and the steps dropped for each reason."""
     dropped = row.get("steps_dropped") or 0
     why = ", ".join(f"{metric(name).shown_as} {row[name]:,}" for name in DROPPED if row.get(name))
     return f"{row['steps_used']:,} steps used, {dropped:,} dropped{f': {why}' if why else ''}"
@@ -194,7 +194,7 @@ def _all_said(row: Mapping[str, Any], *names: str) -> list[str]:
 
 
 def _lags(row: Mapping[str, Any]) -> RenderableType:
-    """Share of steps in each class of policy lags, and how much of them counts, where ratios say it."""
+    """Return the share of steps in each class of policy lag, and the share that counts, if ratios are known."""
     told = []
     for one in LAG_CLASSES:
         if not row.get(f"policy_lag_{one.name}"):
@@ -208,7 +208,7 @@ def _lags(row: Mapping[str, Any]) -> RenderableType:
 
 
 def _learning(row: Mapping[str, Any], width: int) -> list[RenderableType]:
-    """The metrics that say how learning goes, in as many columns as there is room for."""
+    """Return the metrics of learning, in as many columns as there is room for."""
     names = learning_metrics(row)
     columns = max(1, width // 26)
     lines: list[RenderableType] = []
@@ -225,13 +225,13 @@ def _learning(row: Mapping[str, Any], width: int) -> list[RenderableType]:
 
 
 def _stages(shares: Mapping[str, float], width: int) -> list[RenderableType]:
-    """One bar in which each stage has its share, and a legend; the slow stage is named."""
+    """Return a bar with the share of each stage, and a legend that names the slowest."""
     if not shares:
         return []
     slow, bar, legend = slow_stage(shares), Text(" "), Text(" ", no_wrap=True, overflow="ellipsis")
     edge = total = 0.0
     for stage, reported in shares.items():
-        share = min(max(reported, 0.0), 1.0)  # a child may say anything
+        share = min(max(reported, 0.0), 1.0)  # a child process may report any number
         total += share
         until = round(min(1.0, total) * (width - 2))
         bar.append("█" * int(until - edge), style=_COLOURS[stage])
@@ -244,7 +244,7 @@ def _stages(shares: Mapping[str, float], width: int) -> list[RenderableType]:
 
 
 def _chosen(choices: Sequence[Mapping[str, Any]], why: bool) -> list[RenderableType]:
-    """Choices that were left to the machine: a line each with its reason, or all values in one."""
+    """Return the automatic choices: a line each with its reason, or all values in one line."""
     if not choices:
         return []
     heading = Text(" chosen", style="bold", no_wrap=True, overflow="ellipsis")
@@ -286,7 +286,7 @@ def _processes(lines: Sequence[Mapping[str, Any]], width: int) -> RenderableType
 
 
 def fit(processes: Sequence[Mapping[str, Any]], room: int) -> list[Mapping[str, Any]]:
-    """At most ``room`` lines: healthy processes of a role share a line when there are too many."""
+    """Return at most ``room`` lines: if there are too many processes, healthy ones of a role share a line."""
     if len(processes) <= room:
         return list(processes)
     lines: list[Mapping[str, Any]] = []
@@ -319,17 +319,17 @@ def _event(event: Mapping[str, Any]) -> Text:
 
 
 def learning_metrics(row: Mapping[str, Any]) -> list[str]:
-    """Return the names of a row's metrics about learning, unregistered ones included."""
+    """Return the names of a row's metrics about learning, including unregistered ones."""
     return [name for name, value in row.items() if metric(name).learning and (value is None or is_number(value))]
 
 
 def stage_shares(row: Mapping[str, Any]) -> dict[str, float]:
-    """Share of each stage, 0 to 1, those that are known, in the order of the data path."""
+    """Return the known shares of the stages, 0 to 1, in the order of the data path."""
     return {stage: row[f"share_{stage}"] for stage in SECTIONS if is_number(row.get(f"share_{stage}"))}
 
 
 def slow_stage(shares: Mapping[str, float]) -> str | None:
-    """The stage most time goes into; waiting is no work."""
+    """Return the stage that takes the most time; waiting does not count as work."""
     work = {stage: share for stage, share in shares.items() if stage != "wait"}
     return max(work, key=lambda stage: work[stage]) if any(work.values()) else None
 

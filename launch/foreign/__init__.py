@@ -1,1 +1,1 @@
-"""Learning curves that other programs have logged, as rows like ours."""
+"""Learning curves from logs of other programs, converted to rows of metrics.jsonl."""

@@ -1,4 +1,4 @@
-"""TensorBoard's event files, as CleanRL and Stable-Baselines3 write them, read as a log."""
+"""Reads TensorBoard event files of CleanRL and Stable-Baselines3 as a log."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 from launch.foreign.log import Log, Point
 
 CLEANRL_NAME = re.compile(r"(?P<env>.+)__(?P<algorithm>.+)__(?P<seed>\d+)__\d+")
-"""Name of a run of CleanRL: environment, script, seed, and when it began."""
+"""Name of a run of CleanRL: environment, script, seed, and start time."""
 SB3_NAME = re.compile(r"(?P<algorithm>[A-Z][A-Za-z0-9]*)_\d+")
-"""Folder of a run of Stable-Baselines3 in its ``tensorboard_log``: the algorithm, and a number that is no seed."""
+"""Folder of a run of Stable-Baselines3 in its ``tensorboard_log``: the algorithm, and a number that is not the seed."""
 _SETTINGS = "hyperparameters/text_summary"
 _LINE = re.compile(r"^\|(?P<key>[^|]+)\|(?P<value>.*)\|$", re.MULTILINE)
 _ONE_RUN = ("exp_name", "env_id", "seed", "track", "wandb_project_name", "wandb_entity", "capture_video", "save_model")
-"""Hyperparameters of CleanRL by which seeds of one setting may differ."""
+"""Hyperparameters of CleanRL that may differ between seeds of one setting."""
 
 
 def read_events(files: Iterable[Path]) -> Log:
-    """Return the log of a run's event files; of a file that is cut short, what is whole. Raises OSError."""
-    # Imported here: it takes most of a second.
+    """Return the log of a run's event files; a truncated file is read up to its last whole event. Raises OSError."""
+    # Imported here, because the import takes most of a second.
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     from tensorboard.util import tensor_util
 
@@ -45,7 +45,7 @@ def read_events(files: Iterable[Path]) -> Log:
 
 
 def _settings(text: bytes) -> dict[str, str]:
-    """Return hyperparameters from CleanRL's table in Markdown."""
+    """Return the hyperparameters in CleanRL's Markdown table."""
     lines = _LINE.finditer(text.decode(errors="replace"))
     return {line["key"]: line["value"] for line in lines if line["key"] not in ("param", "-")}
 

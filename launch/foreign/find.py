@@ -1,4 +1,4 @@
-"""Finds logs of other programs: in files that are named, and in folders with all below them."""
+"""Finds logs of other programs: in a named file, or in a folder and all folders below it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from launch.foreign.log import Log
 from launch.foreign.tables import read_monitors, read_table
 
 EVENTS, MONITOR, PROGRESS = "tfevents", "monitor.csv", "progress.csv"
-"""Parts of names of files."""
+"""Parts of file names."""
 
 
 def find_logs(source: Path, score: str | None = None) -> list[Log]:
-    """Return the logs in a file, or in all folders below one; raises RunError where there is none, OSError."""
+    """Return the logs in a file, or in all folders below one; raises RunError if there are none, and OSError."""
     if not source.is_dir():
         return _read_file(source)
     found = []
@@ -43,7 +43,7 @@ def _read_file(path: Path) -> list[Log]:
 
 
 def _read_folder(folder: Path, names: Sequence[str], score: str | None) -> Log | None:
-    """Return the first log of a folder that has a score, with what all of them say of the run."""
+    """Return the first log of a folder that has a score, with the facts about the run from all logs of the folder."""
     logs = list(_logs(folder, names))
     if not logs:
         return None

@@ -1,7 +1,7 @@
-"""The log of one run of another program, and the rows of ``metrics.jsonl`` that it makes. Pure.
+"""The log of a run of another program, and its conversion to rows of ``metrics.jsonl``. Pure.
 
-Our score is the mean of the last games. So is that of Stable-Baselines3; CleanRL logs each game by itself, and so do
-Monitor's files: there the mean is taken here.
+The score of actorlearn is the mean of the last games. Stable-Baselines3 logs such a mean too; CleanRL and the files of
+Monitor have single games, whose mean is computed here.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from launch.errors import RunError
 from launch.runs.curves import SCORE
 
 Point = tuple[float, float | None, float]
-"""Environment steps, seconds since the start or None where nothing tells, and a number."""
+"""Environment steps, seconds since the start or None if unknown, and a number."""
 SINGLE_GAMES = ("charts/episodic_return", "episodic_return", "episode_return")
-"""Names of scores that are each one game's, of CleanRL and Monitor first."""
+"""Names of scores of single games, first those of CleanRL and Monitor."""
 MEANS = ("rollout/ep_rew_mean", "ep_rew_mean", "eprewmean", SCORE)
-"""Names of scores that are means of the last games, as Stable-Baselines3 and baselines log them."""
+"""Names of scores that are means of the last games, as in Stable-Baselines3 and baselines."""
 SPEEDS = ("charts/SPS", "time/fps", "fps")
 _ROWS = 5_000
-"""Most rows of a run: more points than a picture has dots."""
+"""Most rows of a run: more than a picture can show."""
 
 
 @dataclass(frozen=True)
 class Log:
-    """One run of another program."""
+    """A run of another program."""
 
     source: Path
     points: Mapping[str, Sequence[Point]]
     env_id: str | None = None
     algorithm: str | None = None
-    """The program and what it learned by, so that it is never taken for ours of that name."""
+    """Program and algorithm, so that it is not confused with an algorithm of actorlearn."""
     seed: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Its hyperparameters, as they were logged: runs that differ in them are no seeds of one another."""
+    """Hyperparameters as logged: runs with different ones are not seeds of one setting."""
     name: str = ""
-    """Words that tell it from others of its source; empty where it is alone there."""
+    """Words that distinguish it from other logs of its source; empty if it is the only one."""
 
     def score_name(self, wanted: str | None) -> str | None:
-        """Return the name of its score, the wanted one or the first that is known; None where there is none."""
+        """Return the name of its score: ``wanted``, or the first known one; None if there is none."""
         names = [wanted] if wanted else [*SINGLE_GAMES, *MEANS]
         return next((name for name in names if self.points.get(name)), None)
 
 
 def make_rows(log: Log, wanted: str | None = None, frames_per_step: int | None = None) -> list[dict[str, Any]]:
-    """Return rows at the steps that have a score, with the newest of all other numbers under their own names.
+    """Return a row for each step with a score, which also has the newest values of all other numbers.
 
-    Raises RunError where there is no score.
+    Raises RunError if there is no score.
     """
     name = log.score_name(wanted)
     if name is None:

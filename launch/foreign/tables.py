@@ -1,6 +1,6 @@
-"""Tables that are read as logs: Monitor's files and ``progress.csv`` of Stable-Baselines3, histories of several runs.
+"""Reads tables as logs: files of Monitor and ``progress.csv`` of Stable-Baselines3, and histories of several runs.
 
-A history has a row for each point and columns that say whose it is, as openrlbenchmark and W&B hand them out: steps
+A history has a row for each point and columns that identify the run, as openrlbenchmark and W&B export them: steps
 (``global_step``), seconds (``_runtime``), numbers (``charts/episodic_return``), and ``env_id``, ``exp_name``, ``seed``.
 """
 
@@ -22,11 +22,11 @@ ENVIRONMENTS = ("env_id", "env")
 ALGORITHMS = ("exp_name", "algorithm", "algo")
 SEEDS = ("seed",)
 RUNS = ("run", "run_id", "run_name", "name", "id")
-"""Columns of which the first that is there counts."""
+"""Possible names of each column; the first that is present is used."""
 
 
 def read_table(path: Path) -> list[Log]:
-    """Return the logs of the runs in a table; raises RunError where it has no column of steps, OSError."""
+    """Return the logs of the runs in a table; raises RunError without a valid column of steps, and OSError."""
     runs: dict[tuple[str, ...], dict[str, list[Point]]] = {}
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file)
@@ -51,13 +51,13 @@ def read_table(path: Path) -> list[Log]:
 
 
 def read_monitors(paths: Iterable[Path]) -> Log:
-    """Return the log of a run's Monitor files, one for each environment; raises RunError for what is none, OSError.
+    """Return the log of a run's Monitor files, one for each environment; raises RunError for other files, and OSError.
 
-    A game counts when it ends, after the steps of all games that have ended before: games that go on are left out, as
-    Stable-Baselines3's own plots do.
+    A game counts when it ends, at the total steps of all ended games: unfinished games are left out, as in the plots of
+    Stable-Baselines3.
     """
     found = sorted(paths)
-    games: list[tuple[float, float, float]] = []  # when it ended, its score, its steps
+    games: list[tuple[float, float, float]] = []  # end time, score and steps of each
     starts: list[float] = []
     env_id = None
     for path in found:
@@ -85,7 +85,7 @@ def _first(names: Sequence[str], columns: Sequence[str]) -> str | None:
 
 
 def _number(cell: str | None) -> float | None:
-    """Return a cell's number; None of an empty cell, of text, and of a number that is not finite."""
+    """Return a cell's number; None for an empty cell, for text, and for a number that is not finite."""
     try:
         number = float(cell) if cell else math.nan
     except ValueError:
@@ -100,7 +100,7 @@ def _log(path: Path, whose: tuple[str, ...], points: dict[str, list[Point]], alo
 
 
 def _seed(cell: str) -> int | None:
-    """Return a seed; pandas writes 1.0 where another row has none."""
+    """Return a seed; pandas writes 1.0 in a column in which other rows have none."""
     number = _number(cell)
     return int(number) if number is not None and number.is_integer() else None
 

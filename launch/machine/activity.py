@@ -1,7 +1,7 @@
-"""Activity of a process, as the kernel sees it: running, waiting for a disk, waiting, or stopped.
+"""Activity of a process as the kernel sees it: running, waiting for a disk, waiting, or stopped.
 
-Reads /proc, of the process and its descendants: an environment may be a program of its own. A process that is ready but
-waits for a processor counts as running.
+Reads /proc for the process and its descendants, because an environment may run another program. A process that is ready
+but waits for a processor counts as running.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from os import sysconf
 from pathlib import Path
 
 SHARE = 0.1
-"""Share of one core from which on a process never seen running counts as running: less is a thread that polls."""
+"""Share of a core from which a process counts as running although never seen running; a polling thread uses less."""
 
 _CLOCK_TICKS_PER_S = sysconf("SC_CLK_TCK")
 
@@ -31,13 +31,13 @@ class Watch:
     """Repeated observation of one process."""
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
-        """Watch a process; the first ``look`` has no interval before it and sees only the present states."""
+        """Watch a process; the first ``look`` covers no interval and uses only the present states."""
         self._pid = pid
         self._proc = proc
         self._before: tuple[float, float] | None = None
 
     def look(self, now_s: float) -> Activity:
-        """Return the activity since the last look; ``now_s`` are seconds of any steady clock."""
+        """Return the activity since the last look; ``now_s`` is in seconds of any steady clock."""
         own = self._states(self._pid)
         if not own:
             return Activity.GONE
@@ -56,7 +56,7 @@ class Watch:
         return [fields[0] for task in self._threads(pid) if (fields := _fields(task / "stat"))]
 
     def _spent_s(self, pid: int) -> float:
-        """Return the processor time in seconds of all its threads, ended ones included, and of its ended children."""
+        """Return the processor time in seconds of all its threads, including ended ones, and of its ended children."""
         fields = _fields(self._proc / str(pid) / "stat")
         return sum(int(ticks) for ticks in fields[11:15]) / _CLOCK_TICKS_PER_S
 
@@ -77,7 +77,7 @@ class Watch:
 
 
 def _fields(stat: Path) -> list[str]:
-    """Return the fields of a stat file (proc(5)) after the name, which is any bytes; none if the process is gone."""
+    """Return the fields of a stat file (proc(5)) after the name, which may be any bytes; [] if the process is gone."""
     try:
         return stat.read_bytes().decode(errors="replace").rpartition(")")[2].split()
     except OSError:

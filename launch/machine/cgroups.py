@@ -1,4 +1,4 @@
-"""Control groups that ration this process's time on the cores: versions 1 and 2, nested, and side by side.
+"""Control groups that limit this process's time on the cores: versions 1 and 2, nested, and both at once.
 
 Reads /proc/self/cgroup, /proc/self/mountinfo and the files of the groups they name; changes nothing.
 """
@@ -31,15 +31,15 @@ class Quota:
 
 @dataclass(frozen=True)
 class Cgroup:
-    """The group this process is in, in one hierarchy that can ration time."""
+    """The group of this process in a hierarchy that can limit time."""
 
     version: int
     folder: Path
     mount: Path
-    """Root of the hierarchy, or of the part of it that a container sees."""
+    """Root of the hierarchy, or of the part that a container sees."""
 
     def quota(self) -> Quota | None:
-        """The least of its own limit and those of the groups around it; None where nothing is limited."""
+        """Return the lowest limit of the group and the groups around it; None if there is no limit."""
         inside = self.folder.relative_to(self.mount)
         around = [self.mount / part for part in (inside, *inside.parents)]
         found = [
@@ -61,7 +61,7 @@ class Cgroup:
 
 
 def groups(process: Path = PROCESS) -> list[Cgroup]:
-    """The groups of this process that can ration its time: one, or two where both versions are mounted."""
+    """Return the groups of this process that can limit its time: at most one for each mounted version."""
     try:
         paths = _paths(_lines(process / "cgroup"))
         lines = _lines(process / "mountinfo")
@@ -82,13 +82,13 @@ def groups(process: Path = PROCESS) -> list[Cgroup]:
 
 
 def quota(process: Path = PROCESS) -> Quota | None:
-    """The least limit on this process's time, of all its groups; None where there is none."""
+    """Return the lowest limit on this process's time, over all its groups; None if there is no limit."""
     limits = [limit for group in groups(process) if (limit := group.quota())]
     return min(limits, key=lambda limit: limit.cores, default=None)
 
 
 def autogroups(file: Path = AUTOGROUP) -> bool | None:
-    """Whether sessions share the cores evenly, so that nice counts only within a session; None where unknown.
+    """Whether sessions share the cores evenly, so that nice counts only within a session; None if unknown.
 
     Applies to processes of the root group; processes in other groups are scheduled by group.
     """
@@ -99,12 +99,12 @@ def autogroups(file: Path = AUTOGROUP) -> bool | None:
 
 
 def _lines(file: Path) -> list[str]:
-    """Lines of a file of the kernel's, in which names may hold any bytes but a newline."""
+    """Return the lines of a file of the kernel, in which names may contain any bytes except a newline."""
     return file.read_bytes().decode(errors="surrogateescape").rstrip("\n").split("\n")
 
 
 def _paths(lines: Iterable[str]) -> dict[int, Path]:
-    """Version -> path of the group within its hierarchy, from lines such as ``4:cpu,cpuacct:/a/b`` and ``0::/c``."""
+    """Return version -> path of the group in its hierarchy, from lines such as ``4:cpu,cpuacct:/a/b`` and ``0::/c``."""
     paths = {}
     for line in lines:
         number, controllers, path = line.split(":", 2)
@@ -116,11 +116,11 @@ def _paths(lines: Iterable[str]) -> dict[int, Path]:
 
 
 def _below(mount: Path, root: Path, path: Path) -> Path:
-    """Return a group's folder below a mount that shows ``root`` of the hierarchy; the mount itself for one outside."""
+    """Return a group's folder below a mount that shows ``root`` of the hierarchy; the mount if the group is outside."""
     folder = mount / path.relative_to(root) if path.is_relative_to(root) and ".." not in path.parts else mount
     return folder if folder.is_dir() else mount
 
 
 def _unescaped(word: str) -> str:
-    r"""A word of mountinfo, which writes a space as ``\040``."""
+    r"""Return a word of mountinfo unescaped; the kernel writes a space as ``\040``."""
     return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), word)

@@ -22,9 +22,9 @@ class Cores:
     """Cores that this process and its children may use, and the quota on their time."""
 
     allowed: int
-    """CPUs they may run on."""
+    """Number of allowed CPUs."""
     quota: Quota | None = None
-    """Limit on those CPUs' time; None where there is none."""
+    """Limit on the time of those CPUs; None if there is none."""
 
     @classmethod
     def here(cls) -> Cores:
@@ -33,16 +33,16 @@ class Cores:
 
     @property
     def usable(self) -> float:
-        """Cores' worth of time: a fraction where a quota leaves one."""
+        """Number of cores by time: a fraction if a quota limits it."""
         return float(self.allowed) if self.quota is None else min(float(self.allowed), self.quota.cores)
 
     @property
     def rationed(self) -> bool:
-        """Whether the quota leaves less than the allowed CPUs."""
+        """Whether the quota is less than the allowed CPUs."""
         return self.usable < self.allowed
 
     def __str__(self) -> str:
-        """For people: 2 cores, or 1.5 of 2 cores (the quota in cpu.max)."""
+        """Return a text such as: 2 cores, or 1.5 of 2 cores (the quota in cpu.max)."""
         cores = f"{self.allowed} core{'s' if self.allowed > 1 else ''}"
         if self.quota is None or not self.rationed:
             return cores
@@ -50,31 +50,31 @@ class Cores:
 
 
 def allowed_cores() -> int:
-    """CPUs that this process may run on, whatever share of their time it gets."""
+    """Return the number of CPUs on which this process may run, without regard to a quota."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def usable_cores() -> float:
-    """Cores' worth of time that this process and its children may use: 1.5 under a quota of that much."""
+    """Return the number of cores by time for this process and its children: 1.5 under a quota of 1.5."""
     return Cores.here().usable
 
 
 def begun_cores() -> int:
-    """Return `usable_cores` rounded up: processes that each want a core, of which the last may get a part of one."""
+    """Return `usable_cores` rounded up: the number of processes that can each have a core or the rest of one."""
     return math.ceil(usable_cores())
 
 
 def boot_id() -> str:
-    """Return the kernel's random word of this boot of this machine, the same in all its containers."""
+    """Return the kernel's random id of this boot, the same in all containers of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def cores_word() -> str:
-    """Return a word that processes on a machine have in common if they share the time of the same CPUs.
+    """Return a word that is equal for processes of a machine that share the time of the same CPUs.
 
-    That is so if these are all that they may run on, under the same quota if it leaves less than them.
+    They do if they may run on the same CPUs, and are under the same quota if it is less than these.
     """
     cores = Cores.here()
     rationed_by = cores.quota.file.stat().st_ino if cores.quota and cores.rationed else None
@@ -83,10 +83,10 @@ def cores_word() -> str:
 
 
 def in_turn(allowed: Iterable[int] | None = None, system: Path = SYSTEM) -> list[int]:
-    """Allowed CPUs in the order in which to give them out.
+    """Return the allowed CPUs in the order in which to assign them.
 
-    First one CPU of every physical core, node by node, so that neighbours share memory; then their hyper-threads. By
-    number where /sys does not describe the topology.
+    First one CPU of every physical core, one NUMA node after another, so that neighbours share memory; then their
+    hyper-threads. Without topology in /sys they are ordered by number.
     """
     cpus = sorted(os.sched_getaffinity(0) if allowed is None else allowed)
     nodes = {cpu: number for number, listed in _nodes(system) for cpu in listed}
@@ -100,7 +100,7 @@ def in_turn(allowed: Iterable[int] | None = None, system: Path = SYSTEM) -> list
 
 
 def _core(cpu: int, system: Path) -> int:
-    """The first CPU of the physical core that a CPU is a thread of; itself when that is not known."""
+    """Return the first CPU of the physical core of a CPU; the CPU itself if that is unknown."""
     try:
         text = (system / f"cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
     except OSError:
@@ -109,7 +109,7 @@ def _core(cpu: int, system: Path) -> int:
 
 
 def _nodes(system: Path) -> list[tuple[int, list[int]]]:
-    """NUMA nodes and their CPUs."""
+    """Return the NUMA nodes and their CPUs."""
     found = []
     for path in system.glob("node/node[0-9]*/cpulist"):
         found.append((int(path.parent.name.removeprefix("node")), _numbers(path.read_text())))
@@ -117,7 +117,7 @@ def _nodes(system: Path) -> list[tuple[int, list[int]]]:
 
 
 def _numbers(text: str) -> list[int]:
-    """The kernel's lists: "0-3,8" is 0, 1, 2, 3, 8."""
+    """Return the numbers of one of the kernel's lists: "0-3,8" is 0, 1, 2, 3, 8."""
     numbers: list[int] = []
     for part in text.strip().split(","):
         first, _, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""GPUs that processes of this machine may use, by device files and CUDA's variable: no library is loaded here."""
+"""GPUs that processes of this machine may use, from device files and CUDA's variable, without loading a library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-"""Environment variable with indices or UUIDs of the GPUs that CUDA shows; it stops at the first that there is not."""
+"""Environment variable with indices or UUIDs of the GPUs that CUDA shows; CUDA stops at the first invalid one."""
 TORCH_AND_GPUS = (
     "import json, torch; n = torch.cuda.device_count() if torch.cuda.is_available() else 0; "
     "print(json.dumps([torch.__version__, [torch.cuda.get_device_name(i) for i in range(n)]]))"

@@ -1,6 +1,6 @@
-"""Addresses of this machine: the one of the route to another machine, or of an interface that is named.
+"""Addresses of this machine: the one on the route to another machine, or that of a named interface.
 
-Names of machines are not asked for: what a machine calls itself often leads to 127.0.1.1, or to another network.
+The machine's own name is not used, because it often resolves to 127.0.1.1 or to an address of another network.
 Reads the kernel's tables; sends nothing.
 """
 
@@ -17,7 +17,7 @@ _ANY_PORT = 9
 
 
 def interfaces() -> dict[str, list[str]]:
-    """Return the addresses of each interface that is up; those that count on one link alone (fe80::) are left out."""
+    """Return the addresses of each interface that is up, except those valid on one link only (fe80::)."""
     up = {name for name, stats in psutil.net_if_stats().items() if stats.isup}
     families = (socket.AF_INET, socket.AF_INET6)
     found = {
@@ -31,7 +31,7 @@ def interfaces() -> dict[str, list[str]]:
 def address_towards(host: str) -> str:
     """Return this machine's address on the route to a host, a name or an IP address; raises RunError.
 
-    A UDP socket that is connected gets that address from the kernel's table of routes, and no packet is sent.
+    Connecting a UDP socket sets that address from the kernel's routing table, and sends no packet.
     """
     try:
         family, kind, _, _, there = socket.getaddrinfo(host, _ANY_PORT, type=socket.SOCK_DGRAM)[0]
@@ -43,7 +43,7 @@ def address_towards(host: str) -> str:
 
 
 def address_of(wanted: str) -> str:
-    """Return the address of an interface, IPv4 first, or an address of this machine as it is; raises RunError."""
+    """Return the address of an interface, IPv4 first, or an address of this machine unchanged; raises RunError."""
     there = interfaces()
     if wanted in there:
         return sorted(there[wanted], key=lambda address: ":" in address)[0]

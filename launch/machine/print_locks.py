@@ -1,8 +1,8 @@
-"""Files that processes print to, which tell whether one of those is alive: they are locked (flock) while they are open.
+"""Output files that show whether a process is alive that writes to them: they are locked (flock) while they are open.
 
-Whoever starts a process takes the lock, and the process inherits it with its output. The kernel lets it go when the
-last process that has inherited it is gone, however that was: no process id is remembered, and none can be taken for
-another's.
+A process that starts another takes the lock, and the child inherits it with its output. The kernel releases the lock
+when the last process that has inherited it has ended, for any reason. No process ids are stored, so none can be
+confused with a reused id.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from pathlib import Path
 
 
 def open_alone(path: Path) -> int:
-    """Open a file to print to, and lock it; raises BlockingIOError where somebody who prints to it is alive."""
+    """Open an output file and lock it exclusively; raises BlockingIOError if a process that writes to it is alive."""
     return _open(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def open_beside(path: Path) -> int:
-    """Open a file to print to beside others who do, and lock it together with them."""
+    """Open an output file with a shared lock, so that several processes can write to it."""
     return _open(path, fcntl.LOCK_SH)
 
 
 def somebody_prints_to(path: Path) -> bool:
-    """Whether a process to which such a file was given is alive, or one that it has started."""
+    """Whether a process with this output file is alive, or a child that has inherited it."""
     try:
         os.close(_open(path, fcntl.LOCK_EX | fcntl.LOCK_NB, create=0))
     except FileNotFoundError:
@@ -34,7 +34,7 @@ def somebody_prints_to(path: Path) -> bool:
 
 
 def _open(path: Path, lock: int, create: int = os.O_CREAT) -> int:
-    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | create, 0o644)  # NFS: to share is to read
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | create, 0o644)  # NFS: shared locks need read access
     try:
         fcntl.flock(file, lock)
     except OSError:

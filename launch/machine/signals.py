@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP as something to wait for beside sockets and processes."""
+"""Ctrl-C, SIGTERM and SIGHUP as a file descriptor that can be waited for with sockets and processes."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Signals:
     """Ctrl-C, SIGTERM and SIGHUP as bytes in a pipe; the handlers themselves do nothing.
 
-    A signal that was ignored when we were started, as by nohup, stays ignored.
+    A signal that was ignored when this process started, as by nohup, stays ignored.
     """
 
     def __init__(self) -> None:
-        """Take the signals over; only the main thread can."""
+        """Install the handlers; only the main thread can."""
         self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
         self._handlers = {number: signal.signal(number, lambda *_: None) for number in heard}
         self._wakeup_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
 
     def read(self) -> list[int]:
-        """Return the signals that have come since the last call."""
+        """Return the signals received since the last call."""
         try:
             return [number for number in os.read(self.fd, 4096) if number in self._handlers]
         except BlockingIOError:
             return []
 
     def close(self) -> None:
-        """Give the signals back."""
+        """Restore the earlier handlers."""
         signal.set_wakeup_fd(self._wakeup_fd)
         for number, handler in self._handlers.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Checks of values from children and files before they are computed with or shown; neither is trusted. Pure."""
+"""Checks of values from child processes and files, which are not trusted, before they are used or shown. Pure."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from actorlearn.metric import Kind
 from actorlearn.metrics.registry import is_registered, metric
 
 MOST = 1e100
-"""Largest number that is accepted: sums, squares and products of a few of them are finite."""
+"""Largest absolute value that is accepted: sums, squares and products of a few such numbers are finite."""
 DEEPEST = 8
 """Most levels of nesting that are accepted; valid objects have three."""
 _NUMBERS = frozenset(
     ("incarnation", "pid", "busy", "deaths", "complaints", "mean", "best_mean", "learners_mean", "policy_version")
 )
-"""Numbers in events, summaries and lists of processes that are no metrics."""
+"""Numbers in events, summaries and lists of processes that are not metrics."""
 _WORDS = frozenset(("kind",))
-"""Texts in events that are looked up in tables."""
+"""Texts in events that are used as keys of tables."""
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value can be computed with: a number, and not too large."""
+    """Whether a value is a number that can be used in computations: not NaN, and not too large."""
     return isinstance(value, int | float) and abs(value) <= MOST
 
 
 def check_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a trainer's row, or its summary, with None for values that are not finite.
 
-    Raises ValueError that names the first metric whose value is no number, or a counter below zero.
+    Raises ValueError that names the first metric whose value is not a number, or the first negative counter.
     """
     for name, value in row.items():
         if value is None or not _is_numeric(name):
@@ -45,17 +45,17 @@ def check_row(row: Mapping[str, Any]) -> dict[str, Any]:
 def keep_usable(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return the usable part of an object from a run folder or a reply.
 
-    Numbers that are none or are too large, kinds that are no text, and values nested too deep, are left out.
+    Left out are: invalid or too large numbers, kinds that are not text, and values nested too deeply.
     """
     return {
         key: value
         for key, value in found.items()
-        # Most values of a long file are numbers, which are usable under any name.
+        # Most values of a long file are numbers, which are usable under any name, so numbers are checked first.
         if value is None or is_number(value) or (not _is_numeric(key) and _is_text_or_free(key, value))
     }
 
 
-@lru_cache(4096)  # plug-ins' names are looked for in all specs, and a long run has hundreds of thousands of values
+@lru_cache(4096)  # names of plug-ins are searched in all specs, and a long run has hundreds of thousands of values
 def _is_numeric(name: str) -> bool:
     return name in _NUMBERS or (is_registered(name) and not (metric(name).by_pair or metric(name).text))
 

@@ -1,6 +1,6 @@
-"""Runs that differ in their seed alone, as one group: means over seeds, and whether two groups differ. Pure.
+"""Groups of runs that differ only in their seeds: means over seeds, and tests whether two groups differ. Pure.
 
-Reads resolved topologies and learning curves, points of (environment steps, number).
+Reads resolved topologies, and learning curves, which are points of (environment steps, number).
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from launch.reports.format import printable
 from launch.reports.statistics import Band, Numbers, band, interquartile_mean
 
 Points = Sequence[tuple[float, float]] | Numbers
-"""A learning curve: environment steps, which grow, and a number; pairs, or [points, 2]."""
+"""A learning curve: increasing environment steps, and a number for each; pairs, or an array [points, 2]."""
 
 NO_DIFFERENCE = frozenset({"name", "seed"})
-"""Keys in which runs of one group differ."""
+"""Keys in which runs of one group may differ."""
 _SAID = 3
 """Most differing keys in the name of a group."""
 _SAME_END = 1.1
-"""Factor between the ends of runs that are taken for the same."""
+"""Largest factor between the ends of runs that count as the same end."""
 _DIVISIONS = 50_000
-"""Most divisions of two groups that are all looked at; of more, so many are drawn."""
+"""Up to this number of divisions of two groups all are used; above it, this number is drawn."""
 
 
 def group_alike(topologies: Sequence[Mapping[str, Any]], differing: Collection[str] = NO_DIFFERENCE) -> list[list[int]]:
-    """Return the indices of topologies that differ in these keys alone, a list for each group.
+    """Return the indices of topologies that differ only in the keys ``differing``, a list for each group.
 
-    A key that one of two does not have is one that its version of actorlearn did not know, and makes no difference:
-    those of other choices, such as of an algorithm, have another value at the key of the choice.
+    A key that only one of two topologies has makes no difference: the other was written by a version of actorlearn
+    without that key. Keys that depend on a choice, such as of an algorithm, differ together with the key of the choice.
     """
     read = [_keys(topology, differing) for topology in topologies]
     groups: list[list[int]] = []
@@ -52,7 +52,10 @@ def group_alike(topologies: Sequence[Mapping[str, Any]], differing: Collection[s
 def find_differences(
     topologies: Sequence[Mapping[str, Any]], but: Collection[str] = NO_DIFFERENCE
 ) -> list[dict[str, Any]]:
-    """Return of each topology the keys that all have and in which they differ, but for some, choices by name first."""
+    """Return for each topology the values of the keys that all have and in which they differ, except ``but``.
+
+    Keys of choices (.name, .id) come first.
+    """
     read = [_keys(topology, but) for topology in topologies]
     shared = [key for key in (read[0] if read else ()) if all(key in other for other in read)]
     differing = [key for key in shared if any(keys[key] != read[0][key] for keys in read)]
@@ -61,22 +64,22 @@ def find_differences(
 
 
 def said(keys: Mapping[str, Any]) -> str:
-    """Return the first few differing keys, as the command line takes them; ``all runs`` where there are none."""
+    """Return the first few differing keys in the form of the command line; ``all runs`` if there are none."""
     written = [printable(f"{key}={_as_value(value)}") for key, value in keys.items()]
     more = [f"and {len(written) - _SAID} more"] if len(written) > _SAID else []
     return " ".join([*written[:_SAID], *more]) or "all runs"
 
 
 def _as_value(value: Any) -> str:
-    """Return a value as the command line takes it."""
+    """Return a value in the form of the command line."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _keys(topology: Mapping[str, Any], but: Collection[str]) -> dict[str, Any]:
-    """Return the values by key, section.key in sections, without some."""
+    """Return the values by key, section.key in sections, except the keys ``but``."""
     found: dict[str, Any] = {}
     for key, value in topology.items():
-        if isinstance(value, Mapping) and key != "roles":  # roles are any names, and no section
+        if isinstance(value, Mapping) and key != "roles":  # the keys of roles are names of roles
             found |= {f"{key}.{own}": its for own, its in value.items()}
         else:
             found[key] = value
@@ -86,8 +89,8 @@ def _keys(topology: Mapping[str, Any], but: Collection[str]) -> dict[str, Any]:
 def resample(curves: Sequence[Points], count: int = 200) -> tuple[Numbers, Numbers]:
     """Return steps [count] that all curves cover and their numbers there [curves, count], linear between points.
 
-    Short runs may have a single point each, at their ends, which differ by less than an update's steps: then there is
-    one step, the first end. Raises ValueError where no step is covered by all.
+    Short runs may have a single point each, at their ends. The ends differ by less than the steps of an update; then
+    one step is returned, the first end. Raises ValueError if no step is covered by all curves.
     """
     begin, end = max(points[0][0] for points in curves), min(points[-1][0] for points in curves)
     if begin > end * _SAME_END:
@@ -100,9 +103,9 @@ def resample(curves: Sequence[Points], count: int = 200) -> tuple[Numbers, Numbe
 
 
 def interquartile_band(curves: Sequence[Points]) -> tuple[Numbers, Band]:
-    """Return steps that all curves cover, and there the interquartile mean of the curves with its intervals.
+    """Return steps that all curves cover, and the interquartile mean of the curves there with its intervals.
 
-    Raises ValueError where no step is covered by all.
+    Raises ValueError if no step is covered by all curves.
     """
     steps, numbers = resample(curves)
     return steps, band(interquartile_mean, [numbers.T])
@@ -111,8 +114,8 @@ def interquartile_band(curves: Sequence[Points]) -> tuple[Numbers, Band]:
 def permutation_p(first: Numbers, second: Numbers) -> float:
     """Return the two-sided p-value of a permutation test of the difference of two means (Fisher 1935).
 
-    It is the share of all ways to divide the numbers of both groups into groups as large whose means lie as far
-    apart. It assumes nothing of how the numbers are distributed.
+    It is the share of all divisions of the numbers into two groups of the same sizes whose means differ at least as
+    much. It makes no assumption about the distribution of the numbers.
     """
     together = np.concatenate([first, second])
     apart = abs(first.mean() - second.mean()) * (1 - 1e-9)  # sums in another order differ in their last bits
@@ -122,9 +125,9 @@ def permutation_p(first: Numbers, second: Numbers) -> float:
 
 
 def _divisions(count: int, first: int) -> npt.NDArray[np.int64]:
-    """Return the indices of the first group, of all divisions or of many that are drawn alike each time."""
+    """Return the indices of the first group in all divisions; if they are too many, in divisions drawn with seed 0."""
     if comb(count, first) <= _DIVISIONS:
         return np.array(list(combinations(range(count), first)))
     drawn = np.random.default_rng(0).random((_DIVISIONS, count)).argsort(axis=1)[:, :first]
-    drawn[0] = range(first)  # as they are, so that p is never 0
+    drawn[0] = range(first)  # the observed division, so that p is never 0
     return drawn

@@ -1,4 +1,4 @@
-"""Results of evaluations for events, rows and people: of one policy, or of several learners and their average. Pure."""
+"""Results of evaluations, for events, rows and messages: of one policy, or of several learners together. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from launch.reports.checks import MOST, is_number
 
 
 def event_fields(message: Evaluated) -> dict[str, Any]:
-    """Fields of the event: the message's own, the mean of its scores, and of several learners the best and the mean.
+    """Return the fields of the event: those of the message, the mean of its scores, and the best and mean of learners.
 
-    Raises ValueError for scores that no mean can be taken of.
+    Raises ValueError if a score is not finite or too large.
     """
     games = msgspec.structs.asdict(message)
     for score in (*message.returns, *message.learners.values(), message.secondary or 0.0):
-        if not abs(score) <= MOST:  # NaN is neither
+        if not abs(score) <= MOST:  # NaN fails this test too
             raise ValueError(f"a score is {score}; it must be finite and at most {MOST:g}: see the rewards of env.id")
     games["mean"] = sum(message.returns) / max(len(message.returns), 1)
     if games["secondary"] is None:
@@ -31,13 +31,13 @@ def event_fields(message: Evaluated) -> dict[str, Any]:
 
 
 def compare_learners(means: Mapping[str, float]) -> dict[str, Any]:
-    """Return the best of several learners and their mean, by the mean score of each."""
+    """Return the best of several learners and the mean over them, given the mean score of each."""
     best = max(means, key=means.__getitem__)
     return {"best": best, "best_mean": means[best], "learners_mean": fmean(means.values())}
 
 
 def event_cause(event: Mapping[str, Any]) -> str:
-    """The result in one line, from the fields of its event."""
+    """Return the result in one line, from the fields of its event."""
     said = _score(event["mean"], len(event["returns"]), event["env_steps"])
     if "secondary" in event:
         said += f"; secondary learner {event['secondary']:,.1f}"
@@ -49,7 +49,7 @@ def event_cause(event: Mapping[str, Any]) -> str:
 
 
 def metrics(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Metrics ``eval_…`` of the rows after it, from the fields of its event."""
+    """Return the metrics ``eval_…`` of later rows, from the fields of the event."""
     keys = {
         "eval_return_mean": event["mean"],
         "eval_episodes": len(event["returns"]),
@@ -64,27 +64,27 @@ def metrics(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def best_and_last(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Number of evaluations among all events of a run, the best of them by mean, and the last.
+    """Return the number of evaluations among all events of a run, the best of them by mean, and the last.
 
-    Empty where there was none. Of equal ones the first is the best.
+    Empty if there was none. Of equal means the first is the best.
     """
     found = list(results(events))
     return {"count": len(found), "best": max(found, key=lambda one: one["mean"]), "last": found[-1]} if found else {}
 
 
 def results(events: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Evaluations among events, in order; those that are not as ``event_fields`` makes them are left out."""
+    """Yield the evaluations among events, in order; invalid ones are left out."""
     return (_result(event) for event in events if event.get("kind") == "evaluated" and _is_whole(event))
 
 
 def _is_whole(event: Mapping[str, Any]) -> bool:
-    """Whether the numbers are there and are numbers; a file may hold anything."""
+    """Whether all numbers are present and valid; a file may contain anything."""
     games = [event.get("mean"), *(returns if isinstance(returns := event.get("returns"), list) else [None])]
     return all(map(is_number, (*games, event.get("env_steps"))))
 
 
 def _result(event: Mapping[str, Any]) -> dict[str, Any]:
-    """An evaluation without its single scores; with their sample deviation, as Daley and Amato's code has it."""
+    """Return an evaluation without its single scores, but with their sample deviation, as in Daley and Amato's code."""
     returns = event["returns"]
     std = stdev(returns) if len(returns) > 1 else 0.0
     kept = ("env_steps", "policy_version", "secondary", "best", "best_mean", "learners_mean")
@@ -93,7 +93,7 @@ def _result(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def best_and_last_line(found: Mapping[str, Any]) -> str:
-    """Best and last in one line; of a single evaluation its score and the deviation of its games."""
+    """Return best and last in one line; for a single evaluation its score and the deviation of its games."""
     best, last = (_score(one["mean"], one["episodes"], one["env_steps"]) for one in (found["best"], found["last"]))
     if found["count"] == 1:
         return f"{last}, deviation {found['last']['std']:.1f}"

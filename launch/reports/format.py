@@ -1,4 +1,4 @@
-"""Numbers, times and events as people read them; the same on every screen, table and line. Pure."""
+"""Formats of numbers, times and events, the same on every screen, in every table and every line. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from actorlearn.metric import Form
 from actorlearn.metrics.registry import metric
 
 DASH = "–"
-"""Stands for what is not known yet; never a zero."""
+"""Shown for a value that is not known yet; 0 is never shown for it."""
 
 
 def as_duration(seconds: float | None) -> str:
-    """1:02:03 or 2:03; days in front of it when there are any."""
+    """Return 1:02:03 or 2:03, with days before it if there are any."""
     if seconds is None or not isfinite(seconds):
         return "-:--"
     minutes, rest = divmod(int(seconds), 60)
@@ -26,12 +26,12 @@ def as_duration(seconds: float | None) -> str:
 
 
 def as_whole(value: float | None) -> str:
-    """12,346: a count or a rate."""
+    """Return a count or a rate: 12,346."""
     return DASH if value is None else f"{value:,.0f}"
 
 
 def as_number(value: float | None) -> str:
-    """0.0123 as 0.012: a score or a loss, three digits that say something."""
+    """Return a score or a loss with about three significant digits: 0.0123 as 0.012."""
     if value is None:
         return DASH
     size = abs(value)
@@ -43,12 +43,12 @@ def as_number(value: float | None) -> str:
 
 
 def as_percent(value: float | None) -> str:
-    """0.254 as 25%: a share."""
+    """Return a share: 0.254 as 25%."""
     return DASH if value is None else f"{100 * value:.0f}%"
 
 
 def as_bytes(count: float) -> str:
-    """12.3 MiB: an amount of data."""
+    """Return an amount of data: 12.3 MiB."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -60,17 +60,17 @@ _FORMS = {Form.WHOLE: as_whole, Form.NUMBER: as_number, Form.PERCENT: as_percent
 
 
 def metric_value(row: Mapping[str, Any], name: str) -> str:
-    """A metric of a row, in the form that it has everywhere."""
+    """Return a metric of a row in the form that the registry gives it."""
     return _FORMS[metric(name).form](row.get(name))
 
 
 def skips_frames(row: Mapping[str, Any]) -> bool:
-    """Whether a step of the environment is not one frame, so that both rates say something."""
+    """Whether a step of the environment is not one frame, so that frames per second add information."""
     return row.get("frames_per_s") not in (None, row.get("env_steps_per_s"))
 
 
 def event_line(event: Mapping[str, Any]) -> str:
-    """An event in one line: simulator-1 died (incarnation 2): killed by signal 9."""
+    """Return an event in one line: simulator-1 died (incarnation 2): killed by signal 9."""
     process, kind, cause = event.get("process"), str(event.get("kind", "")), event.get("cause")
     if not cause and event.get("env_steps") is not None:
         cause = f"{event['env_steps']:,} steps"

@@ -1,7 +1,7 @@
-"""Rules that say when learning is ill, each with what to try and its source. Pure: they read rows of metrics.jsonl.
+"""Rules that detect when learning fails, each with a remedy and its source. Pure: they read rows of metrics.jsonl.
 
 The same rules judge a living run row by row (``launch/runtime/reporter.py``) and a finished one (``actorlearn
-health``). ``docs/health.md`` is generated from ``RULES``. A rule does not judge a row without its metric.
+health``). ``docs/health.md`` is generated from ``RULES``. A rule does not judge a row that lacks its metric.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from launch.reports.format import as_number, as_percent
 
 Row = Mapping[str, Any]
 REPORTS = 5
-"""Reports, at least, for which a condition must hold."""
+"""Least number of reports in which a condition must be judged."""
 WELL_REPORTS = 3
-"""Consecutive reports without the condition after which learning is well again."""
+"""Number of consecutive reports without the condition after which the rule ceases to hold."""
 _NEARLY_ALL = 0.9
 """Share of the reports in which a condition must hold."""
 
@@ -40,7 +40,7 @@ LEARNED = 0.5
 KEPT = 0.25
 RATE_SHARE = 0.1
 GAMES = 50
-"""Games of which a mean score is more than chance."""
+"""Least number of games for a meaningful mean score."""
 UNDECIDED = 0.1
 
 
@@ -52,13 +52,13 @@ class Facts:
     clip_norm: float | None = None
     learning_rate: float | None = None
     steps_per_update: int = 1
-    """Optimizer steps that a rollout gives; 1 for a replay. At the first of a rollout a policy has not moved."""
+    """Optimizer steps for one rollout; 1 for a replay. At the first of them the policy has not changed yet."""
     largest_return: float | None = None
-    """Largest discounted return that clipped rewards can sum to."""
+    """Largest possible discounted sum of clipped rewards."""
 
     @classmethod
     def of(cls, topology: Mapping[str, Any]) -> Facts:
-        """Read a resolved topology, by whatever version; what it lacks is unknown."""
+        """Return the facts of a resolved topology, written by any version; missing keys are unknown."""
         optimizer, algorithm = _section(topology, "optimizer"), _section(topology, "algorithm")
         clip, discount = _number(algorithm, "reward_clip"), _number(algorithm, "discount")
         bounded = clip is not None and discount is not None and discount < 1.0
@@ -74,23 +74,23 @@ class Facts:
         )
 
     def share_done(self, row: Row) -> float:
-        """Return the part of the run's steps that is done; 1 where that is unknown."""
+        """Return the share of the run's steps that is done; 1 if unknown."""
         steps = _number(row, "env_steps")
         return 1.0 if steps is None or not self.total_steps else steps / self.total_steps
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Memory of a run's rows, the newest included."""
+    """What earlier rows of a run have shown, including the newest row."""
 
     lowest: float | None = None
-    """Lowest and highest mean score in any report."""
+    """Lowest mean score in any report; ``best`` is the highest."""
     best: float | None = None
     rewarded: bool = False
     """Whether any report had a reward other than 0."""
 
     def with_row(self, row: Row) -> Past:
-        """Return the past after another row."""
+        """Return the past including another row."""
         past = replace(self, rewarded=self.rewarded or bool(_number(row, "rewards_nonzero")))
         score, episodes = _number(row, "episode_return_mean"), _number(row, "episodes")
         if score is None or episodes is None or episodes < GAMES:
@@ -99,7 +99,7 @@ class Past:
         return replace(past, lowest=lowest, best=score if past.best is None else max(past.best, score))
 
     def learns(self, row: Row) -> bool:
-        """Whether the score is clearly above the run's lowest: by half of that, and not fallen back from the best."""
+        """Whether the score exceeds the run's lowest clearly, by half of that, and is not close to it again."""
         score = _number(row, "episode_return_mean")
         if score is None or self.lowest is None or self.best is None:
             return False
@@ -108,26 +108,26 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One illness."""
+    """A rule: a condition that shows a failure of learning."""
 
     name: str
     when: str
-    """The condition, for the page."""
+    """The condition in words, for the documentation."""
     holds: Callable[[Row, Facts, Past], bool | None]
-    """Whether the condition holds in a row; None: the row lacks what it reads."""
+    """Whether the condition holds in a row; None: the row lacks the metric."""
     says: Callable[[Row, Facts], str]
-    """The sentence that names the illness, with the numbers."""
+    """The message that names the failure, with the numbers."""
     remedy: str
     """The change to try, in one line."""
     source: str
     steps: int
-    """Optimizer steps, at least, for which the condition must hold."""
+    """Least number of optimizer steps for which the condition must hold."""
     share: float = _NEARLY_ALL
     unless_it_learns: bool = True
-    """Whether the rule is silent while the score is clearly above the run's lowest."""
+    """Whether the rule does not apply while the score is clearly above the run's lowest."""
 
     def judge(self, row: Row, facts: Facts, past: Past) -> bool | None:
-        """Return whether the rule's condition holds in a row; None: nothing can be said."""
+        """Return whether the rule's condition holds in a row; None: it cannot be judged."""
         held = self.holds(row, facts, past)
         return held and not (self.unless_it_learns and past.learns(row))
 
@@ -150,14 +150,14 @@ def _above(name: str, limit: float) -> Callable[[Row, Facts, Past], bool | None]
     return lambda row, facts, past: None if (value := _number(row, name)) is None else value > limit
 
 
-# Conditions and sentences ---------------------------------------------------------------------------------------------
+# Conditions and messages ----------------------------------------------------------------------------------------------
 
 
 def _too_large(row: Row, facts: Facts, past: Past) -> bool | None:
     divergence, sample = _number(row, "divergence"), _number(row, "effective_sample_size")
     if divergence is None and sample is None:
         return None
-    clipped = _number(row, "clipped_share") if divergence is not None else None  # of IMPALA half of all are clipped
+    clipped = _number(row, "clipped_share") if divergence is not None else None  # IMPALA clips half of all ratios
     return (divergence or 0.0) > DIVERGENCE or (clipped or 0.0) > CLIPPED_SHARE or (sample or 1.0) < SAMPLE_SIZE
 
 
@@ -177,7 +177,7 @@ def _no_effect(row: Row, facts: Facts, past: Past) -> bool | None:
     if (_number(row, "learning_rate") or 0.0) < RATE_SHARE * (facts.learning_rate or 0.0):  # by schedule, at the end
         return False
     entropy = _number(row, "entropy_share")
-    if entropy is not None and entropy < UNDECIDED:  # a policy that is certain moves no more
+    if entropy is not None and entropy < UNDECIDED:  # a policy that is certain hardly changes
         return False
     still = divergence is not None and divergence < NO_DIVERGENCE and facts.steps_per_update > 1
     return still or (change is not None and change < NO_CHANGE)
@@ -370,27 +370,27 @@ BY_NAME: dict[str, Rule] = {rule.name: rule for rule in RULES}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A rule that has begun or ceased to hold."""
+    """A rule has begun or ceased to hold."""
 
     rule: Rule
     learner: str
-    """The learner of several; empty where there is one."""
+    """Name of the learner; empty if there is only one."""
     ill: bool
     says: str
-    """The rule's sentence, with the numbers; empty where learning is well again."""
+    """The message of the rule, with the numbers; empty when the rule has ceased to hold."""
     env_steps: int
 
 
 @dataclass(slots=True)
 class _Verdict:
-    """Judgements of one rule on the newest rows of a learner."""
+    """Judgements of one rule about the newest rows of a learner."""
 
     held: deque[tuple[int, bool]] = field(default_factory=deque)
-    """Optimizer steps and judgement of rows."""
+    """Optimizer steps and judgement of each row."""
     ill: bool = False
 
     def add(self, rule: Rule, steps: int, held: bool) -> bool:
-        """Add a judgement; returns whether the rule has begun or ceased to hold."""
+        """Add a judgement; return whether the rule has begun or ceased to hold."""
         self.held.append((steps, held))
         if self.ill:
             newest = list(self.held)[-WELL_REPORTS:]
@@ -409,7 +409,7 @@ class _Verdict:
 
 
 class _Learner:
-    """The judgements of one learner."""
+    """The judgements about one learner."""
 
     def __init__(self) -> None:
         self.past, self.updates = Past(), 0
@@ -419,7 +419,7 @@ class _Learner:
         return [name for name, verdict in self.verdicts.items() if verdict.ill]
 
     def add(self, row: Row, facts: Facts) -> Iterator[tuple[Rule, bool]]:
-        """Judge another row; yields the rules that begin or cease to hold."""
+        """Judge another row; yield the rules that have begun or ceased to hold."""
         updates = int(_number(row, "updates") or 0)
         if updates < self.updates:  # a trainer was restored from a checkpoint
             for verdict in self.verdicts.values():
@@ -434,18 +434,18 @@ class _Learner:
 
 
 class Health:
-    """The health of one run, judged row by row."""
+    """Judges the learning of one run, row by row."""
 
     def __init__(self, facts: Facts) -> None:
-        """``facts``: of the run's topology."""
+        """``facts``: facts of the run's topology."""
         self._facts = facts
         self._learners: dict[str, _Learner] = {}
 
     def add(self, row: Row) -> list[Change]:
-        """Judge another row of metrics.jsonl; returns what has changed."""
+        """Judge another row of metrics.jsonl; return the changes."""
         changes = []
         rows = _rows_of(row)
-        for name in self._learners.keys() - rows.keys():  # they have left
+        for name in self._learners.keys() - rows.keys():  # learners that have left
             del self._learners[name]
         for name, own in rows.items():
             learner = self._learners.setdefault(name, _Learner())
@@ -455,24 +455,24 @@ class Health:
         return changes
 
     def ill(self) -> list[str]:
-        """Return the names of the rules that hold; of several learners "learner: rule"."""
+        """Return the names of the rules that hold; with several learners "learner: rule"."""
         return [f"{name}: {rule}" if name else rule for name, own in self._learners.items() for rule in own.ill()]
 
 
 def remedy_of(ill: str) -> str:
-    """Return what to try against one of ``Health.ill``; empty for a rule of another version."""
+    """Return the remedy for an item of ``Health.ill``; empty for a rule of another version."""
     rule = BY_NAME.get(ill.rpartition(": ")[2])
     return rule.remedy if rule else ""
 
 
 def names_in(row: Row) -> list[str]:
-    """Return the illnesses that a row of metrics.jsonl names; a file may hold anything."""
+    """Return the names of the rules that hold by a row of metrics.jsonl; a file may contain anything."""
     found = row.get(HEALTH)
     return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
 
 
 def _rows_of(row: Row) -> dict[str, Row]:
-    """Return a row for each of several learners, by name, or the row itself under an empty name."""
+    """Return a row for each of several learners, by name; with one learner the row itself under an empty name."""
     learners = row.get(LEARNERS)
     if not isinstance(learners, Mapping) or not learners:
         return {"": row}

@@ -1,6 +1,6 @@
-"""Merges the rows of several processes into one of the run, by the rule of each metric in the registry. Pure.
+"""Merges the rows of several processes into one row of the run, by the rule of each metric in the registry. Pure.
 
-With one learner the row is its trainer's.
+With one learner the row is that of its trainer.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from actorlearn.metric import Kind, Merge, Metric
 from actorlearn.metrics.registry import LEARNERS, metric
 
 STALE_REPORTS = 3.0
-"""Report intervals without a row after which a learner is left out of rates."""
+"""Report intervals without a row after which a learner does not count in rates."""
 
 
 def merge_rows(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """Return one row for the rows of all learners, {name: row}, with some metrics of each under ``learners``.
 
-    ``left``: the last rows of learners that have left, of which only the counters go on.
+    ``left``: the last rows of learners that have left; only their counters are included.
     """
     row = dict(next(iter(rows.values()))) if len(rows) == 1 else _merged_several(rows)
     for last in left:
@@ -42,7 +42,7 @@ def _merged_several(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _value(of: Metric, rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Return one value for those of these rows; None where no row has one."""
+    """Return one value for the values in these rows; None if no row has one."""
     having = [row for row in rows if row.get(of.name) is not None]
     values = [row[of.name] for row in having]
     if not values or of.merge is Merge.FIRST or not all(isinstance(value, int | float) for value in values):
@@ -56,7 +56,7 @@ def _value(of: Metric, rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 class LearnerRows:
-    """The newest row of each learner, merged whenever the first of them reports, and once more at the end."""
+    """The newest row of each learner; merged when the first learner reports, and once more at the end."""
 
     def __init__(self, every_s: float) -> None:
         """``every_s``: seconds between two rows of a learner."""
@@ -73,17 +73,17 @@ class LearnerRows:
         return None if self._unmerged else self._merged(fresh)
 
     def merge_rest(self) -> dict[str, Any] | None:
-        """Return the merged row with what was added since the last one; None where that had all."""
+        """Return the merged row if rows were added since the last one; else None."""
         if not self._unmerged:
             return None
         self._unmerged = False
-        if not self._rows:  # who said it has left
+        if not self._rows:  # all learners have left
             *before, newest = self._left
             return merge_rows({"": newest}, before)
         return self._merged(self._fresh(max(then_s for then_s, _ in self._rows.values())))
 
     def leave(self, name: str) -> None:
-        """Remove a learner that has ended for good; its counters are kept."""
+        """Remove a learner that has left the run; its counters are kept."""
         if name in self._rows:
             self._left.append(self._rows.pop(name)[1])
 
@@ -91,7 +91,7 @@ class LearnerRows:
         return {name for name, (then_s, _) in self._rows.items() if now_s - then_s <= self._stale_s}
 
     def _merged(self, fresh: set[str]) -> dict[str, Any]:
-        """Return all rows as one; a learner without a fresh row has no rates."""
+        """Return all rows as one; the rates of a learner without a fresh row are 0."""
         rows = {known: dict(row) for known, (_, row) in sorted(self._rows.items())}
         for silent in rows.keys() - fresh:
             rows[silent].update({key: 0.0 for key in rows[silent] if metric(key).kind is Kind.RATE})

@@ -1,4 +1,4 @@
-"""Finds processes that were attached to a run or detached from it in its earlier lives, by its events."""
+"""Finds the processes that were attached to a run, or detached from it, from the events of its earlier lives."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from launch.runs.jsonl import Lines
 
 
 def find_attached(events: Path) -> list[str]:
-    """Return the processes attached in a run's last life and not detached in it; for a learner its trainer."""
+    """Return the processes attached in a run's last life and not detached since; for a learner its trainer."""
     found: dict[str, None] = {}
     spawned: set[str] = set()
     for event in Lines(events).new():
         kind, name = event.get("kind"), str(event.get("process"))
         first = kind == "spawned" and event.get("incarnation") == 0
-        if kind == "resumed" or (first and name in spawned):  # a life of the run begins: in one, names are given once
+        if kind == "resumed" or (first and name in spawned):  # a new life of the run; within a life names are unique
             found.clear()
             spawned.clear()
         if first:
             spawned.add(name)
-        elif kind == "attached" and not event.get("cause"):  # with one, it came along with a trainer
+        elif kind == "attached" and not event.get("cause"):  # with a cause, it was attached together with a trainer
             found[name] = None
         elif kind == "detached":
             found.pop(name, None)

@@ -1,7 +1,7 @@
-"""Sends one request to a living supervisor and returns its reply, within a deadline.
+"""Sends one request to a living supervisor and returns its reply, within a time limit.
 
-Speaks ``Request`` and ``Reply`` of ``wire/messages.py`` over the run's control socket, which only the user who started
-the run can open. Does not know what a command does.
+Uses ``Request`` and ``Reply`` of ``wire/messages.py`` over the run's control socket, which only the user who started
+the run can open. The commands themselves are not interpreted here.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from launch.errors import FailedError
 from launch.runs.find import Run
 
 TIMEOUT_S = 5.0
-"""Seconds to wait: the supervisor's loop turns several times a second; one silent for this long is stuck or stopped."""
+"""Seconds to wait. The supervisor's loop runs several times a second; without a reply it is stuck or stopped."""
 CHANGE_S = 75.0
-"""Seconds to wait for the answer to attach, detach and save, which the supervisor gives up after 60 s."""
+"""Seconds to wait for the reply to attach, detach and save, which the supervisor gives up after 60 s."""
 
 
 def ask(
@@ -31,7 +31,7 @@ def ask(
     overrides: list[str] | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> Reply:
-    """Send one request and wait for its reply; raises FailedError with the way out when none comes or it is a no."""
+    """Send one request and return its reply; raises FailedError if none comes, or if the supervisor refuses."""
     request = Request(
         protocol=PROTOCOL_VERSION,
         version=__version__,

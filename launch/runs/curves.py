@@ -1,6 +1,6 @@
-"""Learning curves of runs, read from their reports, and runs of several seeds as one group.
+"""Learning curves of runs, read from their reports; runs of several seeds form a group.
 
-Reads the reports and the topology of each run, finished or still running, imported ones too.
+Reads the reports and the topology of each run, whether it is finished, running or imported.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ SCORE = "episode_return_mean"
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One run: points of its learning curve, cut into stretches where a restore took it back."""
+    """The learning curve of a run, divided into stretches: a new stretch begins where a restore went back in steps."""
 
     label: str
     game: str
     frames_per_step: float | None
     steps_per_s: float | None
     stretches: list[list[tuple[float, float, float]]]
-    """Per stretch, points of (environment steps, minutes, number of that column); NaN minutes where none are known."""
+    """Points of each stretch: (environment steps, minutes, value of the column); minutes are NaN if unknown."""
     column: str = SCORE
 
     @property
     def final(self) -> float:
-        """The number of the last point."""
+        """The value at the last point."""
         return self.stretches[-1][-1][2]
 
     @property
     def newest(self) -> list[tuple[float, float]]:
-        """Points of (environment steps, number) without those that a restore took back: steps grow."""
+        """Points of (environment steps, value) without those that a restore has undone: steps increase."""
         points: list[tuple[float, float]] = []
         for stretch in self.stretches:
             points = [point for point in points if point[0] < stretch[0][0]]
@@ -50,34 +50,34 @@ class Curve:
 
     @property
     def over_time(self) -> list[tuple[float, float]]:
-        """Points of (minutes, number), also those that a restore took back: time goes on; none where none is known."""
+        """Points of (minutes, value) with known minutes, including those that a restore has undone."""
         return [(minutes, number) for its in self.stretches for _, minutes, number in its if not math.isnan(minutes)]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in name and seed alone, with their curves of one column."""
+    """Runs that differ only in name and seed, with their curves of one column."""
 
     runs: Sequence[Run]
     seeds: Sequence[Any]
     keys: Mapping[str, Any]
-    """Keys by which it differs from other groups, with its values."""
+    """Keys by which it differs from other groups, with their values."""
     curves: Sequence[Curve]
 
     @property
     def name(self) -> str:
-        """Its differing keys, as they are written on the command line."""
+        """The differing keys in the form of the command line."""
         return said(self.keys)
 
     @property
     def apart(self) -> list[Group]:
-        """Each run as a group."""
+        """Each run as a group of its own."""
         members = zip(self.runs, self.seeds, self.curves, strict=True)
         return [Group([run], [seed], self.keys, [curve]) for run, seed, curve in members]
 
 
 def group_runs(runs: Sequence[Run], column: str = SCORE) -> list[Group]:
-    """Read the runs' curves and group them; raises RunError for a run given twice, ValueError for one without a curve.
+    """Read the curves of runs and group them; raises RunError for a repeated run, ValueError for one without a curve.
 
     A run whose topology cannot be read is a group of its own.
     """
@@ -103,7 +103,7 @@ def group_runs(runs: Sequence[Run], column: str = SCORE) -> list[Group]:
 
 
 def read_curve(run: Run, column: str = SCORE) -> Curve:
-    """Read a curve of one run folder; raises ValueError when it has none."""
+    """Read a curve from a run folder; raises ValueError if it has none."""
     rows = _read_rows(run)
     stretches = _stretches(rows, column)
     if not stretches and column != SCORE:
@@ -125,7 +125,7 @@ def read_curve(run: Run, column: str = SCORE) -> Curve:
 
 
 def _read_rows(run: Run) -> list[dict[str, Any]]:
-    """The reports of a run, those that can be read; raises ValueError when there are none."""
+    """Return the readable reports of a run; raises ValueError if there are none."""
     path = run.path / METRICS_FILE
     if not path.is_file():
         raise ValueError(f"{run.path}: no {path.name} there; give the folder of a run, as `actorlearn ps` shows it")
@@ -136,13 +136,13 @@ def _read_rows(run: Run) -> list[dict[str, Any]]:
 
 
 def _value(row: dict[str, Any], name: str) -> float | None:
-    """The number of that name; None for null, text or nothing."""
+    """Return the number in a column; None if the value is null, text or missing."""
     value = row.get(name)
     return float(value) if is_number(value) and not isinstance(value, bool) else None
 
 
 def _stretches(rows: list[dict[str, Any]], column: str) -> list[list[tuple[float, float, float]]]:
-    """Points with a number; a new stretch starts where steps fall back. Time never does: it is the whole run's."""
+    """Return the points with a number; a new stretch begins where steps decrease. Time counts over the whole run."""
     stretches: list[list[tuple[float, float, float]]] = []
     steps_before, restored = -1.0, True
     for row in rows:
@@ -161,6 +161,6 @@ def _stretches(rows: list[dict[str, Any]], column: str) -> list[list[tuple[float
 
 
 def _steps_per_s(rows: list[dict[str, Any]]) -> float | None:
-    """The median over reports, which a slow start or a pause does not move."""
+    """Return the median speed over reports, which a slow start or a pause does not change."""
     speeds = sorted(speed for row in rows if (speed := _value(row, "env_steps_per_s")) is not None)
     return speeds[len(speeds) // 2] if speeds else None

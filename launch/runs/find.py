@@ -1,8 +1,8 @@
-"""Finds runs: by folder, name, unique beginning of a name, or the newest; and says whether one is alive.
+"""Finds runs by folder, name or unique beginning of a name, or the newest run; and determines whether a run is alive.
 
-Reads the run folders under ``runs/`` and those that living runs name in their directory of /dev/shm (file ``run``).
-Writes nothing. A run is alive while the supervisor in its ``meta.json`` lives: process id and start time must both
-match, because ids are reused.
+Reads the run folders under ``runs/``, and those that living runs name in their directory in /dev/shm (file ``run``).
+Writes nothing. A run is alive while the supervisor in its ``meta.json`` is: process id and start time must both match,
+because ids are reused.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from launch.topology import strict_yaml
 from launch.topology.strict_yaml import TopologyError
 
 RUNS = Path("runs")
-"""Folder of runs when no --run-dir is given, relative to the working directory."""
+"""Folder of runs without --run-dir, relative to the working directory."""
 
 SUMMARY_FILE = "summary.json"
 IMPORTED = "imported"
-"""Status of a run of another program, of which there is a learning curve alone, and its entry in meta.json."""
+"""Status of an imported run of another program, which has only a learning curve; also its key in meta.json."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run folder and the content of its meta.json when it was found."""
+    """A run folder, and the content of its meta.json when it was found."""
 
     path: Path
     meta: dict[str, Any]
 
     @property
     def name(self) -> str:
-        """The folder's name, by which the run is found again."""
+        """The name of the folder, which identifies the run on the command line."""
         return self.path.name
 
     @property
     def alive(self) -> bool:
-        """Whether its supervisor lives."""
+        """Whether its supervisor is alive."""
         pid, started = self.meta.get("supervisor_pid"), self.meta.get("supervisor_started")
         return isinstance(pid, int) and started is not None and start_time(pid) == started
 
     @property
     def status(self) -> str:
-        """Running, what summary.json says (finished, stopped, failed), or died without a summary."""
+        """Return "running", the status in summary.json (finished, stopped, failed), or "died" without a summary."""
         if self.alive:
             return "running"
         return printable(str(self.summary().get("status", "died")))
@@ -66,11 +66,11 @@ class Run:
         return control_socket(Path(str(self.meta.get("sockets", ""))))
 
     def summary(self) -> dict[str, Any]:
-        """Return the content of summary.json; empty before the run's end, or if it was killed."""
+        """Return the content of summary.json; empty before the end of the run, or if it was killed."""
         return read_object(self.path / SUMMARY_FILE)
 
     def topology(self) -> dict[str, Any]:
-        """The resolved topology as it was written, by whatever version; empty where it cannot be read."""
+        """Return the resolved topology as written, by any version; empty if it cannot be read."""
         try:
             with (self.path / "topology.yaml").open("rb") as file:
                 topology = strict_yaml.read(file.read(strict_yaml.MAX_BYTES + 1), "topology.yaml").value
@@ -79,15 +79,15 @@ class Run:
         return topology if isinstance(topology, dict) else {}
 
     def metrics(self) -> Lines:
-        """The rows of metrics.jsonl, those to come included."""
+        """Return a reader of metrics.jsonl, which also reads rows that are added later."""
         return Lines(self.path / METRICS_FILE)
 
     def events(self) -> Lines:
-        """The rows of events.jsonl, those to come included."""
+        """Return a reader of events.jsonl, which also reads rows that are added later."""
         return Lines(self.path / EVENTS_FILE)
 
     def checkpoints(self) -> list[Path]:
-        """Folders of all checkpoints of all learners, those of the fewest steps first."""
+        """Return the folders of all learners' checkpoints, the fewest steps first."""
         try:
             found = [
                 folder for directory in directories(self.path / "checkpoints").values() for folder in folders(directory)
@@ -98,9 +98,9 @@ class Run:
 
 
 def start_time(pid: int) -> int | None:
-    """Return when a process started, in hundredths of a second since boot; None when there is none, or only its zombie.
+    """Return the start time of a process in hundredths of a second since boot; None if it is gone or a zombie.
 
-    The pair (pid, start time) names a process for good, until the next boot. Wall time would not do: it is set.
+    The pair (pid, start time) is unique until the next boot. Wall time is not used, because it can be set.
     """
     try:
         booted_s = psutil.boot_time()
@@ -108,20 +108,20 @@ def start_time(pid: int) -> int | None:
         if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
             return None
         return round(100 * (process.create_time() - booted_s))
-    except (psutil.Error, ValueError, OverflowError):  # a pid that was read may be any number
+    except (psutil.Error, ValueError, OverflowError):  # a pid read from a file may be any number
         return None
 
 
 def read(path: Path) -> Run | None:
-    """The run in this folder, or None when it is no run folder."""
-    # os.path: of a folder of others that may not be looked into, pathlib raises.
+    """Return the run in this folder; None if it is not a run folder."""
+    # os.path, because pathlib raises for folders of other users that may not be read.
     if not any(os.path.isfile(path / name) for name in ("meta.json", "topology.yaml")):
         return None
     return Run(path.resolve(), read_object(path / "meta.json"))
 
 
 def living() -> list[Run]:
-    """Runs of this user that are alive on this machine, wherever their folders are."""
+    """Return the runs of this user that are alive on this machine, in any folder."""
     found: dict[Path, Run] = {}
     for directory in living_runs():
         try:
@@ -135,14 +135,14 @@ def living() -> list[Run]:
 
 
 def all_runs(folder: Path = RUNS) -> list[Run]:
-    """All runs under a folder, those of sweeps too, and the living ones, oldest first."""
+    """Return all runs under a folder, including those of sweeps, and all living ones, oldest first."""
     found = {run.path: run for run in living()}
     found |= {run.path: run for run in _below(folder)}
     return sorted(found.values(), key=_age)
 
 
 def find(word: str | None, folder: Path = RUNS) -> Run:
-    """The run meant by a folder, a name or the beginning of one; without a word the newest, a living one first."""
+    """Return the run for a folder, a name or its beginning; without a word the newest, living ones first."""
     if word and (run := read(Path(word))) is not None:
         return run
     runs = all_runs(folder)
@@ -160,7 +160,7 @@ def find(word: str | None, folder: Path = RUNS) -> Run:
 
 
 def find_living(word: str | None, folder: Path = RUNS) -> Run:
-    """Find a run as ``find`` does, but a living one; without a word the only one that is alive."""
+    """Return a living run, found as ``find`` does; without a word the only living one."""
     if word:
         run = find(word, folder)
         if not run.alive:
@@ -178,7 +178,7 @@ def find_living(word: str | None, folder: Path = RUNS) -> Run:
 
 
 def _below(folder: Path, deeper: bool = True) -> Iterator[Run]:
-    """Yield the runs whose folders are in this one, or in a folder in it that is no run's, as a sweep's is."""
+    """Yield the runs in this folder, and those in subfolders that are not runs, such as a sweep's."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if (run := read(path)) is not None:
             yield run
@@ -188,7 +188,7 @@ def _below(folder: Path, deeper: bool = True) -> Iterator[Run]:
 
 
 def _age(run: Run) -> tuple[float, str]:
-    """Runs sort by when their folder was made: topology.yaml is written once, at the start."""
+    """Return the sort key of a run: when its folder was made. topology.yaml is written once, at the start."""
     for name in ("topology.yaml", "meta.json"):
         try:
             return os.stat(run.path / name).st_mtime, run.name

@@ -1,7 +1,7 @@
-"""Reads the JSON of run folders: objects, and files of one object a line that another process appends to.
+"""Reads the JSON of run folders: objects, and files to which another process appends one object on each line.
 
-Lines that are no objects, and values that cannot be computed with or shown, are left out
-(``launch/reports/checks.py``): the files may be damaged or edited by hand.
+Lines that are not objects, and values that are not usable (``launch/reports/checks.py``), are left out: the files may
+be damaged or edited by hand.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from launch.reports.checks import is_number, keep_usable
 Value = TypeVar("Value")
 
 _SHORT_BYTES = 512
-"""A file with fewer bytes for each line that is asked for is read whole; a row of one learner has 2 KiB."""
+"""If a file has fewer bytes for each line of a sample, it is read whole; a row of one learner has 2 KiB."""
 _AT_ONCE = 1024 * 1024
-"""Bytes of lines that are in memory together."""
+"""Most bytes of lines in memory at once."""
 _LAST_BYTES = 64 * 1024
-"""Bytes at a file's end in which its last line is looked for; a row of many learners has 20 KiB."""
+"""Bytes at the end of a file that are searched for its last line; a row of many learners has 20 KiB."""
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return a JSON object; an empty one when the file is missing or holds none."""
+    """Return a JSON object; an empty one if the file is missing or contains none."""
     try:
         return _object(path.read_bytes()) or {}
     except OSError:
@@ -35,15 +35,15 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 class Decoded(Generic[Value]):
-    """A file of lines that another process appends to, each decoded and given once."""
+    """A file of lines to which another process appends; each line is decoded and returned once."""
 
     def __init__(self, path: Path, decode: Callable[[bytes], Value | None]) -> None:
-        """Start at the beginning; the file may not exist yet. Lines of which ``decode`` makes None are left out."""
+        """Start at the beginning; the file need not exist yet. Lines for which ``decode`` returns None are left out."""
         self._path, self._decode = path, decode
-        self._offset = 0  # after the last whole line: a line cut short by a crash is removed before the next is written
+        self._offset = 0  # after the last whole line: a line truncated by a crash is removed before the next is written
 
     def new(self) -> Iterator[Value]:
-        """Yield complete lines written since the last call."""
+        """Yield the complete lines written since the last call."""
         try:
             file = self._path.open("rb")
         except OSError:
@@ -53,10 +53,10 @@ class Decoded(Generic[Value]):
                 yield from self._decoded(lines)
 
     def sample(self, most: int) -> Iterator[Value]:
-        """Yield some of the lines that are there, evenly spread over the file's bytes, and pass over the others.
+        """Yield some of the lines in the file, evenly spread over its bytes, and skip the others.
 
-        Of a short file all; else the first, the last, and fewer than ``most`` between them, at a cost that does not
-        grow with the file. ``new`` goes on behind them.
+        Of a short file all lines; else the first, the last, and fewer than ``most`` between them; the cost does not
+        depend on the size of the file. ``new`` then continues after the last of them.
         """
         try:
             file = self._path.open("rb")
@@ -76,7 +76,7 @@ class Decoded(Generic[Value]):
         yield from self.new() if lines is None else self._decoded(lines)
 
     def last(self) -> Value | None:
-        """Return the last line, found from the file's end without reading the others; None when there is none."""
+        """Return the last line, read from the end of the file; None if there is none."""
         try:
             with self._path.open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
@@ -86,9 +86,9 @@ class Decoded(Generic[Value]):
         return next(self._decoded(reversed(lines)), None)
 
     def _read(self, file: BinaryIO) -> list[bytes]:
-        """Return the next whole lines, a part of a long file; none at the end, or where it cannot be read (any more).
+        """Return the next complete lines, at most ``_AT_ONCE`` bytes; none at the end, or if the file cannot be read.
 
-        The line that is still being written is read again the next time.
+        A line that is still being written is read again at the next call.
         """
         try:
             file.seek(self._offset)
@@ -105,7 +105,7 @@ class Decoded(Generic[Value]):
 
 
 def _spread(file: BinaryIO, end: int, most: int) -> tuple[list[bytes], int]:
-    """Return so many lines before ``end``, evenly spread, and where the last of them ends."""
+    """Return up to ``most`` lines before ``end``, evenly spread, and the position after the last of them."""
     lines: list[bytes] = []
     read_to = file.seek(0)
     for place in (end * number // most for number in range(most)):
@@ -120,15 +120,15 @@ def _spread(file: BinaryIO, end: int, most: int) -> tuple[list[bytes], int]:
 
 
 class Lines(Decoded[dict[str, Any]]):
-    """A file of JSON objects, one a line, that another process appends to; each is given once."""
+    """A file to which another process appends JSON objects, one on each line; each is returned once."""
 
     def __init__(self, path: Path) -> None:
-        """Start at the beginning; the file may not exist yet."""
+        """Start at the beginning; the file need not exist yet."""
         super().__init__(path, _object)
 
 
 def numbers_of(names: Sequence[str]) -> Callable[[bytes], tuple[float, ...] | None]:
-    """Return a function from a line to its numbers of these names, NaN where one is missing; no more is decoded."""
+    """Return a function that decodes only these names of a line, as numbers; a missing one is NaN."""
     own = list(dict.fromkeys(names))
     fields = [f"field_{number}" for number in range(len(own))]
     row = msgspec.defstruct("Row", [(field, Any, None) for field in fields], rename=dict(zip(fields, own, strict=True)))

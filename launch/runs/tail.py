@@ -1,4 +1,4 @@
-"""Follows text files that other processes append to, from some lines before their end."""
+"""Follows text files to which other processes append, starting some lines before the end."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _BYTES_A_LINE = 400
-"""A guess at a long line; a traceback's are shorter."""
+"""Estimate of a long line; the lines of a traceback are shorter."""
 
 
 class Tail:
-    """The last lines of a text file that grows, then those that are added."""
+    """The last lines of a growing text file, then the lines that are added."""
 
     def __init__(self, path: Path, lines: int) -> None:
-        """Begin about ``lines`` lines before the end."""
+        """Start about ``lines`` lines before the end."""
         self._path = path
         size = path.stat().st_size
         self._offset = max(0, size - lines * _BYTES_A_LINE)
@@ -26,7 +26,7 @@ class Tail:
         self._offset += starts[-lines] if 0 < lines <= len(starts) else (starts[0] if lines and starts else len(read))
 
     def new(self, last: bool = False) -> Iterator[str]:
-        """Lines written since the last call; one that is not yet whole only when this is the last call."""
+        """Yield the lines written since the last call; an incomplete line only if this is the ``last`` call."""
         with self._path.open("rb") as file:
             file.seek(self._offset)
             read = file.read()

@@ -1,8 +1,8 @@
-"""Snapshots of runs, living or ended; every screen, table and report reads these.
+"""Snapshots of runs, living or ended; every screen, table and report reads them.
 
-A ``RunView`` is made in two ways: a ``RunReader`` reads a run's folder from outside and asks its supervisor for
-processes; the process that runs it starts with an empty one and adds rows and events as they come. Unreadable
-parts are absent from a view and never an error: a damaged file hides its own content only.
+A ``RunView`` is made in two ways. A ``RunReader`` reads the folder of a run and asks its supervisor for the processes.
+The process of the run itself starts with an empty view and adds rows and events as they come. Unreadable parts are
+absent from a view and never cause an error: a damaged file hides only its own content.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ EVENTS_KEPT = 100
 ALARMS = frozenset({"died", "failed", "refused", "warned", "gave up", "slow", "silent", "ill"})
 """Kinds of events that report a problem."""
 ENDS = frozenset({"finished", "stopped", "failed", "died"})
-"""Kinds of events of the run itself after which it has ended; its status is then the same word."""
+"""Kinds of events of the run itself with which it ends; its status is then the same word."""
 ANSWER_S = 2.0
-"""Longest wait for a supervisor, in seconds; a busy one answers the next time."""
+"""Longest wait for a supervisor, in seconds; a busy supervisor answers the next request."""
 TREND_PARTS = 256
-"""Equal parts of a run's steps, of each of which a view's trend has the newest score."""
+"""Number of equal parts of a run's steps; the trend of a view has the newest score of each part."""
 _RATE_MEMORY = 0.8
 """Weight of earlier reports in the smoothed rate; reports are a few seconds apart."""
 
 Hearer = Callable[[Mapping[str, Any]], object]
-"""Function that is called with an event."""
+"""Function that receives an event."""
 
 
 def pass_over(_: Mapping[str, Any]) -> None:
-    """Do nothing with an event."""
+    """Ignore an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +52,35 @@ class RunView:
     total_steps: int | None = None
     folder: Path | None = None
     status: str = "starting"
-    """starting, running, or how it has ended: finished, stopped, failed, died; imported, of another program."""
+    """starting, running, finished, stopped, failed or died; imported for a run of another program."""
     elapsed_s: float | None = None
-    """Time of the newest report, plus its age while the run is alive; of an ended one its wall time."""
+    """Time of the newest report, plus its age while the run is alive; after the end its wall time."""
     meta: Mapping[str, Any] = field(default_factory=dict)
     """Identity: run_id, version, commit, machine, command, supervisor_pid; see ``launch/runtime/metadata.py``."""
     topology: Mapping[str, Any] = field(default_factory=dict)
-    """As resolved when the run began, by whatever version."""
+    """The resolved topology of the run's start, written by any version."""
     row: Mapping[str, Any] = field(default_factory=dict)
     """The newest report: metrics by name."""
     processes: Sequence[Mapping[str, Any]] | None = ()
-    """name, state, incarnation, pid and busy of each; None: the supervisor did not answer."""
+    """name, state, incarnation, pid and busy of each process; None: the supervisor did not answer."""
     events: tuple[Mapping[str, Any], ...] = ()
-    """The newest ``EVENTS_KEPT``, oldest first, but for choices."""
+    """The newest ``EVENTS_KEPT`` events, oldest first, without choices."""
     choices: tuple[Mapping[str, Any], ...] = ()
-    """Events about choices that were left to the machine: key, value, why."""
+    """Events about automatic choices: key, value, why."""
     alarm: Mapping[str, Any] | None = None
     """The newest event of a kind in ``ALARMS``."""
     evaluations: tuple[Mapping[str, Any], ...] = ()
     """Results of all evaluations, oldest first: mean, std, episodes, env_steps, policy_version."""
     checkpoints: tuple[Path, ...] = ()
-    """Folders of all learners' checkpoints, those of the fewest steps first."""
+    """Folders of all learners' checkpoints, the fewest steps first."""
     summary: Mapping[str, Any] = field(default_factory=dict)
-    """Contents of summary.json; empty while the run is alive, or if it was killed."""
+    """Content of summary.json; empty while the run is alive, or if it was killed."""
     best_return: float | None = None
     """Highest mean score of the last games in any report."""
     trend: tuple[tuple[int, float], ...] = ()
-    """Part of ``total_steps``, of ``TREND_PARTS``, and the newest mean score of the last games in it."""
+    """Pairs of a part of ``total_steps``, 0 to ``TREND_PARTS``, and the newest mean score of the last games in it."""
     problems: Mapping[str, int] = field(default_factory=dict)
-    """Number of events of each kind in ``ALARMS`` that there were, by kind."""
+    """Number of events of each kind in ``ALARMS``, by kind."""
     steps_per_s: float | None = None
     """Environment steps per second, smoothed over reports."""
 
@@ -91,32 +91,32 @@ class RunView:
 
     @property
     def share_done(self) -> float:
-        """Part of ``total_steps`` that is done, 0 to 1."""
+        """Share of ``total_steps`` that is done, 0 to 1."""
         return min(1.0, self.env_steps / self.total_steps) if self.total_steps else 0.0
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is over; it may be resumed."""
+        """Whether the run has ended; it may be resumed."""
         return self.status not in ("starting", "running")
 
     @property
     def left_s(self) -> float | None:
-        """Estimated seconds to the end; None while nothing is known to estimate it from."""
+        """Estimated seconds to the end; None if there is no estimate yet."""
         if self.total_steps is None or not self.steps_per_s or self.row.get("env_steps") is None:
             return None
         return max(0.0, (self.total_steps - self.env_steps) / self.steps_per_s)
 
     def final(self, name: str) -> Any:
-        """A metric as the summary has it, which is over the whole run, or else as the newest report has it."""
+        """Return a metric from the summary, which covers the whole run, or else from the newest report."""
         return self.summary.get(name, self.row.get(name))
 
     def with_row(self, row: Mapping[str, Any]) -> RunView:
-        """Return the view after another report."""
+        """Return the view with another report."""
         best, trend, score = self.best_return, self.trend, row.get("episode_return_mean")
         if score is not None:
             best = score if best is None else max(best, score)
             part = TREND_PARTS * (row.get("env_steps") or 0) // (self.total_steps or 1)
-            while trend and trend[-1][0] >= part:  # several: the trainer was restored
+            while trend and trend[-1][0] >= part:  # the trainer was restored
                 trend = trend[:-1]
             trend = (*trend, (part, score)) if self.total_steps else ()
         smoothed, rate = self.steps_per_s, row.get("env_steps_per_s")
@@ -126,7 +126,7 @@ class RunView:
         return replace(self, row=row, status=status, best_return=best, trend=trend, steps_per_s=smoothed)
 
     def with_event(self, event: Mapping[str, Any]) -> RunView:
-        """Return the view after another event; one of the run itself may say how it has ended."""
+        """Return the view with another event; an event of the run itself may set the status."""
         kind = event.get("kind")
         if kind == "chosen":
             return replace(self, choices=(*self.choices, event))
@@ -142,7 +142,7 @@ class RunView:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """All of it in plain values."""
+        """Return the view as plain values."""
         return {
             "run": self.name,
             "folder": str(self.folder),
@@ -162,13 +162,13 @@ class RunView:
 
 
 class RunReader:
-    """Reader of a run from outside; each look reads only the new part of its growing files."""
+    """Reads a run from outside; each look reads only the new part of its growing files."""
 
     def __init__(self, run: Run, noted: Hearer = pass_over, most_reports: int | None = None) -> None:
         """Read the topology, which never changes; ``noted`` is called with each event.
 
-        ``most_reports``: of a long run that was there before, about so many reports are read, spread over all: its
-        view then knows no better score than these had.
+        ``most_reports``: number of reports that are read of the rows already there, spread over all of them. The best
+        score of the view is then the best of these reports.
         """
         self.run = run
         self._noted = noted
@@ -177,7 +177,7 @@ class RunReader:
         self._view = identify(run)
 
     def look(self, processes: bool = True) -> RunView:
-        """Read new rows and events; with ``processes`` request those of a living run from its supervisor."""
+        """Read new rows and events; with ``processes``, ask the supervisor of a living run for its processes."""
         view = self._view
         for row in chain(self._earlier, self._metrics.new()):
             view = view.with_row(row)
@@ -189,13 +189,13 @@ class RunReader:
 
 
 def glance(run: Run) -> RunView:
-    """Return a view with the newest report alone, no events and no topology: cheap enough for lists of many runs."""
+    """Return a view with the newest report, without events or topology: cheap enough for lists of many runs."""
     view = RunView(run.name, folder=run.path, meta=run.meta, processes=None)
     return _as_it_stands(run, view.with_row(run.metrics().last() or {}))
 
 
 def identify(run: Run) -> RunView:
-    """Return a view with a run's identity only: its name, folder, meta.json and topology."""
+    """Return a view with only a run's identity: its name, folder, meta.json and topology."""
     topology = run.topology()
     env, total_steps = topology.get("env"), topology.get("total_steps")
     env_id = env.get("id") if isinstance(env, dict) else None
@@ -210,7 +210,7 @@ def identify(run: Run) -> RunView:
 
 
 def _as_it_stands(run: Run, view: RunView, ask_processes: bool = True) -> RunView:
-    """Return the view with all that is not in rows and events; processes as before where the supervisor is busy."""
+    """Return the view with everything that is not in rows and events; old processes if the supervisor is busy."""
     alive = run.alive
     summary = {} if alive else run.summary()
     processes = (_processes(run) if ask_processes else None) if alive else ()
@@ -225,7 +225,7 @@ def _as_it_stands(run: Run, view: RunView, ask_processes: bool = True) -> RunVie
 
 
 def _processes(run: Run) -> Sequence[Mapping[str, Any]] | None:
-    """Processes of a living run, by its supervisor; None when it does not answer in time."""
+    """Return the processes of a living run, from its supervisor; None if it does not answer in time."""
     try:
         found = ask(run, "status", timeout_s=ANSWER_S).data.get("processes")
     except FailedError:

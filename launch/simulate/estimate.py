@@ -1,6 +1,6 @@
-"""Closed forms beside the simulation: rates by order statistics and saturation, and the staleness of gradients. Pure.
+"""Closed-form predictions: rates from order statistics and saturation, and the staleness of gradients. Pure.
 
-They know nothing of queues, and of messages that overlap only those of one direction through one link.
+They ignore queues. Of messages that overlap, they count only those in one direction of one link.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ class Estimate:
 
     env_steps_per_s: float
     staleness: float
-    """Changes by others in the weights since a gradient's were looked at, in the mean."""
+    """Mean number of changes by other learners since the weights of a gradient were read."""
     bound: str
     """The resource, or the stage, that bounds the rate."""
 
 
 def estimate(scenario: Scenario) -> Estimate:
-    """Return the least of the rates that learners, cores, links and servers allow."""
+    """Return the lowest of the rates that learners, cores, links and servers allow."""
     rates = dict(_rates(scenario))
     bound = min(rates, key=lambda name: rates[name])
     return Estimate(rates[bound] * scenario.work.env_steps, staleness(scenario), bound)
 
 
 def staleness(scenario: Scenario) -> float:
-    """Return the mean staleness of a gradient: n - 1 where n learners change the weights each by itself.
+    """Return the mean staleness of a gradient: n - 1 if n learners change the weights asynchronously.
 
-    Holds for learners of any speeds: between two changes of learner i, a time t_i, the others make t_i (R - 1 / t_i),
-    with R the sum of all rates 1 / t_j. Weighted by each learner's share of the changes, 1 / (t_i R), that is n - 1.
+    Holds for any speeds of learners: between two changes of learner i, a time t_i, the others make t_i (R - 1 / t_i)
+    changes, with R the sum of all rates 1 / t_j. The mean weighted by the share of changes, 1 / (t_i R), is n - 1.
     """
     return float(scenario.learners - 1) if scenario.exchanging in ("store", "servers") else 0.0
 
@@ -49,7 +49,7 @@ def update_s(scenario: Scenario) -> float:
 
 
 def processor_s(scenario: Scenario) -> float:
-    """Return the processor time of an update of one learner, messages aside."""
+    """Return the processor time of an update of one learner, without messages."""
     costs, work = scenario.costs, scenario.work
     passes = work.horizon * work.simulators.groups * (work.servers or work.simulators.count) * costs.pass_s
     gradients_s = work.optimizer_steps * work.threads * costs.gradient_s
@@ -58,12 +58,12 @@ def processor_s(scenario: Scenario) -> float:
 
 
 def kth_of(rank: int, count: int) -> float:
-    """Return the expected value of the rank-th smallest of so many standard normal numbers (Blom 1958)."""
+    """Return the expected value of the rank-th smallest of ``count`` standard normal numbers (Blom 1958)."""
     return NormalDist().inv_cdf((rank - 0.375) / (count + 0.25)) if count > 1 else 0.0
 
 
 def _rates(scenario: Scenario) -> Iterator[tuple[str, float]]:
-    """Yield updates/s of all learners that one thing after the other allows."""
+    """Yield the updates/s of all learners that each bound allows."""
     s, count = scenario, scenario.learners
     slow = [s.stragglers.factor_of(learner, count) for learner in range(count)]
     own_s, exchange_s = update_s(s), _exchange_s(s)
@@ -80,7 +80,7 @@ def _rates(scenario: Scenario) -> Iterator[tuple[str, float]]:
 
 
 def _saturation(s: Scenario) -> Iterator[tuple[str, float]]:
-    """Yield the updates/s at which a hub or the parameter servers are always busy."""
+    """Yield the updates/s at which the links, the encryption or the optimizer of parameter servers are always busy."""
     each = s.work.optimizer_steps / s.local_steps
     if s.exchanging in ("servers", "quorum"):
         part = s.header_bytes + s.weight_bytes * s.weights / s.parameter_servers
@@ -93,9 +93,9 @@ def _saturation(s: Scenario) -> Iterator[tuple[str, float]]:
 
 
 def _late_s(s: Scenario, needed: int) -> float:
-    """Return by how much the last learner that is waited for is later than the mean.
+    """Return the mean delay of the last learner that is waited for, relative to the mean learner.
 
-    Through a hub learners meet after each rollout and after each gradient: then each of these stages has its last one.
+    Through a hub learners meet after each rollout and after each gradient, so each of these stages has a last learner.
     """
     work, deviation = s.work, s.costs.deviation
     collect_s, steps = _collect_s(s) - s.costs.wake_s, work.optimizer_steps
@@ -109,7 +109,7 @@ def _late_s(s: Scenario, needed: int) -> float:
 
 
 def _exchange_s(s: Scenario) -> float:
-    """Return the time of an update's exchanges on idle links; in lock-step through a hub all messages meet there."""
+    """Return the time of an update's exchanges on idle links; through a hub all messages of an exchange coincide."""
     if s.exchanging in ("alone", "gossip", "store") or (s.learners == 1 and not _central(s)):
         return 0.0
     steps = s.work.optimizer_steps
@@ -128,7 +128,7 @@ def _exchange_s(s: Scenario) -> float:
     together = s.learners if s.exchanging == "quorum" else 1
     link_s = max(together * part, s.vector_bytes) / s.link_bytes_per_s if away else 0.0
     end_s = s.shards * s.costs.message_s + part * s.costs.byte_s
-    # Gradients come in while weights go out, but for the first shard and the last.
+    # Gradients arrive while weights are sent, except for the first shard and the last.
     ways_s = (1 + 1 / s.shards) * (s.parameter_servers * end_s + max(link_s, together * end_s))
     sum_s = s.costs.add_s / s.parameter_servers if s.exchanging == "quorum" else 0.0
     optimizer_s = s.costs.optimizer_s / s.parameter_servers

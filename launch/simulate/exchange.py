@@ -1,7 +1,7 @@
-"""The exchanges of learners: messages and waits after a gradient, for each way to exchange, in simulated time.
+"""The exchanges of learners in simulated time: messages and waits after a gradient, for each way to exchange.
 
-Each exchange is what ``actorlearn/parameters`` does in that mode, message by message. Where a learner waits for others
-it says for how long, as ``waited_s``; the rest of its exchange is messages and the work on them.
+Each class follows the messages of ``actorlearn/parameters`` in that mode. The time that a learner waits for others is
+added to ``waited_s``; the rest of an exchange is messages and their processing.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from launch.simulate.network import Machine, Network, Port, Steps
 from launch.simulate.scenario import Scenario
 
 _NUMBERS_BYTES = 8.0 * NUMBERS
-"""Numbers of a learner by which all agree on the next batch; a hub's header goes before them."""
+"""Size of the numbers of a learner by which all agree on the next batch; a hub adds a header."""
 
 
 @dataclass
 class Peer:
-    """One learner as the others meet it."""
+    """The state of one learner in the exchanges."""
 
     number: int
     port: Port
     waited_s: float = 0.0
     """Time spent waiting for other learners so far."""
     base: int = 0
-    """Version of the shared weights by which it computes."""
+    """Version of the shared weights with which it computes."""
     exchanges: int = 0
-    """Exchanges so far, or mixes in gossip; in lock-step all optimizer steps."""
+    """Exchanges so far, in gossip mixes; in lock-step all optimizer steps."""
     staleness: list[int] = field(default_factory=list)
     dropped: int = 0
-    """Gradients that came too late to be used."""
+    """Gradients that arrived too late to be used."""
 
 
 class Exchange(Protocol):
-    """A way to exchange; the weights' new version after each optimizer step."""
+    """A way to exchange: makes the new version of the weights after each optimizer step."""
 
     def agree(self, peer: Peer) -> Steps:
-        """Begin an update, with all others where learners are in lock-step."""
+        """Begin an update; in lock-step together with all others."""
 
     def step(self, peer: Peer) -> Steps:
-        """Turn a gradient into new weights."""
+        """Make new weights from a gradient."""
 
 
 @dataclass
@@ -58,18 +58,18 @@ class _Place:
     network: Network
 
     def meets(self, peer: Peer) -> bool:
-        """Count a step of a learner in lock-step; whether it ends its ``local_steps``, or its batch."""
+        """Count a step of a learner in lock-step; return whether it ends ``local_steps`` or the batch."""
         batch = max(1, round(self.scenario.work.optimizer_steps))
         step = peer.exchanges % batch + 1
         peer.exchanges += 1
         return step % self.scenario.local_steps == 0 or step == batch
 
     def optimize(self, peer: Peer) -> simpy.Event:
-        """Change all weights by the own optimizer."""
+        """Change all weights by the learner's optimizer."""
         return peer.port.machine.cores.work(self.scenario.costs.optimizer_s)
 
     def wait(self, peer: Peer, event: simpy.Event) -> Steps:
-        """Wait for others, and count the time."""
+        """Wait for others, and add the time to ``waited_s``."""
         began_s = self.env.now
         yield event
         peer.waited_s += self.env.now - began_s
@@ -84,13 +84,13 @@ class Alone(_Place):
         yield from ()
 
     def step(self, peer: Peer) -> Steps:
-        """Take a step of the own optimizer."""
+        """Take a step of the learner's optimizer."""
         yield self.optimize(peer)
 
 
 @dataclass
 class _Barrier:
-    """A place where so many learners wait until all are there."""
+    """A barrier: learners wait until all have arrived."""
 
     env: simpy.Environment
     learners: int
@@ -100,7 +100,7 @@ class _Barrier:
         self.complete = self.env.event()
 
     def arrive(self) -> simpy.Event:
-        """Return the event of the last one's arrival, and begin anew with that."""
+        """Return the event of the last arrival, which also resets the barrier."""
         self.here += 1
         complete = self.complete
         if self.here == self.learners:
@@ -117,12 +117,12 @@ class LockStep(_Place):
         self._barrier = _Barrier(self.env, self.scenario.learners)
 
     def agree(self, peer: Peer) -> Steps:
-        """Wait for all."""
+        """Wait for all learners."""
         yield from self.wait(peer, self._barrier.arrive())
         yield self.env.timeout(self.scenario.costs.hop_s)
 
     def step(self, peer: Peer) -> Steps:
-        """Show the gradient, wait for all, add them, and take the step; or by itself, and then weights are averaged."""
+        """If the step ends ``local_steps``: wait for all and add the gradients or weights; always take the step."""
         if self.meets(peer):
             yield from self.agree(peer)
             yield peer.port.machine.cores.work(self.scenario.costs.add_s * self.scenario.learners)
@@ -140,12 +140,12 @@ class Hub(_Place):
         self._barrier = _Barrier(self.env, self.scenario.learners)
 
     def agree(self, peer: Peer) -> Steps:
-        """Meet with a few numbers; the hub answers with those of all."""
+        """Send a few numbers to the hub, which answers with those of all learners."""
         own, learners = MEETING.size + _NUMBERS_BYTES, self.scenario.learners
         yield from self._meet(peer, own, own + (learners - 1) * _NUMBERS_BYTES, 0.0)
 
     def step(self, peer: Peer) -> Steps:
-        """Meet with the gradient, or after local steps with the weights; the hub adds, and answers with the sum."""
+        """Send the gradient, or after local steps the weights, to the hub, which adds them and answers with the sum."""
         size = self.scenario.vector_bytes
         if self.meets(peer):
             yield from self._meet(peer, size, size, self.scenario.costs.add_s)
@@ -158,12 +158,12 @@ class Hub(_Place):
             yield self.at.cores.work(add_s)
         yield from self.wait(peer, self._barrier.arrive())
         yield from self.network.send(self._port, peer.port, answer)
-        self.env.process(self.network.send(peer.port, self._port, MEETING.size))  # it has the answer
+        self.env.process(self.network.send(peer.port, self._port, MEETING.size))  # the learner confirms the answer
 
 
 @dataclass
 class Store(_Place):
-    """A store of one machine that each learner changes by itself (``asynchronous.py``)."""
+    """A store on one machine that learners change asynchronously (``asynchronous.py``)."""
 
     version: int = 0
 
@@ -172,7 +172,7 @@ class Store(_Place):
         yield from ()
 
     def step(self, peer: Peer) -> Steps:
-        """Change the store, every ``local_steps`` steps, and take its weights; locks of chunks are seldom met."""
+        """Change the store and read its weights, every ``local_steps`` steps; waiting for locks is ignored."""
         yield self.optimize(peer)
         peer.exchanges += 1
         if peer.exchanges % self.scenario.local_steps == 0:
@@ -183,23 +183,23 @@ class Store(_Place):
 
 @dataclass
 class _Shard:
-    """A part of the weights that a server changes by itself."""
+    """A part of the weights that a server changes independently."""
 
     server: int
     """Number of its server."""
     made: simpy.Event
     """Event of the next version."""
     version: int = 0
-    """Changes so far."""
+    """Number of changes so far."""
     fresh: int = 0
-    """Gradients of the present version that have come, where several make the next."""
+    """Gradients for the present version that have arrived, if several make the next version."""
     bases: dict[int, int] = field(default_factory=dict)
-    """Version that each learner computes by."""
+    """Version with which each learner computes."""
 
 
 @dataclass
 class Servers(_Place):
-    """Parameter servers, each with its part of the weights, in shards; learners change them each by itself."""
+    """Parameter servers, each with its part of the weights in shards, which learners change asynchronously."""
 
     machines: Sequence[Machine]
 
@@ -210,13 +210,13 @@ class Servers(_Place):
         self._shards = [_Shard(number // self.scenario.shards, self.env.event()) for number in numbers]
 
     def agree(self, peer: Peer) -> Steps:
-        """Tell each server what was learned from; nobody answers."""
+        """Tell each server which steps were learned from; servers do not answer."""
         yield from ()
         for port in self._ports:
             self.env.process(self.network.send(peer.port, port, self.scenario.header_bytes))
 
     def step(self, peer: Peer) -> Steps:
-        """Push all parts of a gradient, every ``local_steps`` steps; pull each when it has been changed."""
+        """Every ``local_steps`` steps, push all parts of a gradient, and pull each when it has been changed."""
         peer.exchanges += 1
         if peer.exchanges % self.scenario.local_steps:
             return
@@ -231,14 +231,14 @@ class Servers(_Place):
         shard.bases[peer.number] = version
 
     def take(self, peer: Peer, shard: _Shard) -> Steps:
-        """Take a step of the optimizer."""
+        """Take a step of the optimizer on one shard."""
         yield from self.work(shard, self.scenario.costs.optimizer_s)
         if shard is self._shards[0]:
             peer.staleness.append(shard.version - shard.bases.get(peer.number, 0))
         shard.version += 1
 
     def work(self, shard: _Shard, seconds: float) -> Steps:
-        """Have the shard's server work on it, ``seconds`` for all shards of all servers."""
+        """Occupy the shard's server; ``seconds`` is the time for all shards of all servers together."""
         with self._threads[shard.server].request() as turn:
             yield turn
             yield self.machines[shard.server].cores.work(seconds / len(self._shards))
@@ -251,7 +251,7 @@ class Servers(_Place):
 
 @dataclass
 class Quorum(Servers):
-    """Parameter servers that make a new version of the first K gradients of the last; later ones are dropped."""
+    """Parameter servers that make a new version from the first K gradients of the last; later ones are dropped."""
 
     def take(self, peer: Peer, shard: _Shard) -> Steps:
         """Add a gradient, and wait for the version that it makes, unless it is too late."""
@@ -275,10 +275,10 @@ class Quorum(Servers):
 
 @dataclass
 class _Edge:
-    """Messages from one learner to another; only the newest waits while one is on its way."""
+    """Messages from one learner to another; while one is on its way, only the newest waits."""
 
     sent: int = 0
-    """Number of the newest message that was given to it."""
+    """Number of the newest message that was sent."""
     arrived: int = 0
     used: int = 0
     busy: bool = False
@@ -286,7 +286,7 @@ class _Edge:
 
 @dataclass
 class Gossip(_Place):
-    """Learners with weights of their own, which they mix with those of their in-peers (``gossip.py``)."""
+    """Learners with their own weights, which they mix with those of their in-peers (``gossip.py``)."""
 
     peers: Sequence[Peer]
 
@@ -304,7 +304,7 @@ class Gossip(_Place):
         yield from ()
 
     def step(self, peer: Peer) -> Steps:
-        """Take a step of the own optimizer; every ``local_steps`` post the weights, and mix if in-peers' are there."""
+        """Take a step; every ``local_steps``, post the weights, and mix if those of all in-peers have arrived."""
         yield self.optimize(peer)
         self._steps[peer.number] += 1
         if self._steps[peer.number] % self.scenario.local_steps:

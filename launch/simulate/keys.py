@@ -1,4 +1,4 @@
-"""The keys ``simulate.…`` of the command line: machines, links, stragglers, and costs in place of measured ones."""
+"""The keys ``simulate.…`` of the command line: machines, links, stragglers, and costs that replace measured ones."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from launch.topology import strict_yaml
 
 PREFIX = "simulate."
 STAGES = tuple(field.name for field in msgspec.structs.fields(Costs) if field.required)
-"""Costs of an update that have no default: they are measured where they are not given."""
+"""Costs of an update without defaults: they are measured unless given."""
 
 
 class SimulateKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Keys of a prediction that a topology does not have."""
+    """Keys of a prediction that are not keys of a topology."""
 
     machines: Annotated[int, Meta(ge=1, le=256, description="machines on which the nodes are, in turn")] | None = None
     cores: Annotated[float, Meta(gt=0, le=65_536, description="cores of each machine")] | None = None
@@ -35,7 +35,7 @@ class SimulateKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def read(words: Sequence[str]) -> tuple[SimulateKeys, dict[str, float], list[str]]:
-    """Divide overrides: keys of a prediction, costs (``simulate.step_s=…``), and the topology's; raises RunError."""
+    """Divide overrides into keys of a prediction, costs (``simulate.step_s=…``) and the topology's; raises RunError."""
     keys: dict[str, object] = {}
     costs: dict[str, object] = {}
     others: list[str] = []

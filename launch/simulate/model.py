@@ -1,7 +1,7 @@
-"""The model of a run: learners on machines, each of simulators, servers and a trainer, in simulated time (SimPy).
+"""The model of a run in simulated time (SimPy): learners on machines, each with simulators, servers and a trainer.
 
-The steps of a rollout are taken together: a simulator's work on a rollout is one job, and so is an inference server's.
-Cores are shared equally by the jobs on them, as Linux does at equal priorities. Deterministic, given the seed.
+The steps of a rollout are one job of a simulator, and one job of an inference server. The jobs on a machine share its
+cores equally, as Linux schedules them at equal priorities. The result depends only on the scenario and its seed.
 """
 
 from __future__ import annotations
@@ -17,40 +17,41 @@ from launch.simulate.network import Machine, Network, Port, Steps
 from launch.simulate.scenario import Scenario
 
 WARMUP = 0.1
-"""Share of the updates that are simulated before those that count."""
+"""Share of the updates that are simulated before counting begins."""
 _STEADY = 1e-3
-"""Deviation up to which times do not vary."""
+"""Deviation up to which times are constant."""
 BUSY = 0.9
-"""Share of its time from which on a resource is called the bottleneck."""
+"""Share of busy time from which a resource counts as the bottleneck."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Prediction for one case, of the time after the warm-up."""
+    """Prediction for one case, for the time after the warm-up."""
 
     seconds: float
     env_steps_per_s: float
-    """Steps learned from, of all learners; those of gradients that were dropped do not count."""
+    """Steps learned from, by all learners; steps of dropped gradients do not count."""
     updates_per_s: float
     """Updates of all learners."""
     shares: Mapping[str, float]
-    """Share of a trainer's time, mean over learners: collect (it waits for a rollout), learn, exchange (messages and
-    the work on them), wait (for other learners)."""
+    """Share of a trainer's time, mean over learners: collect (waits for a rollout), learn, exchange (messages and their
+    processing), wait (for other learners).
+    """
     staleness_mean: float
-    """Changes by others since a look (async), exchanges since a mix (gossip), 0 in lock-step."""
+    """async: changes by others since the weights were read; gossip: exchanges since a mix; lock-step: 0."""
     staleness_max: int
     dropped_share: float
-    """Share of gradients that came too late."""
+    """Share of gradients that arrived too late."""
     bytes_per_s: float
     """Bytes of all messages."""
     busy: Mapping[str, float]
-    """Share of its time that each resource of each machine was used."""
+    """Share of busy time of each resource of each machine."""
 
     @property
     def bottleneck(self) -> str:
-        """The resource that is used nearly always, or else the stage that takes a learner longest.
+        """The resource that is nearly always busy, or else the stage that takes a learner the longest.
 
-        Where that is the exchange, it is the resource that is used most.
+        If that stage is the exchange, the busiest resource.
         """
         name, share = max(self.busy.items(), key=lambda item: item[1])
         if share >= BUSY:
@@ -60,7 +61,7 @@ class Outcome:
 
 
 class _Learner:
-    """One learner: its simulators and servers collect rollouts, and its trainer learns from them."""
+    """A learner: its simulators and servers collect rollouts, and its trainer learns from them."""
 
     def __init__(self, env: simpy.Environment, scenario: Scenario, number: int, machine: Machine) -> None:
         self.env, self.scenario, self.machine = env, scenario, machine
@@ -74,7 +75,7 @@ class _Learner:
         self._ready = simpy.Container(env, init=0)
 
     def simulate(self) -> Steps:
-        """Play rollout after rollout, as long as blocks are free."""
+        """Collect rollouts as long as blocks are free."""
         costs, work = self.scenario.costs, self.scenario.work
         simulators = work.simulators
         passes = work.horizon * simulators.groups
@@ -92,7 +93,7 @@ class _Learner:
             yield self._ready.put(1)
 
     def learn(self, exchange: Exchange) -> Steps:
-        """Learn from rollout after rollout."""
+        """Learn from one rollout after another."""
         costs, due = self.scenario.costs, 0.0
         while True:
             yield from self._timed("collect", self._rollout())
@@ -115,7 +116,7 @@ class _Learner:
         yield self.env.all_of([self.env.process(self._work(self.scenario.costs.gradient_s)) for _ in threads])
 
     def _work(self, mean_s: float, idle_s: float = 0.0) -> Steps:
-        """Use a core for this stage, then be idle for so long in the mean, and as long as a slow learner is besides."""
+        """Use a core for a stage of ``mean_s``, wait ``idle_s``, both varied; a slow learner then waits longer."""
         began_s, deviation = self.env.now, self.scenario.costs.deviation
         varied = deviation > _STEADY
         drawn = self._random.gammavariate(deviation**-2, deviation**2) if varied else 1.0
@@ -170,7 +171,7 @@ class _Run:
             self.env.process(learner.learn(exchange))
 
     def _server_machines(self) -> list[Machine]:
-        """Machines of the parameter servers: their own, or those of the nodes in turn."""
+        """Return the machines of the parameter servers: separate ones, or those of the nodes in turn."""
         scenario = self.scenario
         if scenario.exchanging not in ("servers", "quorum"):
             return []
@@ -197,7 +198,7 @@ class _Run:
                 return Gossip(*own, [learner.peer for learner in self.learners])
 
     def until(self, updates: int) -> _Reading:
-        """Simulate until the learners have made so many updates together, and count."""
+        """Simulate until the learners have made ``updates`` updates together; return the counts."""
         while sum(learner.updates for learner in self.learners) < updates:
             self.env.step()
         peers = [learner.peer for learner in self.learners]
@@ -214,7 +215,7 @@ class _Run:
         )
 
     def _busy(self) -> dict[str, float]:
-        """Return the used time of each resource, over the number of its servers."""
+        """Return the busy time of each resource, divided by its number of cores."""
         found = {}
         for machine in dict.fromkeys([*self.machines, *self.server_machines]):
             found[f"cores of {machine.name}"] = machine.cores.busy_s / machine.cores_count
@@ -224,7 +225,7 @@ class _Run:
 
 
 def simulate(scenario: Scenario) -> Outcome:
-    """Predict one case."""
+    """Return the prediction for one case."""
     run, total = _Run(scenario), scenario.learners * scenario.updates
     before = run.until(max(1, round(WARMUP * total)))
     ages_before = [len(learner.peer.staleness) for learner in run.learners]

@@ -1,4 +1,4 @@
-"""Machines with cores and links, shared by the jobs on them, in simulated time (SimPy)."""
+"""Machines with cores and links, shared by their jobs, in simulated time (SimPy)."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import Any
 import simpy
 
 Steps = Generator[simpy.Event, Any, None]
-"""A process, or a part of one, of the simulation."""
+"""A process of the simulation, or a part of one."""
 
 
 class Shared:
     """A resource that its jobs share equally (processor sharing): cores, or one direction of a link.
 
     A job never uses more than one of the ``servers``, as a thread never uses more than one core. All jobs advance at
-    the same speed min(1, servers / jobs), so that it is enough to keep the service which each has had so far.
+    the same speed min(1, servers / jobs), so one number holds the service that each has received.
     """
 
     def __init__(self, env: simpy.Environment, servers: float = 1.0) -> None:
-        """Have no job."""
+        """Start without jobs."""
         self._env, self._servers = env, servers
         self._served_s, self._at_s = 0.0, env.now
-        """Service that a job has had which was always there, at this time."""
+        """Service received by a job that was there from the start, at the time ``_at_s``."""
         self._jobs: list[tuple[float, int, simpy.Event]] = []
-        """Heap of: service at which a job is done, its number, the event."""
+        """Heap of: service at which a job is done, its number, its event."""
         self._numbers, self._planned = itertools.count(), 0
         self._busy_s = 0.0
 
     @property
     def busy_s(self) -> float:
-        """Servers' time used so far."""
+        """Time used so far, summed over servers."""
         self._advance()
         return self._busy_s
 
     def work(self, seconds: float) -> simpy.Event:
-        """Begin a job that takes so long alone; returns the event of its end."""
+        """Start a job that takes ``seconds`` when alone; return the event of its end."""
         done = self._env.event()
         if seconds <= 0:
             return done.succeed()
@@ -57,7 +57,7 @@ class Shared:
             self._busy_s += elapsed_s * min(self._servers, len(self._jobs))
 
     def _plan(self) -> None:
-        """Wake at the end of the job that is done next, as things are; later arrivals make a new plan."""
+        """Schedule the end of the job that is done next; a later arrival replaces this plan."""
         self._planned += 1
         plan, (served_s, _, _) = self._planned, self._jobs[0]
         wake = self._env.timeout(max(0.0, served_s - self._served_s) / self._speed)
@@ -65,7 +65,7 @@ class Shared:
 
     def _finish(self, served_s: float) -> None:
         self._advance()
-        self._served_s = served_s  # without the rounding of clocks
+        self._served_s = served_s  # removes the rounding of clocks
         while self._jobs and self._jobs[0][0] <= served_s:
             heapq.heappop(self._jobs)[2].succeed()
         if self._jobs:
@@ -76,25 +76,25 @@ class Machine:
     """A machine: its cores, and its link in both directions."""
 
     def __init__(self, env: simpy.Environment, name: str, cores: float) -> None:
-        """Have nothing to do."""
+        """Start without jobs."""
         self.name = name
         self.cores, self.out, self.into = Shared(env, cores), Shared(env), Shared(env)
         self.cores_count = cores
 
 
 class Network:
-    """The links between machines, and what a message costs at both ends."""
+    """The links between machines, and the cost of a message at both ends."""
 
     def __init__(
         self, env: simpy.Environment, bytes_per_s: float, latency_s: float, hop_s: float, end_s: tuple[float, float]
     ) -> None:
-        """``end_s``: processor time of a message at each end, for itself and for each byte."""
+        """``end_s``: processor time at each end, for a message and for each of its bytes."""
         self.env, self._bytes_per_s, self._latency_s, self._hop_s = env, bytes_per_s, latency_s, hop_s
         self._end_s = end_s
         self._connections: dict[tuple[Port, Port], simpy.Resource] = {}
-        """From one process to another; its messages go through the link one after the other."""
+        """Connection from one process to another; its messages use the link one after another."""
         self.bytes = 0.0
-        """Bytes sent so far, also to processes of the same machine."""
+        """Bytes sent so far, including those between processes of one machine."""
 
     def send(self, sender: Port, receiver: Port, size: float) -> Steps:
         """Carry a message from one process to another; ends when the receiver has it."""
@@ -119,14 +119,14 @@ class Network:
 
 
 class Port:
-    """The messages of one process, which one thread encrypts and decrypts, one after the other."""
+    """The messages of one process; one thread encrypts and decrypts them, one after another."""
 
     def __init__(self, env: simpy.Environment, machine: Machine) -> None:
-        """Have no message."""
+        """Start without messages."""
         self.machine, self._thread = machine, simpy.Resource(env, 1)
 
     def handle(self, seconds: float) -> Steps:
-        """Have the thread work so long, when it is free."""
+        """Occupy the thread for ``seconds``, when it is free."""
         if seconds <= 0:
             return
         with self._thread.request() as turn:

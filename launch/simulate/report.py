@@ -22,15 +22,15 @@ _HEADINGS = {**AXES, "quorum": "K", "servers": "servers"}
 CSV, PICTURES = ".csv", (".png", ".svg", ".pdf")
 _BAR = 16
 LEAST_WIDTH = 120
-"""Columns of a terminal that show a table whole."""
+"""Columns of a terminal that the whole table needs."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One case: the simulation's prediction beside the closed form."""
+    """One case, with the predictions of the simulation and of the closed form."""
 
     at: int
-    """The number along which the curve is drawn."""
+    """The value on the horizontal axis of the curve."""
     outcome: Outcome
     estimate: Estimate
 
@@ -53,7 +53,7 @@ class Point:
 
 
 Curves = Mapping[str, Sequence[Point]]
-"""Number along which a curve is drawn (`AXES`) -> its points."""
+"""Name of the horizontal axis of a curve (`AXES`) -> its points."""
 
 
 def table(name: str, points: Sequence[Point]) -> Table:
@@ -81,7 +81,7 @@ def table(name: str, points: Sequence[Point]) -> Table:
 
 
 def refuse_kind(path: Path) -> None:
-    """Raise RunError for a kind of file that cannot be written."""
+    """Raise RunError for a file type that cannot be written."""
     if path.suffix.lower() not in (CSV, *PICTURES):
         raise RunError(f"-o {path}: cannot be written as {path.suffix!r}: end its name in {CSV}, {', '.join(PICTURES)}")
 
@@ -96,7 +96,7 @@ def write(curves: Curves, path: Path) -> None:
 
 
 def as_csv(curves: Curves) -> str:
-    """Return all points as CSV, a row each."""
+    """Return all points as CSV, one on each row."""
     rows = [{"along": name, "at": point.at, **point.row()} for name, points in curves.items() for point in points]
     text = io.StringIO()
     writer = csv.DictWriter(text, rows[0])
@@ -106,7 +106,7 @@ def as_csv(curves: Curves) -> str:
 
 
 def draw(curves: Curves, path: Path) -> None:
-    """Draw a panel for each curve: rates as simulated and by the closed form."""
+    """Draw a panel for each curve: rates of the simulation and of the closed form."""
     figure = make_figure(path, 1.0 + 4.5 * len(curves))
     panels = figure.subplots(1, len(curves), squeeze=False)[0]
     for axes, (name, points) in zip(panels, curves.items(), strict=True):

@@ -1,4 +1,4 @@
-"""Scenarios of a topology: the case that is asked for, and those along nodes, K and parameter servers. Pure."""
+"""Scenarios of a topology: the requested case, and cases with other numbers of nodes, K and parameter servers. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from launch.topology.modes import asked, mode
 
 _BYTES = {"float32": 4.0, "bfloat16": 2.0}
 _FRAME_SHARE = 1448 / 1514
-"""Share of the bytes of a full Ethernet frame that TCP carries: less IP's 20, TCP's 32 and Ethernet's 14."""
+"""Share of the bytes of a full Ethernet frame that TCP carries: without IP's 20, TCP's 32 and Ethernet's 14."""
 _FEWEST_UPDATES = 20
-"""Least number of updates of a learner that are simulated, so that all have begun to wait for one another."""
+"""Least number of simulated updates of a learner: enough that all learners wait for one another."""
 
 
 def work_of(topology: Topology) -> Work:
@@ -41,7 +41,7 @@ def work_of(topology: Topology) -> Work:
 def scenario_of(
     topology: Topology, keys: SimulateKeys, costs: Costs, weights: int, cores: float, nodes: int
 ) -> Scenario:
-    """Return the case that a topology and the keys of a prediction mean."""
+    """Return the case of a topology and the keys of a prediction."""
     learners, servers = topology.learners, keys.servers or topology.parameter_servers.count or 1
     exchange: dict[str, Any] = {}
     if graph := mode(topology).graph(asked(topology)):
@@ -73,7 +73,7 @@ def scenario_of(
 
 
 def curves(whole: Scenario, topology: Topology, keys: SimulateKeys) -> dict[str, dict[int, Scenario]]:
-    """Return the cases along each number that matters: number -> its value -> the case."""
+    """Return the cases for each varied number: name of the number -> its value -> the case."""
     each, replace = -(-whole.learners // whole.nodes), msgspec.structs.replace
     found: dict[str, dict[int, Scenario]] = {"nodes": {}}
     for nodes in _doubling(whole.nodes):
@@ -118,17 +118,17 @@ def _with_exchange(scenario: Scenario, topology: Topology, keys: SimulateKeys) -
     header = float(MEETING.size)
     if way == "gossip":
         header = float(MAILBOX.size + MAILBOX_ROW_BYTES * count)
-    elif way in ("servers", "quorum"):  # the mean of a gradient, with a row and a rate, and its answer, with all rows
+    elif way in ("servers", "quorum"):  # mean of a gradient (one row, one rate) and its answer (all rows)
         header = SHARD.size + (SHARD_ROW_BYTES * (1 + count) + 8) / 2
     updates = max(_FEWEST_UPDATES, keys.updates // scenario.learners)
     return msgspec.structs.replace(scenario, exchanging=way, header_bytes=header, updates=updates)
 
 
 def _doubling(most: int) -> list[int]:
-    """Return 1, 2, 4, … below a number, and the number."""
+    """Return 1, 2, 4, … below ``most``, and ``most``."""
     return [*(1 << power for power in range((most - 1).bit_length())), most]
 
 
 def changed(costs: Costs, given: Mapping[str, float]) -> Costs:
-    """Return costs with those that are given in place of the others."""
+    """Return costs, with the given ones replaced."""
     return msgspec.structs.replace(costs, **given)

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 DIGITS = 6
-"""Digits of a number that is drawn from a range, so that it can be read, and written again as it is."""
+"""Significant digits of a number drawn from a range: few enough to read, and exact when written and read back."""
 
 Values = Mapping[str, Any]
 """Values of a trial: dotted key of the topology -> value."""
@@ -19,7 +19,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Choices:
-    """An axis of listed values."""
+    """An axis with a list of values."""
 
     key: str
     values: tuple[Any, ...]
@@ -31,15 +31,15 @@ class Choices:
 
     @property
     def examples(self) -> Sequence[Any]:
-        """Values of which each must be accepted by the topology."""
+        """Values that the topology must accept."""
         return self.values
 
     def draw(self, random: Random) -> Any:
-        """Return one of the values, each as probable as another."""
+        """Return one of the values, all equally probable."""
         return random.choice(self.values)
 
     def move(self, value: Any, factors: Sequence[float], random: Random) -> Any:
-        """Return a value beside this one in the list, up or down; at an end it may stay."""
+        """Return the value before or after this one in the list; at an end of the list it may stay the same."""
         del factors
         place = self.values.index(value) + random.choice((-1, 1))
         return self.values[min(max(place, 0), len(self.values) - 1)]
@@ -47,13 +47,13 @@ class Choices:
 
 @dataclass(frozen=True)
 class Range:
-    """An axis of numbers from low to high, both included; whole numbers where both are."""
+    """An axis of numbers from low to high, both included; whole numbers if both ends are whole."""
 
     key: str
     low: float
     high: float
     log: bool = False
-    """Whether equal factors, and not equal differences, are equally probable."""
+    """Whether equal factors, instead of equal differences, are equally probable."""
 
     @property
     def whole(self) -> bool:
@@ -62,23 +62,23 @@ class Range:
 
     @property
     def count(self) -> float:
-        """Number of values; infinite where they are not whole."""
+        """Number of values; infinite if they are not whole numbers."""
         return self.high - self.low + 1 if self.whole else math.inf
 
     @property
     def examples(self) -> Sequence[Any]:
-        """Values of which each must be accepted by the topology."""
+        """Values that the topology must accept: the two ends."""
         return (self.low, self.high)
 
     def draw(self, random: Random) -> float:
-        """Return a number, all equally probable on the scale."""
+        """Return a random number, uniform on the scale of the axis."""
         low, high = (self.low - 0.5, self.high + 0.5) if self.whole else (self.low, self.high)
         if self.log:
             return self.fit(math.exp(random.uniform(math.log(low), math.log(high))))
         return self.fit(random.uniform(low, high))
 
     def move(self, value: Any, factors: Sequence[float], random: Random) -> float:
-        """Return the value times one of the factors, kept within the range; a whole number moves by one at least."""
+        """Return the value times one of the factors, within the range; a whole number changes by one at least."""
         factor = random.choice(list(factors))
         moved = self.fit(value * factor)
         if self.whole and moved == value and factor != 1:
@@ -86,7 +86,7 @@ class Range:
         return moved
 
     def fit(self, number: float) -> float:
-        """Return the nearest value of the axis, with so many digits as are kept."""
+        """Return the nearest value of the axis, rounded to ``DIGITS`` digits."""
         rounded = round(number) if self.whole else float(f"{number:.{DIGITS}g}")
         return min(max(rounded, self.low), self.high)
 
@@ -95,7 +95,7 @@ Axis = Choices | Range
 
 
 def combinations(axes: Sequence[Choices]) -> list[Values]:
-    """Return every combination of the values, the last key changing first; one of nothing where there are no axes."""
+    """Return every combination of the values, the last key changing fastest; without axes one empty combination."""
     keys = [axis.key for axis in axes]
     return [dict(zip(keys, values, strict=True)) for values in product(*(axis.values for axis in axes))]
 
@@ -106,12 +106,12 @@ def draw(axes: Sequence[Axis], random: Random) -> Values:
 
 
 def written(values: Values) -> str:
-    """Return values as text, by which equal ones are found whatever their types."""
+    """Return values as text: equal values have equal text, whatever their types."""
     return json.dumps(values, sort_keys=True)
 
 
 def draw_different(axes: Sequence[Axis], seed: int, count: int) -> list[Values]:
-    """Return so many draws, none twice; of a larger count the first are the same. There must be as many values."""
+    """Return ``count`` different draws; a larger count begins with the same draws. The axes must have enough values."""
     random = Random(seed)
     found: dict[str, Values] = {}
     while len(found) < count:
@@ -121,5 +121,5 @@ def draw_different(axes: Sequence[Axis], seed: int, count: int) -> list[Values]:
 
 
 def count_all(axes: Sequence[Axis]) -> float:
-    """Return how many combinations there are; infinite where an axis has numbers that are not whole."""
+    """Return the number of combinations; infinite if an axis has numbers that are not whole."""
     return math.prod(axis.count for axis in axes)

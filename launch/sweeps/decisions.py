@@ -1,7 +1,7 @@
 """The next step of a sweep, given its history and the runs that are alive. Pure.
 
-``Search`` says which trial comes next, of all kinds of searches; ``next_step`` says whether a run is to be begun, or a
-trial to be chosen, or the end of something to be awaited.
+``Search`` chooses the next trial, for every kind of search. ``next_step`` decides whether to start a run, to choose a
+trial, or to wait for the end of a run.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from launch.sweeps.population import Member, first_generation, next_generation
 
 
 class Wait:
-    """Nothing can be begun before a run has ended."""
+    """Nothing can be started before a run has ended."""
 
 
 class Over:
-    """There is nothing more to choose."""
+    """There is nothing left to choose."""
 
 
 WAIT, OVER = Wait(), Over()
@@ -32,7 +32,7 @@ class Search(Protocol):
     """Chooses trials."""
 
     def choose(self, history: History) -> Choice:
-        """Return the next trial, a function of the history alone."""
+        """Return the next trial; depends on the history alone."""
 
     def runs(self, trial: Trial) -> list[RunId]:
         """Return the runs of a trial."""
@@ -40,7 +40,7 @@ class Search(Protocol):
 
 @dataclass(frozen=True)
 class Listed:
-    """Trials that are known from the beginning: a grid, or random draws."""
+    """Trials that are known from the start: a grid, or random draws."""
 
     trials: Sequence[Values]
     seeds: Sequence[int]
@@ -57,7 +57,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Population:
-    """Generations of a population: trial ``generation * members + place`` is a member, with a seed of its own."""
+    """Generations of a population: trial ``generation * members + place``; each place has its own seed."""
 
     axes: Sequence[Axis]
     keys: PopulationKeys
@@ -66,7 +66,7 @@ class Population:
     generations: int
 
     def choose(self, history: History) -> Choice:
-        """Return the next member, once all of the generation before have ended; over when none has a score."""
+        """Return the next member once the generation before it has ended; OVER if no member of that has a score."""
         number, size = len(history.trials), len(self.seeds)
         generation, place = divmod(number, size)
         if generation == self.generations:
@@ -103,7 +103,7 @@ def make_listed(keys: SweepKeys, axes: Sequence[Axis]) -> Listed:
 
 
 def open_runs(search: Search, history: History) -> list[RunId]:
-    """Return the runs of chosen trials that are not over, in order; of a dropped trial those that have begun."""
+    """Return the runs of chosen trials that have not ended, in order; of dropped trials only those that have begun."""
     found = [run for trial in history.trials.values() for run in search.runs(trial) if run not in history.ended]
     return [run for run in found if run.trial not in history.dropped or run in history.starts]
 
@@ -111,10 +111,10 @@ def open_runs(search: Search, history: History) -> list[RunId]:
 def next_step(
     search: Search, history: History, alive: Collection[RunId], set_aside: Collection[RunId] = ()
 ) -> RunId | Choice:
-    """Return the run to begin, or else the trial to choose; or whether there is something to wait for, or nothing.
+    """Return the run to start; if there is none, the trial to choose; if there is neither, WAIT or OVER.
 
-    Runs that were begun before come first, then those of trials that were chosen, then a new trial. ``set_aside``: runs
-    that are left alone in this life of the sweep, because somebody has stopped them.
+    Runs that were started before come first, then runs of chosen trials, then a new trial. ``set_aside``: runs that a
+    user has stopped, which this life of the sweep does not start again.
     """
     ready = [run for run in open_runs(search, history) if run not in alive and run not in set_aside]
     ready = [run for run in ready if run.trial not in history.dropped]
@@ -124,5 +124,5 @@ def next_step(
     if isinstance(choice, Over):
         return WAIT if alive else OVER
     if isinstance(choice, Wait) and not alive:
-        return OVER  # what it waits for was set aside
+        return OVER  # it waits for a run that was set aside
     return choice

@@ -1,7 +1,7 @@
-"""The sweep file: strict YAML like a topology's, checked before anything is started.
+"""The sweep file: strict YAML like a topology, checked before anything is started.
 
-Every refusal is one TopologyError on one line: place, value, rule, way out. Every value that a trial may have is tried
-on the topology, and those of trials that are known beforehand together.
+Every error is a TopologyError of one line: place, value, rule, remedy. The topology is tried with every value that a
+trial may have. Trials that are known from the start are tried with all their values together.
 """
 
 from __future__ import annotations
@@ -31,42 +31,42 @@ from launch.topology.strict_yaml import fault, show
 from launch.topology.validate import MISSING, Problem, problems_at, problems_of
 
 NODES = "nodes"
-"""Section of a topology that says where runs are, and not what they learn."""
+"""Section of a topology that decides where a run is executed, and not what it learns."""
 RANGE = ("low", "high", "scale")
 SCALES = ("linear", "log")
 MOST_TRIED = 200
-"""Trials whose values are tried together on the topology; of more, each value by itself."""
+"""Most trials whose values are tried together on the topology; with more, each value is tried alone."""
 RUN_NAME_MARGIN = 24
-"""Characters of a run's name behind the sweep's: -000123-s2147483647."""
+"""Most characters that a run's name has after the name of the sweep: -000123-s2147483647."""
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - RUN_NAME_MARGIN - 1}}}")
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep file that is right, and the topology that it begins from."""
+    """A valid sweep file, and the topology that it varies."""
 
     path: Path
     keys: SweepKeys
     axes: tuple[Axis, ...]
     text: str
-    """The topology's file as it was read."""
+    """Content of the topology's file."""
     base: Topology
-    """The topology with the overrides, and all defaults."""
+    """The topology with the overrides and all defaults."""
     pins: Mapping[str, int]
-    """Keys that nothing says, and that follow the machine's cores -> their values here, the same for all runs."""
+    """Keys that are left out and depend on the machine's cores -> their values here, the same for all runs."""
 
     def pinned(self, pins: Mapping[str, int]) -> Sweep:
-        """Return the sweep with the pins of the machine on which it was begun."""
+        """Return the sweep with the pins of the machine on which it was started."""
         return replace(self, pins=pins)
 
     @property
     def name(self) -> str:
-        """The file's name without its ending: the name of the sweep's folder, with which those of its runs begin."""
+        """The file's name without its ending: the name of the sweep's folder, and the prefix of its runs' names."""
         return self.path.stem
 
     @property
     def sign(self) -> int:
-        """1 where more is better, -1 where less is."""
+        """1 if a higher score is better, -1 if a lower one is."""
         return self.keys.goal.sign
 
     @property
@@ -76,11 +76,11 @@ class Sweep:
         return math.ceil(self.base.total_steps / self.keys.search.every_steps)
 
     def overrides(self, values: Values) -> list[str]:
-        """Return the overrides of the topology's file for a trial of these values."""
+        """Return the overrides of the topology's file for a trial with these values."""
         return [f"{key}={literal(value)}" for key, value in {**self.pins, **self.keys.overrides, **values}.items()]
 
     def overrides_of_nodes(self) -> list[str]:
-        """Return the overrides that say where runs are, which may be others than when a run was begun."""
+        """Return the overrides of ``nodes``, which may have changed since a run was started."""
         return [f"{key}={literal(value)}" for key, value in self.keys.overrides.items() if _of_nodes(key)]
 
     def topology(self, values: Values) -> Topology:
@@ -88,7 +88,7 @@ class Sweep:
         return parse(self.text, self.overrides(values), self.keys.topology, spaces.ask)
 
     def search(self) -> Search:
-        """Return what chooses the trials; raises RunError where a package is missing."""
+        """Return the search that chooses the trials; raises RunError if a package is missing."""
         search = self.keys.search
         if isinstance(search, PopulationKeys):
             return Population(self.axes, search, self.keys.seeds, self.sign, self.generations)
@@ -98,7 +98,7 @@ class Sweep:
 
 
 def read(path: Path) -> Sweep:
-    """Read a sweep file and try its values on the topology; raises TopologyError, RunError for a missing package."""
+    """Read a sweep file and try its values on the topology; raises TopologyError, or RunError for a missing package."""
     source = str(path)
     if not _NAME.fullmatch(path.stem):
         rule = f"runs are named after the file: at most {LONGEST_NAME - RUN_NAME_MARGIN} letters, digits, . - _"
@@ -121,7 +121,7 @@ def read(path: Path) -> Sweep:
 
 
 def pins_of(base: Topology) -> dict[str, int]:
-    """Return the keys of a topology that follow the machine's cores, and their values here."""
+    """Return the keys of a topology that depend on the machine's cores, and their values here."""
     parts = {key: key.split(".") for key in sorted(base.left_to_cores)}
     return {key: getattr(getattr(base, section), name) for key, (section, name) in parts.items()}
 
@@ -131,10 +131,10 @@ def _base(keys: SweepKeys, text: str) -> Topology:
 
 
 def changed(before: Mapping[str, Any], keys: SweepKeys) -> str:
-    """Return why a sweep cannot go on with other keys than it was begun with; empty where it can.
+    """Return why a sweep cannot continue with keys that differ from those it was started with; empty if it can.
 
-    More may be asked for: ``at_once`` may change, seeds may follow those there are, and ``search.trials`` may grow.
-    Runs may go on elsewhere: overrides of ``nodes`` may change.
+    A sweep may be extended: ``at_once`` may change, seeds may be appended, and ``search.trials`` may grow. It may also
+    continue on other machines: overrides of ``nodes`` may change.
     """
     now = as_json(keys)
     for key in now:
@@ -162,13 +162,13 @@ def _of_nodes(key: str) -> bool:
 
 
 def as_json(keys: SweepKeys) -> dict[str, Any]:
-    """Return keys as they are written down when a sweep begins."""
+    """Return keys in the form that is recorded when a sweep starts."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(keys))
     return plain
 
 
 def _resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a file's mapping with every default."""
+    """Return the mapping of a file with every default filled in."""
     resolved = fill(dict(raw), SweepKeys)
     for name, structs in SECTIONS.items():
         section = resolved[name]
@@ -179,11 +179,11 @@ def _resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
     return resolved
 
 
-# What is wrong ----------------------------------------------------------------------------------------------------
+# Problems ---------------------------------------------------------------------------------------------------------
 
 
 def _problems(raw: Mapping[str, Any], resolved: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is wrong with single values."""
+    """Yield the problems of single values."""
     keys = keys_of(SweepKeys)
     for name, value in raw.items():
         if name not in keys:
@@ -277,7 +277,7 @@ def _axis(key: str, value: Any) -> Axis:
 
 
 def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
-    """Yield what is wrong with values that are right by themselves."""
+    """Yield the problems between values that are valid one by one."""
     for axis in axes:
         if axis.key in keys.overrides:
             yield Problem(("vary", axis.key), keys.vary[axis.key], "overrides have it too", "keep one of the two")
@@ -306,7 +306,7 @@ def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
 
 
 def _broken_with(sweep: Sweep) -> Iterator[Problem]:
-    """Yield what is wrong with a sweep of this topology."""
+    """Yield the problems of a sweep with its topology."""
     search, steps = sweep.keys.search, sweep.base.total_steps
     if isinstance(search, PopulationKeys) and search.every_steps >= steps:
         rule = f"a generation is a part of a run, which has {steps} steps"

@@ -1,4 +1,4 @@
-"""Run folders of a sweep: what one says of its run's end, and a new one that goes on from another's checkpoint."""
+"""Run folders of a sweep: how a run has ended, and a new folder whose run continues from another's checkpoint."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from launch.runs.find import Run
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run that is not alive, as its folder has it."""
+    """The result of a run that is not alive, read from its folder."""
 
     status: str
-    """finished, stopped, failed; died where no summary says; empty where there is no run."""
+    """finished, stopped or failed; died if there is no summary; empty if there is no run."""
     env_steps: int = 0
-    """Steps that it ended at; of one that died those of its newest checkpoint."""
+    """Steps at the end; for a run that died, those of its newest checkpoint."""
     wall_time_s: float = 0.0
     score: float | None = None
     error: str = ""
     lacks_nodes: bool = False
-    """Whether it has failed for want of nodes alone, and goes on where there are others."""
+    """Whether it failed only because nodes were missing; it can continue when nodes are available."""
 
 
 def read_outcome(folder: Path, metric: str, end_steps: int) -> Outcome:
-    """Read how a run has ended that is not alive; ``metric``: its score's column, ``end_steps``: its last step."""
+    """Return how a dead run has ended; ``metric``: column of its score, ``end_steps``: steps that finish the run."""
     run = find.read(folder)
     if run is None:
         return Outcome("")
@@ -55,12 +55,12 @@ def read_outcome(folder: Path, metric: str, end_steps: int) -> Outcome:
 
 
 def saved_steps(run: Run) -> int:
-    """Return the steps of a run's newest checkpoint; 0 where there is none."""
+    """Return the steps of a run's newest checkpoint; 0 if there is none."""
     return max((steps_of(checkpoint) for checkpoint in run.checkpoints()), default=0)
 
 
 def read_points(folder: Path, metric: str) -> Points:
-    """Return a run's curve; empty where it has none yet."""
+    """Return a run's curve; empty if it has none yet."""
     run = find.read(folder)
     try:
         return [] if run is None else read_curve(run, metric).newest
@@ -69,10 +69,10 @@ def read_points(folder: Path, metric: str) -> Points:
 
 
 def go_on_from(parent: Path, folder: Path) -> None:
-    """Make a run folder whose run goes on from the checkpoints of another, whole or not at all; raises OSError.
+    """Make a run folder that continues from the checkpoints of another run; complete or not at all. Raises OSError.
 
-    Files of checkpoints are replaced and removed, and never written to, so both folders may have the same ones: they
-    are linked where the file system can.
+    Checkpoint files are replaced and removed, but never modified, so two folders can share them: they are linked if the
+    file system allows it.
     """
     beside = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(beside, ignore_errors=True)
@@ -93,7 +93,7 @@ def _link(source: str, target: str) -> None:
 
 
 def _score(run: Run, metric: str) -> float | None:
-    """Return the number at a run's end: its summary's, or else the last of its reports."""
+    """Return the score at a run's end: that of its summary, or else the last one of its reports."""
     last = run.summary().get(metric)
     if is_number(last):
         return float(last)

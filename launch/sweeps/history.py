@@ -1,8 +1,8 @@
-"""The history of a sweep: facts, one after another, and what they come to. Pure.
+"""The history of a sweep: a sequence of facts, and the state that follows from them. Pure.
 
-A fact is written down before anything follows from it: a trial's values before its first run begins, a run's end before
-its score is used. All decisions are functions of the history and of which runs are alive, so a sweep that is killed
-anywhere and begun again decides as one that was not.
+A fact is recorded before anything depends on it: the values of a trial before its first run starts, the end of a run
+before its score is used. All decisions are functions of the history and of the runs that are alive. So a sweep that is
+killed at any moment and started again makes the same decisions as one that was not killed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 FORMAT = 1
-"""Format of the facts."""
+"""Version of the facts' format."""
 
 
 class RunId(NamedTuple):
@@ -29,28 +29,28 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_u
     """A line of the state file."""
 
     time: str = ""
-    """Wall time at which it was written, for people."""
+    """Wall time at which it was recorded, for the reader."""
 
 
 class Begun(Fact, frozen=True, kw_only=True, tag="begun"):
-    """The first fact: the sweep file with its defaults, and the topology that all runs begin from."""
+    """The first fact: the sweep file with its defaults, and the topology."""
 
     format: int
     version: str
     keys: dict[str, Any]
     topology: str
-    """The topology's file as it was then; all runs begin from it."""
+    """Content of the topology's file at that time; all runs start from it."""
     pins: dict[str, int] = {}
-    """Keys that follow the machine's cores -> the values that all runs have."""
+    """Keys that depend on the machine's cores -> the values that all runs have."""
 
 
 class Chosen(Fact, frozen=True, kw_only=True, tag="chosen"):
-    """A trial has its values."""
+    """The values of a trial were chosen."""
 
     trial: int
     values: dict[str, Any]
     parent: int | None = None
-    """The trial from whose checkpoint its runs go on; None: they begin anew."""
+    """The trial from whose checkpoint its runs continue; None: they start from nothing."""
 
 
 class Started(Fact, frozen=True, kw_only=True, tag="started"):
@@ -59,42 +59,42 @@ class Started(Fact, frozen=True, kw_only=True, tag="started"):
     trial: int
     seed: int
     from_steps: int = 0
-    """Steps of the run's own checkpoint from which it goes on; 0 = it begins."""
+    """Steps of the run's own checkpoint from which it continues; 0 = it has none."""
     gpu: str = ""
-    """GPU that the run alone is shown; empty: it sees what the sweep sees."""
+    """The only GPU that the run sees; empty: it sees the GPUs that the sweep sees."""
     hosts: tuple[str, ...] = ()
-    """Hosts of its nodes, its own until it has ended; empty: it is not told where its nodes are."""
+    """Hosts of its nodes, reserved for it until it ends; empty: the sweep assigns no hosts."""
 
 
 Status = Literal["finished", "failed", "dropped"]
 
 
 class Ended(Fact, frozen=True, kw_only=True, tag="ended"):
-    """A run is over for good."""
+    """A run has ended and will not be started again, unless it is retried."""
 
     trial: int
     seed: int
     status: Status
-    """Finished at its last step; failed; or dropped by the rule that ends trials early."""
+    """"finished": it reached its last step; "dropped": the rule ended its trial early."""
     score: float | None = None
-    """Last number of the goal's metric; None where there was none."""
+    """Last value of the goal's metric; None if there was none."""
     env_steps: int = 0
     wall_time_s: float = 0.0
     error: str = ""
 
 
 class Dropped(Fact, frozen=True, kw_only=True, tag="dropped"):
-    """A rule ends a trial early: its runs are stopped, and those that have not begun never do."""
+    """The rule ends a trial early: its runs are stopped, and its other runs are never started."""
 
     trial: int
     env_steps: int
     score: float
     bound: float
-    """Number that the score is worse than."""
+    """The bound that the score did not reach."""
 
 
 class Retried(Fact, frozen=True, kw_only=True, tag="retried"):
-    """A run that has failed is open again, because its user wants that."""
+    """A failed run may be started again, at the user's request."""
 
     trial: int
     seed: int
@@ -105,7 +105,7 @@ AnyFact = Begun | Chosen | Started | Ended | Dropped | Retried
 
 @dataclass(frozen=True)
 class Trial:
-    """One choice of values."""
+    """A choice of values."""
 
     number: int
     values: Mapping[str, Any]
@@ -114,7 +114,7 @@ class Trial:
 
 @dataclass
 class History:
-    """All that is known of a sweep's trials and runs."""
+    """Everything that is known about a sweep's trials and runs."""
 
     begun: Begun | None = None
     trials: dict[int, Trial] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class History:
     dropped: dict[int, Dropped] = field(default_factory=dict)
 
     def add(self, fact: AnyFact) -> None:
-        """Take in the next fact; raises ValueError for one that contradicts those before it."""
+        """Add the next fact; raises ValueError if it contradicts the facts before it."""
         if (self.begun is None) != isinstance(fact, Begun):
             raise ValueError("a sweep begins once, before everything else")
         if isinstance(fact, Begun):
@@ -142,11 +142,11 @@ class History:
         return [ended.score for ended in ends if ended.score is not None]
 
     def score(self, trial: int) -> float | None:
-        """Return a trial's score: the mean over the seeds that have finished; None where none has one."""
+        """Return the score of a trial, the mean over its finished seeds; None if no seed has a score."""
         return fmean(scores) if (scores := self.scores(trial)) else None
 
     def has_ended(self, runs: Iterable[RunId]) -> bool:
-        """Whether all of these runs are over for good."""
+        """Whether all of these runs have ended."""
         return all(run in self.ended for run in runs)
 
     def _of_trial(self, fact: Started | Ended | Dropped | Retried) -> None:

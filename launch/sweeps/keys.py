@@ -1,6 +1,6 @@
 """The keys of a sweep file, each with its type, range, default and meaning. Pure.
 
-Checks (``file.py``), ``sweep.schema.json`` and ``docs/sweep-file.md`` derive from these.
+The checks in ``file.py``, ``sweep.schema.json`` and ``docs/sweep-file.md`` are derived from them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class GoalKeys(Section, frozen=True, kw_only=True):
 
     @property
     def sign(self) -> int:
-        """Factor by which scores are multiplied, so that more is better."""
+        """Factor for scores that makes higher scores better."""
         return 1 if self.direction == "maximize" else -1
 
 
@@ -132,17 +132,17 @@ SECTIONS: dict[str, dict[str, type[msgspec.Struct]]] = {
     "search": {"grid": GridKeys, "random": RandomKeys, "optuna": OptunaKeys, "population": PopulationKeys},
     "stopping": {"median": MedianKeys},
 }
-"""Structs of the sections whose keys depend on the ``name`` in them."""
+"""Structs of the sections whose keys depend on their ``name``."""
 OWN = {
     "seed": "a sweep's own key is seeds",
     "name": "runs of a sweep are named after it",
     "stop_at_steps": "a sweep says where its runs end",
 }
-"""Keys of a topology that a sweep sets itself -> why."""
+"""Keys of a topology that a sweep sets itself -> the reason."""
 
 
 def fill(section: dict[str, Any], keys: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return a section of a file with its missing keys that have a default; mappings in it are left as they are."""
+    """Return a section of a file with the defaults of its missing keys; mappings inside it are not filled in."""
     defaults = {
         field.encode_name: field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
         for field in msgspec.structs.fields(keys)

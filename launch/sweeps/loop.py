@@ -1,7 +1,7 @@
-"""The loop of a sweep: starts runs where there is room, watches them, writes down how they end.
+"""The loop of a sweep: starts runs when there is room, watches them, and records how they end.
 
-Decides nothing: what comes next is ``decisions.py``, which trials end early ``stopping.py``. A kill of this process
-leaves its runs alive, and they go on to their ends; the next `actorlearn sweep` of the same file finds them.
+It makes no decisions: ``decisions.py`` chooses what comes next, ``stopping.py`` which trials end early. If this process
+is killed, its runs continue to their ends; the next `actorlearn sweep` of the same file finds them.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from launch.topology.load import literal
 
 TURN_S = 0.2
 JUDGE_EVERY_S = 5.0
-"""Seconds between two looks at the curves of runs, where a rule may end trials early."""
+"""Seconds between two checks of the curves, if a rule may end trials early."""
 ASK_EVERY_S = 2.0
-"""Seconds after which a run that is to stop is asked again."""
+"""Seconds after which a run that is asked to stop is asked again."""
 MOST_STARTS = 3
-"""Starts of a run from the same checkpoint, or none, in one life of the sweep; one that dies once more has failed."""
+"""Most starts of a run from the same steps in one life of the sweep; if it dies again, it has failed."""
 REFUSED = (1, 2)
-"""Exit statuses of a run that was refused, or failed, before it wrote how it ended."""
+"""Exit statuses of a run that was refused, or failed, before it recorded how it ended."""
 INTERRUPTED = 130
 
 
 class Loop:
-    """One life of a sweep, from the runs that it finds to the last end."""
+    """One life of a sweep: from taking over the runs that are alive to the last end."""
 
     def __init__(self, sweep: Sweep, state: State, topology: Path, slots: Slots, say: Callable[[str], None]) -> None:
-        """Start nothing yet; ``topology``: the file that all runs begin from."""
+        """Start nothing yet; ``topology``: the file from which all runs start."""
         self._sweep, self._state, self._topology, self._slots = sweep, state, topology, slots
         self._search = sweep.search()
         self._history = state.history
@@ -53,21 +53,21 @@ class Loop:
         self._tell = say
         self._alive: set[RunId] = set()
         self._set_aside: set[RunId] = set()
-        """Runs that somebody has stopped; the next life of the sweep goes on with them."""
+        """Runs that a user has stopped; the next life of the sweep continues them."""
         self._left_out: set[str] = set()
         """Hosts on which a run had no node; the next life of the sweep tries them again."""
         self._stranded = False
-        """Whether there is something to run, and no host left to run it."""
+        """Whether runs remain, but no host is left for them."""
         self._starts: Counter[tuple[RunId, int]] = Counter()
-        """Starts in this life, by the steps that a run went on from."""
+        """Number of starts in this life, by run and the steps from which it continued."""
         self._asked_s: dict[RunId, float] = {}
         self._judged_s = self._began_s
         self._whole: dict[int, stopping.Curve] = {}
         self._stopping = 0
-        """Number of signals so far: 1 saves and stops, 2 stops now."""
+        """Number of signals so far: 1 = save and stop, 2 = stop now."""
 
     def retry(self) -> None:
-        """Open runs again that have failed, but for those whose scores a later generation was made by."""
+        """Reopen failed runs, except those of earlier generations, whose scores have been used."""
         search, newest = self._search, len(self._history.trials) - 1
         for run in [run for run, ended in self._history.ended.items() if ended.status == "failed"]:
             if isinstance(search, Population) and search.generation(run.trial) < search.generation(newest):
@@ -76,7 +76,7 @@ class Loop:
             self._state.add(Retried(trial=run.trial, seed=run.seed))
 
     def run(self) -> int:
-        """Turn until nothing is left to do, or everything was stopped; returns the exit status."""
+        """Loop until nothing is left to do or everything was stopped; return the exit status."""
         signals = Signals()
         try:
             self._find_living()
@@ -95,7 +95,7 @@ class Loop:
         return self._state.path.parent / self.name(run)
 
     def name(self, run: RunId) -> str:
-        """Return the name of a run, which is its folder's."""
+        """Return the name of a run and of its folder."""
         if isinstance(self._search, Population):
             return f"{self._sweep.name}-g{self._search.generation(run.trial):03}-s{run.seed}"
         return f"{self._sweep.name}-{run.trial:03}-s{run.seed}"
@@ -103,7 +103,7 @@ class Loop:
     # One turn -----------------------------------------------------------------------------------------------------
 
     def _turn(self) -> bool:
-        """Look at living runs, begin others; True where the sweep is over."""
+        """Check the runs that are alive and start others; return True when the sweep is over."""
         for run in sorted(self._alive):
             if not self._processes.alive(self.folder(run)):
                 self._alive.remove(run)
@@ -129,7 +129,7 @@ class Loop:
         return True
 
     def _find_living(self) -> None:
-        """Take over runs of earlier lives of the sweep, and write down those that have ended since."""
+        """Take over the runs of earlier lives of the sweep, and record those that have ended since."""
         for run in open_runs(self._search, self._history):
             if run not in self._history.starts:
                 continue
@@ -152,10 +152,10 @@ class Loop:
                 self._asked_s[run] = now_s
                 self._processes.stop(self.folder(run), now=self._stopping > 1)
 
-    # Beginnings and ends ------------------------------------------------------------------------------------------
+    # Starts and ends of runs --------------------------------------------------------------------------------------
 
     def _begin(self, run: RunId, slot: Slot) -> None:
-        """Start a run, or go on with it from its newest checkpoint; write down first that it is started."""
+        """Start a run, or continue it from its newest checkpoint; the start is recorded first."""
         folder, trial = self.folder(run), self._history.trials[run.trial]
         if run in self._history.starts and self._settle(run):
             return
@@ -191,7 +191,7 @@ class Loop:
             ) from None
 
     def _words(self, run: RunId, trial: Trial, hosts: Sequence[str], resumed: bool) -> list[str]:
-        """Return the command that begins a run, or goes on with it."""
+        """Return the command that starts a run, or continues it."""
         folder, own = str(self.folder(run)), [f"nodes.hosts={literal([*hosts])}"] if hosts else []
         keys = [*self._sweep.overrides(trial.values), *own, f"seed={run.seed}", f"name={self.name(run)}"]
         if (end := self._stop_at(run)) is not None:
@@ -203,11 +203,11 @@ class Loop:
         return ["run", str(self._topology), *keys, "--run-dir", folder, *self._slots.words]
 
     def _free_slot(self) -> Slot | None:
-        """Return what one more run would have; None where there is no slot for it."""
+        """Return the slot for one more run; None if there is none."""
         return self._slots.free([self._history.starts[run][-1] for run in self._alive], self._left_out)
 
     def _gone(self, run: RunId) -> None:
-        """Write down how a run has ended; without its own word on it, it is begun again, or has failed."""
+        """Record how a run has ended; if its folder does not say, it is started again, set aside, or has failed."""
         if self._settle(run) or self._stopping:
             return
         folder = self.folder(run)
@@ -225,28 +225,28 @@ class Loop:
             self._say(run, f"died; its newest checkpoint is of {outcome.env_steps:,} steps")
 
     def _leave_out(self, run: RunId, outcome: Outcome) -> None:
-        """Give hosts on which a run had no node to no further run: it would end there as soon as it has begun."""
+        """Stop using hosts on which a run had no node: another run would end there at once."""
         started = self._history.starts[run][-1]
         if started.hosts:
             self._left_out |= {*started.hosts}
-            self._starts[run, started.from_steps] -= 1  # it is not to blame, and there are only so many hosts
+            self._starts[run, started.from_steps] -= 1  # the hosts are to blame; their number bounds the repeats
         said = f"; no further run on {', '.join(started.hosts)} until the next sweep of this file"
         self._say(run, f"has no node at {outcome.env_steps:,} steps: {outcome.error}{said if started.hosts else ''}")
 
     def _outcome(self, run: RunId) -> Outcome:
-        """Read how a run has ended that is not alive."""
+        """Read how a run that is not alive has ended."""
         end_steps = self._stop_at(run) or self._sweep.topology(self._history.trials[run.trial].values).total_steps
         return folders.read_outcome(self.folder(run), self._sweep.keys.goal.metric, end_steps)
 
     def _stop_at(self, run: RunId) -> int | None:
-        """Return the steps at which a run ends before the topology's last; None where it does not."""
+        """Return the steps at which a member of a population ends its generation; None for other searches."""
         if not isinstance(self._search, Population):
             return None
         end = (self._search.generation(run.trial) + 1) * self._search.keys.every_steps
         return min(end, self._sweep.base.total_steps)
 
     def _settle(self, run: RunId) -> bool:
-        """Write down the end of a run that is not alive, if its folder tells it; says whether it does."""
+        """Record the end of a run that is not alive, if its folder tells it; return whether it does."""
         outcome = self._outcome(run)
         status: Status
         if outcome.status == "finished":
@@ -277,7 +277,7 @@ class Loop:
     # Trials that end early ----------------------------------------------------------------------------------------
 
     def _drop_trials(self) -> None:
-        """End trials that the rule finds to be worse than others."""
+        """End the trials that the rule finds worse than others."""
         rule, now_s = self._sweep.keys.stopping, time.monotonic()
         if rule is None or now_s - self._judged_s < JUDGE_EVERY_S:
             return
@@ -298,13 +298,13 @@ class Loop:
         return self._history.has_ended(runs) and all(self._history.ended[run].status == "finished" for run in runs)
 
     def _curve(self, trial: Trial) -> stopping.Curve | None:
-        """Return the mean curve of a trial's runs that have begun."""
+        """Return the mean curve over a trial's runs that have started."""
         runs = [run for run in self._search.runs(trial) if run in self._history.starts]
         return stopping.mean_curve(
             [folders.read_points(self.folder(run), self._sweep.keys.goal.metric) for run in runs]
         )
 
-    # Words --------------------------------------------------------------------------------------------------------
+    # Messages -----------------------------------------------------------------------------------------------------
 
     def _say(self, run: RunId, what: str) -> None:
         self._tell(f"{self._clock()}  {self.name(run)} {what}")

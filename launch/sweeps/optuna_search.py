@@ -1,7 +1,7 @@
-"""Trials proposed by Optuna (Akiba et al. 2019): by its TPE sampler, told the sweep's history for every proposal.
+"""Trials proposed by the TPE sampler of Optuna (Akiba et al. 2019), which is given the whole history for each proposal.
 
-Nothing of Optuna is kept: the sampler's random numbers follow from the seed and the trial's number, and a proposal is
-a function of the history. Optuna is an extra, imported when a sweep asks for it.
+No state of Optuna is kept: the sampler's random numbers follow from the seed and the trial's number, so a proposal is a
+function of the history. Optuna is an extra, and is imported only when a sweep uses it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from launch.sweeps.history import History, RunId, Trial
 from launch.sweeps.keys import OptunaKeys
 
 ASKED = 100
-"""Proposals of which one must be new, or the search is over: few combinations are left."""
+"""Number of proposals to try; if none is new, few combinations are left, and the search is over."""
 _NO_TIME = datetime(2000, 1, 1)
-"""Times of trials, which Optuna wants and does not use."""
+"""Time of all trials: Optuna requires one and does not use it."""
 
 
 class OptunaSearch:
     """Proposes values from the scores so far."""
 
     def __init__(self, axes: Sequence[Axis], keys: OptunaKeys, seeds: Sequence[int], sign: int) -> None:
-        """Import Optuna; raises RunError where it is not installed. ``sign``: 1 where more is better, else -1."""
+        """Import Optuna; raises RunError if it is not installed. ``sign``: 1 if a higher score is better, else -1."""
         try:
             import optuna
         except ModuleNotFoundError as error:
@@ -40,10 +40,10 @@ class OptunaSearch:
         self._optuna: Any = optuna
         self._axes, self._keys, self._seeds, self._sign = axes, keys, seeds, sign
         self._exhausted: tuple[int, int] | None = None
-        """Numbers of trials and of ended runs with which nothing new was proposed."""
+        """Numbers of trials and of ended runs at which no new values were proposed."""
 
     def choose(self, history: History) -> Choice:
-        """Return the next trial, whose values no earlier one has."""
+        """Return the next trial, with values that no earlier trial has; OVER if there is none."""
         number = len(history.trials)
         known = number, len(history.ended)
         if number >= self._keys.trials or known == self._exhausted:
@@ -63,7 +63,7 @@ class OptunaSearch:
     def _propose(self, history: History, seed: int) -> Values:
         startup = self._keys.startup_trials
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what Optuna may change in its next release
+            warnings.simplefilter("ignore")  # warnings about changes in Optuna's next release
             sampler = self._optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=True)
             study = self._optuna.create_study(direction="maximize", sampler=sampler)
             for trial in history.trials.values():
@@ -72,7 +72,7 @@ class OptunaSearch:
         return {axis.key: _value(axis, asked[axis.key]) for axis in self._axes}
 
     def _distributions(self) -> dict[str, Any]:
-        """Return what Optuna draws for each axis: of a list the place in it, as values may be anything."""
+        """Return Optuna's distribution for each axis; for a list it draws the index, as values may have any type."""
         kinds, found = self._optuna.distributions, {}
         for axis in self._axes:
             if isinstance(axis, Choices):
@@ -83,7 +83,7 @@ class OptunaSearch:
         return found
 
     def _as_optunas(self, trial: Trial, history: History) -> Any:
-        """Return a trial as Optuna has it: complete, pruned, failed or running, with its score where it has one."""
+        """Return a trial as Optuna's: complete, pruned, failed or running, with its score if it has one."""
         states = self._optuna.trial.TrialState
         score, dropped = history.score(trial.number), history.dropped.get(trial.number)
         own: dict[str, Any] = {"state": states.RUNNING}

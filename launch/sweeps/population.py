@@ -1,9 +1,9 @@
-"""Population-based training (Jaderberg et al. 2017, arXiv 1711.09846), in step: the exploit and explore step.
+"""Synchronous population-based training (Jaderberg et al. 2017, arXiv 1711.09846): the exploit and explore step. Pure.
 
-Pure. As in the paper the worst members, by truncation selection, take weights and values of some of the best (exploit),
-and each of these values is then multiplied by one of two factors (explore). Where the paper compares a member whenever
-it is ready, with others wherever they are, here a generation ends when all its members have: no member is compared
-with others that have learned longer, members may take turns on few cores, and the outcome does not depend on timing.
+As in the paper, truncation selection replaces the worst members: they take weights and values of some of the best
+(exploit), and each of these values is multiplied by one of two factors (explore). The paper compares a member whenever
+it is ready with members at any other step. Here a generation ends when all its members have ended. So members are
+compared at equal steps, they can run one after another on few cores, and the result does not depend on timing.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Member(NamedTuple):
 
     values: Values
     parent: int | None = None
-    """Its predecessor's place in the generation before; None in the first, which begins anew."""
+    """Place of its predecessor in the generation before; None in the first generation."""
 
 
 def first_generation(axes: Sequence[Axis], keys: PopulationKeys, members: int) -> list[Member]:
-    """Return the members that begin, with values drawn from the axes."""
+    """Return the members of the first generation, with values drawn from the axes."""
     return [Member(draw(axes, Random(f"{keys.seed} 0 {place}"))) for place in range(members)]
 
 
@@ -36,12 +36,12 @@ def next_generation(
     before: Sequence[Values],
     scores: Sequence[float | None],
 ) -> list[Member]:
-    """Return the members of a generation (from 1), given the values and scores of those before it; more is better.
+    """Return the members of a generation (from 1), given values and scores of the one before; higher scores are better.
 
-    Those without a score are the worst, and nobody goes on from them. At least one must have a score.
+    Members without a score are the worst, and no member continues from them. At least one must have a score.
     """
     by_score = sorted((score, -place) for place, score in enumerate(scores) if score is not None)
-    ranked = [-place for _, place in by_score]  # of equal ones the first is the best
+    ranked = [-place for _, place in by_score]  # of equal scores the first is the best
     lost = [place for place, score in enumerate(scores) if score is None]
     count = min(max(1, int(keys.quantile * len(scores))), len(scores) // 2)
     worst = {*lost, *ranked[: max(0, count - len(lost))]} if count else set(lost)
@@ -58,5 +58,5 @@ def next_generation(
 
 
 def explore(axes: Sequence[Axis], keys: PopulationKeys, values: Values, random: Random) -> Values:
-    """Return values near others: each number times one of the factors, of a list a neighbour."""
+    """Return changed values: a number is multiplied by a factor, a value of a list is replaced by a neighbour."""
     return {axis.key: axis.move(values[axis.key], keys.factors, random) for axis in axes}

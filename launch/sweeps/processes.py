@@ -1,10 +1,10 @@
-"""Processes of a sweep's runs: started apart from the sweep, found again by another, and asked to stop.
+"""Processes of a sweep's runs: starting them detached from the sweep, finding them again, and stopping them.
 
-Each run is an ordinary ``actorlearn run`` or ``resume`` in a session of its own, so that neither the sweep's end nor
-Ctrl-C in its terminal is its own. What it prints goes to a file beside its folder, which is locked as long as somebody
-has it open to print (``launch/machine/print_locks.py``), and so is what the nodes print that an engine has started for
-it, which outlive a head that is killed by a moment. So a run is alive if and only if one of these locks is held: from
-before its first instruction until its last process has gone, whoever started it.
+Each run is an ordinary ``actorlearn run`` or ``resume`` in its own session, so it survives the end of the sweep and
+Ctrl-C in its terminal. Its output goes to a file next to its folder. The file is locked while any process has it open
+for output (``launch/machine/print_locks.py``). The same holds for the output of nodes that an engine has started for
+the run; they outlive a killed head by a moment. So a run is alive if and only if one of these locks is held: from
+before its first instruction until its last process has ended, no matter which process started it.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from launch.runs import find
 from launch.runs.client import ask
 
 ANSWER_S = 2.0
-"""Longest wait for a supervisor that is asked to stop; it is asked again."""
+"""Longest wait in seconds for a supervisor that is asked to stop; it is asked again later."""
 _LAST_BYTES = 4096
 
 
 class Processes:
-    """Processes that this sweep has started; those of earlier lives are known by their locks alone."""
+    """Processes that this sweep has started; those of earlier lives are known only by their locks."""
 
     def __init__(self) -> None:
         """Start none yet."""
         self._popened: dict[Path, subprocess.Popen[bytes]] = {}
 
     def start(self, folder: Path, words: Sequence[str], gpu: str = "") -> bool:
-        """Start ``actorlearn WORDS`` for a run folder, unless its process is alive; says whether it did.
+        """Start ``actorlearn WORDS`` for a run folder, unless its process is alive; return whether it was started.
 
-        ``gpu``: GPUs that it is shown, as CUDA's variable has them; empty: those that this process is shown.
+        ``gpu``: GPUs that it sees, in the form of CUDA's variable; empty: the GPUs that this process sees.
         """
         try:
             log = open_alone(log_of(folder))
@@ -58,18 +58,18 @@ class Processes:
         return True
 
     def alive(self, folder: Path) -> bool:
-        """Whether a run's process is alive, or one that it has started, or a node of it that an engine's shell has."""
+        """Whether a process of the run is alive: its own, a child of it, or a node in the shell of an engine."""
         if process := self._popened.get(folder):
             process.poll()  # reaps it
         return somebody_prints_to(log_of(folder)) or shells_live(folder)
 
     def returncode(self, folder: Path) -> int | None:
-        """Return the exit status of a process that was started here and is gone; None for others."""
+        """Return the exit status of an ended process that was started here; None for others."""
         process = self._popened.get(folder)
         return None if process is None else process.poll()
 
     def stop(self, folder: Path, now: bool = False) -> None:
-        """Have a run save and end, or end ``now``; without effect on one that cannot hear yet, so ask again."""
+        """Ask a run to save and end, or to end ``now``; a run that is just starting may not hear it, so ask again."""
         run = find.read(folder)
         if run is not None and run.alive:
             with suppress(FailedError):  # it is just starting, or ending
@@ -79,12 +79,12 @@ class Processes:
 
 
 def log_of(folder: Path) -> Path:
-    """Return the file to which a run prints."""
+    """Return the file that receives a run's output."""
     return folder.with_name(f"{folder.name}.log")
 
 
 def last_line(folder: Path) -> str:
-    """Return the last line that a run has printed; empty where there is none."""
+    """Return the last line of a run's output; empty if there is none."""
     with suppress(OSError), log_of(folder).open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
         lines = file.read().decode(errors="replace").split("\n")

@@ -1,4 +1,4 @@
-"""Runs that have room at once: by cores, memory and GPUs of this machine. The number is pure."""
+"""Number of runs that this machine's cores, memory and GPUs allow at once. ``count_at_once`` is pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from launch.plan.probe import describe
 from launch.topology.load import Topology
 
 PROCESS_BYTES = 256 << 20
-"""Memory of a process beside shared memory: one that has imported torch takes 200 MB."""
+"""Memory of a process without shared memory: a process that has imported torch takes 200 MB."""
 _GIB = 1 << 30
 
 
 @dataclass(frozen=True)
 class Room:
-    """Cores, memory and GPUs: those of a machine, or those that a run takes."""
+    """Cores, memory and GPUs, of a machine or of a run."""
 
     cores: float
     memory_bytes: int
@@ -30,7 +30,7 @@ class Room:
 
 
 def here() -> Room:
-    """Return what is free on this machine now; of cores, what this process and its children may use."""
+    """Return what is free on this machine now; cores are those that this process and its children may use."""
     memory = psutil.virtual_memory().available
     return Room(cores=usable_cores(), memory_bytes=memory, shm_bytes=free_bytes(), gpus=len(visible_gpus()))
 
@@ -50,7 +50,7 @@ def taken_by(topology: Topology) -> Room:
 
 
 def count_at_once(run: Room, machine: Room) -> tuple[int, str]:
-    """Return how many runs have room, one at least, and what bounds that."""
+    """Return the number of runs that fit at once, at least one, and the resource that bounds it."""
     bounds = {
         f"{machine.cores:g} cores, of which a run takes {run.cores:g}": machine.cores / run.cores,
         f"{machine.memory_bytes / _GIB:.1f} GiB of memory, of which a run takes about {run.memory_bytes / _GIB:.1f}": (
@@ -67,7 +67,7 @@ def count_at_once(run: Room, machine: Room) -> tuple[int, str]:
 
 
 def heads_at_once(machine: Room) -> tuple[int, str]:
-    """Return how many runs have room whose processes are on other machines, and what bounds that: a head each."""
+    """Return the number of heads that fit here, for runs whose processes are on other machines, and what bounds it."""
     why = (
         f"{machine.memory_bytes / _GIB:.1f} GiB of memory here, of which a run's head takes {PROCESS_BYTES / _GIB:.2f}"
     )

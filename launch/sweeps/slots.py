@@ -1,8 +1,9 @@
-"""Slots of a sweep: how many runs are alive at once, and which GPU or which hosts each of them has for itself.
+"""Slots of a sweep: the number of runs at once, and the GPU or the hosts that each of them has for itself.
 
-Without an engine, and with one whose nodes are on this machine, that is as many as have room here. With
-``nodes.hosts`` the hosts are dealt out: each run has as many as it has nodes, and a host that is named twice has two
-runs at once. Other engines have a cluster with a queue of its own, and the sweep file says how many runs are in it.
+Without an engine, or with one whose nodes are on this machine, the number follows from the room here. With
+``nodes.hosts`` the hosts are divided among the runs: each run gets one host for each of its nodes, and a host that is
+listed twice may have two runs at once. Other engines use a cluster with its own queue, so the sweep file must give the
+number of runs.
 """
 
 from __future__ import annotations
@@ -31,32 +32,32 @@ class Slot(NamedTuple):
     """GPU and hosts that one run has for itself."""
 
     gpu: str = ""
-    """GPU that it alone is shown; empty: it sees what the sweep sees."""
+    """The only GPU that it sees; empty: it sees the GPUs that the sweep sees."""
     hosts: tuple[str, ...] = ()
-    """Its ``nodes.hosts``; empty: it is not told where its nodes are."""
+    """Its ``nodes.hosts``; empty: the sweep assigns no hosts."""
 
 
 @dataclass(frozen=True)
 class Slots:
-    """As many runs as are alive at once, and what they share."""
+    """The number of runs at once, and the resources that they share."""
 
     at_once: int
     why: str
-    """The reason of that number, for people."""
+    """The reason for that number, for messages."""
     gpus: Sequence[str] = ()
-    """GPUs of which each run is shown one; none: all see all."""
+    """GPUs of which each run sees one; empty: all runs see all GPUs."""
     hosts: Sequence[str] = ()
-    """Hosts that are dealt to runs, each as often as it may have runs; none: there is nothing to deal."""
+    """Hosts that are divided among runs; one listed more often may have more runs; empty: none are assigned."""
     hosts_each: int = 1
-    """Hosts of each run, where there are any: one for each of its nodes."""
+    """Number of hosts of each run: one for each of its nodes."""
     words: Sequence[str] = ()
-    """Options of ``actorlearn run`` and ``resume`` by which nodes are started."""
+    """Options of ``actorlearn run`` and ``resume`` for the engine."""
 
     def free(self, living: Sequence[Started], left_out: Collection[str] = ()) -> Slot | None:
-        """Return what one more run beside the living ones has; None where there is no slot for it.
+        """Return the slot for one more run besides the living ones; None if there is none.
 
-        ``left_out``: hosts that are given to no further run. Of the others those come first that have the smallest
-        share of the runs that they may have, and of equal ones the first.
+        ``left_out``: hosts that no further run may use. Of the others, the hosts with the smallest share of their
+        allowed runs come first; of equal ones, the first listed.
         """
         if len(living) >= self.at_once:
             return None
@@ -75,14 +76,14 @@ class Slots:
 
     @property
     def _most_of_one(self) -> int:
-        """Runs that a host may have at once for each time that it is named."""
+        """Most runs at once on a host, for each time that it is listed."""
         return math.ceil(self.at_once * self.hosts_each / len(self.hosts))
 
 
 def find_slots(sweep: Sweep, folder: Path, engine: EngineSpec | None, keys: Path | None) -> Slots:
     """Return the slots of a sweep on this machine now, or on the hosts of its topology.
 
-    Raises RunError for an engine that cannot start the nodes of its runs, and where nobody would start them.
+    Raises RunError if the engine cannot start the nodes of the runs, or if there are nodes and no engine.
     """
     nodes, wanted = sweep.base.nodes, sweep.keys.at_once
     if engine is None:
@@ -114,7 +115,7 @@ def find_slots(sweep: Sweep, folder: Path, engine: EngineSpec | None, keys: Path
 
 
 def _check_engine(nodes: NodesSection, folder: Path, engine: EngineSpec, keys: Path | None) -> None:
-    """Refuse an engine that cannot start the nodes of one run, as that run would; starts nothing."""
+    """Raise RunError if an engine cannot start the nodes of one run; starts nothing."""
     if nodes.hosts and len(nodes.hosts) < nodes.count:
         raise RunError(
             f"nodes.hosts: {len(nodes.hosts)} hosts, and a run has nodes.count = {nodes.count} nodes; name as many at "
@@ -126,7 +127,7 @@ def _check_engine(nodes: NodesSection, folder: Path, engine: EngineSpec, keys: P
 
 
 def _slots_of_hosts(nodes: NodesSection, wanted: int | None, words: Sequence[str]) -> Slots:
-    """Return slots on hosts: as many runs as these suffice for, and as have room here with their heads."""
+    """Return slots on hosts: as many runs as the hosts allow, and as their heads have room here."""
     if wanted is not None:
         at_once, why = wanted, "the file says so"
     else:

@@ -1,8 +1,8 @@
-"""The state of a sweep: one file of facts, a JSON object a line, that only grows.
+"""The state of a sweep: a file of facts, one JSON object on each line, that is only appended to.
 
-Each line is appended by one write and flushed to disk before anything follows from it. So a kill can cut off the last
-line alone, from which nothing has followed, and it is removed. A file that is replaced whole would be written anew for
-each fact, and would not tell what was decided when.
+Each line is appended by one write and flushed to disk before anything depends on it. So a kill can truncate only the
+last line, on which nothing depends yet, and that line is removed. A file that is replaced as a whole would be rewritten
+for each fact, and would not show the order of decisions.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ STATE_FILE = "sweep.jsonl"
 
 
 class State:
-    """``with State(folder) as state``: the history of a sweep, which this process alone continues."""
+    """``with State(folder) as state``: the history of a sweep, which only this process may extend."""
 
     def __init__(self, folder: Path) -> None:
-        """Name the folder; nothing is touched before the block."""
+        """Set the folder; nothing is touched before the block."""
         self.path = folder / STATE_FILE
         self.history = History()
         self._lock = -1
         self._file: AppendedFile | None = None
 
     def __enter__(self) -> Self:
-        """Take the file and read it; raises RunError where another sweep has it, FailedError where it is damaged."""
+        """Lock and read the file; raises RunError if another sweep has locked it, FailedError if it is damaged."""
         make_folder(self.path.parent)
         self._lock = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -56,7 +56,7 @@ class State:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let the file go; without a single fact it is removed, and its folder where that is empty."""
+        """Release the file; if it has no facts, it is removed, and so is its folder if that is empty."""
         if self._file is not None:
             self._file.close()
         with suppress(OSError):
@@ -66,7 +66,7 @@ class State:
         os.close(self._lock)
 
     def add(self, fact: AnyFact) -> None:
-        """Have a fact on disk, and in the history; raises OSError where the disk takes none."""
+        """Add a fact to the history and to the file, flushed to disk; raises OSError if the disk refuses it."""
         assert self._file is not None, "add facts within the block"
         self.history.add(fact)
         self._file.append(msgspec.json.encode(msgspec.structs.replace(fact, time=now())) + b"\n")
@@ -74,7 +74,7 @@ class State:
 
 
 def read(path: Path) -> History:
-    """Return the history in a file, an empty one where there is none; raises FailedError for a damaged line."""
+    """Return the history in a file, empty if there is no file; raises FailedError for a damaged line."""
     history = History()
     text = b""
     with suppress(FileNotFoundError):

@@ -1,8 +1,8 @@
 """The rule that ends trials early: the median rule of Google Vizier (Golovin et al. 2017, section 3.2.2). Pure.
 
-A trial is ended at step s where its best number by step s is worse than the median, over all whole trials, of their
-running averages up to step s. A trial's curve is the mean over its seeds, so a trial is ended with all its seeds or not
-at all: a rule that ended single runs would leave the lucky seeds of each trial, and raise its mean.
+A trial is ended at step s if its best number up to step s is worse than the median, over all finished trials, of their
+averages up to step s. The curve of a trial is the mean over its seeds, so a trial is ended with all its seeds or not at
+all: a rule that ended single runs would keep the lucky seeds of each trial, and raise its mean.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from launch.sweeps.keys import MedianKeys
 
 
 class Curve(NamedTuple):
-    """A trial's mean over its seeds, at evenly spaced steps that all of them have."""
+    """The mean of a trial over its seeds, at evenly spaced steps that all seeds have."""
 
     steps: Numbers
     numbers: Numbers
 
 
 class Verdict(NamedTuple):
-    """Ground on which a trial is ended."""
+    """The numbers by which a trial is ended."""
 
     env_steps: int
     score: float
-    """Its best so far."""
+    """Best number of the trial so far."""
     bound: float
-    """The median of the others' averages."""
+    """Median of the other trials' averages."""
 
 
 def mean_curve(seeds: Sequence[Points]) -> Curve | None:
-    """Return the mean of the curves of a trial's runs; None where one is empty, or they have no step in common."""
+    """Return the mean of the curves of a trial's runs; None if a curve is empty, or if they have no step in common."""
     if not seeds or not all(len(points) for points in seeds):
         return None
     try:
@@ -47,9 +47,9 @@ def mean_curve(seeds: Sequence[Points]) -> Curve | None:
 
 
 def judge(keys: MedianKeys, sign: int, curve: Curve, whole: Mapping[int, Curve]) -> Verdict | None:
-    """Return why a trial is ended, given its curve and those of whole trials; None where it is not.
+    """Return the verdict if the rule ends a trial, given its curve and those of finished trials; else None.
 
-    ``sign``: 1 where more is better, -1 where less is.
+    ``sign``: 1 if a higher number is better, -1 if a lower one is.
     """
     at = float(curve.steps[-1])
     if at < keys.after_steps or len(whole) < keys.after_trials:

@@ -1,4 +1,4 @@
-"""The outcome of a sweep as a table: its trials, the best first. Pure but for printing."""
+"""The result of a sweep as a table: its trials, the best first. Pure."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from launch.topology.load import literal
 
 @dataclass(frozen=True)
 class Row:
-    """One trial, of a population one member with all its generations so far."""
+    """One trial; for a population, a member of the last generation."""
 
     trial: int
     values: Mapping[str, Any]
     runs: int
-    """Runs that it has when it is whole."""
+    """Number of runs of the trial."""
     finished: int
     scores: list[float]
     status: str
-    """whole; dropped, failed or open where it has not come to its end with all its seeds."""
+    """whole if all its runs are finished; else dropped, failed or open."""
     env_steps: int
-    """Steps of all its runs together."""
+    """Steps of its ended runs together."""
     error: str = ""
 
     @property
@@ -39,12 +39,12 @@ class Row:
 
     @property
     def deviation(self) -> float | None:
-        """Standard deviation over seeds; None of fewer than two."""
+        """Standard deviation over seeds; None for fewer than two."""
         return stdev(self.scores) if len(self.scores) > 1 else None
 
 
 def rows(search: Search, history: History, sign: int) -> list[Row]:
-    """Return the trials: whole ones first, the best of them first; of a population the last generation's members."""
+    """Return the trials: whole ones first, the best first; for a population only the last generation."""
     trials = [*history.trials.values()]
     if isinstance(search, Population):
         last = max((search.generation(trial.number) for trial in trials), default=0)
@@ -58,7 +58,7 @@ def rows(search: Search, history: History, sign: int) -> list[Row]:
 
 
 def lineage(history: History, trial: int) -> list[Trial]:
-    """Return a trial and those from whose checkpoints it went on, the first first."""
+    """Return a trial and the trials from whose checkpoints it continued, the earliest first."""
     found = [history.trials[trial]]
     while (parent := found[-1].parent) is not None:
         found.append(history.trials[parent])
@@ -66,7 +66,7 @@ def lineage(history: History, trial: int) -> list[Trial]:
 
 
 def table(found: list[Row], keys: SweepKeys) -> Table:
-    """Return the rows as a table for people."""
+    """Return the rows as a table for the terminal."""
     made = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     names = list(dict.fromkeys(key for row in found for key in row.values))
     made.add_column("trial", justify="right")
@@ -86,7 +86,7 @@ def table(found: list[Row], keys: SweepKeys) -> Table:
 
 
 def as_json(found: list[Row]) -> list[dict[str, Any]]:
-    """Return the rows for programs."""
+    """Return the rows as plain values."""
     return [
         {
             "trial": row.trial,

@@ -1,9 +1,9 @@
 """Defaults of a topology: the values of keys that the file and the command line leave out.
 
-Reads the raw mapping of a topology and returns it with every missing key filled in. Sources of defaults, first match
-wins: the machine's cores; the algorithm, for what the environment's actions and observations are, then for this kind of
-environments; the kind of environments; the optimizer there; the key itself (``schema.py`` and the owners' settings).
-Present values, right or wrong, are left alone;
+Takes the raw mapping of a topology and returns it with every missing key filled in. A default comes from the first of
+these sources that has one: the cores of the machine; the algorithm, for the kind of the environment's actions and
+observations, then for the kind of environments; the kind of environments; the optimizer, for that kind; the key itself
+(``schema.py`` and the settings of the other packages). Values that are present are not changed, even if they are wrong:
 ``launch/topology/validate.py`` checks them.
 """
 
@@ -27,24 +27,24 @@ from launch.topology.schema import LONGEST_NAME, TOPOLOGY, learners_of_a_node
 
 Tree = dict[str, Any]
 Ask = Callable[[Tree], str]
-"""Tells the kind of the environment of a section ``env`` by its actions and observations; empty = as its id says."""
+"""Finds the kind of an environment from its actions and observations; takes the section ``env``; "" = use its id."""
 
 ALGORITHM = "a2c"
-"""Algorithm of a topology that names none."""
+"""Algorithm of a topology that names no algorithm."""
 BY_CORES = (("simulators", "count"), ("trainer", "threads"))
-"""Keys whose defaults follow the cores; ``launch/plan/auto.py`` says why they are what they are."""
+"""Keys whose defaults depend on the number of cores; ``launch/plan/auto.py`` gives the reasons for the values."""
 
 
 def unasked(env: Tree) -> str:
-    """Return nothing: defaults follow the id alone, and no environment is made."""
+    """Return "": defaults depend on the id alone, and no environment is made."""
     del env
     return ""
 
 
 def resolve(raw: Tree, ask: Ask = unasked) -> Tree:
-    """Return a copy of ``raw`` with every missing key filled in, some by the cores of this machine.
+    """Return a copy of ``raw`` with every missing key filled in; some defaults depend on the cores of this machine.
 
-    ``ask`` is called where a missing key depends on what it answers.
+    ``ask`` is called only if the default of a missing key depends on its answer.
     """
     resolved: Tree = copy.deepcopy(raw)
     env = kind_of(section(resolved, "env").get("id"))
@@ -72,18 +72,18 @@ def resolve(raw: Tree, ask: Ask = unasked) -> Tree:
 
 
 def kind_of(env_id: object) -> EnvironmentSpec:
-    """Return the kind of environments that makes an id; gymnasium where there is none."""
+    """Return the kind of environments to which an id belongs; gymnasium if no other kind matches."""
     return ENVIRONMENTS.of(env_id if isinstance(env_id, str) else "")
 
 
 def section(tree: Tree, key: str) -> Tree:
-    """Return the mapping under ``key``, or an empty one where something else stands there."""
+    """Return the mapping under ``key``, or an empty one if the value is not a mapping."""
     found = tree.get(key)
     return found if isinstance(found, dict) else {}
 
 
 def _spec(registry: Any, tree: Tree, key: str) -> Any:
-    """Return the spec that a section names; None where there is none, which is then reported as written."""
+    """Return the spec that a section names; None if there is none, which validation reports."""
     try:
         return registry.spec(str(section(tree, key).get("name")))
     except ValueError:
@@ -91,7 +91,7 @@ def _spec(registry: Any, tree: Tree, key: str) -> Any:
 
 
 def _likes(tree: Tree, env: EnvironmentSpec, algorithm: AlgorithmSpec, ask: Ask) -> tuple[str, ...]:
-    """Return the kinds whose numbers fill a topology in, the finest first; asks only where a key is left to a finer."""
+    """Return the kinds whose defaults apply, the most specific first; calls ``ask`` only if a missing key needs it."""
     finer = [like for like, whole in FINER.items() if whole == env.like]
     numbers = [algorithm.defaults.get(like, {}) for like in finer]
     numbers += [{"optimizer": keys} for like in finer for keys in algorithm.optimizers.get(like, {}).values()]
@@ -101,7 +101,7 @@ def _likes(tree: Tree, env: EnvironmentSpec, algorithm: AlgorithmSpec, ask: Ask)
 
 
 def _fill(tree: Tree, defaults: Mapping[str, Any]) -> None:
-    """Add missing keys; never replace a value, so that a wrong one is reported as written."""
+    """Add missing keys; never replace a value, so that validation reports a wrong one as written."""
     for key, default in defaults.items():
         if isinstance(default, Mapping):
             inside = tree.setdefault(key, {})
@@ -111,10 +111,10 @@ def _fill(tree: Tree, defaults: Mapping[str, Any]) -> None:
 
 
 def _fill_everywhere(tree: Tree) -> None:
-    """Add the keys' own defaults."""
+    """Add the default of each key itself."""
     for role, keys in section(tree, "roles").items():
         if isinstance(keys, dict):
-            with suppress(ValueError):  # which is reported as written
+            with suppress(ValueError):  # validation reports it
                 _fill(keys, _defaults_of(keys_of(section_of_role(role))))
     for name, key in keys_of(TOPOLOGY).items():
         if not key.section:
@@ -132,7 +132,7 @@ def _defaults_of(keys: Mapping[str, Key]) -> Tree:
 
 
 def _leave_out_what_is_not_read(tree: Tree, raw: Tree) -> None:
-    """Remove defaults that the chosen entries do not read, such as Atari's preset in another kind of environments."""
+    """Remove defaults that the chosen entries do not read, such as Atari's preset for another kind of environments."""
     for name in CHOSEN:
         try:
             keys = keys_of(struct_at(name, tree))
@@ -143,12 +143,12 @@ def _leave_out_what_is_not_read(tree: Tree, raw: Tree) -> None:
 
 
 def _simulators(tree: Tree, env: EnvironmentSpec, cores: float) -> Tree:
-    """Spread the kind's environments over the cores: a power of two of processes, so that none are left over.
+    """Divide the environments of the kind among processes: a power of two of them, so that every process has as many.
 
-    Of several learners each gets its share of environments, and of the cores of its node; nodes are taken to have as
-    many as this machine. A part of a core that a quota leaves is worth a process: they wait for the trainer, and while
-    they play each has a core until the quota is used up. PAAC on two cores with a quota of 1.5 made 2,330 steps/s with
-    two simulators and 1,650 with one.
+    Each learner gets an equal share of the environments, and of the cores of its node; every node is assumed to have as
+    many cores as this machine. A fraction of a core from a quota counts as a core: simulators wait for the trainer, and
+    while they step, each has a core until the quota is used up. PAAC on two cores with a quota of 1.5 made 2,330
+    steps/s with two simulators and 1,650 with one.
     """
     given, here = section(tree, "simulators"), learners_of_a_node(_learners(tree), _nodes(tree))
     count = _positive(given.get("count")) or max(
@@ -160,7 +160,7 @@ def _simulators(tree: Tree, env: EnvironmentSpec, cores: float) -> Tree:
 
 
 def _horizon(tree: Tree) -> Tree:
-    """Return the horizon at which all environments give ``batch_steps`` together; nothing where no such key is set."""
+    """Return the horizon at which all environments together give ``batch_steps``; {} if that key is not set."""
     steps = _positive(section(tree, "algorithm").get("batch_steps"))
     count, envs = (_positive(section(tree, "simulators").get(key)) for key in ("count", "envs"))
     return {"horizon": max(1, steps // (count * envs))} if steps and count and envs else {}
@@ -169,10 +169,10 @@ def _horizon(tree: Tree) -> Tree:
 def _trainer_threads(tree: Tree, env: EnvironmentSpec, cores: float) -> int:
     """Return the default number of a trainer's threads: all whole cores for convolutions, one for small networks.
 
-    Simulators wait during an update, or have little to do while a replay is learned from: on two cores Fast DQN made
-    250 steps/s with two threads, and 188 with one. The fraction of a core that a quota leaves is not used: once the
-    quota is spent, all threads wait for the stopped one. PAAC under a quota of 1.5 cores made 1,900 steps/s with two
-    threads and 2,330 with one.
+    Simulators wait during an update, or have little to do while the trainer learns from a replay: on two cores Fast DQN
+    made 250 steps/s with two threads, and 188 with one. The fraction of a core from a quota is not used: once the quota
+    is spent, all threads wait for the stopped one. PAAC with a quota of 1.5 cores made 1,900 steps/s with two threads
+    and 2,330 with one.
     """
     here = learners_of_a_node(_learners(tree), _nodes(tree))
     return min(max(1, math.floor(cores) // here), env.most_trainer_threads)

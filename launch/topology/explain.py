@@ -1,6 +1,6 @@
-"""Describes a topology's first problem in one line: place, key = value, rule, way out, and the number of others.
+"""Describes the first problem of a topology in one line: place, key = value, rule, remedy, count of other problems.
 
-Reads problems, the origin of each value, and the defaults. Raises nothing.
+Reads the problems, the origin of each value, and the defaults. Raises nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from launch.topology.validate import MISSING, Problem, dotted
 
 
 def explain(problems: Sequence[Problem], origins: Mapping[Path, Origin], defaults: Mapping[str, Any]) -> TopologyError:
-    """Write the first problem as one line and count the others; first is: command line, then top of the file down."""
+    """Return the first problem as an error of one line; problems of the command line come first, then the file's."""
     first = min(problems, key=lambda problem: origin(problem.path, origins).line)
     given = origin(first.path, origins)
     value = "is missing" if first.value is MISSING else f"= {show(first.value)}"
@@ -26,7 +26,7 @@ def explain(problems: Sequence[Problem], origins: Mapping[Path, Origin], default
 
 
 def origin(path: Path, origins: Mapping[Path, Origin]) -> Origin:
-    """Return where a key, or the nearest section around it, was given."""
+    """Return the origin of a key; if the key was not given, that of the nearest section around it."""
     return next(origins[path[:end]] for end in range(len(path), -1, -1) if path[:end] in origins)
 
 

@@ -1,7 +1,7 @@
-"""The keys of a topology as msgspec describes them: the type, range and meaning of the key at a path.
+"""The keys of a topology as msgspec describes them: type, range and meaning of the key at a path.
 
-Reads the structs of ``schema.py`` and, for sections whose keys depend on a choice in them, the registries' structs: a
-name such as package.module:Name is imported, and trusted like code.
+Reads the structs of ``schema.py``. In some sections the keys depend on a choice, such as the name of the algorithm:
+their structs come from the registries. A name such as package.module:Name is imported, so it must be trusted like code.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ CHOSEN: Mapping[str, Registry[Any]] = {
     "algorithm": ALGORITHMS,
     "optimizer": OPTIMIZERS,
 }
-"""Sections whose keys depend on a choice in them: what it chooses from."""
+"""Sections whose keys depend on a choice -> the registry of the choices."""
 BASES: Mapping[str, Struct] = {
     field.name: field.type for field in msgspec.structs.fields(TOPOLOGY) if field.name in CHOSEN
 }
-"""The structs of the keys that all choices have."""
+"""The structs of the keys that all choices of a section have in common."""
 
 
 def choice_key(name: str) -> str:
-    """Return the key by which a section of CHOSEN chooses."""
+    """Return the key that holds the choice of a section of CHOSEN."""
     return "id" if name == "env" else "name"
 
 
 class Key(NamedTuple):
-    """One key of a section, or the items of a list."""
+    """A key of a section, or the items of a list."""
 
     kind: inspect.Type
     """Its type, without annotations."""
@@ -51,18 +51,18 @@ class Key(NamedTuple):
     """Its meaning and unit."""
     examples: tuple[Any, ...] = ()
     words: Mapping[str, str] = {}
-    """Parts of error messages: "rule" and "way_out" of a pattern, "or" for values besides the words in ``examples``."""
+    """Parts of error messages: "rule" and "way_out" of a pattern; "or": values accepted besides ``examples``."""
     default: Any = NODEFAULT
 
     @property
     def section(self) -> Struct | None:
-        """The struct whose fields stand below it; None where it has one value."""
+        """The struct of the section under this key; None if the key has a single value."""
         parts = self.kind.types if isinstance(self.kind, inspect.UnionType) else (self.kind,)
         return next((part.cls for part in parts if isinstance(part, inspect.StructType)), None)
 
     @property
     def is_mapping(self) -> bool:
-        """Whether it has keys below it: those of a section, or keyword arguments of user code."""
+        """Whether there are keys below it: those of a section, or keyword arguments of user code."""
         return self.section is not None or isinstance(self.kind, inspect.DictType)
 
 
@@ -71,14 +71,14 @@ _TOPOLOGY = Key(inspect.type_info(TOPOLOGY))
 
 @cache
 def keys_of(section: Struct) -> dict[str, Key]:
-    """The keys of a section, in their order; first its name, where it has one."""
+    """Return the keys of a section in their order; if the section has a name, it comes first."""
     described = inspect.type_info(section)
     assert isinstance(described, inspect.StructType)
     found = {field.encode_name: key_of(field.type)._replace(default=_default(field)) for field in described.fields}
     if described.tag_field != "name":
         return found
     names = next((CHOSEN[name].names() for name, base in BASES.items() if issubclass(section, base)), None)
-    if names is None:  # a choice among structs that no package adds to
+    if names is None:  # a choice among structs that plug-ins cannot extend
         return {"name": Key(inspect.LiteralType((described.tag,)))} | found
     return {"name": Key(inspect.StrType(), f"{', '.join(names)} or package.module:Name")} | found
 
@@ -89,7 +89,7 @@ def structs_of(name: str) -> dict[str, Struct]:
 
 
 def struct_at(name: str, tree: Mapping[str, Any]) -> Struct:
-    """Return the struct of a section of a raw topology; raises ValueError where the choice cannot be found."""
+    """Return the struct of a section of a raw topology; raises ValueError if its choice cannot be found."""
     if name not in CHOSEN:
         static = keys_of(TOPOLOGY)[name].section
         assert static is not None
@@ -101,7 +101,7 @@ def struct_at(name: str, tree: Mapping[str, Any]) -> Struct:
 
 
 def section_of_role(name: str) -> Struct:
-    """The struct of the keys of a role that is not shipped, under ``roles``; raises ValueError that says why not."""
+    """Return the struct of a plug-in role's keys, under ``roles``; raises ValueError with the reason if it has none."""
     if name not in ROLES.names():
         known = ", ".join(role.name for role in ROLES.specs() if role.section) or "none"
         raise ValueError(f"no installed package brings a role of this name; there are {known}")
@@ -112,7 +112,7 @@ def section_of_role(name: str) -> Struct:
 
 
 def learns_from_replay(tree: Mapping[str, Any]) -> bool:
-    """Whether the algorithm of a raw topology does; True for one that cannot be found."""
+    """Whether the algorithm of a raw topology learns from a replay; True if the algorithm cannot be found."""
     section = tree.get("algorithm")
     try:
         return ALGORITHMS.spec(str(section["name"] if isinstance(section, dict) else "")).replayed
@@ -121,7 +121,7 @@ def learns_from_replay(tree: Mapping[str, Any]) -> bool:
 
 
 def key_of(kind: inspect.Type) -> Key:
-    """Return a type's annotations as a key; a union has those of its first part that has any."""
+    """Return a type with its annotations as a key; for a union, the annotations of its first annotated part."""
     if isinstance(kind, inspect.Metadata):
         schema, inner = kind.extra_json_schema or {}, key_of(kind.type)
         return Key(
@@ -138,7 +138,7 @@ def key_of(kind: inspect.Type) -> Key:
 
 
 def key_at(path: Path) -> Key | None:
-    """Return the key that a path names in any topology, items of lists included; None where there is none."""
+    """Return the key at a path in any topology, including items of lists; None if there is no such key."""
     found: Key | None = _TOPOLOGY
     for depth, part in enumerate(path):
         if depth == 1 and path[0] in CHOSEN:
@@ -149,7 +149,7 @@ def key_at(path: Path) -> Key | None:
 
 
 def leaves() -> Iterator[str]:
-    """Every dotted key that a topology may have."""
+    """Yield every dotted key that a topology may have."""
     for name, key in keys_of(TOPOLOGY).items():
         structs = structs_of(name).values() if name in CHOSEN else [key.section] if key.section else []
         inside = dict.fromkeys(inner for struct in structs for inner in keys_of(struct))
@@ -166,7 +166,7 @@ def _below(key: Key, part: str | int) -> Key | None:
 
 
 def items_of(kind: inspect.Type, count: int) -> list[inspect.Type]:
-    """Return the types of so many items of a list; empty for other types."""
+    """Return the types of ``count`` items of a list; empty for other types."""
     if isinstance(kind, inspect.ListType | inspect.VarTupleType):
         return [kind.item_type] * count
     return list(kind.item_types) if isinstance(kind, inspect.TupleType) else []

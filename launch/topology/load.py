@@ -1,8 +1,8 @@
 """The topology: one YAML file that defines the processes of a run, their placement and all their settings.
 
-Reads a file or text and dotted overrides (``simulators.count=4``); writes a resolved topology back as YAML. Fills
-defaults in (``defaults.py``), checks every value (``validate.py``) and what ties them together (``rules.py``).
-Every refusal is one TopologyError on one line. Refuses to know processes, devices and files other than the topology.
+Reads a file or text and dotted overrides (``simulators.count=4``), and writes a resolved topology as YAML. It fills in
+defaults (``defaults.py``), checks every value (``validate.py``) and the rules between keys (``rules.py``). Every error
+is a TopologyError of one line. This module starts no process of the run and does not look at devices.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
 
 def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topology:
-    """Read a topology file and apply ``key=value`` overrides, or ``@file`` with one a line; raises TopologyError.
+    """Read a topology file and apply overrides: ``key=value``, or ``@file`` with one a line. May raise TopologyError.
 
-    Where defaults depend on the environment's actions and observations, it is made once, in a child process.
+    If defaults depend on the environment's actions and observations, the environment is made once in a child process.
     """
     return parse(sources.read(os.fspath(path)), expand(overrides), os.fspath(path), spaces.ask)
 
@@ -41,9 +41,9 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topolog
 def parse(
     text: str | bytes, overrides: Sequence[str] = (), source: str = "topology", ask: defaults.Ask = defaults.unasked
 ) -> Topology:
-    """Read a topology from text; ``source`` names it in errors. Raises TopologyError.
+    """Read a topology from text; ``source`` is its name in errors. Raises TopologyError.
 
-    Runs no code that the text names; ``ask`` may, to find the kind of the environment's actions and observations.
+    Runs no code that the text names, but ``ask`` may, to find the kind of the environment's actions and observations.
     """
     raw, origins = strict_yaml.read_mapping(text, source)
     file = copy.deepcopy(raw)
@@ -60,19 +60,19 @@ def parse(
 
 
 def tree(topology: Topology) -> dict[str, Any]:
-    """Every key that a topology has and its value, as plain as they are read from a file."""
+    """Return every key of a topology and its value, in the plain types that a file is read as."""
     plain: dict[str, Any] = _plain(msgspec.to_builtins(topology))
-    del plain["env"]["kind"]  # which follows from the id
+    del plain["env"]["kind"]  # it follows from the id
     if plain["replay"] is None:
         del plain["replay"]
-    for other in MODES.specs():  # nobody reads it, and a run outlives the package that brought another mode
+    for other in MODES.specs():  # unread; a run must be readable after the package of another mode has been removed
         if other.section and other.name != topology.mode:
             del plain[other.name]
     return plain
 
 
 def dump(topology: Topology) -> str:
-    """Write a topology as YAML, every key with its unit; ``parse(dump(t)) == t``."""
+    """Return a topology as YAML, every key with its unit; ``parse(dump(t)) == t``."""
     lines = ["# A resolved topology: every key, defaults included. Steps are agent steps."]
     values = tree(topology)
     for name, key in keys_of(TOPOLOGY).items():
@@ -86,7 +86,7 @@ def dump(topology: Topology) -> str:
 
 
 def _made(resolved: dict[str, Any]) -> Topology | list[Problem]:
-    """Return the topology that a raw one means, or everything that is wrong with it."""
+    """Return the topology that a resolved mapping describes, or all its problems."""
     if found := [*problems(resolved)]:
         return found
     values, found = settings(resolved)
@@ -97,7 +97,7 @@ def _made(resolved: dict[str, Any]) -> Topology | list[Problem]:
 
 
 def _defaults_alone(raw: dict[str, Any], found: Sequence[Problem], ask: defaults.Ask) -> dict[str, Any]:
-    """Return the defaults of the refused keys."""
+    """Return what the topology would be without the refused keys, so that their defaults can be shown."""
     remaining = copy.deepcopy(raw)
     for path, *_ in found:
         section: Any = remaining
@@ -120,7 +120,7 @@ def _entry(key: str, value: object, unit: str | None) -> str:
 
 
 def literal(value: object) -> str:
-    """Write one value so that strict YAML reads the same value back."""
+    """Return one value as text that strict YAML reads as the same value."""
     if isinstance(value, list):
         return f"[{', '.join(literal(item) for item in value)}]"
     if isinstance(value, dict):

@@ -10,7 +10,7 @@ from launch.topology.schema import Topology
 
 
 def mode(topology: Topology) -> ModeSpec:
-    """Return the mode in which a topology's learners learn together."""
+    """Return the mode in which the learners of a topology exchange."""
     return MODES.asked_for(topology.mode, topology.learners.count, topology.parameter_servers.count)
 
 
@@ -28,11 +28,11 @@ def asked(topology: Topology) -> LearnersAsked:
 
 
 def sharing(topology: Topology) -> GossipSettings | None:
-    """Return the section of learners that share experience; None where they share none."""
+    """Return the section of learners that share experience; None if they share none."""
     section = asked(topology).section
     return section if isinstance(section, GossipSettings) and section.experience else None
 
 
 def section_of(topology: Topology, owner: ModeSpec) -> Any:
-    """Return the section of a mode, which may be another than the topology's; None where it has none."""
+    """Return the section of a mode, which need not be the topology's mode; None if the mode has no section."""
     return getattr(topology, owner.name) if owner.section else None

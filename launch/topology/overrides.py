@@ -1,9 +1,9 @@
-"""Overrides: ``section.key=value`` over what a topology's file says.
+"""Overrides: ``section.key=value`` replaces a value of the topology's file.
 
-An override wins over the file. One that makes another choice (algorithm, network, optimizer, kind of environment, mode)
-may leave keys of the file unread: these are left out, and reported with the reason. A key in an override is never left
-out: if unread it is refused, and so is a key of the file that the file's own choice does not read. To begin a section
-anew, write it whole: ``algorithm={name: ppo}``.
+An override that changes a choice (algorithm, network, optimizer, kind of environment, mode) may make keys of the file
+unused. Such keys are left out and reported with the reason. A key in an override is never left out: it is refused if
+nothing reads it. A key of the file that the file's own choice does not read is refused too. To replace a whole section,
+write all of it: ``algorithm={name: ppo}``.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ COMMAND_LINE = "command line"
 
 
 def expand(overrides: Sequence[str]) -> list[str]:
-    """Put the overrides of every ``@file``, one a line, in its place."""
+    """Return the overrides, with each ``@file`` replaced by the overrides in it, one on each line."""
     return [line for override in overrides for line in _lines_of(override)]
 
 
 def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
-    """Set one ``section.key=value`` in the raw mapping, and say where it was given; raises TopologyError."""
+    """Set one ``section.key=value`` in the raw mapping, and record its origin; raises TopologyError."""
     dotted_key, equals, text = override.partition("=")
     path: Path = tuple(dotted_key.strip().split("."))
     if not equals or "" in path:
         raise fault(COMMAND_LINE, show(override), "an override is key=value", "write for example simulators.count=4")
     for end in range(1, min(2, len(path)) + 1):
         known = key_at(path[:end])
-        if known is None and end == 2 and path[0] in CHOSEN:  # a stranger's may have it
+        if known is None and end == 2 and path[0] in CHOSEN:  # a struct outside the registry may have it
             break
         if known is None:
             section = TOPOLOGY if end == 1 else keys_of(TOPOLOGY)[str(path[0])].section
@@ -49,7 +49,7 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
     target = raw
     for depth, part in enumerate(path[:-1], start=1):
         target = target.setdefault(str(part), {})
-        if not isinstance(target, dict) and depth <= 2:  # a broken section of the file: reported there
+        if not isinstance(target, dict) and depth <= 2:  # a broken section of the file: validation reports it
             return
         if not isinstance(target, dict):
             rule = f"{dotted(path[:depth])} is {show(target)}, no mapping"
@@ -62,9 +62,9 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
 
 
 def leave_out_unread(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict[str, str]:
-    """Remove from ``raw`` keys of the file that are unread because of overrides; return key -> reason.
+    """Remove keys of the file from ``raw`` that overrides have made unused; return key -> reason.
 
-    ``file`` is the file's mapping, ``raw`` the same with the overrides.
+    ``file`` is the mapping of the file, ``raw`` the same mapping with the overrides.
     """
     found = {}
     for name, key, why in _without_reader(resolve(file), resolve(raw)):
@@ -72,18 +72,18 @@ def leave_out_unread(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict
             del raw[name][key]
             found[f"{name}.{key}"] = why
     if any(key.startswith("replay.") for key in found):
-        origins[("replay",)] = Origin(COMMAND_LINE)  # what is left of it
+        origins[("replay",)] = Origin(COMMAND_LINE)  # of the keys that remain
         if not raw["replay"]:
             del raw["replay"]
     return found
 
 
 def _without_reader(before: Tree, after: Tree) -> Iterator[tuple[str, str, str]]:
-    """Yield section, key and reason for all that one resolved topology reads and the other does not."""
+    """Yield section, key and reason for each key that one resolved topology reads and the other does not."""
     for name in CHOSEN:
         try:
             had, has = (keys_of(struct_at(name, tree)) for tree in (before, after))
-        except ValueError:  # there is nothing of this name, which is reported as written
+        except ValueError:  # the choice does not exist; validation reports it
             continue
         by = choice_key(name)
         yield from ((name, key, f"{after[name][by]} does not read it") for key in had if key not in has)
@@ -109,7 +109,7 @@ def _mode(tree: Tree) -> ModeSpec | None:
 
 
 def _lines_of(override: str) -> list[str]:
-    """Return the override itself, or those of the file that ``@file`` names; lines that start with # are comments."""
+    """Return the override itself, or those in the file that ``@file`` names; lines that start with # are comments."""
     if not override.startswith("@"):
         return [override]
     lines = [line.strip() for line in sources.read(override[1:]).decode(errors="replace").splitlines()]

@@ -1,6 +1,6 @@
-"""Rules between the keys of a topology: each yields the keys it refuses, the reason, and the way out.
+"""Rules between the keys of a topology: each yields the keys it refuses, the reason, and a remedy.
 
-Pure. Each rule takes a whole topology whose values are valid one by one, and yields problems.
+Pure. Each rule takes a whole topology whose single values are valid, and yields problems.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Problems = Iterator[Problem]
 
 
 def broken(topology: Topology) -> Problems:
-    """Yield everything that is wrong with a topology whose values are right by themselves."""
+    """Yield every problem of a topology whose single values are valid."""
     for rule in RULES:
         yield from rule(topology)
 
 
 def writers_can_be_made(topology: Topology) -> Problems:
-    """Every writer in ``report.writers`` can be imported; checked before any process is started."""
+    """Every writer in ``report.writers`` must be importable; checked before any process is started."""
     for place, name in enumerate(topology.report.writers):
         try:
             WRITERS.spec(name).load()
@@ -41,7 +41,7 @@ def writers_can_be_made(topology: Topology) -> Problems:
 
 
 def whole_groups(topology: Topology) -> Problems:
-    """Environments split evenly into groups."""
+    """``simulators.envs`` must be a multiple of ``simulators.groups``."""
     envs, groups = topology.simulators.envs, topology.simulators.groups
     if envs % groups:
         lower, upper = envs // groups * groups, -(-envs // groups) * groups
@@ -54,7 +54,7 @@ def whole_groups(topology: Topology) -> Problems:
 
 
 def delays_grow(topology: Topology) -> Problems:
-    """The delay between restarts only grows."""
+    """``longest_restart_delay_s`` must be at least ``restart_delay_s``."""
     first = topology.supervision.restart_delay_s
     if topology.supervision.longest_restart_delay_s < first:
         yield _problem(
@@ -66,7 +66,7 @@ def delays_grow(topology: Topology) -> Problems:
 
 
 def spinning_is_given_longer(topology: Topology) -> Problems:
-    """A process that computes may be silent for at least as long as one that does not."""
+    """The limit on silence of a process that computes must be at least that of a process that does not."""
     for hang_s, spin_s, keys in topology.limits.values():
         if spin_s < hang_s:
             hang = f"{keys}hang_s".rpartition(".")[2]
@@ -79,7 +79,7 @@ def spinning_is_given_longer(topology: Topology) -> Problems:
 
 
 def servers_with_work(topology: Topology) -> Problems:
-    """No inference server is idle."""
+    """There must not be more inference servers than simulators."""
     if topology.inference.count > topology.simulators.count:
         yield _problem(
             topology,
@@ -90,7 +90,7 @@ def servers_with_work(topology: Topology) -> Problems:
 
 
 def scores_to_stop_at(topology: Topology) -> Problems:
-    """There are evaluations where a run is to end at a score."""
+    """``evaluator.stop_at_score`` needs an evaluator."""
     if topology.evaluator.stop_at_score is not None and not topology.evaluator.count:
         yield _problem(
             topology,
@@ -101,7 +101,7 @@ def scores_to_stop_at(topology: Topology) -> Problems:
 
 
 def games_with_fire(topology: Topology) -> Problems:
-    """Environments have FIRE where evaluations are to press it."""
+    """``evaluator.fire_after`` needs an Atari game."""
     if topology.evaluator.fire_after and not isinstance(topology.env, AtariSettings):
         yield _problem(
             topology,
@@ -112,7 +112,7 @@ def games_with_fire(topology: Topology) -> Problems:
 
 
 def starts_of_evaluations(topology: Topology) -> Problems:
-    """Games of evaluations can begin with as many no-ops as they are to."""
+    """The environment must support the random no-ops of ``evaluator.noop_max``."""
     try:
         topology.env.for_evaluation(topology.evaluator.noop_max)
     except ValueError as error:
@@ -120,7 +120,7 @@ def starts_of_evaluations(topology: Topology) -> Problems:
 
 
 def games_to_record(topology: Topology) -> Problems:
-    """There are evaluations whose games can be recorded, where they are to be."""
+    """``evaluator.record`` needs an evaluator and PyAV."""
     if not topology.evaluator.record:
         return
     if not topology.evaluator.count:
@@ -132,13 +132,13 @@ def games_to_record(topology: Topology) -> Problems:
 
 
 def rules_of_the_mode(topology: Topology) -> Problems:
-    """Learners learn together in a mode that has rules of its own."""
+    """Check the rules of the topology's mode."""
     for key, rule, way_out in mode(topology).refusals(asked(topology)):
         yield _problem(topology, key, rule, way_out)
 
 
 def experience_is_corrected(topology: Topology) -> Problems:
-    """Experience of other learners is learned from by algorithms that correct for who acted, and exists."""
+    """Shared experience needs an algorithm with probability ratios, and at most as many rows as environments."""
     shared = sharing(topology)
     if shared is None:
         return
@@ -160,7 +160,7 @@ def experience_is_corrected(topology: Topology) -> Problems:
 
 
 def learners_reach_each_other(topology: Topology) -> Problems:
-    """Learners on several nodes exchange in a mode whose exchange goes beyond one machine."""
+    """Learners on several nodes need a mode that exchanges between machines."""
     spec = mode(topology)
     if topology.nodes.count > 1 and not spec.across_nodes and spec.several(topology.learners.count):
         yield _problem(
@@ -173,7 +173,7 @@ def learners_reach_each_other(topology: Topology) -> Problems:
 
 
 def servers_with_learners(topology: Topology) -> Problems:
-    """Parameter servers keep the weights of learners in a mode that has them."""
+    """Parameter servers need a mode that uses them."""
     own = topology.parameter_servers
     if mode(topology).served:
         return
@@ -186,7 +186,7 @@ def servers_with_learners(topology: Topology) -> Problems:
 
 
 def keys_of_the_mode(topology: Topology) -> Problems:
-    """Keys that only learners in another mode read are left out."""
+    """Keys that the topology's mode does not read must have their defaults."""
     defaults = {
         "learners": LearnersSettings(),
         **{other.name: other.section() for other in MODES.specs() if other.section},
@@ -207,7 +207,7 @@ def keys_of_the_mode(topology: Topology) -> Problems:
 
 
 def horizon_of_batch_steps(topology: Topology) -> Problems:
-    """The steps of a batch are those of all environments."""
+    """``batch_steps`` must be the horizon times the number of environments."""
     steps, environments = topology.algorithm.batch_steps, topology.simulators.environments
     if steps is None or steps == topology.algorithm.horizon * environments:
         return
@@ -229,7 +229,7 @@ def horizon_of_batch_steps(topology: Topology) -> Problems:
 
 
 def inference_batches_that_fill(topology: Topology) -> Problems:
-    """A server waits for no more environments than it answers."""
+    """``inference.batch_rows`` needs servers, and must not exceed the environments of one server."""
     rows, servers = topology.inference.batch_rows, topology.inference.count
     environments = topology.simulators.count // max(servers, 1) * topology.simulators.envs
     if rows and not servers:
@@ -249,7 +249,7 @@ def inference_batches_that_fill(topology: Topology) -> Problems:
 
 
 def weights_of_rollouts(topology: Topology) -> Problems:
-    """Rows are answered by the weights of their rollout only where these are kept, and are one version."""
+    """``simulators.weights: rollout`` needs a kept version for each open rollout, and one version in each rollout."""
     if topology.simulators.weights == "newest":
         return
     if topology.simulators.blocks > SLOTS:
@@ -270,7 +270,7 @@ def weights_of_rollouts(topology: Topology) -> Problems:
 
 
 def minibatches_with_transitions(topology: Topology) -> Problems:
-    """No part of a batch is empty."""
+    """No minibatch may be empty."""
     if not isinstance(topology.algorithm, OnPolicySettings):
         return
     most, what = topology.simulators.environments, "environments"
@@ -286,7 +286,7 @@ def minibatches_with_transitions(topology: Topology) -> Problems:
 
 
 def actions_reach_their_bounds(topology: Topology) -> Problems:
-    """Actions from -1 to 1 are stretched to the bounds of the environment's."""
+    """An algorithm with actions from -1 to 1 needs an environment that scales them to its bounds."""
     algorithm = topology.algorithm.name
     if ALGORITHMS.spec(algorithm).unit_actions and not getattr(topology.env, "scale_actions", True):
         yield _problem(
@@ -298,7 +298,7 @@ def actions_reach_their_bounds(topology: Topology) -> Problems:
 
 
 def noise_is_learned_with(topology: Topology) -> Problems:
-    """Noise is drawn where it is learned with too."""
+    """Noisy layers need an algorithm that learns from a replay."""
     if topology.replay is None and isinstance(topology.model, EncoderSettings) and topology.model.noisy:
         having = join_words([spec.name for spec in ALGORITHMS.specs() if spec.replayed])
         yield _problem(
@@ -310,7 +310,7 @@ def noise_is_learned_with(topology: Topology) -> Problems:
 
 
 def samples_with_ratios(topology: Topology) -> Problems:
-    """The learning rate follows an effective sample size where an algorithm compares policies."""
+    """Scaling the learning rate by the effective sample size needs an algorithm with probability ratios."""
     if topology.optimizer.sample_size_scaling != "none" and not ALGORITHMS.spec(topology.algorithm.name).by_ratio:
         having = join_words([spec.name for spec in ALGORITHMS.specs() if spec.by_ratio])
         yield _problem(
@@ -322,7 +322,7 @@ def samples_with_ratios(topology: Topology) -> Problems:
 
 
 def replay_begins(topology: Topology) -> Problems:
-    """The first minibatch of value learning has enough to draw from."""
+    """``learning_starts_steps`` must be enough for the first minibatch."""
     if topology.replay is None or not isinstance(topology.algorithm, OffPolicySettings):
         return
     first, environments = topology.replay.learning_starts_steps, topology.simulators.environments
@@ -345,7 +345,7 @@ def replay_begins(topology: Topology) -> Problems:
                 f"(burn_in_steps, sequence_steps, n_step), in each of {environments} environments",
                 f"write {(every + rest - horizon) * environments} or more",
             )
-    elif (n - horizon) * environments > first:  # beside these there is the rollout before the update
+    elif (n - horizon) * environments > first:  # the rollout before the update adds one horizon
         yield _problem(
             topology,
             "replay.learning_starts_steps",
@@ -356,7 +356,7 @@ def replay_begins(topology: Topology) -> Problems:
 
 
 def replay_holds(topology: Topology) -> Problems:
-    """A replay has room for a minibatch and for the open rollouts (``Replay.__init__`` checks the size of rings)."""
+    """The replay must hold a minibatch and the open rollouts (``Replay.__init__`` checks the size of rings)."""
     if topology.replay is None or not isinstance(topology.algorithm, OffPolicySettings):
         return
     environments = topology.simulators.environments
@@ -374,7 +374,7 @@ def replay_holds(topology: Topology) -> Problems:
 
 
 def secondary_batches_alone(topology: Topology) -> Problems:
-    """A secondary learner learns beside one learner, not beside several."""
+    """A secondary learner needs exactly one primary learner."""
     if topology.replay and topology.replay.secondary_batch_size and not mode(topology).alone:
         count = topology.learners.count
         yield _problem(
@@ -386,7 +386,7 @@ def secondary_batches_alone(topology: Topology) -> Problems:
 
 
 def memory_with_sequences(topology: Topology) -> Problems:
-    """A network with memory learns from sequences; single transitions have no state to begin with."""
+    """A recurrent network needs an algorithm that replays sequences: single transitions have no state to begin with."""
     if topology.replay and _has_memory(topology) and not ALGORITHMS.spec(topology.algorithm.name).sequences:
         yield _problem(
             topology,
@@ -397,7 +397,7 @@ def memory_with_sequences(topology: Topology) -> Problems:
 
 
 def statistics_of_observations(topology: Topology) -> Problems:
-    """Rows of statistics are counted where observations are normalised."""
+    """``model.statistics_rows`` needs ``model.normalize_observation``."""
     if topology.model.statistics_rows is not None and not topology.model.normalize_observation:
         yield _problem(
             topology,
@@ -408,7 +408,7 @@ def statistics_of_observations(topology: Topology) -> Problems:
 
 
 def statistics_of_batches(topology: Topology) -> Problems:
-    """Observations are normalised by statistics of whole batches, which a replay does not give."""
+    """Observations cannot be normalised with a replay: the statistics are collected from whole batches."""
     if topology.replay and topology.model.normalize_observation:
         yield _problem(
             topology,
@@ -419,7 +419,7 @@ def statistics_of_batches(topology: Topology) -> Problems:
 
 
 def sequences_with_a_use(topology: Topology) -> Problems:
-    """Sequences are replayed for algorithms that learn from them, and burnt in for networks that remember."""
+    """Keys of sequences need an algorithm that learns from sequences; a burn-in needs a recurrent network."""
     if topology.replay is None:
         return
     if not ALGORITHMS.spec(topology.algorithm.name).sequences:
@@ -434,7 +434,7 @@ def sequences_with_a_use(topology: Topology) -> Problems:
 
 
 def targets_at_rollouts(topology: Topology) -> Problems:
-    """Target networks change where a rollout begins, if rows are answered by the rollout's weights."""
+    """With ``simulators.weights: rollout``, target networks must change only at the beginning of a rollout."""
     if not isinstance(topology.algorithm, OffPolicySettings) or topology.simulators.weights == "newest":
         return
     target = topology.algorithm.target

@@ -1,13 +1,13 @@
-"""The keys of a topology: the sections that belong to launch, and the places of the sections that others own.
+"""The keys of a topology: the sections that belong to launch, and the places of the sections of other packages.
 
-Pure. Each key is described once: its type, range, unit and, where neither environment nor algorithm decides it, its
-default. Everything else about keys derives from this: the checks in ``validate.py``, the comments of a resolved
-topology, ``topology.schema.json`` and ``docs/topology.md``. Rules that tie keys together are in ``rules.py``; defaults
-that depend on the environment, the algorithm or the machine are filled in by ``defaults.py``. Says nothing about files
-or error lines, and does not look at the machine: whether a device or a core exists is the plan's question.
+Pure. Each key is described once: its type, range, unit and, unless the environment or the algorithm decides it, its
+default. The checks in ``validate.py``, the comments of a resolved topology, ``topology.schema.json`` and
+``docs/topology.md`` are derived from this description. Rules between keys are in ``rules.py``; defaults that depend on
+the environment, the algorithm or the machine are in ``defaults.py``. The plan, not this module, checks whether a device
+or a core exists.
 
-``env.id``, ``env.wrappers``, ``model.name`` and ``algorithm.name`` may name code (``package.module:Name``): it is
-trusted like code.
+``env.id``, ``env.wrappers``, ``model.name`` and ``algorithm.name`` may name code (``package.module:Name``): they must
+be trusted like code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from actorlearn.replay.settings import ReplaySettings
 from actorlearn.worker.roles import ROLES, Hang, RoleSection, Spin
 
 LONGEST_NAME = 64
-"""Characters of a run's name."""
+"""Most characters of a run's name."""
 Name = Annotated[
     str,
     Meta(
@@ -54,7 +54,7 @@ Precision = Literal["auto", "fp32", "bf16"]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A mapping of known keys: unknown ones are errors, nothing is converted, nothing changes afterwards."""
+    """A mapping of known keys: unknown keys are errors, values are not converted, and fields never change."""
 
 
 class SimulatorsSection(Section, frozen=True, kw_only=True):
@@ -221,7 +221,7 @@ class EvaluatorSection(Section, frozen=True, kw_only=True):
             description="record the best, the median and the worst game of each evaluation as MP4 in films/ of the run"
         ),
     ] = False
-    # Beside PAAC on two cores an evaluator in class idle got a fifth of a core and cost 1 % of the rate; in others 40.
+    # Next to PAAC on two cores, an evaluator in class idle got 0.2 of a core and cost 1 % of the rate; in others 40 %.
     scheduling: Annotated[
         Literal["idle", "batch", "other"],
         Meta(
@@ -271,11 +271,11 @@ class Limits(NamedTuple):
     """Seconds of silence after which a process of a role hangs (``launch/supervision/hangs.py`` defines silence)."""
 
     hang_s: float
-    """Limit of a process that does not use a processor either."""
+    """Limit for a process that uses no processor time."""
     spin_s: float
-    """Limit of a process that uses a processor all the while."""
+    """Limit for a process that uses processor time."""
     keys: str
-    """Beginning of the topology's keys of these two: supervision.trainer_, before hang_s and spin_s."""
+    """Prefix of the two keys in the topology, such as supervision.trainer_."""
 
 
 class Budget(Section, frozen=True, kw_only=True):
@@ -310,16 +310,16 @@ class Budget(Section, frozen=True, kw_only=True):
 
 
 BUDGET = Budget()
-"""Budget of a topology that does not set it."""
+"""Budget of a topology that sets none."""
 
 
 class SupervisionSection(Budget, frozen=True, kw_only=True):
     """Limits on hangs and restarts of processes, in seconds. Time while the machine is suspended does not count."""
 
     # A healthy process shows a sign of life every 100 ms, but not within one call of an environment, one pass of a
-    # network or one write to a disk. An environment may wait for a program of its own; only servers wait for nothing.
-    # Before Hello: importing torch from a slow disk takes tens of seconds. Drained trainers may be writing a replay: a
-    # million transitions of Atari are 7.1 GB, 12 minutes at 10 MB/s.
+    # network or one write to a disk. An environment may wait for another program; an inference server waits for nothing
+    # else. Importing torch from a slow disk takes tens of seconds before Hello. A draining trainer may be writing a
+    # replay: a million transitions of Atari are 7.1 GB, 12 minutes at 10 MB/s.
     start_s: Annotated[
         float,
         Meta(
@@ -417,7 +417,7 @@ class NodesSection(Section, frozen=True, kw_only=True):
 
 
 def learners_of_a_node(learners: int, nodes: int) -> int:
-    """Return the most learners on a node, where they are spread evenly."""
+    """Return the largest number of learners on a node when they are divided evenly."""
     return -(-learners // nodes)
 
 
@@ -427,7 +427,7 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     name: Name
     seed: Annotated[int, Meta(ge=0, le=2**31 - 1, description="seed of all random numbers of the run")] = 1
     mode: str = "sync"
-    """Name of a mode; `TOPOLOGY` narrows it to those installed."""
+    """Name of a mode; `TOPOLOGY` restricts it to the installed modes."""
     total_steps: Annotated[
         int, Meta(ge=1, le=10**12, description="agent steps of all environments together, after which the run ends")
     ]
@@ -475,24 +475,24 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
 
     @property
     def learners_of_a_node(self) -> int:
-        """Learners on each node, on some of them one less; on one machine all."""
+        """Largest number of learners on a node; on one machine all."""
         return learners_of_a_node(self.learners.count, self.nodes.count)
 
     @property
     def left_to_cores(self) -> frozenset[str]:
-        """Dotted keys that were left out, and whose values follow the machine's cores. Not a key itself."""
+        """Dotted keys that were left out and whose values depend on the machine's cores. Not a key itself."""
         found: frozenset[str] = self.__dict__.get("left_to_cores", frozenset())
         return found
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        """Dotted keys of the file that an override left without a reader -> why they were left out. No key itself."""
+        """Dotted keys of the file that an override has made unused -> the reason. Not a key itself."""
         found: Mapping[str, str] = self.__dict__.get("left_out", {})
         return found
 
     @property
     def limits(self) -> dict[str, Limits]:
-        """Limits on the silence of processes of each role that a run of this topology may have."""
+        """Limits on the silence of processes, for each role that a run of this topology may have."""
         found = {}
         for role in ROLES.specs():
             if role.section is None:
@@ -504,9 +504,9 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
 
 
 def _with_modes() -> type[Topology]:
-    """Return the topology that has the installed modes' names, and their sections behind all others.
+    """Return the topology with the names of the installed modes, and with their sections after all others.
 
-    The section of a mode has the mode's name, so a mode that is called as a key of all topologies is left out.
+    The section of a mode has the mode's name, so a mode is left out if its name is a key of every topology.
     """
     modes = [mode for mode in MODES.specs() if mode.name.isidentifier() and mode.name not in Topology.__struct_fields__]
     words = {mode.asked_as: f"{mode.asked_as} ({mode.does})" for mode in modes if not mode.alone}
@@ -528,4 +528,4 @@ def _with_modes() -> type[Topology]:
 
 
 TOPOLOGY: type[Topology] = _with_modes()
-"""The struct of whole topologies: that of `Topology` and of the installed modes."""
+"""The struct of whole topologies: the keys of `Topology` and of the installed modes."""

@@ -11,7 +11,7 @@ from launch.topology.strict_yaml import MAX_BYTES, fault
 
 
 def read(path: str) -> bytes:
-    """Read a regular file, no more than a topology may have; never waits on a pipe or device."""
+    """Return the bytes of a regular file, at most one more than allowed. Waits for no pipe. Raises TopologyError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
@@ -29,6 +29,6 @@ def read(path: str) -> bytes:
 
 
 def examples() -> Path:
-    """The folder of shipped topologies: in a checkout, or where a wheel put it."""
+    """Return the folder of shipped topologies: in a checkout, or where a wheel installed it."""
     checkout = Path(__file__).resolve().parents[2] / "configs"
     return checkout if checkout.is_dir() else Path(sys.prefix) / "share" / "actorlearn" / "configs"

@@ -1,7 +1,7 @@
-"""Asks an environment of what kind its actions and observations are, in a child process, once for each.
+"""Finds the kind of an environment's actions and observations in a child process, once for each environment.
 
-The command line thus imports no environment. One that cannot be made is of the kind that its id says; the plan, which
-needs it made, says why it cannot be.
+So the command line imports no environment. If the environment cannot be made, its kind follows from its id, and the
+plan, which makes the environment too, reports why it cannot be made.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from launch.spawning import answers
 from launch.topology.keys import struct_at
 
 LIMIT_S = 60.0
-"""Longest time in which an environment is made for this question."""
+"""Longest time in seconds that the child process may take."""
 
 
 def ask(env: Mapping[str, Any]) -> str:
-    """Return the kind of numbers (``actorlearn/envs/specs.py``) for an environment's section; empty where none is."""
+    """Return the kind of defaults (``actorlearn/envs/specs.py``) for a section ``env``; empty if it cannot be found."""
     try:
         settings = msgspec.convert(env, cast("type[EnvSettings]", struct_at("env", {"env": env})))
-    except ValueError:  # which is reported as written
+    except ValueError:  # validation reports it
         return ""
     return _ask(msgspec.json.encode(SpacesSettings(env=settings)))
 

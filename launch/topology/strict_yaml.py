@@ -1,10 +1,10 @@
-"""Strict YAML: the small, unsurprising part of the language that topologies are written in.
+"""Strict YAML: the subset of YAML in which topologies are written.
 
-Reads text and returns plain values (dict, list, str, int, float, bool, None) with the line each one stands on. Refuses
-aliases, anchors, tags, merge keys, directives, several documents, duplicate keys and anything too big or too deep.
-Scalars follow the core schema of YAML 1.2 (yes, no, on and off are words; 1:30 is a word), with two choices of our own:
-groups of three digits may be split by underscores (250_000), and a leading zero is an error because YAML 1.1 and 1.2
-disagree on what 0777 is. Knows nothing of the values' meaning.
+Reads text and returns plain values (dict, list, str, int, float, bool, None) with the line of each. Refuses aliases,
+anchors, tags, merge keys, directives, several documents, duplicate keys, and documents that are too large or too deep.
+Scalars follow the core schema of YAML 1.2 (yes, no, on and off are words; 1:30 is a word) with two differences: groups
+of three digits may be separated by underscores (250_000), and a leading zero is an error, because 0777 is octal in YAML
+1.1 and decimal in YAML 1.2.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import yaml
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
 MAX_VALUES = 2_000
-"""Keys and values in one document: a topology has about seventy; bounds the time a hostile file can take."""
+"""Most keys and values in a document. A topology has fewer than 200 keys; the limit bounds the time to read a file."""
 MAX_SHOWN = 60
-"""Characters of a value that an error message repeats."""
+"""Most characters of a value that an error message repeats."""
 
 Path = tuple[str | int, ...]
 
@@ -37,16 +37,16 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml, 14 times as fast; PyYAML's own parser where PyYAML was built without it."""
+"""libyaml's parser, which is 14 times as fast; PyYAML's own if PyYAML was built without libyaml."""
 
 
 class TopologyError(ValueError):
-    """A topology, an override or a sweep that cannot be used. Its text is one line: place, value, rule, way out."""
+    """A topology, an override or a sweep cannot be used. The text is one line: place, value, rule, remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed document and where each of its values stands."""
+    """A parsed document and the lines of its values."""
 
     value: Any
     lines: dict[Path, int]
@@ -55,35 +55,35 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Origin of a value: a file's line, or the command line."""
+    """Origin of a value: a line of a file, or the command line."""
 
     source: str
     line: int = 0
     over: bool = False
-    """Whether it replaces a value of the file: without it that value would count, and not the default."""
+    """Whether it replaces a value of the file: without it that value would apply, and not the default."""
 
     def __str__(self) -> str:
-        """Write as file:line."""
+        """Return file:line, or the source alone if there is no line."""
         return f"{self.source}:{self.line}" if self.line else self.source
 
 
 def show(value: object) -> str:
-    """Show any value on one line of bounded length, control characters escaped."""
+    """Return any value as one line of bounded length, with control characters escaped."""
     return short(repr(value) if isinstance(value, str) else _plain(value))
 
 
 def short(text: str) -> str:
-    """Cut a text to the length that an error message may repeat."""
+    """Return a text, cut to the length that an error message may repeat."""
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
 
 
 def typed(value: object) -> str:
-    """Show a value as a person types it in a topology: numbers as ``number`` writes them."""
+    """Return a value as it is typed in a topology: numbers as ``number`` writes them."""
     return number(value) if isinstance(value, int | float) else show(value)
 
 
 def number(value: float) -> str:
-    """Write a number as topologies do, 250_000; a float so that YAML 1.1 readers see a float too, 1.0e-05."""
+    """Return a number as topologies have it: 250_000; 1.0e-05, which YAML 1.1 also reads as a float."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:_}"
     text = json.dumps(value)
@@ -91,13 +91,13 @@ def number(value: float) -> str:
 
 
 def fault(where: str, value: str, rule: str, way_out: str) -> TopologyError:
-    """Make the one-line error every reader of topologies raises."""
+    """Return the error that every reader of topologies raises, in one line."""
     line = f"{where}: {value}: {rule}; {way_out}"
     return TopologyError("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
 
 
 def read(text: str | bytes, source: str, what: str = "a topology") -> Document:
-    """Parse one document; ``source`` names it in errors, ``what`` its kind. Raises TopologyError, and nothing else."""
+    """Parse one document; ``source`` is its name in errors, ``what`` its kind. Raises only TopologyError."""
     size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise fault(
@@ -110,7 +110,7 @@ def read(text: str | bytes, source: str, what: str = "a topology") -> Document:
 def read_mapping(
     text: str | bytes, source: str, what: str = "a topology", start: str = "env: {id: ALE/Pong-v5}"
 ) -> tuple[dict[str, Any], dict[Path, Origin]]:
-    """Parse one mapping; return it and the origin of each of its values. ``start`` shows how a file may begin."""
+    """Parse one mapping; return it and the origin of each value. ``start``: an example for the error message."""
     document = read(text, source, what)
     value = {} if document.value is None else document.value
     if not isinstance(value, dict):
@@ -119,7 +119,7 @@ def read_mapping(
 
 
 def _plain(value: object) -> str:
-    """Show as YAML would be typed: true, null, 250000; containers through repr."""
+    """Return a value as YAML has it: true, null, 250000; containers as their repr."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int) and value.bit_length() > 256:
@@ -149,7 +149,7 @@ class _Reader:
         self.stream = self._events()
 
     def document(self) -> Document:
-        """Read the whole stream: at most one document."""
+        """Read the whole stream, which has at most one document."""
         value = None
         seen = False
         for event in self.stream:
@@ -163,14 +163,14 @@ class _Reader:
         return Document(value, self.lines)
 
     def _events(self) -> Iterator[Any]:
-        """PyYAML's events, its exceptions turned into ours."""
+        """Yield PyYAML's events; raises TopologyError for PyYAML's exceptions."""
         try:
             yield from yaml.parse(self.text, Loader=LOADER)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line, column = (mark.line, mark.column) if mark else (0, 0)
             rows = self.text.splitlines() or [""]
-            if line >= len(rows):  # at the end of the text, which is behind its last line
+            if line >= len(rows):  # the mark is after the last line
                 line, column = len(rows) - 1, len(rows[-1])
             self._stop(line, show(rows[line].strip()), str(error.problem), column)
         except yaml.reader.ReaderError as error:

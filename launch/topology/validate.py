@@ -1,8 +1,8 @@
-"""Finds everything that is wrong with the values of a topology: walks a raw tree along the types of ``schema.py``.
+"""Finds all problems with the values of a topology, by comparing a raw tree with the types of ``schema.py``.
 
-Yields problems of path, value, rule and way out; where each stood, and how it is said on one line, is for
-``explain.py``. Ranges, patterns and words are read from the types, so that nothing is repeated here; msgspec
-would raise the first problem only, and knows no way out. Rules that tie keys together are in ``rules.py``.
+Yields problems: path, value, rule and remedy; ``explain.py`` adds the line and writes the message. Ranges, patterns
+and words are read from the types, so they are not repeated here. msgspec is not used for the check because it raises
+only the first problem and suggests no remedy. Rules between keys are in ``rules.py``.
 """
 
 from __future__ import annotations
@@ -56,29 +56,29 @@ USUAL_NAMES = {
     "total_timesteps": "total_steps",
     "env_id": "env.id",
 }
-"""Names of other programs for keys of a topology."""
+"""Names of keys in other programs -> keys of a topology."""
 RENAMED = {"simulators.weights: round": "rollout"}
 """Renamed keys, and renamed values of keys: old -> new."""
 
 LISTS = (inspect.ListType, inspect.VarTupleType, inspect.TupleType)
 MISSING = msgspec.UNSET
-"""Stands in place of the value of a missing key."""
+"""Stands for the value of a missing key."""
 UNBOUNDED = "a finite number"
 
 
 class Problem(NamedTuple):
-    """Something that is wrong with a topology."""
+    """A problem of a topology: the value at a path breaks a rule."""
 
     path: Path
     value: object
     rule: str
     way_out: str
     default_helps: bool = False
-    """Whether leaving the key out is a way out too."""
+    """Whether leaving the key out is a remedy too."""
 
 
 def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield everything that is wrong with the values of a raw topology, whose defaults are filled in."""
+    """Yield all problems with single values of a raw topology whose defaults are filled in."""
     keys = keys_of(TOPOLOGY)
     yield from _strangers(tree, keys, ())
     for name, key in keys.items():
@@ -94,7 +94,7 @@ def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def settings(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the values of a raw topology with its sections as structs, and the problems that the structs found."""
+    """Return the values of a raw topology, its sections as structs, and the problems that the structs found."""
     made, found = dict(tree), []
     for name, key in keys_of(TOPOLOGY).items():
         if key.section and tree.get(name) is not None:
@@ -107,7 +107,7 @@ def settings(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
 
 
 def unknown_key(path: Path, siblings: Iterable[str]) -> tuple[str, str]:
-    """Return rule and way out for a key that is none of its siblings, naming the nearest that is one."""
+    """Return rule and remedy for an unknown key; the remedy names the nearest known key."""
     parent, word, known = path[:-1], str(path[-1])[:MAX_SHOWN], [*siblings]
     where = f"section {dotted(parent)}" if parent else "a topology"
     rule = f"{where} has no key {show(word)}"
@@ -121,7 +121,7 @@ def unknown_key(path: Path, siblings: Iterable[str]) -> tuple[str, str]:
 
 
 def dotted(path: Path) -> str:
-    """Write a path as simulators.count or optimizer.betas[1]."""
+    """Return a path as text, such as simulators.count or optimizer.betas[1]."""
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
     return short("".join(parts)[1:]) or "topology"
 
@@ -145,7 +145,7 @@ def _of_choice(name: str, tree: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _of_roles(roles: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield problems of the keys of roles that are not shipped."""
+    """Yield problems of the keys of plug-in roles."""
     for role, section in roles.items():
         path: Path = ("roles", role)
         try:
@@ -164,7 +164,7 @@ def no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Prob
         return Problem(
             path, name, rule, "name what can be imported from here" if fits else "correct it, or name another"
         )
-    if name in registry.names():  # a package brings it, and it cannot be loaded
+    if name in registry.names():  # a package provides it, but it cannot be loaded
         return Problem(path, name, f"cannot be used: {error}", "mend or uninstall the package, or name another")
     way_out = did_you_mean(name, registry.names(), f"write for example {registry.names()[0]}")
     return Problem(path, name, f"must be {', '.join(registry.names())} or package.module:Name", way_out)
@@ -193,7 +193,7 @@ def problems_of(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path)
 
 
 def _strangers(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) -> Iterator[Problem]:
-    """Yield the keys that a section does not have; some other choice may have them."""
+    """Yield problems for keys that a section does not have; the rule says if another choice has the key."""
     for name, value in section.items():
         if name in keys:
             continue
@@ -210,7 +210,7 @@ def _strangers(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) 
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Join words as in a sentence: a, b and c."""
+    """Return words joined as in a sentence: a, b and c."""
     return " and ".join([*filter(None, [", ".join(words[:-1])]), *words[-1:]])
 
 
@@ -223,8 +223,8 @@ def _no_mapping(value: object, keys: Mapping[str, Key], path: Path) -> Problem:
 
 
 def _elsewhere(word: str) -> str:
-    """Return the key of any section that this word stands for, or is closest to; or nothing."""
-    keys = {leaf.rpartition(".")[2]: leaf for leaf in reversed([*leaves()])}  # of several the first
+    """Return the key of any section that a word stands for or is closest to; empty if there is none."""
+    keys = {leaf.rpartition(".")[2]: leaf for leaf in reversed([*leaves()])}  # the first of several
     return USUAL_NAMES.get(word) or keys.get(nearest(word, keys), "")
 
 
@@ -263,7 +263,7 @@ def _missing(key: Key, path: Path) -> Problem:
 
 
 def _of_union(value: Any, key: Key, kind: inspect.UnionType, path: Path) -> Iterator[Problem]:
-    """Judge by the part of the union that the value is of; by the first where it is of none."""
+    """Yield problems by the part of the union that fits the value's type; by the first part if none fits."""
     parts = [part for part in kind.types if not isinstance(part, inspect.NoneType)]
     if value is None and len(parts) < len(kind.types):
         return
@@ -339,7 +339,7 @@ def _of_text(value: Any, key: Key, kind: inspect.StrType, path: Path) -> Iterato
     if not isinstance(value, str):
         yield _retype(path, value, key, "text", "write a word, quoted if it looks like a number")
         return
-    # $ also matches before a line's end, at which editors' schemas would stop.
+    # In re, $ also matches before a final newline; the patterns of JSON schema do not, so fullmatch is used.
     if kind.pattern is None or re.fullmatch(kind.pattern.removesuffix("$"), value):
         return
     if not key.examples:
@@ -365,12 +365,12 @@ def _of_number(value: Any, key: Key, kind: inspect.IntType | inspect.FloatType, 
 
 
 def interval(kind: inspect.IntType | inspect.FloatType) -> str:
-    """Write the whole range of a number, not only the bound it broke."""
+    """Return the whole range of a number as text, not only the bound that was broken."""
     return " and ".join(f"{words} {number(bound)}" for words, bound, _ in _bounds(kind)) or UNBOUNDED
 
 
 def _bounds(kind: inspect.IntType | inspect.FloatType) -> Iterator[tuple[str, float, Callable[[float, float], bool]]]:
-    """Yield each bound of a number: in words, itself, and how a value compares to it that keeps it."""
+    """Yield each bound of a number: its words, the bound, and the comparison that holds for allowed values."""
     for words, bound, keeps in (
         ("at least", kind.ge, operator.ge),
         ("more than", kind.gt, operator.gt),
@@ -382,7 +382,7 @@ def _bounds(kind: inspect.IntType | inspect.FloatType) -> Iterator[tuple[str, fl
 
 
 def _retype(path: Path, value: object, key: Key, what: str, way_out: str) -> Problem:
-    """Return a problem with a value of another type; the way out says how to write what was probably meant."""
+    """Return a problem with a value of a wrong type; the remedy shows what was probably meant."""
     way_out = "write a value after it" if value is None else way_out
     return Problem(path, value, f"must be {what}{_unit(key)}", way_out, default_helps=True)
 

@@ -1,6 +1,6 @@
-"""Neighbours for a measured program: busy loops beside it, a control group that rations its time, fewer cores.
+"""Conditions for a measured program: busy loops at the same time, a control group that limits its time, fewer cores.
 
-Each is a context: what it has started or made is gone afterwards, however it ends.
+Each is a context: processes and groups that it has made are removed at its end, for any outcome.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from launch.machine.cgroups import PERIOD_FILE, QUOTA_FILE, Cgroup, groups
 from launch.machine.cores import in_turn
 
 _PERIOD_US = 100_000
-"""The kernel's own."""
+"""The kernel's default."""
 _REMOVE_LIMIT_S = 10.0
 _LOOP = """
 import ctypes, os, signal, sys
@@ -33,7 +33,7 @@ while True:
 
 @contextmanager
 def busy(count: int, nice: int) -> Iterator[list[int]]:
-    """Keep so many processes computing, pinned to no core, this much nicer than we are; yields their ids."""
+    """Run ``count`` busy processes, not pinned, with a nice value raised by ``nice``; yields their process ids."""
     command = [sys.executable, "-c", _LOOP, str(os.getpid()), str(nice)]
     loops: list[subprocess.Popen[bytes]] = []
     try:
@@ -49,9 +49,9 @@ def busy(count: int, nice: int) -> Iterator[list[int]]:
 
 @contextmanager
 def rationed(cores: float) -> Iterator[Path]:
-    """Give this process, and what it starts meanwhile, no more than so many cores' time; yields the group's folder.
+    """Limit this process and its children to the time of ``cores`` cores; yields the folder of the control group.
 
-    Raises FailedError where no control group can be made, which needs root or a delegated group.
+    Raises FailedError if no control group can be made, which needs root or a delegated group.
     """
     made, home = _group(cores)
     try:
@@ -65,7 +65,7 @@ def rationed(cores: float) -> Iterator[Path]:
 
 @contextmanager
 def confined(cores: int) -> Iterator[None]:
-    """Let what this thread starts meanwhile run on so many of its cores: as a run takes them, physical ones first."""
+    """Restrict the children of this thread to ``cores`` of its cores, in a run's order: physical cores first."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, in_turn(allowed)[:cores])
     try:
@@ -75,7 +75,7 @@ def confined(cores: int) -> Iterator[None]:
 
 
 def _group(cores: float) -> tuple[Path, Path]:
-    """Make a group with a quota and enter it; returns it, and where this process was before."""
+    """Make a group with a quota and enter it; return it and the earlier group of this process."""
     refused = "no hierarchy with the controller cpu is mounted"
     for group in groups():
         for parent in _parents(group):
@@ -94,13 +94,16 @@ def _group(cores: float) -> tuple[Path, Path]:
 
 
 def _parents(group: Cgroup) -> list[Path]:
-    """Folders in which a group may be made: ours; with version 2 the one above too, as one with processes has none."""
+    """Return the folders that may contain a new group: this process's; in version 2 also the parent.
+
+    In version 2 a group that contains processes cannot limit the time of groups inside it.
+    """
     own = [group.folder]
     return own if group.version == 1 or group.folder == group.mount else [*own, group.folder.parent]
 
 
 def _limit(folder: Path, version: int, cores: float) -> None:
-    """Write a new group's quota; raises OSError, also where the hierarchy does not ration processor time."""
+    """Write a new group's quota; raises OSError, also if the hierarchy does not limit processor time."""
     limit, period = str(int(cores * _PERIOD_US)), str(_PERIOD_US)
     written = {QUOTA_FILE[2]: f"{limit} {period}"} if version == 2 else {PERIOD_FILE: period, QUOTA_FILE[1]: limit}
     for name, text in written.items():
@@ -113,7 +116,7 @@ def _enter(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a group as soon as its last process has ended; it stays if one does not end."""
+    """Remove a group when its last process has ended; it stays if a process does not end in time."""
     deadline_s = time.monotonic() + _REMOVE_LIMIT_S
     while folder.exists() and time.monotonic() < deadline_s:
         try:

@@ -1,4 +1,4 @@
-"""Stage costs: from a short run of one learner on this machine, or from the reports of a run that has been."""
+"""Costs of stages: from a short run of one learner on this machine, or from the reports of an earlier run."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _ALONE = (
     "simulators.blocks=1",
 )
 _TOGETHER = ("mode=", "learners.", "nodes.", "parameter_servers.", "gossip.")
-"""Beginnings of overrides that only several learners read."""
+"""Prefixes of overrides that only several learners read."""
 WARMUP_S = 3.0
 _OPTIMIZE_S = 1.0
 _TURNS = 200
-"""Messages there and back that the wire is measured by."""
+"""Number of messages, each with an answer, for the measurement of the wire."""
 _LARGE_BYTES = 1 << 20
 _ADDITIONS = 21
 _TIMEOUT_MS = 5000
 _IDLE = "idle"
-"""Section, beside those that processes count, of simulators whose environments wait for something."""
+"""Section of simulators in addition to the counted ones: an environment waits for another program."""
 _TOGETHER_S = 0.02
-"""Least time of updates whose deviation is looked at, as a single short one is not seen exactly."""
+"""Least time covered by each sample of the deviation: a single short update is not timed exactly."""
 _FEWEST = 10
-"""Least number of updates that show a deviation."""
+"""Least number of updates for an estimate of the deviation."""
 
 
 class Wire(msgspec.Struct, frozen=True):
-    """Costs of a message on this machine; fields as in `Costs`."""
+    """Costs of a message on this machine; the fields are as in `Costs`."""
 
     message_s: float
     byte_s: float
@@ -53,12 +53,12 @@ class Wire(msgspec.Struct, frozen=True):
 
 
 def alone(overrides: Sequence[str]) -> list[str]:
-    """Return overrides for one learner in place of several, whose stages take turns and so do not slow each other."""
+    """Return the overrides for one learner instead of several; its stages take turns, so none slows another."""
     return [*(word for word in overrides if not word.startswith(_TOGETHER)), *_ALONE]
 
 
 def measure(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, seconds: float) -> Costs:
-    """Run one learner of a topology for so long, and the parts that such a run does not have; raises FailedError."""
+    """Measure a run of one learner for ``seconds``, and the costs that such a run does not have; raises FailedError."""
     with Running(path, alone(overrides)) as run:
         reading = run.read(seconds, WARMUP_S)
         times = run.publications(seconds)
@@ -69,14 +69,14 @@ def measure(path: str, overrides: Sequence[str], work: Work, weights: int, cores
 
 
 def from_run(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, run: Run) -> Costs:
-    """Take the stages from the reports of a run, and measure the rest here; raises FailedError and RunError."""
+    """Return the stages from the reports of a run, and measure the rest here; raises FailedError and RunError."""
     with Parts(path, alone(overrides)) as parts:
         optimizer_s = 1 / parts.optimize(_OPTIMIZE_S)
     return costs_of_run(run, work, cores, optimizer_s, measure_wire(), measure_addition(weights))
 
 
 def costs_of(reading: Reading, work: Work, cores: float, optimizer_s: float, wire: Wire, add_s: float) -> Costs:
-    """Return the costs that a reading of one learner's run shows; ``optimizer_s`` is part of what it took to learn."""
+    """Return the costs in a reading of one learner's run; ``optimizer_s`` is a part of the time of learning."""
     spent = {role: dict.fromkeys(SECTIONS, 0.0) for role in set(reading.roles.values())}
     for process, shares in reading.wall.items():
         for section, share in shares.items():
@@ -89,7 +89,7 @@ def costs_of(reading: Reading, work: Work, cores: float, optimizer_s: float, wir
 
 
 def _idle_s(reading: Reading) -> float:
-    """Return for how long all simulators were at a stage and neither used a core nor had to wait for one."""
+    """Return the time in which simulators were in a stage without using or waiting for a core, summed over them."""
     shares = [
         own["simulate"] + own.get("infer", 0.0) - reading.cpu[name] - reading.queued.get(name, 0.0)
         for name, own in reading.wall.items()
@@ -99,10 +99,10 @@ def _idle_s(reading: Reading) -> float:
 
 
 def deviation_of(times: Sequence[float], costs: Costs, work: Work) -> float:
-    """Return the deviation of each stage by which the times between updates vary as they do, the same for all stages.
+    """Return the standard deviation, equal for all stages, that explains how the times between updates vary.
 
-    ``times``: of the ends of updates, seen each POLL_S, so short updates are taken together. Two of them are apart by
-    2 / sqrt(pi) deviations in the mean, if they are normal; if not, this is still how long one waits for another.
+    ``times``: times of the ends of updates, read each POLL_S, so short updates are grouped. Two normal samples differ
+    by 2 / sqrt(pi) standard deviations in the mean. For other distributions this difference is still the mean wait.
     """
     if len(times) < _FEWEST:
         return 0.0
@@ -122,9 +122,9 @@ def _learning_s(costs: Costs, work: Work) -> float:
 
 
 def costs_of_run(run: Run, work: Work, cores: float, optimizer_s: float, wire: Wire, add_s: float) -> Costs:
-    """Return the costs that the reports of a run on one machine show; raises RunError where they show too little.
+    """Return the costs in the reports of a run on one machine; raises RunError if the reports are insufficient.
 
-    Reports have the shares of all processes together. Learners that share too few cores seem slower than they are.
+    Reports have the shares of all processes together. Learners that share too few cores appear slower than they are.
     """
     rows = [row for row in run.metrics().new() if "share_learn" in row and row.get("env_steps_per_s")]
     if not rows:
@@ -155,7 +155,7 @@ def _costs(
     wire: Wire,
     add_s: float,
 ) -> Costs:
-    """Divide the time of each role's sections by what was done in it; ``spent``: role -> section -> seconds."""
+    """Divide the time of each role's sections by the work done in it; ``spent``: role -> section -> seconds."""
     if updates <= 0:
         raise RunError("no update was made in the time that was measured; give it more --seconds")
 
@@ -163,7 +163,7 @@ def _costs(
         return sum(spent[role].get(section, 0.0) for role in roles if role in spent) / updates
 
     def with_core(processes: int) -> float:
-        """Share of a process's time in which it had a core, where there are fewer cores than processes."""
+        """Return the share of time in which a process had a core; below 1 with fewer cores than processes."""
         return min(1.0, cores / processes) if processes else 1.0
 
     simulators = work.simulators
@@ -188,7 +188,7 @@ def _costs(
 
 
 def measure_wire() -> Wire:
-    """Send messages there and back over TCP and CURVE on this machine, small ones and large ones."""
+    """Measure the costs of messages: send small and large ones, and answers, over TCP and CURVE on this machine."""
     listener, dialler = new_pair(), new_pair()
     names = {dialler.public: "peer"}
     limit = 2 * _LARGE_BYTES
@@ -220,7 +220,7 @@ def measure_wire() -> Wire:
 
 
 def _turns(dealer: Dealer, body: bytes, count: int) -> tuple[float, float]:
-    """Send and await so many messages; returns seconds and processor seconds of one turn."""
+    """Send ``count`` messages and wait for each answer; return seconds and processor seconds of one turn."""
     began_s, began_cpu_s = time.monotonic(), time.process_time()
     for _ in range(count):
         until_s = time.monotonic() + _TIMEOUT_MS / 1000
@@ -232,7 +232,7 @@ def _turns(dealer: Dealer, body: bytes, count: int) -> tuple[float, float]:
 
 
 def measure_addition(weights: int) -> float:
-    """Return the seconds in which a vector of so many weights is added to another."""
+    """Return the seconds for the addition of two vectors of ``weights`` numbers."""
     total, own, times = np.zeros(weights, np.float32), np.ones(weights, np.float32), []
     for _ in range(_ADDITIONS):
         began_s = time.perf_counter()

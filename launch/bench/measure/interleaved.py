@@ -1,7 +1,7 @@
-"""Measures several cases in turn, again and again, so that a machine's drift affects all of them alike.
+"""Measures several cases in turn, repeatedly, so that changes of the machine's speed affect all of them equally.
 
-An absolute rate means little: machines differ, and drift by a third within minutes. Ratios of medians within one such
-measurement are what is compared.
+Absolute rates are not comparable: machines differ, and their speed drifts by a third within minutes. Only ratios of
+medians within one such measurement are compared.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Spread:
 
 
 def interleave(cases: Mapping[str, Callable[[], float]], repetitions: int) -> dict[str, Spread]:
-    """Measure every case once, then every case again, …; progress is shown on standard error."""
+    """Measure all cases in turn, ``repetitions`` times; progress is shown on standard error."""
     values: dict[str, list[float]] = {name: [] for name in cases}
     with progress_bar() as progress:
         task = progress.add_task("", total=repetitions * len(cases))

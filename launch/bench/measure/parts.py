@@ -1,7 +1,7 @@
-"""The parts of a topology measured alone: simulation, inference, learning, each on all the cores it could have.
+"""Measures the parts of a topology alone: simulation, inference, learning, each on all the cores that it can use.
 
-Together they give the additive bound: the rate of parts that take turns when nothing is lost between them. A part is
-measured by ``tasks/measure.py``, with the same settings and threads as the run's own processes.
+Together they give the additive bound: the rate if the parts took turns without any loss. A part is measured by
+``tasks/measure.py``, with the settings and threads of the run's own processes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LIMIT_S = 60.0
 
 
 class Parts:
-    """The parts of one topology that can be measured alone; ``with`` keeps the settings that its processes read."""
+    """The parts of a topology that can be measured alone; a context that keeps the settings of their processes."""
 
     def __init__(self, path: str, overrides: Sequence[str] = ()) -> None:
         """Make the plan; starts nothing."""
@@ -56,31 +56,31 @@ class Parts:
         self._folder.cleanup()
 
     def simulate(self, seconds: float) -> float:
-        """Steps/s of as many processes as there are simulators, with random actions and nothing else to do."""
+        """Return the steps/s of as many processes as there are simulators, with random actions and no other load."""
         s = self.topology.simulators
         return self._rate("simulate", s.count, 1, s.envs // s.groups, seconds)
 
     def infer(self, seconds: float) -> float:
-        """Steps/s of the policy in batches as large as a server, or a simulator without one, meets."""
+        """Return the steps/s of the policy with batches of the size of a server, or of a simulator without servers."""
         i, rows = self.topology.inference, rows_answered(self.topology)
         if i.count == 0:
             return self._rate("infer", self.topology.simulators.count, 1, rows, seconds)
         return self._rate("infer", i.count, i.threads, rows, seconds)
 
     def learn(self, seconds: float) -> float:
-        """Steps/s of updates on batches of the topology's size."""
+        """Return the steps/s of updates on batches of the topology's size."""
         threads, environments = self.topology.trainer.threads, self.topology.simulators.environments
         return self._rate("learn", 1, threads, environments, seconds)
 
     def optimize(self, seconds: float) -> float:
-        """Optimizer steps/s, gradients not included."""
+        """Return the optimizer steps/s without gradients."""
         return self._rate("optimize", 1, self.topology.trainer.threads, 1, seconds)
 
     def _rate(self, part: str, processes: int, threads: int, environments: int, seconds: float) -> float:
-        """Return the sum of steps/s of processes, so many for each learner, that measure at the same time."""
+        """Return the summed steps/s of simultaneous processes, ``processes`` for each learner."""
         path = self._write(part, threads, environments, seconds)
         command = [sys.executable, "-m", "actorlearn.processes", "measure", str(path)]
-        env = {**environment(threads), PARENT: str(os.getpid())}  # it ends with us
+        env = {**environment(threads), PARENT: str(os.getpid())}  # it ends with this process
         pipe = subprocess.PIPE
         running: list[subprocess.Popen[str]] = []
         try:
@@ -95,7 +95,7 @@ class Parts:
         return sum(answers)
 
     def _write(self, part: str, threads: int, environments: int, seconds: float) -> Path:
-        """Write the settings of the measuring processes, which are all alike; returns the file."""
+        """Write the settings of the measuring processes, the same for all; return the file."""
         simulator = settings_for(self._plan, Start(ProcessId("simulator"), 0))
         trainer = settings_for(self._plan, Start(trainer_of(self.topology, 0), 0))
         assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
@@ -126,7 +126,7 @@ class Parts:
 
 
 def _wait_until_ready(running: Sequence[subprocess.Popen[str]]) -> None:
-    """Read the first line of each process, within a limit: it is ready, or has ended, and its answer says why."""
+    """Read the first line of each process, within a limit: it is ready, or it has ended and its answer says why."""
 
     def give_up() -> None:
         for process in running:
@@ -143,7 +143,7 @@ def _wait_until_ready(running: Sequence[subprocess.Popen[str]]) -> None:
 
 
 def _begun(running: Sequence[subprocess.Popen[str]]) -> Sequence[subprocess.Popen[str]]:
-    """Tell all processes that are ready to begin, at the same moment; returns them."""
+    """Tell all ready processes to begin at the same moment; return them."""
     for process in running:
         assert process.stdin is not None
         with suppress(BrokenPipeError):
@@ -153,5 +153,5 @@ def _begun(running: Sequence[subprocess.Popen[str]]) -> Sequence[subprocess.Pope
 
 
 def bound(rates: Sequence[float]) -> float:
-    """Return the rate of parts that take turns, from the rate of each alone: their times a step add up."""
+    """Return the rate of parts that take turns, from the rate of each part alone: their times for a step add up."""
     return 1.0 / sum(1.0 / rate for rate in rates)

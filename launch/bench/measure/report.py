@@ -1,4 +1,4 @@
-"""The findings of a suite, as a table on the screen, JSON, Markdown and a picture; always with machine and commit."""
+"""The results of a suite as a table on the screen, JSON, Markdown and a picture, always with machine and commit."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from launch.runs.curves import Curve
 from launch.runtime.metadata import commit, machine, versions
 
 WIDE = 200
-"""Columns of a table that no terminal cuts."""
+"""Columns of the table if the output is not a terminal."""
 
 
 @dataclass(frozen=True)
 class SuiteReport:
-    """One suite's figures."""
+    """The results of one suite."""
 
     suite: str
     headings: Sequence[str]
@@ -37,11 +37,11 @@ class SuiteReport:
     """Unit of the bars."""
     notes: Sequence[str] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
-    """Further numbers, in the JSON only."""
+    """Further values, only in the JSON."""
     curves: Sequence[Curve] = ()
-    """Learning curves, which are then the picture."""
+    """Learning curves; if there are any, they are the picture."""
     picture: Callable[[Path], None] | None = None
-    """Draws the picture, where it is neither bars nor curves."""
+    """Function that draws the picture, if it is neither bars nor curves."""
 
     def as_json(self) -> dict[str, Any]:
         """Return all fields, with machine, versions and commit."""
@@ -57,7 +57,7 @@ class SuiteReport:
 
 
 def where() -> dict[str, Any]:
-    """Return machine, versions and commit of a measurement, and which energy counters can be read there."""
+    """Return machine, versions and commit of a measurement, and which energy counters can be read."""
     energy = {"energy": Energy().said()}
     return {"machine": machine(), **energy, "packages": versions(), **commit(Path(__file__).parents[3])}
 
@@ -68,7 +68,7 @@ def machine_line() -> str:
 
 
 def described(found: Mapping[str, Any], cores: str) -> str:
-    """Return where a measurement was made, as ``where`` tells it, as one line of text."""
+    """Return the result of ``where`` as one line of text."""
     about, packages = found["machine"], found["packages"]
     at = f", commit {found['commit'][:7]}{' and changes' if found['dirty'] else ''}" if found["commit"] else ""
     memory_gib = about["memory_bytes"] / 2**30
@@ -90,7 +90,7 @@ def show(report: SuiteReport) -> None:
 
 
 def write(report: SuiteReport, folder: Path) -> None:
-    """Write SUITE.json, SUITE.md and SUITE.png into a folder, which is made if need be; raises OSError."""
+    """Write SUITE.json, SUITE.md and SUITE.png into a folder, which is made if it does not exist; raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / f"{report.suite}.json", f"{json.dumps(report.as_json(), indent=2)}\n".encode())
     write_atomically(folder / f"{report.suite}.md", markdown(report).encode())
@@ -107,7 +107,7 @@ def markdown(report: SuiteReport) -> str:
 
 
 def draw(report: SuiteReport, path: Path) -> None:
-    """Draw the suite's own picture, or the curves, or a bar for each case: its median, with a line over its spread."""
+    """Draw the suite's own picture, its curves, or a bar for each case: its median, with a line over its spread."""
     if report.picture is not None:
         report.picture(path)
         return
@@ -135,7 +135,7 @@ def draw(report: SuiteReport, path: Path) -> None:
 
 
 def short(number: float) -> str:
-    """Return a number of three digits, or of all those before the point: 0.358, 12.3, 2,266."""
+    """Return a number with three significant digits, or all digits before the point: 0.358, 12.3, 2,266."""
     return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 

@@ -1,4 +1,4 @@
-"""The request that a suite is given."""
+"""The request that a suite receives."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class SuiteRequest:
     overrides: tuple[str, ...]
     repetitions: int
     seconds: float
-    """Length of one measurement; a suite repeats each case ``repetitions`` times, interleaved with the others."""
+    """Length of a measurement; a suite repeats each case ``repetitions`` times, interleaved with the others."""
     score: float | None = None
     """The score to reach, for suites that measure the time to it."""
     seeds_wanted: str | None = None
-    """A number of seeds to draw from the clock, or seeds with commas between, for suites that take them."""
+    """A number of seeds to draw from the clock, or seeds separated by commas, for suites that take seeds."""
     whole: bool = False
-    """Whether runs go on to their own end once they have the score."""
+    """Whether runs continue to their end after they have reached the score."""
     output: Path | None = None
-    """Folder of the report, which is there already; None where it is shown only."""
+    """Folder of the report, which exists; None: the report is only shown."""
     runs: tuple[str, ...] = ()
-    """Words that name runs, for suites that read runs and measure nothing."""
+    """Names of runs, for suites that read runs instead of measuring."""
     parts: tuple[str, ...] = ()
     """Names of the parts to measure, for a suite in parts; empty: all."""
     device: str | None = None
@@ -36,23 +36,23 @@ class SuiteRequest:
 
     @property
     def file(self) -> str:
-        """The name of the topology's file: reports do not tell where it lies."""
+        """The name of the topology's file; reports do not include its folder."""
         return Path(self.topology).name
 
     @property
     def seeds(self) -> range:
-        """Seeds of the repetitions: the topology's own, as its file or the overrides have it, and those after it."""
+        """Seeds of the repetitions: consecutive, from the seed of the topology or the overrides."""
         first = load(self.topology, [given for given in self.overrides if given.partition("=")[0] == "seed"]).seed
         return range(first, first + self.repetitions)
 
     @property
     def quick(self) -> bool:
-        """Whether few cases are enough, for a rough answer."""
+        """Whether few cases suffice, for a rough result."""
         return self.repetitions == 1
 
 
 def shipped(name: str) -> str:
-    """Return the path of a shipped topology; raises FailedError where it is missing."""
+    """Return the path of a shipped topology; raises FailedError if it is missing."""
     path = examples() / name
     if not path.is_file():
         raise FailedError(f"{path} is not there; install the package again")

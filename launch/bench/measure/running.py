@@ -1,7 +1,7 @@
-"""A topology run for a while and read from outside: its rate, each process's time by section, its memory.
+"""Runs a topology for a while and reads it from outside: its rate, each process's time by section, its memory.
 
-Starts ``actorlearn run`` in a folder of its own, so what is measured is what a user gets. Reads metrics.jsonl, the
-progress segment and /proc; writes nothing into the run.
+Starts ``actorlearn run`` in its own folder, so it measures what a user gets. Reads metrics.jsonl, the progress segment
+and /proc; writes nothing into the run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from launch.errors import FailedError
 from launch.runs.jsonl import Lines, read_object
 
 START_LIMIT_S = 120.0
-"""Longest from the command to the first report; a busy machine imports torch slowly."""
+"""Longest time in seconds from the command to the first report; a busy machine imports torch slowly."""
 REPORT_EVERY_S = 0.5
 ENDLESS = 10**12
 POLL_S = 0.001
@@ -42,35 +42,35 @@ ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG, which exec keeps
 if os.getppid() == int(sys.argv[1]):
     os.execvp(sys.argv[2], sys.argv[2:])
 """
-"""Program that becomes the command in its arguments."""
+"""Program that replaces itself by the command in its arguments."""
 _STOP_LIMIT_S = 90.0
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Counts and rates of one stretch of a run."""
+    """Counts and rates of one interval of a run."""
 
     env_steps: int
     seconds: float
     wall: Mapping[str, Mapping[str, float]]
-    """Process -> section -> share of its own wall time, 0 to 1."""
+    """Process -> section -> share of the process's wall time, 0 to 1."""
     cpu: Mapping[str, float]
-    """Process -> cores it kept busy; 2 means two threads without a pause."""
+    """Process -> number of cores it used on average; 2 means two threads that never paused."""
     queued: Mapping[str, float] = field(default_factory=dict)
-    """Process -> share of the time in which its main thread had work and no core."""
+    """Process -> share of the time in which its main thread was ready to run but had no core."""
     rates: Sequence[float] = ()
-    """Agent steps a second in each report of the stretch."""
+    """Agent steps/s in each report of the interval."""
     roles: Mapping[str, str] = field(default_factory=dict)
     """Process -> its role."""
 
     @property
     def steps_per_s(self) -> float:
-        """Agent steps a second, in all environments together."""
+        """Agent steps/s in all environments together."""
         return self.env_steps / self.seconds
 
 
 class Running:
-    """One run, from ``with`` to its end; ``read`` as often as wanted in between."""
+    """A run, alive within ``with``; ``read`` may be called any number of times."""
 
     def __init__(  # noqa: PLR0913 - one for each option of the command
         self,
@@ -84,10 +84,10 @@ class Running:
         by: Sequence[str] = (),
         run_dir: Path | None = None,
     ) -> None:
-        """Start nothing before ``with``; ``total_steps`` None keeps the topology's, and so its schedules.
+        """Start nothing before ``with``; ``total_steps`` None keeps the topology's value, and so its schedules.
 
-        ``keys``: folder of the head's and its nodes' keys; ``by``: words before the command, which become it by exec;
-        ``run_dir``: where the run's folder is, which then stays.
+        ``keys``: folder of the keys of the head and its nodes; ``by``: a command that runs the run's command by exec;
+        ``run_dir``: folder of the run, which is then kept.
         """
         self._options = [*(("--engine", engine) if engine else ()), *(("--keys", str(keys)) if keys else ())]
         self._start_limit_s, self._by = start_limit_s, by
@@ -101,19 +101,19 @@ class Running:
         self._lines = Lines(self.run_dir / "metrics.jsonl")
         self._events = Lines(self.run_dir / "events.jsonl")
         self.seen: list[dict[str, Any]] = []
-        """Every report so far."""
+        """All reports so far."""
 
     def __enter__(self) -> Running:
-        """Start it and wait for its first report; raises FailedError with its message when it ends early."""
+        """Start the run and wait for its first report; raises FailedError with its message if it ends early."""
         command = [sys.executable, "-m", "actorlearn", "run", self._topology, *self._overrides]
         ended_with_us = [sys.executable, "-c", _ENDS_WITH_US, str(os.getpid()), *self._by]
-        with self._errors.open("wb") as errors:  # a pipe that nobody reads meanwhile would stop the run once it is full
+        with self._errors.open("wb") as errors:  # a file, because a full pipe would stop the run
             self._process = subprocess.Popen(
                 [*ended_with_us, *command, *self._options, "--run-dir", str(self.run_dir)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                process_group=0,  # a Ctrl-C is ours to understand: the run is then ended in order
+                process_group=0,  # Ctrl-C is handled here, and the run then ended in order
             )
         try:
             self._report(time.monotonic() + self._start_limit_s)
@@ -125,7 +125,7 @@ class Running:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it and remove its folder."""
+        """End the run and remove its folder."""
         self._process.terminate()
         try:
             self._process.wait(_STOP_LIMIT_S)
@@ -137,7 +137,7 @@ class Running:
             self._folder.cleanup()
 
     def read(self, seconds: float, warmup_s: float = 0.0) -> Reading:
-        """Measure for at least this long, from report to report, after a warm-up."""
+        """Measure for at least ``seconds``, from report to report, after a warm-up."""
         first = self._after(time.monotonic() + warmup_s)
         before = len(self.seen) - 1
         sections, cpu_s, queued_s = self._sections(), self._cpu_s(), self._queued_s()
@@ -158,14 +158,14 @@ class Running:
         )
 
     def rate(self, seconds: float, warmup_s: float = 0.0) -> float:
-        """Return the agent steps a second, in all environments together, after a warm-up; also of runs on nodes."""
+        """Return the agent steps/s in all environments together, after a warm-up; also works for runs on nodes."""
         first = self._after(time.monotonic() + warmup_s)
         last = self._after(time.monotonic() + seconds)
         self._check()
         return float((last["env_steps"] - first["env_steps"]) / (last["time_s"] - first["time_s"]))
 
     def publications(self, seconds: float) -> list[float]:
-        """Return the times in seconds at which the first learner has published weights, seen each POLL_S."""
+        """Return the times in seconds at which the first learner published weights, read each POLL_S."""
         segment = Segment.open(Path(read_object(self.run_dir / "meta.json")["shm"]) / "progress")
         row = next(index for own, index in self._started() if own.role == "trainer")
         publishing = segment["section_ns"][row, SECTIONS.index("publish") : SECTIONS.index("publish") + 1]
@@ -182,11 +182,11 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """Process id of the supervisor, or head."""
+        """Process id of the supervisor or head."""
         return self._process.pid
 
     def pss_bytes(self) -> int:
-        """Return the proportional set size of all its processes: resident bytes, shared pages counted once."""
+        """Return the proportional set size of all its processes: resident bytes, with shared pages counted once."""
         self._check()
         root = psutil.Process(self._process.pid)
         total = 0
@@ -209,11 +209,11 @@ class Running:
 
     @property
     def ended(self) -> bool:
-        """Whether the run is over."""
+        """Whether the run has ended."""
         return self._process.poll() is not None
 
     def wait(self, seconds: float) -> None:
-        """Wait until the run is over, or the seconds are."""
+        """Wait until the run has ended, at most ``seconds``."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
@@ -237,7 +237,7 @@ class Running:
         return self.seen[-1]
 
     def _check(self) -> None:
-        """Raise FailedError when the run has ended, or has lost a process and so has no meaningful rate."""
+        """Raise FailedError if the run has ended, or has lost a process and so has no meaningful rate."""
         if self.ended:
             said = self._errors.read_text(errors="replace").strip().splitlines()
             why = said[-1].removeprefix("actorlearn: ") if said else self.error() or "no reason given"
@@ -247,17 +247,17 @@ class Running:
                 raise FailedError(f"the run of {self._topology} lost {event['process']}: {event['cause']}")
 
     def error(self) -> str:
-        """Return the error that the run ended with; empty where there was none, or it goes on."""
+        """Return the error with which the run ended; empty if there was none, or if it has not ended."""
         return str(read_object(self.run_dir / "summary.json").get("error") or "")
 
     def _newest_report(self) -> bool:
-        """Read new reports into ``seen``; returns whether there were any."""
+        """Read new reports into ``seen``; return whether there were any."""
         rows = list(self._lines.new())
         self.seen += rows
         return bool(rows)
 
     def _sections(self) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
-        """Return nanoseconds per section of each process, as it counts them itself."""
+        """Return the nanoseconds of each section as counted by each process."""
         segment = Segment.open(Path(read_object(self.run_dir / "meta.json")["shm"]) / "progress")
         section_ns = segment["section_ns"].copy()
         segment.close()
@@ -269,7 +269,7 @@ class Running:
         return [(msgspec.convert(settings["id"], ProcessId), settings["index"]) for settings in found]
 
     def _queued_s(self) -> dict[str, float]:
-        """Return the seconds for which the main thread of each living process was ready to run and did not."""
+        """Return the seconds in which the main thread of each living process was ready to run but had no core."""
         found = {}
         for name, pid in self.pids().items():
             with suppress(OSError):
@@ -277,7 +277,7 @@ class Running:
         return found
 
     def _cpu_s(self) -> dict[str, float]:
-        """Return the CPU seconds that each living process has used."""
+        """Return the processor seconds that each living process has used."""
         spent = {}
         for name, pid in self.pids().items():
             with suppress(psutil.NoSuchProcess):
@@ -288,7 +288,7 @@ class Running:
 
 
 def rates(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
-    """Return the agent steps a second from each report to the next later one."""
+    """Return the agent steps/s from each report to the next later one."""
     return tuple(
         (later["env_steps"] - earlier["env_steps"]) / (later["time_s"] - earlier["time_s"])
         for earlier, later in pairwise(reports)
@@ -297,6 +297,6 @@ def rates(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
 
 
 def rate_of(topology: str, overrides: Sequence[str], seconds: float, warmup_s: float) -> float:
-    """Return the agent steps a second of a run that is started for this and ended after."""
+    """Return the agent steps/s of a run that is started and ended here."""
     with Running(topology, overrides) as run:
         return run.rate(seconds, warmup_s)

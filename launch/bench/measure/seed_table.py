@@ -1,7 +1,7 @@
-"""The table of a topology's seeds: drawn from the clock, written down before the first run, filled run by run.
+"""The table of a topology's seeds: seeds are drawn from the clock, recorded before the first run, and run one by one.
 
-``seeds.json`` holds the question, the seeds and a record for each run that is over. A command that is interrupted goes
-on with the first seed that has no record. Starts no run.
+``seeds.json`` contains the question, the seeds and a record for each run that has ended. An interrupted command
+continues with the first seed without a record. Starts no run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """A moment of a run."""
 
     minutes: float
-    """Since the command was given: the start of the processes counts."""
+    """Minutes since the command was given, including the start of the processes."""
     steps: int
     score: float | None
     """Mean score of the last 100 training games."""
@@ -41,35 +41,35 @@ class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     seed: int
     reached: Moment | None = None
-    """The first report with the score; None where the run ended without it."""
+    """The first report with the score; None if the run ended without it."""
     end: Moment | None = None
-    """The last report; None where there was none."""
+    """The last report; None if there was none."""
     best: float | None = None
     """Highest mean score of 100 games."""
     steps_per_s: float | None = None
     evaluation: Mapping[str, Any] | None = None
-    """The last evaluation, as summary.json has it: mean, std, episodes, env_steps."""
+    """The last evaluation in summary.json: mean, std, episodes, env_steps."""
     cause: str = ""
-    """Why the run ended, in its own words."""
+    """Why the run ended, from summary.json."""
     error: str = ""
-    """Why it failed; empty where it did not."""
+    """Why the run failed; empty if it did not."""
     precision: str = ""
     where: str = ""
     """Machine and commit."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is measured: records of one question are not continued by another."""
+    """What is measured; records of one question are not mixed with those of another."""
 
     topology: str
     """Name of the file."""
     overrides: list[str]
     score: float
     whole: bool
-    """Whether runs go on to their own end after the score."""
+    """Whether runs continue to their end after the score."""
 
     def __str__(self) -> str:
-        """The question as a command has it."""
+        """Return the question in the form of a command."""
         options = f"--score {self.score:g}{' --whole' if self.whole else ''}"
         return " ".join((self.topology, *self.overrides, options))
 
@@ -80,21 +80,21 @@ class SeedTable(msgspec.Struct, kw_only=True):
     question: Question
     seeds: list[int]
     drawn_at: str = ""
-    """When the seeds were drawn from the clock; empty where they were given."""
+    """When the seeds were drawn from the clock; empty if they were given."""
     runs: list[SeedRun] = []
 
     @property
     def missing(self) -> list[int]:
-        """Return the seeds without a record, in order."""
+        """The seeds without a record, in order."""
         done = {run.seed for run in self.runs}
         return [seed for seed in self.seeds if seed not in done]
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return a row for each record, below HEADINGS."""
+        """Return a row for each record, with the columns HEADINGS."""
         return [_row(run) for run in self.runs]
 
     def notes(self) -> list[str]:
-        """Return how many runs came to the score, the median and the worst; a run that did not is the worst."""
+        """Return notes: how many runs reached the score, the median and the worst; a run that did not is the worst."""
         reached = sum(run.reached is not None for run in self.runs)
         lines = [str(self.question), f"{reached} of {len(self.runs)} came to {self.question.score:g}"]
         if self.runs:
@@ -111,9 +111,9 @@ class SeedTable(msgspec.Struct, kw_only=True):
 
 
 def open_table(folder: Path, question: Question, wanted: str) -> SeedTable:
-    """Return the folder's table, or begin one; raises RunError where the folder holds another question or seeds.
+    """Return the folder's table, or start one; raises RunError if the folder has another question or other seeds.
 
-    ``wanted``: a number of seeds to draw, or the seeds themselves with commas between.
+    ``wanted``: a number of seeds to draw, or the seeds themselves separated by commas.
     """
     given = read_seeds(wanted)
     path = folder / FILE
@@ -149,7 +149,7 @@ def write(table: SeedTable, folder: Path) -> None:
 
 
 def read_seeds(wanted: str) -> int | list[int]:
-    """Return a number of seeds to draw, or the seeds that are given; raises RunError."""
+    """Return a number of seeds to draw, or a list of given seeds; raises RunError."""
     try:
         numbers = [int(word.replace("_", "")) for word in wanted.split(",") if word.strip()]
     except ValueError:
@@ -174,7 +174,7 @@ def draw(count: int) -> list[int]:
 
 
 def record(seed: int, rows: Sequence[Mapping[str, Any]], first: Moment | None, minutes: float, **more: Any) -> SeedRun:
-    """Return the record of a run with these reports, which ended so many minutes after the command was given."""
+    """Return the record of a run with these reports, which ended ``minutes`` after the command was given."""
     scores = [row["episode_return_mean"] for row in rows if row.get("episode_return_mean") is not None]
     if not rows:
         return SeedRun(seed=seed, **more)

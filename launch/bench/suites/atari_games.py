@@ -1,6 +1,6 @@
 """The 49 Atari games of Mnih et al. (2015), their published scores, and scores normalised by them.
 
-Reads ``atari_games.csv``, whose first lines say whose figures they are. Pure otherwise.
+Reads ``atari_games.csv``, whose first lines give the sources of the scores.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ class AtariGame(msgspec.Struct, frozen=True):
     """One row: mean raw scores of whole games."""
 
     game: str
-    """As the paper writes it."""
+    """Name in the paper."""
     env: str
-    """As ALE does: ALE/<env>-v5."""
+    """Name in ALE: ALE/<env>-v5."""
     random: float
     human: float
     dqn: float
-    """Best of the evaluations of a run, as fast_dqn; the deviations are over the 30 games of that evaluation."""
+    """Best evaluation of a run, as ``fast_dqn``; the deviations are over the 30 games of that evaluation."""
     dqn_std: float
     fast_dqn: float
     fast_dqn_std: float
     dqn_percent: float
-    """Human-normalised, as the paper prints it."""
+    """Human-normalised score, as printed in the paper."""
     fast_dqn_percent: float
 
     def percent(self, score: float) -> float:
-        """Return a human-normalised score: 0 plays at random, 100 like the human tester (the table's appendix)."""
+        """Return a human-normalised score: 0 is random play, 100 the human tester (appendix of the table)."""
         return 100.0 * (score - self.random) / (self.human - self.random)
 
 

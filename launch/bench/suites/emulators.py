@@ -1,6 +1,6 @@
-"""The suite ``emulators``: a topology's environment by EnvPool and by the path that needs no extra, in turn and again.
+"""The suite ``emulators``: a topology's environment with EnvPool and with the default emulator, measured in turn.
 
-Simulation alone is as many processes as the topology has simulators, with random actions; training is the whole run.
+Simulation alone uses as many processes as the topology has simulators, with random actions; training is the whole run.
 """
 
 from __future__ import annotations

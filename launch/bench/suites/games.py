@@ -1,9 +1,9 @@
-"""The suite ``games``: scores of runs beside random play, a human, DQN and Fast DQN (Daley and Amato 2021, table 4).
+"""The suite ``games``: compares runs with random play, a human, DQN and Fast DQN (Daley and Amato 2021, table 4).
 
-Runs that differ in name, seed and game alone are a variant; statistics over its games and seeds are of human-normalised
-scores, with stratified bootstrap intervals.
+Runs that differ only in name, seed and game form a variant. Statistics over its games and seeds are computed from
+human-normalised scores, with stratified bootstrap intervals.
 
-Starts nothing. Reads the folders of runs, finished or not: their evaluations, or where there was none the newest report
+Starts nothing. Reads the folders of runs, finished or not: their evaluations, or if there are none the newest report
 on training games.
 """
 
@@ -38,9 +38,9 @@ from launch.runs.find import Run
 from launch.runs.view import identify
 
 COLUMNS = ("best", "last", "dqn", "fast_dqn")
-"""Scores of a game: of the run, and as published."""
+"""Scores of a game: two of the run, two published."""
 ALIKE = NO_DIFFERENCE | {"env.id"}
-"""Keys in which runs of one variant differ."""
+"""Keys in which runs of one variant may differ."""
 OVER_GAMES: Mapping[str, Statistic] = {
     "mean": mean_of_tasks,
     "median": median_of_tasks,
@@ -58,9 +58,9 @@ class Played:
     frames: int
     best: float
     last: float
-    """Mean raw scores; best and last are one and the same where there was no evaluation."""
+    """Mean raw scores; without evaluations best and last are the same."""
     over: str
-    """Games that they are means over, in words."""
+    """The games over which they are means, in words."""
 
     @property
     def scores(self) -> dict[str, float]:
@@ -73,7 +73,7 @@ class Played:
         return {name: self.game.percent(score) for name, score in self.scores.items()}
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields, with scores raw and in percent of a human's."""
+        """Return all fields, with raw and human-normalised scores."""
         return {
             "run": self.run.name,
             "folder": str(self.run.path),
@@ -89,7 +89,7 @@ class Played:
 
 
 def read(run: Run) -> Played:
-    """Scores of a run; raises RunError where its game is not in the table, or none has been played to its end."""
+    """Return the scores of a run; raises RunError if its game is not in the table, or if no game has ended."""
     row, env_id = run.metrics().last() or {}, identify(run).env_id or None
     game = games().get(str(env_id))
     if game is None:
@@ -122,7 +122,7 @@ def found_in(folder: str, known: list[Run]) -> list[Played]:
 
 @dataclass(frozen=True)
 class Variant:
-    """Runs that differ in name, seed and game alone."""
+    """Runs that differ only in name, seed and game."""
 
     name: str
     """Keys by which it differs from other variants."""
@@ -137,7 +137,7 @@ class Variant:
 
     @property
     def count(self) -> str:
-        """Return how many games there are, in words."""
+        """The number of games, in words."""
         return _count(len(self.percents("best")))
 
     def over_games(self, statistic: Statistic, column: str) -> Interval:
@@ -154,7 +154,7 @@ class Variant:
 
 
 def variants(played: Sequence[Played]) -> list[Variant]:
-    """Return the variants, that of the highest interquartile mean first."""
+    """Return the variants, highest interquartile mean first."""
     topologies = [one.run.topology() for one in played]
     alike = group_alike(topologies, ALIKE)
     differing = find_differences([topologies[indices[0]] for indices in alike], ALIKE)
@@ -163,7 +163,7 @@ def variants(played: Sequence[Played]) -> list[Variant]:
 
 
 def compare(played: list[Played]) -> SuiteReport:
-    """Report these runs, and statistics over the games and seeds of each variant."""
+    """Return a report of these runs, and of the statistics over games and seeds of each variant."""
     runs = [one.as_json() for one in sorted(played, key=lambda one: (one.game.game, one.run.name))]
     rows = [
         (
@@ -214,7 +214,7 @@ def _percent(its: Interval) -> str:
 
 
 def _better(one: Variant, other: Variant) -> str:
-    """Say how probably a run of the first variant is better than one of another, in the games that both play."""
+    """Return the probability that a run of the first variant is better than one of another, in their common games."""
     mine, its = one.percents("best"), other.percents("best")
     shared = [game for game in mine if game in its]
     if not shared:

@@ -15,9 +15,9 @@ HUMAN = 100.0
 
 
 def draw(found: Mapping[str, Mapping[str, Sequence[float]]], dqn: Mapping[str, float], path: Path) -> None:
-    """Draw each run's best score by its game, and of each variant the share of runs above each score.
+    """Draw each run's best score by its game, and for each variant the share of runs above each score.
 
-    ``found``: scores in percent of a human's by variant and game; ``dqn``: those that are published, by game.
+    ``found``: scores in percent of a human's by variant and game; ``dqn``: published ones by game.
     """
     games = sorted(dqn, reverse=True)
     figure = make_figure(path, 11.0)
@@ -41,7 +41,7 @@ def draw(found: Mapping[str, Mapping[str, Sequence[float]]], dqn: Mapping[str, f
     for axes in (by_game, profile):
         dress(axes)
         axes.axvline(HUMAN, color="#888888", linewidth=0.8, linestyle=":")
-    by_game.set_xscale("symlog", linthresh=HUMAN)  # from games that are played worse than at random to Boxing's 1,700 %
+    by_game.set_xscale("symlog", linthresh=HUMAN)  # some games are below random play, and Boxing is at 1,700 %
     by_game.set_xlim(left=min(0.0, *every))
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9, labelcolor=INK)
     save(figure, path)

@@ -1,7 +1,7 @@
-"""The suite ``gpu``: rates on a machine with a GPU: by cores, by servers on the GPU, with CUDA graphs, by learners.
+"""The suite ``gpu``: rates on a machine with a GPU by cores, servers on the GPU, CUDA graphs and learners.
 
-Work is PAAC's on Pong (configs/atari/paac.yaml) with more environments, because a GPU needs larger batches than a core.
-Rates are agent steps a second, in all environments together.
+The work is PAAC on Pong (configs/atari/paac.yaml) with more environments, because a GPU needs larger batches than a
+core. Rates are agent steps/s in all environments together.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from launch.spawning.answers import NoAnswerError, ask
 
 PAAC = "atari/paac.yaml"
 ENVIRONMENTS = 16
-"""Environments of a simulator."""
+"""Environments of each simulator."""
 ROWS = (32, 256)
-"""Rows of an acting pass with which CUDA graphs are measured."""
+"""Rows of a forward pass with which CUDA graphs are measured."""
 CORES = 16
-"""Most cores that rates by cores are measured with."""
+"""Most cores for which rates by cores are measured."""
 WARMUP_S = 3.0
 _TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
 class GpuHost:
-    """A machine, and the device on it that is measured."""
+    """A machine, and its device that is measured."""
 
     device: str
     cores: int
     torch: str
-    """torch's version, or why it cannot be imported."""
+    """Version of torch, or why it cannot be imported."""
     gpus: tuple[str, ...] = ()
     """Names of the GPUs that torch sees."""
 
     @classmethod
     def here(cls, device: str | None) -> GpuHost:
-        """Look at this machine; a child process asks torch. Raises RunError for a device that is not cpu or cuda."""
+        """Return this machine; a child process queries torch. Raises RunError for a device other than cpu or cuda."""
         device = device or "cuda"
         if device not in ("cpu", "cuda"):
             raise RunError(f"--device {device}: cpu or cuda")
@@ -62,32 +62,32 @@ class GpuHost:
 
     @property
     def no_device(self) -> str:
-        """Say why nothing can be measured on the device; empty where it is there."""
+        """Why nothing can be measured on the device; empty if the device exists."""
         if self.device == "cpu" or self.gpus:
             return ""
         return f"no CUDA device (torch {self.torch})"
 
     def __str__(self) -> str:
-        """For people, on one line."""
+        """Return the machine and the device in one line."""
         gpus = f"{len(self.gpus)} GPU{'s' if len(self.gpus) > 1 else ''} ({', '.join(self.gpus)})" if self.gpus else ""
         return f"{self.cores} cores, {gpus or 'no GPU'}, torch {self.torch}, measured on {self.device}"
 
 
 @dataclass(frozen=True)
 class RateCase:
-    """A rate to measure: a run's, or that of one of its parts alone."""
+    """A rate to measure: that of a run, or of one of its parts alone."""
 
     topology: str
-    """Shipped."""
+    """Name of a shipped topology."""
     keys: tuple[str, ...]
     alone: str = ""
-    """Part that is measured alone, as Parts names it; empty: the run."""
+    """Method of Parts for the part that is measured alone; empty: the whole run."""
     cores: int | None = None
-    """Cores that it may use; None: all."""
+    """Number of cores that it may use; None: all."""
     warmup_s: float = WARMUP_S
 
     def steps_per_s(self, seconds: float) -> float:
-        """Measure it."""
+        """Return the measured rate."""
         path = shipped(self.topology)
         with confined(self.cores) if self.cores else nullcontext():
             if not self.alone:
@@ -101,7 +101,7 @@ Cases = Mapping[str, RateCase]
 
 
 def by_cores(host: GpuHost, quick: bool) -> Cases:
-    """Simulation, sampling and training on 16, 8, 4, 2 cores and one, as many simulators as cores."""
+    """Return cases: simulation, sampling and training on 16, 8, 4, 2 and 1 cores, with as many simulators as cores."""
     counts = [count for count in (CORES, 8, 4, 2, 1) if count <= host.cores][: 1 if quick else None]
     found: dict[str, RateCase] = {}
     for count in counts:
@@ -115,7 +115,7 @@ def by_cores(host: GpuHost, quick: bool) -> Cases:
 
 
 def by_servers(host: GpuHost, quick: bool) -> Cases:
-    """Training with policies in simulators and in servers on the device: in groups, running ahead, by more servers."""
+    """Return cases of training: policies in simulators or in servers on the device, with groups, blocks, servers."""
     shape, ahead, halves = simulator_keys(host.cores), "simulators.blocks=2", "simulators.groups=2"
     larger = simulator_keys(host.cores, 2 * ENVIRONMENTS)
     own, server = (*trainer_keys(host), "inference.count=0"), (*trainer_keys(host), *server_keys(host, 1))
@@ -139,7 +139,7 @@ def by_servers(host: GpuHost, quick: bool) -> Cases:
 
 
 def by_graphs(host: GpuHost, quick: bool) -> Cases:
-    """Training, and acting alone by rows of a pass, with CUDA graphs and with a launch for each layer."""
+    """Return cases of training and of acting alone, each with CUDA graphs and without."""
     training = (*simulator_keys(host.cores), *trainer_keys(host))
     works = {"training": (training, "")}
     works |= {
@@ -154,7 +154,7 @@ def by_graphs(host: GpuHost, quick: bool) -> Cases:
 
 
 def by_learners(host: GpuHost, quick: bool) -> Cases:
-    """Training with 1, 2 and 4 learners that share the device, each with its part of the simulators and a server."""
+    """Return cases of training with 1, 2 and 4 learners that share the device, each with simulators and a server."""
     ways = {"1 learner": (1, ()), "2 learners in sync": (2, ("mode=sync",)), "4 learners in sync": (4, ("mode=sync",))}
     ways["4 learners that gossip"] = (4, ("mode=gossip",))
     wanted = [name for name, (count, _) in ways.items() if count <= host.cores][: 2 if quick else None]
@@ -168,12 +168,12 @@ def by_learners(host: GpuHost, quick: bool) -> Cases:
 
 
 def simulator_keys(count: int, environments: int = ENVIRONMENTS) -> tuple[str, ...]:
-    """Return the keys of so many simulators with so many environments each."""
+    """Return the keys of ``count`` simulators with ``environments`` environments each."""
     return (f"simulators.count={count}", f"simulators.envs={environments}")
 
 
 def server_keys(host: GpuHost, count: int) -> tuple[str, ...]:
-    """Return the keys of so many inference servers on the device."""
+    """Return the keys of ``count`` inference servers on the device."""
     return (f"inference.count={count}", f"inference.device={host.device}")
 
 
@@ -188,7 +188,7 @@ PARTS: Mapping[str, Callable[[GpuHost, bool], Cases]] = {
     "graphs": by_graphs,
     "learners": by_learners,
 }
-"""Name of a part -> its cases on a machine, all or few of them."""
+"""Name of a part -> function that returns its cases on a machine, all or a few."""
 
 
 def gpu(request: SuiteRequest) -> SuiteReport:

@@ -1,4 +1,4 @@
-"""The suite ``memory``: memory of a topology's run, and its growth while it runs."""
+"""The suite ``memory``: memory of a topology's run, and its growth during the run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The suite ``neighbours``: training rates beside other busy processes, under a quota, and beside an evaluator.
+"""The suite ``neighbours``: training rates next to other busy processes, under a quota, and with an evaluator.
 
-A topology is trained alone and with everything that ``BESIDE`` lists, interleaved. Steps are counted in reports of two
-seconds: a mean would hide that a program stands still now and then. ``compare`` does the same for several programs.
+A topology is trained alone and in all conditions of ``BESIDE``, interleaved. Rates are taken from reports of two
+seconds, because a mean would hide short stops of a program. ``compare`` does the same for several programs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from launch.errors import FailedError
 from launch.machine.cgroups import autogroups
 
 REPORT_S = 2.0
-"""Length of a report."""
+"""Seconds of a report."""
 WARMUP_S = 5.0
 QUOTA = 1.5
 """Cores."""
@@ -36,12 +36,12 @@ BESIDE: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "1 busy loop, nice 0": partial(busy, 1, 0),
     RATIONED: partial(rationed, QUOTA),
 }
-"""Name of a neighbour -> the context in which it is there."""
+"""Name of a condition -> context that makes it."""
 ALWAYS_PLAYING = ("evaluator.count=1", "evaluator.every_steps=1", "evaluator.episodes=1000")
-"""Games enough that none of the evaluations is over before the measurement."""
+"""Enough games that no evaluation ends before the measurement."""
 
 Beside = tuple[str, str]
-"""Program, and what is beside it."""
+"""Program, and the condition in which it is measured."""
 
 
 def neighbours(request: SuiteRequest) -> SuiteReport:
@@ -56,9 +56,9 @@ def compare(
     notes: Sequence[str] = (),
     figures: Mapping[str, Any] | None = None,
 ) -> SuiteReport:
-    """Report the rates of the request's topology and of other programs beside each neighbour.
+    """Return a report of the rates of the request's topology and of other programs in each condition.
 
-    ``programs``: name of another program -> its rates, report by report.
+    ``programs``: name of another program -> function that returns its rates, one for each report.
     """
     beside, impossible = _possible()
     notes = [*impossible, *notes]
@@ -87,7 +87,7 @@ def compare(
 
 
 def table(seen: Mapping[Beside, Sequence[float]]) -> list[tuple[str, ...]]:
-    """Return a line per case: the median and the worst report, and both as shares of the program's median alone."""
+    """Return a line for each case: the median and the worst report, also as shares of the program's median alone."""
     rows: list[tuple[str, ...]] = []
     for (name, what), rates in sorted(seen.items(), key=lambda item: list(seen).index((item[0][0], ALONE))):
         alone = median(seen[name, ALONE])
@@ -102,7 +102,7 @@ def _named(case: Beside) -> str:
 
 
 def _possible() -> tuple[dict[str, Callable[[], AbstractContextManager[Any]]], list[str]]:
-    """Return the neighbours that can be made here, and a note for each that cannot."""
+    """Return the conditions that can be made here, and a note for each of the others."""
     try:
         with rationed(QUOTA):
             return dict(BESIDE), []
@@ -116,7 +116,7 @@ def _measured(
     context: Callable[[], AbstractContextManager[Any]],
     measure: Callable[[], Sequence[float]],
 ) -> float:
-    """Add a case's reports to those that were seen; returns their median."""
+    """Measure a case, add its reports to ``seen``, and return their median."""
     with context():
         rates = measure()
     seen.setdefault(case, []).extend(rates)
@@ -124,7 +124,7 @@ def _measured(
 
 
 def our_rates(request: SuiteRequest, overrides: Sequence[str] = ()) -> Sequence[float]:
-    """Return the steps a second of a run of the request's topology, by report."""
+    """Return the steps/s of a run of the request's topology, one for each report."""
     keys = (*request.overrides, *overrides)
     with Running(request.topology, keys, report_every_s=REPORT_S) as run:
         return run.read(request.seconds, WARMUP_S).rates

@@ -1,7 +1,7 @@
-"""The suite ``replay``: transitions a second from a filled replay of Atari's 84x84 frames, on one core.
+"""The suite ``replay``: transitions/s from a full replay of Atari's 84x84 frames, on one core.
 
-A transition is two stacks of 4 frames, rebuilt from wherever they lie in memory. Rates depend on how much of that the
-caches hold, so the rings are as long as they will be: 1M transitions, or 100k where there is no room for more.
+A transition is two stacks of 4 frames, read from different places in memory. Rates depend on the share of the replay in
+the caches, so it has the usual size: 1M transitions, or 100k if there is no room for more.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from launch.bench.measure.request import SuiteRequest
 RINGS = 8
 MINIBATCH = 32
 ROLLOUT = 20
-"""Rows of a block; a game ends in the middle of each."""
+"""Rows of a block; a game ends in the middle of each block."""
 STEPS = (1, 3)
 _BUT_FOR = 1.5
-"""Shared memory is left to others: this often what is needed must be free."""
+"""Free shared memory must exceed the needed amount by this factor, so that other programs have some left."""
 
 
 def replay(request: SuiteRequest) -> SuiteReport:
@@ -60,7 +60,7 @@ def replay(request: SuiteRequest) -> SuiteReport:
 
 
 def shape_of(size: int) -> ReplayShape:
-    """Return the shape of a replay of so many transitions of Atari."""
+    """Return the shape of a replay of ``size`` transitions of Atari."""
     return ReplayShape(
         rings=RINGS,
         size=size // RINGS,
@@ -74,7 +74,7 @@ def shape_of(size: int) -> ReplayShape:
 
 
 def cases(path: Path, shape: ReplayShape, seconds: float) -> tuple[dict[str, Callable[[], float]], float]:
-    """Fill a segment; what is to be measured on it, and rows/s stored meanwhile."""
+    """Fill a segment; return the measurements on it, and the rows/s of storing."""
     segment = Segment.create(path, replay_fields(shape))
     random, cells = np.random.default_rng(0), shape.rings * shape.rows
     uniform = Uniform(cells)
@@ -92,7 +92,7 @@ def cases(path: Path, shape: ReplayShape, seconds: float) -> tuple[dict[str, Cal
 
 
 def _fill(replay: Replay, random: np.random.Generator) -> float:
-    """Store blocks until every ring is full; rows/s."""
+    """Store blocks until every ring is full; return rows/s."""
     shape = replay.shape
     batch = (ROLLOUT + 1, shape.rings)
     over = np.zeros(batch, np.bool_)
@@ -107,7 +107,7 @@ def _fill(replay: Replay, random: np.random.Generator) -> float:
         "life_lost": none,
         "first": np.roll(over, 1, axis=0),
     }
-    block["observation"][0] = block["observation"][-1]  # where the rollout before has led to
+    block["observation"][0] = block["observation"][-1]  # the last row of a block is the first row of the next
     rollouts = shape.rows // ROLLOUT + 1
     began_s = time.perf_counter()
     for rollout in range(rollouts):
@@ -117,7 +117,7 @@ def _fill(replay: Replay, random: np.random.Generator) -> float:
 
 
 def _sampled(replay: Replay, seconds: float) -> float:
-    """Transitions/s drawn for so long."""
+    """Return the transitions/s of drawing for ``seconds``."""
     random = np.random.default_rng(1)
     drawn, began_s = 0, time.perf_counter()
     while (took_s := time.perf_counter() - began_s) < seconds:

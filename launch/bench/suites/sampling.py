@@ -1,8 +1,8 @@
-"""The suite ``sampling``: experience a second without learning, by shape of the simulators (Stooke & Abbeel, table 1).
+"""The suite ``sampling``: sampling rates without learning, by shape of the simulators (Stooke & Abbeel, table 1).
 
-A topology with ``algorithm.epochs: 0`` does everything but learn. Every shape is measured with inference in the
-simulators and in a server, in lock-step (one rollout open) and running ahead (several), beside pure simulation of the
-same environments, interleaved. A server still answers a step only when all have taken it.
+With ``algorithm.epochs: 0`` a topology does everything except learning. Every shape is measured with inference in the
+simulators and in a server, in lock-step (one open rollout) and running ahead (several), and compared with pure
+simulation of the same environments, interleaved. A server still answers a step only when all have taken it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from launch.topology.load import load
 
 WARMUP_S = 2.0
 AHEAD = 8
-"""Rollouts by which a simulator may run ahead of the slowest."""
+"""Most rollouts by which a simulator may be ahead of the slowest."""
 WAYS = {
     "local, lock-step": (0, 1),
     "local, ahead": (0, AHEAD),
@@ -31,7 +31,7 @@ WAYS = {
 
 
 def shapes(cores: int, quick: bool) -> list[tuple[int, int, int]]:
-    """(simulators, environments in each, groups) to measure on so many cores."""
+    """Return the shapes to measure on ``cores`` cores: (simulators, environments in each, groups)."""
     if quick:
         return [(cores, 16, 1)]
     per_core = [(cores, 8, 1), (cores, 16, 1), (cores, 32, 1), (cores, 16, 2), (cores, 32, 2)]
@@ -39,7 +39,7 @@ def shapes(cores: int, quick: bool) -> list[tuple[int, int, int]]:
 
 
 def wanted(request: SuiteRequest) -> list[tuple[int, int, int]]:
-    """Return the shapes to measure: the topology's alone when the request names one (``simulators.…=``)."""
+    """Return the shapes to measure: only the topology's if the request sets ``simulators.…=`` keys."""
     if any(override.startswith("simulators.") for override in request.overrides):
         own = load(request.topology, request.overrides).simulators
         return [(own.count, own.envs, own.groups)]

@@ -30,7 +30,7 @@ from launch.runs.find import RUNS
 from launch.runs.jsonl import read_object
 
 GAMES = 100
-"""Whole training games that the mean is over."""
+"""Number of whole training games in the mean."""
 DEFAULT_SEEDS = "5"
 _TURN_S = 1.0
 
@@ -55,7 +55,7 @@ def time_to_score(request: SuiteRequest) -> SuiteReport:
 
 
 def _folder(question: Question) -> Path:
-    """Return where a question is answered that names no folder: the same command goes on with the same seeds."""
+    """Return the default folder of a question; it depends on the question, so the same command continues."""
     words = " ".join((*question.overrides, str(question.whole)))
     name = f"{Path(question.topology).stem}-{question.score:g}"
     return RUNS / "time-to-score" / f"{name}-{hashlib.sha256(words.encode()).hexdigest()[:6]}"
@@ -75,7 +75,7 @@ def _report(table: SeedTable) -> SuiteReport:
 
 
 def _run(request: SuiteRequest, question: Question, seed: int, folder: Path) -> SeedRun:
-    """Run one seed and return its record; what an interrupted command left of this seed is removed first."""
+    """Run one seed and return its record; removes first what an interrupted command has left of this seed."""
     shutil.rmtree(folder, ignore_errors=True)
     began_s = time.monotonic()
     where, first, rows, error = machine_line(), None, [], ""
@@ -108,13 +108,13 @@ def _run(request: SuiteRequest, question: Question, seed: int, folder: Path) -> 
 
 
 def _precision(folder: Path) -> str:
-    """Return the precision of learning, as the trainer was told it."""
+    """Return the precision in the trainers' settings."""
     found = {json.loads(path.read_text())["precision"] for path in (folder / "settings").glob("trainer*.json")}
     return " and ".join(sorted(found))
 
 
 def first_report_with(run: Running, score: float, seconds: float = math.inf) -> dict[str, Any] | None:
-    """Return the first report with this mean score; None when the run ends, or the seconds are over, without it."""
+    """Return the first report with this mean score; None if the run or the seconds end without it."""
     until_s = time.monotonic() + seconds
     while True:
         ended = run.ended or time.monotonic() >= until_s

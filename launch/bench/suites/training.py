@@ -1,4 +1,4 @@
-"""The suite ``training``: a topology's rate, the bound set by its parts, time per stage, the key that would help."""
+"""The suite ``training``: a topology's rate, the bound from its parts, time by stage, and the key that would help."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def training(request: SuiteRequest) -> SuiteReport:
 
 
 def shares(reading: Reading) -> list[str]:
-    """One line a process: its sections of wall time, and the cores it kept busy."""
+    """Return a line for each process: its sections of wall time, and the cores it used."""
     return [
         f"{name}: "
         + ", ".join(f"{stage} {percent(share)}" for stage, share in sections.items() if share >= 0.005)
@@ -84,8 +84,8 @@ def shares(reading: Reading) -> list[str]:
 def slow_stage(reading: Reading) -> tuple[str, str]:
     """Return the stage that limits the rate, and its process.
 
-    It is the largest stage of the process that waits least: faster processes wait for that one. No process waits for
-    an evaluator.
+    It is the largest stage of the process that waits the least, because faster processes wait for that one. Evaluators
+    are excluded: no process waits for them.
     """
     waits = {name: shares["wait"] for name, shares in reading.wall.items() if sum(shares.values()) > 0}
     process = min((name for name in waits if reading.roles.get(name) != "evaluator"), key=lambda name: waits[name])
