@@ -54,7 +54,7 @@ from actorlearn.parameters.shard_layout import Sharding
 _ROLLOUT = 1 << 32
 """Difference between the number of a change and that of the same change of the next rollout."""
 STATE_S = 20.0
-"""Longest wait in seconds for the servers' state when a checkpoint is written; after it, the previous state is saved."""
+"""Longest wait in seconds for the servers' state when a checkpoint is written; then the previous state is saved."""
 
 
 class Served(Exchange):

@@ -70,7 +70,7 @@ class SharedCounts:
 
     @property
     def heard(self) -> Told | None:
-        """Counts of this learner itself in others' messages, from when it was on another machine; None if there are none."""
+        """Counts of this learner in others' messages, from when it was on another machine; None if there are none."""
         return self._heard.get(self._learner)
 
     def begin_again(self, heard: Told, rollout: int) -> None:
@@ -95,7 +95,7 @@ class SharedCounts:
                     self._heard[learner] = told
 
     def _known(self) -> dict[int, Told]:
-        """Return the newest counts of each learner, from the segment or from messages; this learner's from the segment."""
+        """Return the newest counts of each learner, from the segment or from messages; its own from the segment."""
         known = dict(self._heard)
         known.pop(self._learner, None)
         began = self._began[:, : _UPDATES + 1].copy()
