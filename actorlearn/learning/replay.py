@@ -186,7 +186,7 @@ class Replayed(Minibatches):
             draw(network.module, self._noise)
         pool, both = self._network.pool, list(networks.values())
         if len(both) == pool.count and not self._network.state_size:
-            # One network on each core: with 32 rows, dividing each network's rows instead takes 0.8 of the time.
+            # One network on each core: a pass over 32 rows, divided between two cores, still takes 0.8 of its time.
             rows = batch.observation[self._burn_in + 1 :]
             outputs = pool.run(lambda index: both[index].passes.whole(rows), len(both))
         else:
