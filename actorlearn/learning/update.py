@@ -269,7 +269,7 @@ class Learning:
         return metrics
 
     def going_on(self) -> bool:
-        """Whether a pass continues: until a learner is to end and has had ``Minibatches.finish_s`` to finish it."""
+        """Whether a pass continues; a learner that is told to leave has ``Minibatches.finish_s`` to finish it."""
         return self.peers.going_on(self.minibatches.finish_s)
 
     def learn(self, batch: Batch, env_steps: int, rollout: int) -> dict[str, float]:
