@@ -76,7 +76,7 @@ class Gossip(Exchange):
         self._ages: list[float] = []
         """Ages of the messages mixed since the last report, as shares of the time between two exchanges."""
         self._averaged = 0
-        """Number of learners in the last mean since a change was logged; 0 = weights were not mixed since."""
+        """Number of learners in the mean taken since local steps were logged last; 0 = there was no mean."""
         self._used: dict[int, int] = {}
         """Version of each peer's message that was used last."""
         self._mixes = self._steps = self._pending = self._unmixed = self._batch_steps = 0

@@ -149,7 +149,7 @@ class Exchange(ABC):
     ``state, restore``    the optimizer's state, to and from a checkpoint
     ``join``              called once, after `restore` and before all others: take common weights
     ``agree``             called before each batch: announce it, and agree with the other learners
-    ``merge``             called once a batch, where observations are normalised: update the statistics
+    ``merge``             called once a batch, if observations are normalised: update the statistics
     ``step``              called for each minibatch: from a gradient to new weights
     ``settle``            called after the last step of a batch
     ====================  ==========================================================================================

@@ -1,7 +1,7 @@
-"""The exchange of one learner with its peers: joined when all are present, and again when the list of them changes.
+"""The exchange of one learner with its peers, which it joins at the start and, in mode sync, after each change of them.
 
-Reads: the order's list of learners. Writes nothing; the exchange does (``parameters/interface.py``). Only learners in
-lock-step wait for each other when they join.
+Reads: the order's list of learners. Writes nothing; the exchange does (``parameters/interface.py``). Learners in
+lock-step join when all listed ones are present. Others join by themselves.
 """
 
 from __future__ import annotations

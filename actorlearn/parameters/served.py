@@ -85,7 +85,7 @@ class Served(Exchange):
         self._table = new_table(settings.learners)
         """Newest known rows of all learners; this learner's row is exact."""
         self._tables = {shard: new_table(settings.learners) for shard in self.spans}
-        """For each shard, the rows that it sent last, with the changes that it has handled."""
+        """For each shard, its newest known rows of all learners, with the changes that this shard has handled."""
         self._base = (0, 0)
         """Environment steps and updates of all learners with which the servers were filled first."""
         self._versions = dict.fromkeys(self.spans, 0)

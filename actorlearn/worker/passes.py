@@ -73,7 +73,7 @@ class ComputePool:
         return results
 
     def spread(self, work: Callable[[slice], object], length: int) -> None:
-        """Call ``work`` for slices of a vector of this length: one per thread from SLICED elements on, else one slice."""
+        """Call ``work`` for slices of a vector of this length: one per thread from SLICED elements on, else one."""
         count = self.count if length >= SLICED else 1
         self.run(lambda index: work(slice(length * index // count, length * (index + 1) // count)), count)
 

@@ -206,7 +206,7 @@ class Roles(PlugIns[RoleSpec]):
         """Return the roles that can be loaded, in the order of start.
 
         The roles of a learner come first: its trainer, then those that make no rows, then those that make rows. The
-        roles of the run follow.
+        roles of the run follow, the evaluator first, so that other roles do not change anything for it.
         """
         return tuple(sorted(super().specs(), key=lambda role: (role.scope == "run", not role.learns, role.makes_rows)))
 
