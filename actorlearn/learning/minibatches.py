@@ -70,7 +70,7 @@ class Minibatch(NamedTuple):
 
 
 class Minibatches(Carried):
-    """A source of minibatches; `Learning` calls its methods, in this order, for each rollout.
+    """A source of minibatches; `Learning` calls its methods in the order of their definition, for each rollout.
 
     The defaults here are those of a source without state between rollouts.
     """

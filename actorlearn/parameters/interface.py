@@ -179,8 +179,8 @@ class Exchange(ABC):
     ) -> Agreed:
         """Announce a batch before it is learned, and return the learners' totals. In mode sync it waits for all.
 
-        `optimizer_steps`: number of calls of `step` to come. `position`: that of this learner, whose `rollout` the
-        batch is. `draining`: this learner leaves, with or without a batch.
+        `optimizer_steps`: number of calls of `step` to come. `position`: this learner's position; its `rollout` is the
+        batch. `draining`: this learner leaves, with or without a batch.
         Raises PeerLost, Stopped and Disagreement.
         """
 

@@ -1,4 +1,4 @@
-"""Stage 1 of 5: steps environments and writes what they return, in place, into blocks.
+"""Stage 1 of 5: steps environments, which write their results to blocks in place.
 
 Reads: the action column of its blocks, written by stage 2.
 Writes: observation, raw reward and boundary columns; the words ``observed`` and ``completed``; wakes stages 2 and 3.
