@@ -1,4 +1,4 @@
-"""Measures symptoms of ill learning: dead units, constant or huge inputs, rewards of 0, weights that do not change.
+"""Measures symptoms of learning problems: dead units, constant or huge inputs, rewards of 0, unchanging weights.
 
 Reads rollouts, minibatches and the network; writes nothing. The rules in ``launch/reports/health.py`` judge these
 metrics. Each report makes one forward pass of a few rows; each update only counts its rewards. A report takes 10 ms for
@@ -20,23 +20,23 @@ from actorlearn.models.unroll import unroll
 from actorlearn.worker.passes import Network
 
 ROWS = 256
-"""Most rows of a sample."""
+"""Largest number of rows of a sample."""
 IMAGE_ROWS = 32
-"""Most rows of a sample of images."""
+"""Largest number of rows of a sample of images."""
 SATURATED = 0.99
-"""A tanh unit whose output is farther from 0 than this passes less than 2 % of a gradient."""
+"""Absolute output above which a tanh unit counts as dead: it passes less than 2 % of a gradient."""
 
 
 class Diagnosis:
     """Symptoms of one learner since the last report."""
 
     def __init__(self, network: Network, actions: Actions) -> None:
-        """Watch this network; ``actions`` say how large an entropy can be."""
+        """Watch this network; ``actions`` determine the largest possible entropy."""
         self._network, self._most_entropy = network, most_entropy(actions)
         self._batch: Batch | None = None
         """The newest minibatch."""
         self._rewarded: Tensor | int = 0
-        """Steps with a reward other than 0, on the device, so that no update waits for it."""
+        """Number of steps with a reward other than 0; kept on the device, so that no update waits for it."""
         self._steps = 0
         self._before: Tensor | None = None
         """Parameters at the last report."""
@@ -47,11 +47,11 @@ class Diagnosis:
         self._steps += rollout.reward.numel()
 
     def note_minibatch(self, batch: Batch) -> None:
-        """Keep a minibatch, of which the next report takes its sample."""
+        """Keep a minibatch, from which the next report takes its sample."""
         self._batch = batch
 
     def row(self, entropy: float | None) -> dict[str, float]:
-        """Return the symptoms since the last call; ``entropy``: the newest. Empty where nothing was learned."""
+        """Return the symptoms since the last call, or nothing if nothing was learned; ``entropy``: the newest."""
         batch, self._batch = self._batch, None
         if batch is None:
             return {}
@@ -64,7 +64,7 @@ class Diagnosis:
         return row | self._change() | examine(self._network.module, batch)
 
     def _change(self) -> dict[str, float]:
-        """Return by how much of their norm the parameters have changed."""
+        """Return the norm of the parameters' change since the last call, relative to their norm; empty at first."""
         own, before = self._network.parameters, self._before
         if before is None:
             self._before = own.clone()
@@ -75,7 +75,7 @@ class Diagnosis:
 
 
 def most_entropy(actions: Actions) -> float | None:
-    """Return the entropy of actions that are all as likely; None for a Box, which has no largest."""
+    """Return the entropy of uniformly distributed actions; None for a Box, whose entropy has no upper bound."""
     if isinstance(actions, tuple):
         return None
     sizes = actions.sizes if isinstance(actions, MultiDiscrete) else (actions,)
@@ -84,14 +84,14 @@ def most_entropy(actions: Actions) -> float | None:
 
 @torch.no_grad()
 def examine(module: nn.Module, batch: Batch) -> dict[str, float]:
-    """Return symptoms of a network and its inputs, by a forward pass of a few rows of a batch.
+    """Return symptoms of a network and its inputs, from a forward pass over a few rows of a batch.
 
-    The pass draws no random numbers: noise of noisy layers is drawn before passes. A recurrent network begins at its
-    state before row 0.
+    The pass draws no random numbers, because the noise of noisy layers is drawn before passes. A recurrent network
+    begins with its state before row 0.
     """
     observation = batch.observation
     rows = IMAGE_ROWS if observation.dim() > 4 else ROWS
-    if "state" in batch.columns:  # whole sequences, as few as there are
+    if "state" in batch.columns:  # whole sequences, at least one
         some = max(1, rows // len(observation))
         observation, state, first = observation[:, :some], batch.columns["state"][0][:some], batch.first[:, :some]
     else:
@@ -114,18 +114,18 @@ class Watch:
 
     def __init__(self) -> None:
         self.largest: Tensor | None = None
-        """Largest absolute number that the first layer has read."""
+        """Largest absolute input of the first layer."""
         self.dead: dict[nn.Module, Tensor] = {}
-        """Which units of a layer are dead, [units], by the function behind the layer; a unit of images is a channel."""
+        """Whether each unit of a layer is dead, [units], by activation function; a unit of images is a channel."""
 
     def before_layer(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        """Note the inputs of the first layer; images of bytes are read as numbers from 0 to 1."""
+        """Record the largest input of the first layer; images of bytes count as numbers from 0 to 1."""
         if self.largest is None:
             read = inputs[0]
             self.largest = read.abs().max() / 255.0 if read.dtype == torch.uint8 else read.float().abs().max()
 
     def after_function(self, function: nn.Module, inputs: object, output: Tensor) -> None:
-        """Note which units were dead in all rows; a function that is called again must find them dead again."""
+        """Record which units are dead in all rows and, if the function is called repeatedly, in all calls."""
         if output.dim() < 2:
             return
         units = output.transpose(0, 1).flatten(1)

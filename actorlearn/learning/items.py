@@ -1,6 +1,6 @@
 """Converts items of a replay to the batches that algorithms learn from: transitions, and sequences with burn-in.
 
-Reads: samples, and a recurrent network's passes. Writes: nothing. Knows neither the choice of items nor losses.
+Reads: samples, and a recurrent network's passes. Writes nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from actorlearn.worker.staging import Staging
 
 
 def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> Batch:
-    """Return a sample of B items as algorithms read it; ``weight`` [B] is of each item's errors.
+    """Return a sample of B items as a batch for algorithms; ``weight`` [B] multiplies each item's errors.
 
-    Its columns are "discount", "reached" and "weight" [L, B], and "state" [1, B, S] where the replay stores states.
+    Its columns are "discount", "reached" and "weight" [L, B], and "state" [1, B, S] if the replay stores states.
     """
 
     def stage(name: str, array: NDArray[Any]) -> Tensor:
@@ -53,9 +53,9 @@ def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> B
 
 
 def following_outputs(batch: Batch, network: Network, burn_in: int) -> Outputs:
-    """Return outputs {head: [R - burn_in - 1, B, size]} for the rows after the first that is learned from.
+    """Return outputs {head: [R - burn_in - 1, B, size]} for the rows after the first row that is learned from.
 
-    A network with memory passes over all rows before them too.
+    A network with memory also passes over all rows before these.
     """
     rows = slice(burn_in + 1, None)
     if not network.state_size:
@@ -65,10 +65,10 @@ def following_outputs(batch: Batch, network: Network, burn_in: int) -> Outputs:
 
 
 def without_burn_in(batch: Batch, network: Network, burn_in: int) -> Batch:
-    """Return the batch without the rows of its burn-in, and with the network's own state after them.
+    """Return the batch without the rows of its burn-in, and with the state that the network computes from these rows.
 
-    That state is closer to the one that the present weights would have reached than the stored one, which older weights
-    computed (Kapturowski et al. 2019, section 3).
+    The stored state was computed by older weights; the new state is closer to that of the present weights (Kapturowski
+    et al. 2019, section 3).
     """
     if not burn_in:
         return batch

@@ -1,6 +1,6 @@
-"""Losses: the flat gradient of a minibatch, by one loss of all parameters or by one for each network.
+"""Losses: the flat gradient of a minibatch, from one loss for all parameters or one loss for each network.
 
-Reads: minibatches, the networks. Writes: the network's flat gradient. Refuses to know: steps and optimizers.
+Reads: minibatches, the networks. Writes: the network's flat gradient. Takes no optimizer steps.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ class LossAndMetrics(NamedTuple):
     """Loss and metrics of a minibatch whose gradient was computed."""
 
     loss: Tensor
-    """Scalar; of several losses their sum."""
+    """Scalar; the sum if there are several losses."""
     metrics: dict[str, Tensor]
-    """Metrics of the algorithm's own."""
+    """Metrics of the algorithm."""
 
 
 class Losses(Protocol):
-    """A rule by which a minibatch gives a gradient."""
+    """A rule that computes the gradient of a minibatch."""
 
     def compute_gradient(self, minibatch: Minibatch, progress: float) -> LossAndMetrics:
         """Write the flat gradient of a minibatch."""
 
 
 class SingleLoss:
-    """One loss of all parameters, from outputs of all rows, whose passes this learner's cores share out."""
+    """One loss for all parameters, from outputs for all rows; the passes are divided among this learner's cores."""
 
     def __init__(self, algorithm: Algorithm, network: Network) -> None:
-        """Take the loss of this algorithm."""
+        """Use the loss of this algorithm."""
         self._algorithm, self._network = algorithm, network
         self._bootstrap = algorithm.bootstrap_rows if isinstance(algorithm, Bootstraps) else 0
 
@@ -55,16 +55,16 @@ class SingleLoss:
 
 
 class LossPerNetwork:
-    """A loss for each network, whose gradient is that of its network's parameters alone.
+    """A loss for each network, which gives the gradient of that network's parameters only.
 
-    The losses are made on one core, and what goes back from them is shared out, loss by loss: an update of SAC, 256
-    transitions and layers of 256, takes 11.7 ms on one core of an AMD EPYC and 9.7 on two.
+    One core computes the losses; the backward passes are divided among the cores, one loss at a time. An update of SAC
+    with 256 transitions and layers of 256 units takes 11.7 ms on one core of an AMD EPYC and 9.7 ms on two.
     """
 
     def __init__(
         self, algorithm: MultiNetworkAlgorithm, network: Network, target: Target | None, device: str, precision: str
     ) -> None:
-        """Take the losses of this algorithm; it calls the learner's networks and those of the target network."""
+        """Use the losses of this algorithm, which call the learner's networks and those of the target network."""
         self._algorithm, self._gradients, self._pool = algorithm, network.gradients, network.pool
         self._device, self._precision = device, precision
         self._generator = torch.Generator(device)
@@ -77,7 +77,10 @@ class LossPerNetwork:
         self._networks: Networks = calls
 
     def compute_gradient(self, minibatch: Minibatch, progress: float) -> LossAndMetrics:
-        """Write the flat gradient of a minibatch: zeros for networks without a loss."""
+        """Write the flat gradient of a minibatch, with zeros for networks without a loss.
+
+        Raises ValueError if there is no loss, or one for an unknown network.
+        """
         self._generator.manual_seed(minibatch.seed)
         with autocast(self._device, self._precision):
             losses, metrics = self._algorithm.losses(self._networks, minibatch.batch, self._generator, progress)
@@ -90,9 +93,9 @@ class LossPerNetwork:
         return LossAndMetrics(torch.stack([loss.detach() for loss in losses.values()]).sum(), metrics)
 
     def _backward(self, losses: Mapping[str, Tensor]) -> None:
-        """Go back from each loss to its own network's parameters; cores take the next loss when they are done with one.
+        """Make the backward pass of each loss to its own network's parameters; a free core takes the next loss.
 
-        Each network's gradient is written by one thread, so that the bits do not depend on which.
+        One thread writes the whole gradient of a network, so the bits do not depend on the division of work.
         """
         left = SimpleQueue[str]()
         for name in losses:
@@ -113,7 +116,7 @@ def _without_gradient(module: nn.Module, *rows: Tensor) -> Mapping[str, Tensor]:
 
 
 def make(algorithm: Algorithm, network: Network, target: Target | None, device: str, precision: str) -> Losses:
-    """Make the rule by which this algorithm's minibatches give gradients."""
+    """Make the rule that computes gradients for this algorithm."""
     if isinstance(algorithm, MultiNetworkAlgorithm):
         return LossPerNetwork(algorithm, network, target, device, precision)
     return SingleLoss(algorithm, network)

@@ -32,9 +32,10 @@ from actorlearn.worker.worker import Worker
 
 
 def make(settings: TrainerSettings, worker: Worker | None = None) -> Learning:
-    """Make the settings' learner, for the process of this ``worker``; None: it learns alone.
+    """Make a learner from settings; ``worker``: the process, whose orders list other learners. None: it learns alone.
 
-    Call it before anything else that computes: it configures torch for the whole process.
+    Configures torch for the whole process, so it must be called before any computation. Raises TypeError if the
+    algorithm and the replay do not fit.
     """
     _choose_how_to_compute()
     match settings.policy.algorithm, settings.replay:
@@ -58,7 +59,7 @@ def make(settings: TrainerSettings, worker: Worker | None = None) -> Learning:
 
 
 def make_network(settings: TrainerSettings, algorithm: Algorithm) -> Network:
-    """Make the network that learns, weights drawn from the seed."""
+    """Make the network that learns, with weights drawn from the seed."""
     policy, cpu = settings.policy, settings.device == "cpu"
     module = make_model(
         policy.model,
@@ -80,7 +81,7 @@ def _replaying(
     worker: Worker | None,
     secondary: bool = False,
 ) -> Learning:
-    """Make a learner of minibatches drawn from this replay."""
+    """Make a learner that draws minibatches from this replay."""
     made = make_algorithm(algorithm)
     network = make_network(settings, made)
     target = Target(network, algorithm.target, settings.rollout_steps)
@@ -97,12 +98,12 @@ def _secondary(
     replay: Replay,
     worker: Worker | None,
 ) -> Learning:
-    """Make the secondary learner: same initial weights and replay, minibatches of its own size and random numbers."""
+    """Make the secondary learner: same initial weights and replay, but another batch size and other random numbers."""
     numbers = msgspec.structs.replace(
         primary,
         batch_size=primary.secondary_batch_size,
         base_batch_size=primary.base_batch_size or primary.batch_size,
-        save=False,  # the primary does
+        save=False,  # the primary learner saves the replay
     )
     return _replaying(settings, algorithm, numbers, replay, worker, secondary=True)
 
@@ -128,10 +129,10 @@ def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:
 
 
 def _choose_how_to_compute() -> None:
-    """Give torch one thread and have it flush denormal numbers to zero; threads that are started later inherit it.
+    """Give torch one thread and have it flush denormal numbers to zero; threads that are started later inherit this.
 
-    Several cores share out a pass (``worker/passes.py``), not an operation. An optimizer's memory of dead units decays
-    into denormal numbers, which are slow: ``docs/decisions.md`` has the measurement.
+    Cores divide passes (``worker/passes.py``), not single operations. An optimizer's state for dead units decays to
+    denormal numbers, which are slow: ``docs/decisions.md`` has the measurement.
     """
     torch.set_flush_denormal(True)
     torch.set_num_threads(1)

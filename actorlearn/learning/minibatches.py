@@ -1,7 +1,7 @@
-"""A rollout as it is learned from, and its minibatches, one for each optimizer step.
+"""A rollout in the form that is learned from, and its minibatches, one for each optimizer step.
 
-They come from the rollout's own batch, in epochs and parts (`Epochs`), or from a replay (``learning/replay.py``). Reads
-batches; writes nothing. Refuses to know: how a step is taken.
+Minibatches are parts of the rollout's own batch, in epochs (`Epochs`), or draws from a replay (``learning/replay.py``).
+Reads batches; writes nothing. Takes no optimizer steps.
 """
 
 from __future__ import annotations
@@ -32,71 +32,71 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Gathered:
-    """One rollout, gathered to be learned from; until it is counted it may be gathered again."""
+    """One rollout, gathered to be learned from; until it is counted, it may be gathered again."""
 
     rollout: int
-    """Its number."""
+    """Number of the rollout."""
     parts: Sequence[Part]
-    """The blocks it consists of, along the batch's second dimension."""
+    """Its blocks, in the order of the batch's second dimension."""
     batch: Batch
-    """Its rows; ``valid`` leaves out resets and the two kinds of steps below."""
+    """Its rows; ``valid`` is False for resets and for the steps that are left out (``stale``, ``no_room``)."""
     lags: NDArray[np.int64]
     """Policy lag of each valid step."""
     steps: int
-    """Environment steps to learn from: actions that were carried out, without those left out."""
+    """Number of environment steps to learn from: actions that were carried out, without the steps left out."""
     stale: int = 0
-    """Environment steps left out because the weights that acted are too old."""
+    """Number of environment steps left out because the weights that acted are too old."""
     no_room: int = 0
-    """Environment steps left out because the replay has no ring for their environments."""
+    """Number of environment steps left out because the replay has no ring for their environments."""
     statistics_steps: int = 0
-    """Environment steps that only the statistics of observations are taken from."""
+    """Number of environment steps from which only the statistics of observations are updated."""
     only_statistics: bool = False
-    """Whether only these statistics are learned, of which there were too few when the rollout was played."""
+    """Whether only the statistics are updated, because they had too few observations when the rollout was played."""
     returns: RunningReturns | None = None
-    """State of the reward scale after this rollout, where rewards are scaled."""
+    """State of the reward scale after this rollout; None if rewards are not scaled."""
     shared: Batch | None = None
-    """Its rows, and beside them those of other learners, where experience is shared; then minibatches are of these."""
+    """Its rows joined with those of other learners, from which minibatches are then made; None without such rows."""
 
 
 class Minibatch(NamedTuple):
-    """The experience that one optimizer step is made from."""
+    """The experience of one optimizer step."""
 
     batch: Batch
-    """Prepared: as the algorithm's loss reads it."""
+    """The batch, as prepared for the algorithm's loss."""
     sample: Sample | None = None
-    """The sample it was made from, where it was drawn from a replay."""
+    """The sample of the replay that it was made from; None without a replay."""
     seed: int = 0
-    """Seed of the random numbers that its losses draw."""
+    """Seed of the random numbers that the losses draw."""
 
 
 class Minibatches(Carried):
-    """A source of minibatches; `Learning` calls its methods, in this order, for each rollout.
+    """A source of minibatches; `Learning` calls its methods in the order of their definition, for each rollout.
 
     The defaults here are those of a source without state between rollouts.
     """
 
     finish_s: float
-    """Seconds to finish a rollout once the process is told to end; then it is broken off between two minibatches."""
+    """Seconds to finish a rollout after the process is told to end; then it is broken off between two minibatches."""
     replay: Replay | None = None
-    """The replay they are drawn from; None: they are parts of the batch."""
+    """The replay that minibatches are drawn from; None: they are parts of the batch."""
     storage: ReplayStorage | None = None
     """Storage of rollouts in that replay."""
     target: Target | None = None
-    """The target network, where there is one."""
+    """The target network; None if there is none."""
 
     def prepare(self, batch: Batch) -> Batch:
         """Return the batch with values that all its minibatches share, computed once."""
         raise NotImplementedError
 
     def count_due(self, env_steps: int, own_steps: int) -> None:
-        """Set the steps learned from before the rollout, by all learners and by this one."""
+        """Set the numbers of steps learned from before the rollout, by all learners and by this one."""
 
     def remaining(self, prepared: Batch, done: int) -> int:
-        """Return how many minibatches remain; ``done`` optimizer steps by this rollout are taken already."""
+        """Return how many minibatches remain, if ``done`` optimizer steps of this rollout are taken already."""
         raise NotImplementedError
 
     def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
-        """Yield the minibatches that remain, each made on demand."""
+        """Yield the remaining minibatches, each made on demand."""
         raise NotImplementedError
 
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
@@ -111,40 +111,40 @@ class Minibatches(Carried):
         return {}
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write large state into files of a checkpoint's folder, and return plain numbers; raises OSError."""
+        """Write large state to files in a checkpoint's folder, and return plain numbers; raises OSError."""
         return {}
 
     def restore(self, saved: Checkpoint, goes_on: bool) -> None:
-        """Restore the state of ``tensors`` and ``save``; ``goes_on``: simulators continue exactly, too."""
+        """Restore the state of ``tensors`` and ``save``; ``goes_on``: simulators continue from snapshots, too."""
 
 
 class Epochs(Minibatches):
     """A batch in ``epochs`` passes, each divided anew into ``parts`` at random.
 
-    A part is some columns of the second dimension: environments, or transitions where ``prepare`` has parted them.
+    A part is some columns of the second dimension: environments, or transitions if ``prepare`` has separated these.
     """
 
     finish_s = 5.0
 
     def __init__(self, algorithm: Algorithm, network: Network, epochs: int, parts: int, seed: int) -> None:
-        """Draw parts by ``seed`` and the rollout's number only, so that a restarted trainer draws the same."""
+        """Draw parts from ``seed`` and the rollout's number only, so that a restarted trainer draws the same parts."""
         self._algorithm, self._network = algorithm, network
         self._epochs, self._parts, self._seed = epochs, parts, seed
 
     @torch.no_grad()
     def prepare(self, batch: Batch) -> Batch:
-        """Return the batch as the algorithm prepares it, by the weights before the first epoch."""
+        """Return the batch as the algorithm prepares it, with the weights before the first epoch."""
         if not self._epochs:
             return batch
         last = self._algorithm.prepared_rows
         return self._algorithm.prepare(batch, self._network.outputs(batch, last) if last else {})
 
     def remaining(self, prepared: Batch, done: int) -> int:
-        """Return all parts of all epochs, less those that are done."""
+        """Return the number of all parts of all epochs, less ``done``."""
         return self._epochs * self._parts_of(prepared) - done
 
     def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
-        """Yield one part after the other, epoch after epoch; a single part is the batch itself."""
+        """Yield the parts in order, epoch after epoch; if there is one part, it is the batch itself."""
         generator = torch.Generator().manual_seed((self._seed << 32) + rollout)
         environments, parts = prepared.action.shape[1], self._parts_of(prepared)
         total = self._epochs * parts

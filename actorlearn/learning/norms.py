@@ -1,6 +1,6 @@
-"""Norms of a network's parameters, gradients and optimizer steps, as Stooke & Abbeel (2018) trace them (figures 7, 9).
+"""Norms of a network's parameters, gradients and optimizer steps, as in Stooke & Abbeel (2018), figures 7 and 9.
 
-Reads: flat weights and gradients, before and after a step. Refuses to know: what is learned, and how it is reported.
+Reads: flat weights and gradients, before and after a step. Writes nothing.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 LAYERS = {"conv0": _ConvNd, "fc0": nn.Linear}
-"""Layers with norms of their own: the first of each type in the network, weights and biases as one vector."""
+"""Layers whose norms are reported too: the first of each type in the network, weights and biases as one vector."""
 
 
 class Norms:
-    """L2 norms of flat vectors as a whole and of the first layers; costs one copy of the parameters a step."""
+    """L2 norms of flat vectors as a whole and of the first layers; costs one copy of the parameters for each step."""
 
     def __init__(self, network: nn.Module, parameters: Tensor, gradients: Tensor) -> None:
-        """Measure a network that was flattened into these vectors."""
+        """Measure a network whose parameters and gradients are these flat vectors."""
         self._parameters, self._gradients = parameters, gradients
         self._parts = {"": slice(None), **{f"_{name}": part for name, part in _first_layers(network).items()}}
         self._before = torch.empty_like(parameters)
         self._sums = parameters.new_zeros((2, len(self._parts)))
-        """Sums of the norms of gradients and of steps: on the device, which need not be waited for."""
+        """Sums of the norms of gradients and of steps; kept on the device, so that no step waits for it."""
         self._optimizer_steps = 0
 
     def before(self) -> None:
@@ -30,13 +30,13 @@ class Norms:
         self._before.copy_(self._parameters)
 
     def after(self) -> None:
-        """Add the norms of a taken step and of its gradient, as averaged and clipped; called after the step."""
+        """Add the norms of a taken step and of its averaged and clipped gradient; called after the step."""
         step = torch.sub(self._parameters, self._before, out=self._before)
         self._sums += torch.stack([self._of(self._gradients), self._of(step)])
         self._optimizer_steps += 1
 
     def row(self) -> dict[str, float]:
-        """Return norms of the parameters as they are, and means over the optimizer steps since the last call."""
+        """Return the norms of the parameters, and the mean norms of gradients and steps since the last call."""
         rows = {"parameters": self._of(self._parameters)}
         if self._optimizer_steps:
             rows |= zip(("gradients", "steps"), self._sums / self._optimizer_steps, strict=True)
@@ -53,7 +53,7 @@ class Norms:
 
 
 def _first_layers(network: nn.Module) -> dict[str, slice]:
-    """Find where the first layer of each kind lies in the flat vectors."""
+    """Return the range of the first layer of each type in the flat vectors."""
     ends: dict[int, int] = {}
     end = 0
     for parameter in network.parameters():
@@ -62,6 +62,6 @@ def _first_layers(network: nn.Module) -> dict[str, slice]:
     found = {}
     for name, kind in LAYERS.items():
         if layer := next((module for module in network.modules() if isinstance(module, kind)), None):
-            own = list(layer.parameters(recurse=False))  # next to each other
+            own = list(layer.parameters(recurse=False))  # adjacent in the flat vectors
             found[name] = slice(ends[id(own[0])] - own[0].numel(), ends[id(own[-1])])
     return found

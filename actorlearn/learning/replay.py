@@ -1,12 +1,12 @@
-"""Minibatches drawn from a replay, as many per rollout as the ratio demands, with outputs of the target network.
+"""Minibatches drawn from a replay, as many per rollout as ``replay.ratio`` demands, with outputs of the target network.
 
-Reads: the replay, which stage 3 fills. Writes: the target network, priorities. Refuses to know: rollouts' rows, blocks,
-messages, and how an optimizer step is taken.
+Reads: the replay, in which each rollout is stored before its update. Writes: the target network, priorities. Takes no
+optimizer steps.
 
 The number of minibatches and the renewal of the target network depend only on the steps learned from and the rollout's
-number; with the seed these determine everything. With ``simulators.weights: rollout`` and rollouts as long as
-``target_every_steps`` this is algorithm 1 of Daley and Amato (2021): the target network acts meanwhile, and minibatches
-are drawn from the rows stored before the rollout began.
+number; together with the seed these determine all draws. With ``simulators.weights: rollout`` and rollouts as long as
+``target_every_steps`` this is algorithm 1 of Daley and Amato (2021): the target network acts, and minibatches are drawn
+from the rows that were stored before the rollout began.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from actorlearn.worker.staging import Staging
 
 
 class Replayed(Minibatches):
-    """Minibatches drawn from a replay, at the rate of ``replay.ratio``."""
+    """Minibatches drawn from a replay, as many as ``replay.ratio`` demands."""
 
     finish_s = 0.0
-    """Zero: the next rollout's pass continues where this one is broken off."""
+    """Zero, because a pass that is broken off can be continued later."""
     replay: Replay
     target: Target
 
@@ -58,9 +58,9 @@ class Replayed(Minibatches):
         beat: Callable[[], object] = lambda: None,
         secondary: bool = False,
     ) -> None:
-        """Draw from this replay; ``beat`` records a sign of life while it is saved and restored.
+        """Draw from this replay; ``beat`` gives a sign of life while the replay is saved and restored.
 
-        A ``secondary`` learner draws by its own random numbers, and does not change priorities.
+        A ``secondary`` learner uses its own random numbers, and does not change priorities.
         """
         self.settings, self.replay, self.storage = settings, replay, ReplayStorage(replay)
         self.target, self._network, self._algorithm = target, network, algorithm
@@ -69,47 +69,47 @@ class Replayed(Minibatches):
         self._prioritises = numbers.prioritised and not secondary
         self._beat = beat
         self.random = np.random.default_rng([settings.seed, settings.learner, *([1] if secondary else [])])
-        """The generator by which minibatches are drawn."""
+        """The generator with which minibatches are drawn."""
         self._noise = torch.Generator(settings.device)
         self._staging = Staging(settings.device)
         self._credited = -1
-        """Steps for which all minibatches are done; -1: set by the first rollout."""
+        """Number of steps for which all minibatches are done; -1 before the first rollout."""
         self._ahead = 0
-        """Minibatches done beyond ``_credited``, by a pass that was broken off."""
+        """Number of minibatches done beyond ``_credited``, by a pass that is not finished."""
         self._claim = -1
-        """Steps for which all minibatches are done after the next pass."""
+        """Number of steps for which all minibatches are done after the next pass."""
         self._due = 0
-        """Minibatches of the rollout that is being learned from, but for those done ahead."""
+        """Number of minibatches of the current rollout, without those in ``_ahead``."""
 
     # On joining other learners -----------------------------------------------------------------------------------
 
     @property
     def shared_tensors(self) -> list[Tensor]:
-        """Return the target network's weights."""
+        """The target network's weights."""
         return [self.target.weights]
 
     def counts(self) -> list[int]:
-        """Return the counts by which minibatches are due."""
+        """Return the counts that determine the due minibatches, and the period of the target network."""
         return [self._credited, self._ahead, self.target.period, self.replay.begun]
 
     def adopt(self, counts: NDArray[np.int64], best: int) -> None:
-        """Adopt the counts of the learner whose weights are taken; learning begins when all have stored enough.
+        """Take the counts of the learner that gave the weights; learning begins when all have stored enough.
 
-        The target network is taken too, except with a central store, where each learner has its own.
+        Learners in lock-step also take the target network's period; other learners have target networks of their own.
         """
         self._credited, self._ahead, period = (int(count) for count in counts[best, :3])
         if self.together:
             self.target.period = period
-        self.replay.begun = int(counts[:, 3].min())  # -1 where one has stored nothing yet: all begin anew
+        self.replay.begun = int(counts[:, 3].min())  # -1 if a learner has stored nothing yet: then all begin anew
 
     # How much, and when ------------------------------------------------------------------------------------------
 
     def prepare(self, batch: Batch) -> Batch:
-        """Return the batch as it is: it is stored already, and its minibatches are of other rows."""
+        """Return the batch unchanged: minibatches are drawn from the replay instead."""
         return batch
 
     def count_due(self, env_steps: int, own_steps: int) -> None:
-        """Count the minibatches due for all rollouts before this one, less those done."""
+        """Compute the number of minibatches due for the steps before this rollout, less those done."""
         if not self._learns:
             return
         learners = max(self.together, 1)
@@ -123,20 +123,20 @@ class Replayed(Minibatches):
         self._due = max(0, ratio.due(steps, 0) - ratio.due(before, 0) - self._ahead)
 
     def remaining(self, prepared: Batch, done: int) -> int:
-        """Return the minibatches that ``count_due`` counted; ``done`` is not used."""
+        """Return the number of minibatches that ``count_due`` computed; ``done`` is not used."""
         return self._due
 
     def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
-        """Yield minibatches one by one, renewing the target network before each where it is due."""
+        """Yield minibatches one by one; before each, renew the target network if that is due."""
         count = self._ahead + self._due
         for number in range(self._ahead, count):
             seed = mix(mix(self.settings.seed, rollout), number)
-            self._noise.manual_seed(seed)  # never saved
+            self._noise.manual_seed(seed)  # seeded for each minibatch, so that its state need not be saved
             self.target.renew(rollout, number, count)
             yield self.draw_one(env_steps)._replace(seed=mix(seed, 1 + self.settings.learner))
 
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
-        """Count the minibatch, set its priorities from the optimizer step's errors, and move a Polyak target."""
+        """Count the minibatch, set its items' priorities from the step's errors, and move a Polyak target network."""
         self._ahead += 1
         self.target.follow()
         priority = metrics.pop("priority", None)
@@ -150,20 +150,20 @@ class Replayed(Minibatches):
         self.replay.update(minibatch.sample, priority[0].cpu().numpy())
 
     def finish(self) -> dict[str, float]:
-        """Count the steps before the rollout as learned from; returns the number of minibatches as a metric."""
+        """Count the minibatches of all steps before the rollout as done; returns metrics."""
         self._credited, self._ahead = self._claim, 0
         return {"replay_transitions": float(self.replay.transitions), "minibatches": float(self._due)}
 
     # One minibatch -----------------------------------------------------------------------------------------------
 
     def draw_one(self, env_steps: int) -> Minibatch:
-        """Draw a minibatch, and prepare it with the networks' outputs for the rows that its returns reach."""
+        """Draw a minibatch, and prepare it with the networks' outputs for the rows that its returns need."""
         sample = self.replay.sample(self._batch, self.random)
         batch = batch_of(sample, self._weights(sample, env_steps), self._staging)
         with torch.no_grad():
             outputs = {} if isinstance(self._algorithm, MultiNetworkAlgorithm) else self._following(batch)
             prepared = self._algorithm.prepare(without_burn_in(batch, self._network, self._burn_in), outputs)
-        draw(self._network.module, self._noise)  # for the pass that the optimizer step makes
+        draw(self._network.module, self._noise)  # noise for the pass of the optimizer step
         return Minibatch(prepared, sample)
 
     def _weights(self, sample: Sample, env_steps: int) -> NDArray[np.float32]:
@@ -174,9 +174,9 @@ class Replayed(Minibatches):
         return importance(sample.probability, linear(self._numbers.beta, self._numbers.beta_final, gone))
 
     def _following(self, batch: Batch) -> Outputs:
-        """Return outputs for the rows after the first that is learned from, which returns reach.
+        """Return outputs for the rows after the first row that is learned from, which returns need.
 
-        They are those of the target network, and of the network too if the algorithm asks for it, each with noise of
+        These are outputs of the target network and, if the algorithm asks for them, of the network, each with noise of
         its own.
         """
         networks = {"target.": self.target.network}
@@ -186,7 +186,8 @@ class Replayed(Minibatches):
             draw(network.module, self._noise)
         pool, both = self._network.pool, list(networks.values())
         if len(both) == pool.count and not self._network.state_size:
-            rows = batch.observation[self._burn_in + 1 :]  # a network for each core: halves of 32 take 0.8 of the time
+            # One network on each core: a pass over 32 rows, divided between two cores, still takes 0.8 of its time.
+            rows = batch.observation[self._burn_in + 1 :]
             outputs = pool.run(lambda index: both[index].passes.whole(rows), len(both))
         else:
             outputs = [following_outputs(batch, network, self._burn_in) for network in both]
@@ -199,22 +200,22 @@ class Replayed(Minibatches):
     # Checkpoints -------------------------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the target network and the counts; the replay itself is written by ``save``."""
+        """Return the target network and the counts; ``save`` writes the replay itself."""
         target = {f"target.{name}": tensor for name, tensor in self.target.tensors().items()}
         return {**target, "replay.counters": torch.tensor([self._credited, self._ahead, self.target.period])}
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the replay if ``replay.save``; returns the state of the generator that draws from it."""
+        """Write the replay if ``replay.save`` is set; returns plain numbers, with the generator's state."""
         draws = {"draws": self.random.bit_generator.state}
         return draws | ({"replay": self.replay.save(folder, self._beat)} if self._numbers.save else {})
 
     def restore(self, saved: Checkpoint, goes_on: bool) -> None:
-        """Restore the saved state; a saved replay is used only where memory holds none.
+        """Restore the saved state; a saved replay is used only if the replay in memory is empty.
 
-        If simulators of a resumed run begin anew (not ``goes_on``), the next rollout has new rows: they are stored even
-        if the trainer that was told to end had stored that rollout.
+        If simulators of a resumed run begin anew (not ``goes_on``), the next rollout has new rows. These are stored
+        even if the trainer had stored the rollout of this number before it ended.
         """
-        if "draws" in saved.state:  # early checkpoints have none
+        if "draws" in saved.state:  # checkpoints of early versions do not have it
             self.random.bit_generator.state = saved.state["draws"]
         self._credited, self._ahead, period = (int(n) for n in saved.tensors["replay.counters"])
         self.target.restore(saved.section("target"), period)

@@ -1,6 +1,6 @@
-"""Storing of rollouts in a learner's replay, where it learns from one: the rows that stage 3 leaves out of the batch.
+"""Storage of rollouts in a learner's replay, with the observations that stage 3 leaves out of the batch.
 
-Reads: complete blocks, where they lie. Writes: the replay, flushed once a rollout, in the order of the parts.
+Reads: complete blocks, in place. Writes: the replay, in the order of the parts, flushed once for each rollout.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class ReplayStorage:
     """Stores rollouts in one replay."""
 
     def __init__(self, replay: Replay) -> None:
-        """Store in this replay, which has rings for as many environments as there were at the start."""
+        """Store in this replay, which has a fixed number of rings."""
         self._replay = replay
 
     def room(self, parts: Sequence[Part]) -> Tensor:
@@ -27,7 +27,7 @@ class ReplayStorage:
         return torch.cat([torch.full((part.blocks.envs_per_group,), part.owner in owners) for part in parts])
 
     def store(self, rollout: int, parts: Sequence[Part]) -> None:
-        """Store a rollout, unless that was done before the trainer was killed."""
+        """Store a rollout, unless an earlier incarnation of the trainer has stored it."""
         if rollout < self._replay.rollouts:
             return
         self._replay.leave_to([part.owner for part in parts])

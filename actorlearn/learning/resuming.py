@@ -1,6 +1,6 @@
-"""The checkpoint that a trainer continues from, after its own death or that of the whole run.
+"""The checkpoint that a trainer continues from, after its own restart or in a resumed run.
 
-Reads checkpoints; writes nothing. Never starts over: CheckpointError names the damage and the way out.
+Reads checkpoints; writes nothing. A run never starts over: CheckpointError describes the damage and what to do.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from actorlearn.worker.settings import TrainerSettings
 def open_checkpoint(settings: TrainerSettings, beat: Beat, exactly: str = "") -> tuple[Checkpoint, list[str]]:
     """Open the checkpoint of a learner; also returns warnings for the user. Raises CheckpointError.
 
-    ``exactly``: folder of the checkpoint from which its simulators continue exactly; empty where they do not.
+    ``exactly``: folder of the checkpoint from whose snapshots the simulators continue; empty if they do not.
 
-    With a central store, weights, optimizer state and counts are those of the newest checkpoint of all learners;
-    everything else, including Adam's count of steps, is the learner's own.
+    In modes with central weights, weights, optimizer state and counts are those of the newest checkpoint of all
+    learners. Everything else, including Adam's count of steps, is the learner's own.
     """
     if exactly:
         try:
             return open_found(find_at(Path(exactly), beat)), []
-        except (OSError, ValueError) as error:  # it was whole a moment ago
+        except (OSError, ValueError) as error:  # it was valid when the run was planned
             raise CheckpointError(f"{exactly}: {error}; resume the run again") from error
     root = Path(settings.run_dir) / "checkpoints"
     mode = mode_of(settings.exchange)

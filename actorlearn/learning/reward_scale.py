@@ -1,7 +1,7 @@
 """The scale of rewards: the running standard deviation of the discounted return of each environment.
 
-Reads a batch's raw rewards and first rows, in the order of rollouts; gives the batch with rewards over that deviation.
-Scores are counted elsewhere, from raw rewards. Knows no network.
+Reads raw rewards and ``first`` of batches, in the order of rollouts; returns batches with rewards divided by that
+deviation. Scores are counted elsewhere, from raw rewards.
 """
 
 from __future__ import annotations
@@ -18,36 +18,37 @@ from actorlearn.models.normalize import EPSILON, Moments
 
 
 class RunningReturns(NamedTuple):
-    """The discounted returns seen so far, by which rewards are scaled."""
+    """Statistics of the discounted returns so far, by which rewards are scaled."""
 
     moments: Moments
     """Moments of the returns of all steps."""
     running: dict[str, Tensor]
-    """Discounted return so far of each environment, [B] for each owner of the newest batch, float64."""
+    """Discounted return so far of each environment: float64 [B] for each owner in the newest batch."""
 
     @property
     def deviation(self) -> float:
-        """Deviation of the returns, which rewards are divided by."""
+        """Standard deviation of the returns, by which rewards are divided."""
         return float((self.moments.variance + EPSILON).sqrt())
 
 
 class RewardScale:
     """Scaling of rewards as in OpenAI baselines' VecNormalize and gymnasium's NormalizeReward, without a mean.
 
-    Both merge the returns of one step and divide its rewards; here all steps of a batch are merged, then divided. An
-    environment belongs to an owner, a simulator's incarnation and group, so simulators may come and go.
+    Both merge the returns of one step, and then divide the rewards of this step. Here the returns of all steps of a
+    batch are merged before its rewards are divided. An environment belongs to an owner, which is a group of one
+    incarnation of a simulator, so simulators can be attached and detached.
     """
 
     def __init__(self, discount: float) -> None:
-        """Start from nothing seen."""
+        """Start without returns."""
         self._discount = discount
         self._returns = RunningReturns(Moments.of(torch.zeros(0)), {})
 
     def scale(self, batch: Batch, owners: Sequence[tuple[str, int]]) -> tuple[Batch, RunningReturns]:
-        """Return the batch with rewards scaled, and the returns to go on from once it has been learned from.
+        """Return the batch with scaled rewards, and the state to pass to ``note_learned`` when it has been learned.
 
         ``owners``: (owner, number of environments) of the batch, in order. The state changes only in ``note_learned``,
-        as a batch may not be learned from, and then be gathered again.
+        because a batch that was not learned from is gathered again.
         """
         first, reward = batch.first.cpu(), batch.reward.double().cpu()
         zeros = {owner: reward.new_zeros(count) for owner, count in owners}
@@ -58,21 +59,21 @@ class RewardScale:
             running = (self._discount * running + reward[t]).where(~first[t + 1], 0.0)
             returns[t] = running
         following = dict(zip(zeros, torch.split(running, [count for _, count in owners]), strict=True))
-        moments = self._returns.moments.merge(Moments.of(returns[~first[1:]]))  # a reset is no step
+        moments = self._returns.moments.merge(Moments.of(returns[~first[1:]]))  # resets are not counted
         after = RunningReturns(moments, following)
         return dataclasses.replace(batch, reward=batch.reward / after.deviation), after
 
     def note_learned(self, returns: RunningReturns) -> None:
-        """Go on from the returns that ``scale`` gave with a batch, which has been learned from."""
+        """Set the state to that which ``scale`` returned with a batch, now that the batch has been learned from."""
         self._returns = returns
 
     def state(self) -> dict[str, Any]:
-        """Plain numbers for a checkpoint."""
+        """Return the state as plain numbers for a checkpoint."""
         moments = {name: float(value) for name, value in self._returns.moments._asdict().items()}
         return {**moments, "returns": {owner: running.tolist() for owner, running in self._returns.running.items()}}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore the numbers of ``state``."""
+        """Restore what ``state`` returned."""
         moments = Moments(*(torch.tensor(state[name], dtype=torch.float64) for name in Moments._fields))
         running = {owner: torch.tensor(r, dtype=torch.float64) for owner, r in state["returns"].items()}
         self._returns = RunningReturns(moments, running)

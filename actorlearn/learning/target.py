@@ -1,6 +1,6 @@
-"""The target network: an older copy of the network, from which learning targets are computed.
+"""The target network: an older copy of the network, from which target values are computed.
 
-Reads: the network's flat weights. Writes: its own. Knows no replay and no loss.
+Reads: the network's flat weights. Writes: its own flat weights.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class Target:
     """A copy of a network, renewed by a policy: hard copies once a period, or a small move at each optimizer step."""
 
     def __init__(self, network: Network, policy: TargetPolicy, rollout_steps: int) -> None:
-        """Start equal to the network; a rollout has ``rollout_steps`` agent steps of all learners."""
+        """Start with the network's weights; a rollout has ``rollout_steps`` agent steps of all learners."""
         self.network, self._original = network.copy(), network
         self._policy, self._rollout_steps = policy, rollout_steps
         self.period = -1
-        """Periods between hard copies that were over at the last call of ``renew``; -1 before the first."""
+        """Number of complete periods between hard copies at the last call of ``renew``; -1 before the first call."""
 
     @property
     def weights(self) -> Tensor:
@@ -30,7 +30,8 @@ class Target:
     def renew(self, rollout: int, done: int, count: int) -> None:
         """Make a hard copy if a period is over; called before each minibatch.
 
-        ``done`` of the rollout's ``count`` minibatches have been learned from: they stand for its steps, evenly.
+        ``done`` of the rollout's ``count`` minibatches have been learned from. Each stands for an equal share of the
+        rollout's steps.
         """
         if not isinstance(self._policy, HardCopies):
             return
@@ -41,7 +42,7 @@ class Target:
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Move toward the network, if the policy is Polyak's; called after each optimizer step."""
+        """Move the weights towards the network's if the policy is Polyak; called after each optimizer step."""
         if isinstance(self._policy, Polyak):
             self.weights.lerp_(self._original.weights, self._policy.rate)
 
@@ -50,6 +51,6 @@ class Target:
         return self.network.module.state_dict()
 
     def restore(self, tensors: dict[str, Tensor], period: int) -> None:
-        """Restore the weights of ``tensors``, last renewed in this period."""
+        """Restore the weights that ``tensors`` returned, and the period."""
         self.network.module.load_state_dict(tensors)
         self.period = period

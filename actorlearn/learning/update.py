@@ -1,6 +1,6 @@
-"""One update: a rollout in, new weights out, in optimizer steps: a forward pass, a loss, a backward pass, an exchange.
+"""One update: learns from a rollout in optimizer steps, each a forward pass, a loss, a backward pass and an exchange.
 
-Reads: a ``Gathered`` rollout. Writes: flat weights and optimizer state. Knows no messages.
+Reads: a ``Gathered`` rollout. Writes: flat weights and optimizer state.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import Worker
 
 SECONDARY = "secondary"
-"""Word before the names of a secondary learner's metrics and tensors."""
+"""Prefix of the names of a secondary learner's metrics and tensors."""
 
 
 class OptimizerStep(NamedTuple):
@@ -52,14 +52,14 @@ class OptimizerStep(NamedTuple):
     gradient_norm: float
     """Norm of the whole gradient, before clipping."""
     learning_rates: Mapping[str, float]
-    """"learning_rate", and "learning_rate_<network>" of each network that has one of its own."""
+    """"learning_rate", and "learning_rate_<network>" of each network with a learning rate of its own."""
     taken: bool
-    """False: something was not finite, and nothing was changed."""
+    """False if something was not finite, so that nothing was changed."""
     metrics: dict[str, Tensor]
-    """Metrics of the algorithm's own, one number each."""
+    """Metrics of the algorithm, one number each."""
 
     def row(self) -> dict[str, float]:
-        """Return the step as a report has it."""
+        """Return the metrics of the step for a report."""
         own = {name: float(value) for name, value in self.metrics.items()}
         return own | {"loss": self.loss, "gradient_norm": self.gradient_norm, **self.learning_rates}
 
@@ -71,10 +71,10 @@ class Update(NamedTuple):
     """What became of the rollout:
 
     =======  ==========================================================================================================
-    learned  it is in the weights
-    leaving  a learner is leaving, and none has learned
-    lost     another learner was lost; the rollout is to be learned again with the remaining ones
-    stopped  this process was told to end; the rollout stays in flight, and what was learned of it counts no steps
+    learned  the weights contain it
+    leaving  a learner is leaving, and the rollout was not learned
+    lost     another learner was lost; the update is continued with the remaining learners
+    stopped  this process was told to end; the rollout stays in flight, and its steps are not counted as used
     =======  ==========================================================================================================
     """
     env_steps: int = 0
@@ -82,11 +82,11 @@ class Update(NamedTuple):
     updates: int = 0
     """Updates that all learners together have made."""
     metrics: Mapping[str, float] = MappingProxyType({})
-    """Metrics of the newest optimizer step, or of the first that was skipped."""
+    """Metrics of the newest optimizer step, or of the first skipped one."""
 
 
 class Learning:
-    """A network, the minibatches that it learns from, a loss, and the exchange that makes a gradient new weights."""
+    """A network, the minibatches that it learns from, a loss, and an exchange that turns gradients into new weights."""
 
     def __init__(
         self,
@@ -97,15 +97,15 @@ class Learning:
         optimizer: OptimizerSettings,
         worker: Worker | None = None,
     ) -> None:
-        """Put a learner together (``learning/make.py`` makes its parts from settings alone).
+        """Make a learner of these parts (``learning/make.py`` makes them from settings).
 
         ``optimizer``: settings for minibatches of this size. ``worker``: the process, whose orders list other learners;
-        None: this learner is alone.
+        None: this learner learns alone.
         """
         self.settings, self.algorithm, self.network = settings, algorithm, network
         self.algorithm_settings = settings.policy.algorithm
         self.learns = self.algorithm_settings.epochs > 0
-        """Whether weights ever change; else rollouts are only played (``algorithm.epochs: 0``)."""
+        """Whether the weights change; if not, rollouts are only played (``algorithm.epochs: 0``)."""
         self.minibatches, self._number = minibatches, settings.learner
         self.losses = make_losses(algorithm, network, minibatches.target, settings.device, settings.precision)
         self.weights, self.gradients, self.parameters = network.weights, network.gradients, network.parameters
@@ -115,7 +115,7 @@ class Learning:
         networks = spans(network.module)
         self.groups = make_groups(optimizer, networks, len(self.parameters))
         self.own_rates = {name for name, own in optimizer.groups.items() if own.learning_rate is not None}
-        """Networks whose learning rate is reported by itself."""
+        """Networks with a learning rate of their own, which is reported."""
         self.consumed = Consumed(max(settings.learners, settings.learner + 1))
         self.outer = Outer(settings.outer, self.parameters) if settings.outer.rule != "none" else None
         learner = Learner(
@@ -131,24 +131,24 @@ class Learning:
         )
         control = worker.control if worker else Control(None, settings.id, settings.run_id)
         self.beat: Callable[[], bool] = worker.poll if worker else lambda: True
-        """Records a sign of life during long operations."""
+        """Gives a sign of life during long operations."""
         self._timings = worker.timings if worker else Timings()
         self.peers = Peers(settings.exchange, learner, control, self.beat)
         self.secondary: Learning | None = None
-        """A learner that learns beside this one from the same replay, with minibatches of another size, and never acts.
+        """A second learner with another batch size, which learns from the same replay and never acts.
 
-        It is the experiment of Stooke & Abbeel (2018), section 5.4.2: does it keep pace with the one that acts?"""
+        This is the experiment of Stooke & Abbeel (2018), section 5.4.2: does it learn as fast as the acting learner?"""
         self.secondary_published: Published | None = None
-        """Where the secondary learner's weights are published."""
+        """Slots to which the secondary learner's weights are published."""
         self.finite = True
         """Whether all optimizer steps of the newest pass were finite."""
         self.skipped = 0
-        """Consecutive rollouts with an optimizer step that was skipped because it was not finite."""
+        """Number of consecutive rollouts with an optimizer step that was skipped because it was not finite."""
         self._newest: dict[str, float] = {}
-        """Metrics of the newest optimizer step, or of the first that its pass skipped."""
+        """Metrics of the newest optimizer step, or of the first skipped one in its pass."""
         self._rows_needed = rows_before_learning(settings.policy.model, settings.total_steps)
         self._opened_before = 0
-        """Rollouts that were opened before the statistics were complete, and whose end is still to come."""
+        """Number of rollouts that were opened before the statistics had enough observations, and are still to come."""
 
     @property
     def exchange(self) -> Exchange:
@@ -162,33 +162,34 @@ class Learning:
 
     @property
     def lacks_statistics(self) -> bool:
-        """Whether the next rollout was played with statistics of too few observations to be learned from.
+        """Whether the next rollout is not learned from because it was played with statistics of too few observations.
 
-        Learners in step have the same statistics, so that they begin to learn with the same update.
+        Learners in lock-step have the same statistics, so they begin to learn with the same update.
         """
         return self.normalizes and (self._opened_before > 0 or not self._has_statistics())
 
     def _has_statistics(self) -> bool:
-        """Whether the statistics in the weights are those of enough observations."""
+        """Whether the statistics in the weights have enough observations."""
         module = self.network.module
         return isinstance(module, Normalized) and float(module.number) >= self._rows_needed
 
     @property
     def columns(self) -> list[str]:
-        """Columns of batches, besides those that all have."""
+        """Columns of this learner's batches, besides the columns of all batches."""
         own = self.algorithm.columns(self.settings.policy.actions)
         return [*own, *(["state"] if self.network.state_size else [])]
 
     # One update ----------------------------------------------------------------------------------------------------
 
     def update(self, gathered: Gathered, position: Position, env_steps: int) -> Update:
-        """Learn from a rollout as agreed with the other learners; ``env_steps``: those of all learners before it.
+        """Learn from a rollout, as agreed with the other learners.
 
-        ``position``: that of this learner in its own experience, whose rollout is the gathered one.
+        ``position``: this learner's position, whose rollout is the gathered one. ``env_steps``: steps that all learners
+        have learned from before.
         """
         try:
             return self._update(gathered, position, env_steps)
-        except PeerLost:  # steps of all learners stay; the rollout is continued with the remaining ones
+        except PeerLost:  # completed steps of all learners stay; the update is continued with the remaining learners
             self.peers.exchange.break_off()
             self.peers.part()
             return Update("lost")
@@ -219,9 +220,10 @@ class Learning:
     def optimizer_steps_from(
         self, prepared: Batch, env_steps: int, own_steps: int, only_statistics: bool = False, rollout: int = 0
     ) -> int:
-        """Return how many optimizer steps a prepared batch will give; so many env steps were learned from before it.
+        """Return how many optimizer steps remain to be taken with a prepared batch.
 
-        ``only_statistics``: the rollout was played while this learner lacked statistics, and gives none.
+        ``env_steps`` and ``own_steps``: steps that all learners and this one have learned from before.
+        ``only_statistics``: the batch only updates the statistics, without optimizer steps.
         """
         if only_statistics:
             return 0
@@ -239,11 +241,11 @@ class Learning:
         idle: int = 0,
         going_on: Callable[[], bool] | None = None,
     ) -> dict[str, float]:
-        """Take the optimizer steps that remain of a rollout; returns metrics of the newest, or of the first skipped.
+        """Take the remaining optimizer steps of a rollout; returns metrics of the newest, or of the first skipped.
 
-        A pass may take minutes: ``going_on`` is called between two steps, and Stopped raised when it returns False. A
+        A pass may take minutes: ``going_on`` is called between two steps, and Stopped is raised if it returns False. A
         pass that was broken off continues later, in this process or in one that restores its state. In the first
-        ``idle`` steps others have more left to do, and this learner's gradient counts for nothing.
+        ``idle`` steps only other learners have minibatches, and this learner's gradient is not used.
         """
         going_on = going_on or self.going_on
         self.finite = True
@@ -267,11 +269,11 @@ class Learning:
         return metrics
 
     def going_on(self) -> bool:
-        """Whether a pass continues: no learner is to end, or this one is to and may finish first."""
+        """Whether a pass continues; a learner that is told to leave has ``Minibatches.finish_s`` to finish it."""
         return self.peers.going_on(self.minibatches.finish_s)
 
     def learn(self, batch: Batch, env_steps: int, rollout: int) -> dict[str, float]:
-        """Learn from a batch, all of it; returns what ``pass_over`` does."""
+        """Learn from a whole batch without other learners; returns metrics as ``pass_over`` does."""
         prepared = self.minibatches.prepare(batch)
         remaining = self.minibatches.remaining(prepared, self._done(rollout))
         metrics = self.pass_over(prepared, env_steps, rollout, remaining)
@@ -279,18 +281,18 @@ class Learning:
         return metrics
 
     def leave(self, position: Position) -> None:
-        """Tell the other learners that this one leaves, and merge what it has learned by itself."""
+        """Tell the other learners that this one leaves, and merge its local steps."""
         try:
             self.exchange.agree(0, 0, position, True)
         except (PeerLost, Stopped):
             self.exchange.break_off()
 
     def _done(self, rollout: int) -> int:
-        """Return how many optimizer steps by this rollout are in the weights."""
+        """Return how many optimizer steps of this rollout are in the weights."""
         return self.consumed.done(self._number, rollout)
 
     def _observe(self, prepared: Batch) -> None:
-        """Bring the statistics of observations up to date: by rows that were acted upon, each once, no void ones."""
+        """Update the statistics of observations by the batch's valid rows, each once."""
         if not self.normalizes:
             return
         seen, valid = prepared.observation[: len(prepared.valid)], prepared.valid
@@ -305,16 +307,16 @@ class Learning:
     # One optimizer step --------------------------------------------------------------------------------------------
 
     def learn_from(self, minibatch: Minibatch, env_steps: int) -> None:
-        """Take an optimizer step with a minibatch, and report its result to the minibatches' source."""
+        """Take an optimizer step with a minibatch, and report its result to the source of minibatches."""
         finite = self.finite
         self.diagnosis.note_minibatch(minibatch.batch)
         step = self.step(minibatch, env_steps)
         self.minibatches.note_learned(minibatch, step.taken, step.metrics)
-        if finite:  # else the metrics of the first that was skipped stay
+        if finite:  # otherwise the metrics of the first skipped step are kept
             self._newest = step.row()
 
     def step(self, minibatch: Minibatch, env_steps: int) -> OptimizerStep:
-        """Take one: a minibatch's gradient, the exchange, the optimizer. A step that is not finite changes nothing."""
+        """Take one optimizer step with a minibatch, by the exchange; a step that is not finite changes nothing."""
         progress = self.settings.schedule_progress(env_steps)
         loss, metrics = self.losses.compute_gradient(minibatch, progress)
         share = self._rate_share(metrics)
@@ -331,40 +333,40 @@ class Learning:
         return OptimizerStep(float(loss.detach()), stepped.norm, reported, stepped.taken, metrics)
 
     def learning_rates(self, env_steps: int, share: float = 1.0) -> list[float]:
-        """Return the learning rate of each parameter group after so many steps, all times ``share``."""
+        """Return the learning rate of each parameter group after ``env_steps`` steps, times ``share``."""
         return self._rates(self.settings.schedule_progress(env_steps), share)
 
     def _rates(self, progress: float, share: float) -> list[float]:
         return [share * self._rate(group.settings, progress) for group in self.groups]
 
     def _rate_share(self, metrics: Mapping[str, Tensor]) -> float:
-        """Return the factor on learning rates that a minibatch's effective sample size gives; one for all in step."""
+        """Return the factor on learning rates from the effective sample size; equal for learners in lock-step."""
         scaling = self.optimizer_settings.sample_size_scaling
         if scaling == "none":
             return 1.0
         return scale_rate(1.0, self.exchange.mean(float(metrics.get(SAMPLE_SIZE, 1.0))), scaling)
 
     def _rate(self, o: OptimizerSettings, progress: float) -> float:
-        """Linear from the first to the final value over the schedule, scaled by the number of learners."""
+        """Return the rate on the line from the first to the final value, scaled by the number of learners."""
         rate = linear(o.learning_rate, o.learning_rate_final, progress)
         return scale_rate(rate, self.settings.learners, self.settings.rate_scaling)
 
     # Results -------------------------------------------------------------------------------------------------------
 
     def publish(self, published: Published, env_steps: int) -> int:
-        """Publish the weights to act by, as learned from so many steps; returns their version."""
+        """Publish the weights, learned from ``env_steps`` steps; returns their version."""
         if self.secondary and self.secondary_published:
             self.secondary.publish(self.secondary_published, env_steps)
         return published.publish(self.weights.detach().cpu().numpy(), env_steps)
 
     def metrics(self) -> dict[str, Any]:
-        """Return metrics of the time since the last call, besides those of the newest optimizer step."""
+        """Return metrics of the time since the last call, without those of the newest optimizer step."""
         symptoms = self.diagnosis.row(self._newest.get("entropy"))
         own = {**self.exchange.metrics(), **(self.norms.row() if self.norms else {}), **symptoms}
         return own | (_as_secondary(self.secondary.metrics()) if self.secondary else {})
 
     def sha256(self) -> str:
-        """Fingerprint of the weights, for comparing runs."""
+        """Return the SHA-256 of the weights in hex digits, for comparing runs."""
         return hashlib.sha256(self.weights.detach().cpu().numpy().tobytes()).hexdigest()
 
     # Checkpoints ---------------------------------------------------------------------------------------------------
@@ -380,18 +382,18 @@ class Learning:
         return own | {f"{SECONDARY}.{name}": tensor for name, tensor in beside.items()}
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write large state into files of a checkpoint's folder; returns plain numbers; raises OSError."""
+        """Write large state to files in a checkpoint's folder; returns plain numbers; raises OSError."""
         own = {"told": self._newest, **self.minibatches.save(folder)}  # "told": the key's name in older checkpoints
         own["opened_before_statistics"] = self._opened_before
         return own | ({SECONDARY: self.secondary.save(folder)} if self.secondary else {})
 
     def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
-        """Restore the state of ``tensors`` and ``save``; ``goes_on``: simulators continue exactly, too."""
+        """Restore the state of ``tensors`` and ``save``; ``goes_on``: simulators continue from snapshots, too."""
         self.network.module.load_state_dict(saved.section("weights"))
         self.exchange.restore(saved.section("optimizer"))
         if self.outer and (outer := saved.section("outer")):
             self.outer.restore(outer)
-        elif self.outer:  # the run had none
+        elif self.outer:  # the checkpoint is of a run without an outer optimizer
             self.outer.begin(self.parameters)
         self.consumed.restore(saved.tensors["consumed"].numpy())
         self._newest = dict(saved.state.get("told", {}))

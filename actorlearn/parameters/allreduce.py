@@ -1,17 +1,18 @@
-"""Learners in lock-step: the same weights everywhere, moved by the mean of all gradients.
+"""Mode sync: learners in lock-step have equal weights, and step them by the mean of all gradients.
 
 Reads gradients; writes the flat weights and the optimizer's state, which are identical in every learner. Source: Stooke
 & Abbeel (2018), section 4.2; as in their code gradients are summed and divided by the number of learners, and clipped
 after that.
 
-With `local_steps`, or an outer optimizer, each takes steps by itself, clipped by itself, and the mean is that of their
-weights (`optim/outer.py`); at the end of a batch all are equal again. Until then optimizer state is each learner's own.
+With several `local_steps`, or an outer optimizer, each learner clips its gradient and steps by itself, and the mean of
+the weights is taken instead (`optim/outer.py`). At the end of a batch all weights are equal again. Each learner then
+has an optimizer state of its own.
 
-Each joint operation is completed by all living learners, or by none. So the survivors of a death have equal weights,
-and know which minibatches of each learner are in them (``parameters/consumed.py``). They continue where they were; a
-restarted learner takes their weights and continues from its position in these.
+Each joint operation is completed by all living learners, or by none. After the death of a learner, the survivors
+therefore have equal weights, and know which minibatches of each learner are in them (``parameters/consumed.py``). They
+continue where they were. A restarted learner takes their weights and continues from its position in them.
 
-Learners of one machine exchange through shared memory only: no socket listens. Those of several meet at a hub
+Learners on one machine exchange through shared memory and open no socket. Learners on several machines meet at a hub
 (``remote_rendezvous.py``).
 """
 
@@ -44,28 +45,29 @@ from actorlearn.parameters.settings import AloneExchangeSettings, SyncExchangeSe
 from actorlearn.parameters.waits import Waits
 
 ASK_EVERY = 8
-"""Most steps of a batch between two meetings about breaking it off; in value learning a batch may have thousands.
+"""Largest number of steps between two meetings that decide whether to break the batch off.
 
-Counted in steps and not in time, because all must meet together; the number follows from the slowest learner's time.
+In value learning a batch may have thousands of steps. The interval is a number of steps and not a time, because all
+learners must come to the same meeting; `ask_after` computes it from the time of the slowest learner.
 """
 ASK_S = 1.0
-"""Seconds between two such meetings; a step that takes longer (2,048 transitions on two cores) has one each."""
+"""Intended seconds between two such meetings. If a step takes longer, there is a meeting at each step."""
 SUM_WHOLE = 2
-"""Most learners of which each sums whole gradients; with more, each sums a part and shares the result.
+"""Largest number of learners that each sum whole gradients; if there are more, each sums a part and shares the result.
 
-That takes a second meeting. Time of the mean, in a trial on two cores that added in place, in milliseconds by
-parameters: two learners 0.5 M 0.46 (parts: 0.59), 4 M 6.9 (6.9); four learners 0.5 M 2.2 (1.7), 4 M 12.7 (8.6). Gloo
-over TCP took 1.5 and 16.7, 9.0 and 34.
+Summing parts needs a second meeting. Milliseconds to compute the mean, measured on two cores with addition in place,
+for whole gradients (and for parts): two learners with 0.5 M parameters 0.46 (0.59), with 4 M 6.9 (6.9); four learners
+with 0.5 M 2.2 (1.7), with 4 M 12.7 (8.6). Gloo over TCP took 1.5 and 16.7 with two learners, 9.0 and 34 with four.
 """
 HASH_EVERY = 100
-"""Batches between two comparisons of the weights' hash."""
+"""Number of batches between two comparisons of the hashes of the weights."""
 
 
 class _Arrival(NamedTuple):
-    """Numbers that a learner says on joining, before its `Carried.counts`."""
+    """Numbers that a learner sends on joining, before its `Carried.counts`."""
 
     env_steps: int
-    """Environment steps of all learners in its weights."""
+    """Environment steps of all learners that are in its weights."""
     updates: int
     """Updates in its weights."""
     changes: int
@@ -79,18 +81,18 @@ class _Arrival(NamedTuple):
 
 
 class _NextBatch(NamedTuple):
-    """Numbers that a learner says of the batch it is about to learn."""
+    """Numbers that a learner sends about the batch that it is about to learn."""
 
     env_steps: int
     """Environment steps in the batch."""
     optimizer_steps: int
-    """Optimizer steps that the batch has left."""
+    """Remaining optimizer steps of the batch."""
     draining: int
-    """1 where the learner is leaving and learns no batch; else 0."""
+    """1 if the learner is leaving and learns no batch; else 0."""
     busy_ns: int
-    """Time it worked since the batch before, without waiting."""
+    """Time that it has worked since the last batch, without waiting."""
     fingerprint: int
-    """Hash of its weights; 0 where these are not compared."""
+    """Hash of its weights; 0 when hashes are not compared."""
     rollout: int
     """Rollout of its `Position`."""
     used: int
@@ -98,54 +100,54 @@ class _NextBatch(NamedTuple):
 
 
 class Sync(Exchange):
-    """The exchange of one of several learners that take every step together."""
+    """The exchange of one of several learners that learn in lock-step."""
 
     def __init__(self, settings: SyncExchangeSettings, learner: Learner, hash_every: int = HASH_EVERY) -> None:
-        """Take this learner's place at the rendezvous; does not wait yet."""
+        """Open the rendezvous of this learner; does not wait for others."""
         self.settings, self.learner, self.hash_every = settings, learner, hash_every
         self.weights = learner.weights
         self.own = Alone(
             AloneExchangeSettings(), replace(learner, consumed=learner.consumed or Consumed(settings.learners))
         )
         self._remote = self._meet_remotely() if settings.host else None
-        """The place of a learner among those of other machines; None where all are on this machine."""
+        """The rendezvous with learners on other machines; None if all are on this machine."""
         self.rendezvous: Rendezvous = self._remote or open_rendezvous(settings.rendezvous, settings.rank, learner.alive)
         self._gathering = self._remote or AllGather(Segment.open(settings.gradients.file), self.rendezvous)
         self._waits = Waits(settings.learners)
         self._agreements = self._calls = 0
         self._ask_after, self._asked_ns = 1, time.monotonic_ns()
         self._numbers: list[int] = []
-        """Numbers of the learners by rank, as said on joining."""
+        """Numbers of the learners by rank, as received on joining."""
         self._first: list[int] = []
-        """Step of the batch at which each learner, by rank, makes its first."""
+        """Step of the batch from which each learner, by rank, takes part."""
         self._step = self._steps = 0
-        """Steps of the batch that are done, and those that it has."""
+        """Number of steps of the batch that are done, and of all its steps."""
         self._merging: list[int] = []
-        """Ranks of the learners whose moments of the batch are not in the statistics yet."""
+        """Ranks of the learners whose moments of this batch are not yet in the statistics."""
         self._batch_steps: list[int] = []
         parameters = self.own.parameters
         local = settings.local_steps > 1 or learner.outer is not None
         self.outer = learner.outer or (Outer(OuterSettings(), parameters) if local else None)
-        """Makes new weights of the mean of the learners', after local steps; None where gradients are exchanged."""
+        """Computes new weights from the mean of the learners' weights; None if gradients are exchanged."""
         self._local: list[list[int]] = []
-        """Ranks of the learners that took part in each local step since the exchange before."""
+        """Ranks of the learners that took part, for each local step since the last exchange."""
         self._optimizer_then: dict[str, Tensor] = {}
         """The optimizer's state at that exchange."""
         self._moved_bytes = (0, 0)
-        """Bytes sent and received until the report before."""
+        """Bytes sent and received up to the last report."""
 
     def state(self) -> dict[str, Tensor]:
         """Return the optimizer's state."""
         return self.own.state()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a checkpoint's state in."""
+        """Replace the optimizer's state by a checkpoint's."""
         self.own.restore(state)
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Wait for all, then take all state from the learner whose weights were changed most often.
+        """Wait for all learners, then take all state from the learner whose weights contain most updates and changes.
 
-        Survivors of a lost learner are further than the newest checkpoint.
+        Survivors of a lost learner are usually ahead of the newest checkpoint.
         """
         counts, consumed = self.learner.carried.counts(), self.own.consumed
         arrival = _Arrival(env_steps, updates, consumed.changes, self.learner.number, *position)
@@ -157,10 +159,10 @@ class Sync(Exchange):
             own.append(self.learner.outer.velocity)
         taken = [self._gather(tensor)[best].clone() for tensor in own]
         state = {name: self._gather(tensor)[best].clone() for name, tensor in self.state().items()}
-        for tensor, theirs in zip(own, taken, strict=True):  # after all have arrived: all or none
+        for tensor, theirs in zip(own, taken, strict=True):  # only now, so that a lost peer leaves all unchanged
             tensor.copy_(theirs)
         if self.outer is None or arrivals[best][:3] != arrivals[self.settings.rank][:3]:
-            self.own.restore(state)  # after local steps each has a state of its own
+            self.own.restore(state)  # with local steps each learner has its own state, and keeps it if it is as far
         if self.outer is not None:
             self.outer.begin(self.own.parameters)
             self._begin_local()
@@ -177,7 +179,10 @@ class Sync(Exchange):
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
     ) -> Agreed:
-        """Wait for all learners and exchange their remaining steps; compare hashes of the weights every HASH_EVERY."""
+        """Wait for all learners and exchange descriptions of the batch; compares hashes of the weights now and then.
+
+        Raises PeerLost, Stopped, and Disagreement if the hashes differ.
+        """
         checked = self._agreements % self.hash_every == 0
         self._agreements += 1
         fingerprint = self._fingerprint() if checked else 0
@@ -196,7 +201,7 @@ class Sync(Exchange):
         return agreed if leaving else agreed._replace(idle=self._first[self.settings.rank])
 
     def _begin(self, batches: Sequence[_NextBatch]) -> None:
-        """Derive the step at which each learner makes its first, and the learners whose moments are missing."""
+        """Compute from which step each learner takes part, and whose moments the statistics do not have yet."""
         consumed = self.own.consumed
         self._merging = []
         for rank, (number, batch) in enumerate(zip(self._numbers, batches, strict=True)):
@@ -213,7 +218,7 @@ class Sync(Exchange):
         return [rank for rank, first in enumerate(self._first) if first <= self._step]
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Combine the missing moments of all learners with the statistics, in the order of ranks."""
+        """Combine the learners' moments that are missing in the statistics, in the order of ranks."""
         if not self._merging:
             return
         shown = self._gather(moments)
@@ -223,9 +228,10 @@ class Sync(Exchange):
         hit("allreduce.merged")
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Average the gradients, clip, step. One learner's unusable gradient makes the mean unusable for all.
+        """Average the gradients, clip the mean and take a step.
 
-        With an outer optimizer each takes the step by itself, and weights are averaged once there are `local_steps`.
+        If one learner's gradient is unusable, the mean is unusable for all, and no step is taken. With an outer
+        optimizer each learner takes the step by itself, and weights are averaged after `local_steps` of them.
         """
         if self.outer is not None:
             return self._step_locally(gradients, learning_rates, usable, self.outer)
@@ -241,14 +247,14 @@ class Sync(Exchange):
 
     def mean(self, number: float) -> float:
         """Return the mean over the learners whose gradients are averaged in the next step, summed by rank."""
-        if self.outer is not None:  # each takes the step by itself
+        if self.outer is not None:  # each learner takes the step by itself
             return number
         said = self._gather(torch.tensor([number], dtype=torch.float32))
         among = self.taking_part
         return sum(float(said[rank]) for rank in among) / len(among)
 
     def _step_locally(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool, outer: Outer) -> Stepped:
-        """Take a step by itself; exchange weights after `local_steps`, and after the last step of a batch."""
+        """Take a step without the others; average weights after `local_steps`, and after the last step of a batch."""
         among = self.taking_part
         stepped = Stepped(0.0, True)
         if self.settings.rank in among:
@@ -271,14 +277,14 @@ class Sync(Exchange):
         self._optimizer_then = {name: tensor.clone() for name, tensor in self.state().items()}
 
     def break_off(self) -> None:
-        """Go back to the weights and the optimizer state of the last exchange."""
+        """Restore the weights and the optimizer state of the last exchange, if there were local steps since."""
         if self.outer is not None and self._local:
             self.own.parameters.copy_(self.outer.anchor)
             self.own.restore(self._optimizer_then)
             self._local = []
 
     def ending(self, asked: bool) -> bool:
-        """Whether any learner is to end; all learners meet about it every ``ask_after`` calls."""
+        """Whether any learner is to end; the learners exchange this every ``ask_after`` calls."""
         self._calls += 1
         if self._calls < self._ask_after:
             return False
@@ -294,7 +300,7 @@ class Sync(Exchange):
             self.own.consumed.settle(number, env_steps)
 
     def metrics(self) -> dict[str, float]:
-        """Return the rank of the learner that made the others wait longest, and this learner's own waiting time."""
+        """Return the rank of the straggler, this learner's waiting time, and the bytes moved between machines."""
         found = self._waits.metrics()
         if self._remote is not None:
             moved = self._remote.bytes_sent, self._remote.bytes_received
@@ -314,7 +320,7 @@ class Sync(Exchange):
         return RemoteRendezvous(*own, self.weights.numel(), learner.alive)
 
     def _average(self, gradients: Tensor, among: Sequence[int]) -> None:
-        """Make the flat gradients the mean of these learners', summed by rank: the same bits everywhere."""
+        """Replace a flat vector by its mean over these learners, summed by rank: the same bits in every learner."""
         if self._remote is not None:
             with self._waits.waiting():
                 total = self._remote.add(gradients.detach().cpu().contiguous().numpy(), among)
@@ -333,7 +339,7 @@ class Sync(Exchange):
             part.copy_(torch.from_numpy(row[: part.numel()]))
 
     def _gather(self, tensor: Tensor) -> list[Tensor]:
-        """Return all learners' tensors by rank: on the CPU, in this one's shape, valid until the next call."""
+        """Return all learners' tensors by rank: on the CPU, in the shape of `tensor`, valid until the next call."""
         return [torch.from_numpy(row[: tensor.numel()]).view(tensor.shape) for row in self._rows(tensor)]
 
     def _rows(self, tensor: Tensor) -> NDArray[Any]:
@@ -352,5 +358,5 @@ class Sync(Exchange):
 
 
 def ask_after(calls: int, seconds: float) -> int:
-    """Calls until the next question, when the slowest learner took so many seconds for the last so many."""
+    """Return how many calls of `ending` there are until the next meeting; the last `calls` took up to `seconds`."""
     return max(1, min(ASK_EVERY, int(ASK_S * calls / seconds)))

@@ -1,4 +1,4 @@
-"""The exchange of a learner that is alone: clip, and step.
+"""The exchange of a sole learner: it clips its gradient and takes an optimizer step.
 
 Reads gradients; writes the flat weights and the optimizer's state.
 """
@@ -19,10 +19,10 @@ from actorlearn.parameters.settings import AloneExchangeSettings
 
 
 class Alone(Exchange):
-    """The exchange of one learner by itself: clip by the norm, step."""
+    """The exchange of a sole learner; other exchanges use it for the steps that a learner takes by itself."""
 
     def __init__(self, settings: AloneExchangeSettings, learner: Learner) -> None:
-        """Start an optimizer for the parameters at the front of the weights."""
+        """Make an optimizer for the parameters, which are the first part of the weights."""
         weights, size = learner.weights, learner.gradients.numel()
         self.parameters, self.statistics = weights[:size], weights[size:]
         self.groups = make_groups(learner.optimizer, learner.networks, size)
@@ -36,7 +36,7 @@ class Alone(Exchange):
         return self.optimizer.state()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a checkpoint's state in."""
+        """Replace the optimizer's state by a checkpoint's."""
         self.optimizer.restore(state)
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
@@ -55,19 +55,19 @@ class Alone(Exchange):
         return Agreed(self.env_steps, self.updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Combine the moments with the own statistics."""
+        """Combine the moments with the statistics, unless those of this rollout are in them already."""
         if not self.consumed.merged(self._number, self._rollout):
             combine(self.statistics, moments)
             self.consumed.merge(self._number)
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Clip, then step; a gradient that is not finite changes nothing."""
+        """Clip the gradient and take a step; a gradient that is not finite changes nothing."""
         stepped = self.apply(gradients, learning_rates, usable)
         self.consumed.step([self._number])
         return stepped
 
     def apply(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Clip a gradient, which may be the mean of several learners', and step."""
+        """Clip a gradient, which may be the mean of several learners' gradients, and take a step."""
         norm = clip(gradients, self.groups)
         taken = usable and bool(torch.isfinite(norm))
         if taken:

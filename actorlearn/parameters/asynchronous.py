@@ -1,17 +1,18 @@
-"""Learners that do not wait for one another: each applies its gradient to the newest central weights.
+"""Mode async on one machine: each learner applies its gradient to the newest weights in the parameter store.
 
-Reads gradients and the store; writes the store, and the flat weights and the optimizer's state, which equal the store's
-after each change. Source: Stooke & Abbeel (2018), section 4.3 and, for several local steps, appendix A.
+Reads gradients and the store; writes the store, the flat weights and the optimizer's state. Each chunk of these equals
+the store's at the moment of the learner's change. Source: Stooke & Abbeel (2018), section 4.3 and, for several local
+steps, appendix A.
 
-The gradient is clipped here; then, chunk by chunk, central weights and optimizer state are taken to this learner's
-device, updated there, and written back. Adam's count of steps is each learner's own, as in their code. Local steps
-continue from batch to batch, so that A2C, whose batch is one step, has several too; those not yet in the store are lost
-when the learner is killed.
+The learner clips its gradient. It then copies, chunk by chunk, the store's weights and optimizer state to its device,
+updates them there, and writes them back. Each learner has its own count of Adam's steps, as in the code of the paper.
+Local steps are counted across batches, so that A2C, whose batch is one step, can take several. Local steps that are not
+yet in the store are lost when the learner is killed.
 
 A change of the store is one optimizer step, or one merge of statistics. Changes are numbered by rollout and then in
-order, so a restarted learner that repeats its rollout numbers them as before. Each chunk records this learner's newest
-change in it, and a change that a chunk has already is skipped there. Minibatches depend on seed and rollout only, so
-they are the same.
+order, and minibatches depend on the seed and the rollout only. So a restarted learner that repeats its rollout makes
+the same changes with the same numbers. Each chunk records this learner's newest change in it, and a change that a chunk
+contains already is skipped there.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from actorlearn.parameters.settings import AsyncExchangeSettings
 from actorlearn.parameters.store import LearnerRecord, SharedStore
 
 _ROLLOUT = 1 << 32
-"""Difference between the numbers of a change and of the same one a rollout later."""
+"""Difference between the number of a change and that of the same change of the next rollout."""
 
 
 class Async(Exchange):
@@ -75,13 +76,13 @@ class Async(Exchange):
         self._rollout = self._number = 0
         """The rollout that is being learned, and the number of the change that is made next."""
         self._merged = False
-        """Whether local steps, those of this batch among them, were merged into the store during it."""
+        """Whether local steps were merged into the store since the record was written last."""
         self._applied = [-1] * len(self.store.spans)
         """Number of this learner's newest change in each chunk."""
         self._seen = [0] * len(self.store.spans)
-        """Version of each chunk when this learner last took it."""
+        """Version of each chunk when this learner last copied or wrote it."""
         self._staleness: list[int] = []
-        """Staleness of each chunk at each change since the last report: changes by others since the last look at it."""
+        """For each change of a chunk since the last report: the number of versions since this learner last had it."""
 
     def _optimizer_of(
         self, chunk: int, make: Callable[[OptimizerSettings, Tensor], OptimizerT]
@@ -90,7 +91,7 @@ class Async(Exchange):
         return GroupedOptimizer(make, groups_within(self.groups, span), self.weights[span])
 
     def state(self) -> dict[str, Tensor]:
-        """Return the optimizer's state, local steps included, the chunks' vectors joined to new ones."""
+        """Return a copy of the optimizer's state with the chunks joined; local steps are included."""
         parts = [optimizer.state() for optimizer in self.optimizers.values()]
         return {
             name: torch.cat([part[name] for part in parts]) if name in self.vectors else tensor
@@ -98,14 +99,14 @@ class Async(Exchange):
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a checkpoint's state in; ``join`` puts it into the store if this learner fills that."""
-        copy_state(state, self.state())  # checks the shapes; parts for chunks would always fit
+        """Replace the optimizer's state by a checkpoint's; ``join`` writes it to the store if the store is empty."""
+        copy_state(state, self.state())  # checks the shapes, which slices for chunks would not
         for chunk, optimizer in self.optimizers.items():
             span = self.spans[chunk]
             optimizer.restore({name: state[name][span] if name in self.vectors else state[name] for name in state})
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Fill the store if it is empty, and take its weights; continue where a killed incarnation stood."""
+        """Fill the store if it is empty, and copy its weights; continue where a killed incarnation was."""
         with self.store.locked([0]):
             if not self.store.filled:
                 for chunk in self.spans:
@@ -130,15 +131,15 @@ class Async(Exchange):
         return Joined(self.store.env_steps, self.store.updates, stored)
 
     def _resume(self, record: LearnerRecord, position: Position) -> None:
-        """Continue a killed incarnation's work: set its record back to the start of the rollout that is done again.
+        """Continue a killed incarnation's work: set its record back to the start of the rollout that is repeated.
 
         Local steps that were not merged into the store are lost, and their environment steps no longer count as used.
         Adam's count of steps continues from all steps taken, the lost ones included.
         """
         newest = max(self._applied[chunk] for chunk in self.chunks)
-        begun = newest >= position.rollout * _ROLLOUT  # the change merged all earlier ones too
+        begun = newest >= position.rollout * _ROLLOUT  # a change also merges all earlier local steps
         used = position.used if begun else min(position.used, record.in_store)
-        if record.rollouts_learned > position.rollout:  # it was settled already, and will be again
+        if record.rollouts_learned > position.rollout:  # `settle` was called already, and will be called again
             record = record._replace(optimizer_steps=record.steps_before, updates=record.updates - 1)
         for chunk in self.optimizers:
             self._count_steps(chunk, record.optimizer_steps - self._steps_of(chunk))
@@ -148,7 +149,7 @@ class Async(Exchange):
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
     ) -> Agreed:
-        """Return all learners' totals plus this batch, without waiting; a drain first merges local steps."""
+        """Return all learners' totals plus this batch, without waiting. If draining, first merge the local steps."""
         if draining and self.pending:
             self._merge_local_steps()
             self._settle(self._record)
@@ -168,7 +169,10 @@ class Async(Exchange):
         self._number += 1
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Clip, then step: on central values chunk by chunk, or on the own ones until `local_steps` have been taken."""
+        """Clip the gradient and take a step: on the store chunk by chunk, or a local one if `local_steps` are several.
+
+        After `local_steps` local steps, these are merged into the store.
+        """
         norm = clip(gradients, self.groups)
         taken = usable and bool(torch.isfinite(norm))
         if taken:
@@ -177,7 +181,7 @@ class Async(Exchange):
                 span = self.spans[chunk]
                 if self._number > self._applied[chunk]:
                     self.optimizers[chunk].step(self.weights[span], gradients[span], learning_rates)
-                else:  # made before this learner was killed
+                else:  # the step was made before this learner was killed
                     self._count_steps(chunk, 1)
 
             if self.local_steps == 1:
@@ -207,14 +211,14 @@ class Async(Exchange):
         return record
 
     def _settle(self, record: LearnerRecord) -> None:
-        """Write the record, with the part of its steps that is in the store and the counts kept here."""
+        """Write the record; `in_store`, `optimizer_steps` and `counts` are filled in here."""
         in_store = record.used if self._merged or not self.pending else record.in_store
         steps, counts = self._steps_of(self.chunks[0]), tuple(self.learner.carried.counts())
         self.store.settle(record._replace(in_store=in_store, optimizer_steps=steps, counts=counts))
         self._merged = False
 
     def pull(self) -> bool:
-        """Take the chunks that others have changed, and repeat on them the local steps that are not in the store."""
+        """Copy the chunks that others have changed, and repeat on them the local steps that are not in the store."""
         waiting = [chunk for chunk in self.spans if self.store.version(chunk) != self._seen[chunk]]
         changed = bool(waiting)
         while waiting:
@@ -228,7 +232,7 @@ class Async(Exchange):
         return changed
 
     def metrics(self) -> dict[str, float]:
-        """Return the staleness of chunks since the last call, mean and largest, and the time waited for locks."""
+        """Return mean and largest staleness of chunks, and the seconds waited for locks, since the last call."""
         stale, waited_s = self._staleness, self.store.waited_s
         self._staleness, self.store.waited_s = [], 0.0
         mean = sum(stale) / max(len(stale), 1)
@@ -248,7 +252,7 @@ class Async(Exchange):
         self.pending, self._merged = 0, True
 
     def _update(self, rule: Callable[[int], None]) -> None:
-        """Take every chunk, apply the rule to it and give it back, in the order in which their locks are free."""
+        """Copy every chunk, apply the rule to it and write it back, in the order in which locks become free."""
         waiting = list(self.chunks)
         while waiting:
             with self.store.locked(waiting) as chunk:
@@ -271,7 +275,7 @@ class Async(Exchange):
         self._applied[chunk] = max(self._applied[chunk], number)
 
     def _steps_of(self, chunk: int) -> int:
-        """Adam's count of this learner's own steps; RMSProp has none."""
+        """Return Adam's count of this learner's steps; 0 for an optimizer that has none."""
         return int(self.optimizers[chunk].parts[0].optimizer.state().get("steps", 0))
 
     def _count_steps(self, chunk: int, steps: int) -> None:

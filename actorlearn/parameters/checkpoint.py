@@ -1,7 +1,7 @@
-"""Checkpoints: a folder per save, tensors in safetensors, further files, and a manifest that seals them.
+"""Checkpoints: each save is a folder with tensors in safetensors, further files, and a manifest with their hashes.
 
-A save is written beside its final place, flushed, and put there by one rename: whenever the process dies, the old or
-the new checkpoint is there, whole. Loading never executes code. ``checkpoint_folders.py`` chooses the checkpoint to
+A save is written to a temporary folder, flushed, and renamed to its final name. Whenever the process dies, either the
+old or the new checkpoint is complete. Loading never executes code. ``checkpoint_folders.py`` chooses the checkpoint to
 continue from.
 """
 
@@ -49,7 +49,7 @@ class Checkpoint:
     state: dict[str, Any]
 
     def section(self, prefix: str) -> dict[str, Tensor]:
-        """Tensors whose name starts with ``prefix.``, without it."""
+        """Return the tensors whose names start with ``prefix.``, by their names without it."""
         return {name.removeprefix(f"{prefix}."): t for name, t in self.tensors.items() if name.startswith(f"{prefix}.")}
 
 
@@ -63,10 +63,10 @@ def save(
     beat: Beat = silent,
     spared: Callable[[], Collection[int]] = tuple,
 ) -> Path:
-    """Write ``directory/<env_steps>/`` whole or not at all, and remove all but the ``keep`` newest; raises OSError.
+    """Write ``directory/<env_steps>/`` atomically, and remove all but the ``keep`` newest checkpoints; raises OSError.
 
-    ``more`` writes further files into the folder and returns additions to the state; ``beat`` is called now and then;
-    ``spared``, called after the save, returns the steps of checkpoints to keep however old they are.
+    ``more`` writes further files to the folder and returns additions to the state. ``beat`` is called after every chunk
+    that is hashed. ``spared``, called after the save, returns the steps of checkpoints that are kept at any age.
     """
     final = directory / f"{env_steps:012d}"
     beside = directory / f".{final.name}.{os.getpid()}"
@@ -83,33 +83,35 @@ def save(
     except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
         if isinstance(error, SafetensorError):
-            raise OSError(str(error)) from error  # a full disk comes as one of these
+            raise OSError(str(error)) from error  # safetensors reports a full disk with its own exception
         raise
-    flush(directory)  # before anything older goes
-    # Newer ones are damaged: this run has gone on from an older one. They go when it has come so far again.
+    flush(directory)  # the new checkpoint must be on disk before an older one is removed
+    # Newer checkpoints are damaged, because this run continued from an older one. They are not counted here, and are
+    # removed when the run has reached their steps.
     older = sorted((folder for folder in folders(directory) if steps_of(folder) <= env_steps), key=steps_of)
     spare = spared()
     for old in (folder for folder in older[:-keep] if steps_of(folder) not in spare):
         with suppress(OSError):
-            old.rename(directory / f".{steps_of(old):012d}.{os.getpid()}")  # never half of one under its name
+            # A rename first, so that no partly removed folder has the name of a checkpoint.
+            old.rename(directory / f".{steps_of(old):012d}.{os.getpid()}")
     _sweep(directory)
     return final
 
 
 def newest(*directories: Path) -> Checkpoint:
-    """Open the newest whole checkpoint of some directories, as ``checkpoint_folders.newest`` finds it."""
+    """Open the newest valid checkpoint in these directories, as ``checkpoint_folders.newest`` finds it."""
     return choose_and_open(lambda: checkpoint_folders.newest(*directories), open_found)
 
 
 def load(folder: Path) -> Checkpoint:
-    """Read one checkpoint folder; raises ValueError or OSError when it is damaged."""
+    """Read one checkpoint folder; raises ValueError or OSError if it is damaged."""
     return open_found(Found(folder, read_manifest(folder)["state"]))
 
 
 def choose_and_open(choose: Callable[[], Chosen], take: Callable[[Chosen], Opened]) -> Opened:
     """Choose checkpoints and open them; choose again if a living trainer has removed one in between.
 
-    Raises exceptions of ``choose``, and OSError where repeated choices cannot be opened either.
+    Raises the exceptions of ``choose``, and those of ``take`` if it still fails after several attempts.
     """
     for _ in range(LOOKS - 1):
         chosen = choose()
@@ -119,9 +121,9 @@ def choose_and_open(choose: Callable[[], Chosen], take: Callable[[Chosen], Opene
 
 
 def open_found(found: Found) -> Checkpoint:
-    """Open a checkpoint that was found, with its tensors; raises OSError where it has been removed or replaced since.
+    """Load the tensors of a checkpoint that was found.
 
-    Raises ValueError for a file of tensors that cannot be read.
+    Raises OSError if it has been removed or replaced since, and ValueError if its tensors cannot be read.
     """
     try:
         tensors = load_file(found.path / _TENSORS)

@@ -1,11 +1,11 @@
-"""Checkpoint folders: the manifest that seals one, and the choice of those that a run continues from.
+"""Checkpoint folders: the manifest of a checkpoint, and the choice of the checkpoints that a run continues from.
 
-Reads and writes ``<directory>/<env_steps>/``; the tensors in it are ``checkpoint.py``'s. Never loads torch, so that the
-supervisor chooses the same checkpoint as the trainer.
+Reads and writes ``<directory>/<env_steps>/``; ``checkpoint.py`` reads and writes the tensors in it. Never loads torch,
+so that the supervisor can choose the same checkpoint as the trainer.
 
-A manifest holds size and SHA-256 of every other file, and the SHA-256 of its own text before that. Whatever bit is
-flipped and whatever file is cut, added or missing, the folder is damaged: an older one is taken, with a warning.
-But a run never starts over for that reason: it is an error if only step 0 is left of several saves.
+A manifest holds size and SHA-256 of every other file, and the SHA-256 of its own preceding text. A folder is damaged if
+any bit has changed or any file was truncated, added or removed. Then an older checkpoint is used, with a warning. But a
+run never starts over for this reason: it is an error if only the checkpoint of step 0 is valid among several.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from actorlearn.files import flush, write_atomically
 from actorlearn.parameters.modes import ModeSpec
 
 FORMAT = 2
-"""Format of the manifests that are written. Format 1, with hashes of the tensors alone, is read too."""
+"""Format of the manifests that are written. Format 1, which has hashes of the tensors only, is read too."""
 _MANIFEST = "manifest.json"
 _BEFORE = ".before"
 _STAND_IN = re.compile(rf"\.[0-9]+{re.escape(_BEFORE)}")
 _CHUNK_BYTES = 16 << 20
 LOOKS = 5
-"""Number of looks at folders that a trainer at work may replace or remove meanwhile."""
+"""Number of attempts to read folders, which a running trainer may replace or remove in the meantime."""
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 Beat = Callable[[], object]
@@ -41,19 +41,19 @@ def silent() -> None:
 
 
 class CheckpointError(RuntimeError):
-    """No checkpoint to go on from where one must be."""
+    """There is no valid checkpoint to continue from."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A whole checkpoint, and the newer, damaged ones that were passed over."""
+    """A valid checkpoint, and the newer, damaged ones that were passed over."""
 
     path: Path
     state: dict[str, Any]
     damaged: tuple[tuple[str, str], ...] = ()
     """Newer checkpoints that were passed over: (folder, description of the damage)."""
     identity: tuple[int, int] | None = None
-    """Identity of the folder that was read, as another one may take its name; None where none can."""
+    """Identity of the folder that was read, which another folder may replace; None if it is not checked."""
 
     @property
     def env_steps(self) -> int:
@@ -61,12 +61,12 @@ class Found:
         return steps_of(self.path)
 
     def warnings(self) -> list[str]:
-        """Lines for a person: which newer checkpoints were passed over, and why."""
+        """Return a line for each newer checkpoint that was passed over, with the reason."""
         return [f"{newer} is damaged, {short(self.path)} is used: {wrong}" for newer, wrong in self.damaged]
 
 
 def seal(folder: Path, env_steps: int, state: Mapping[str, Any], beat: Beat = silent) -> None:
-    """Have a folder's files on disk and write their manifest; raises OSError. ``beat`` is called after every chunk."""
+    """Flush a folder's files to disk and write their manifest; ``beat`` is called after every chunk. Raises OSError."""
     files = {}
     for path in sorted(path for path in folder.iterdir() if not path.name.startswith(".")):
         flush(path)
@@ -77,9 +77,9 @@ def seal(folder: Path, env_steps: int, state: Mapping[str, Any], beat: Beat = si
 
 
 def read_manifest(folder: Path, beat: Beat = silent, hashed: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the manifest of a checkpoint; raises ValueError or OSError when the folder differs from it.
+    """Return the manifest of a checkpoint; raises ValueError or OSError if the folder differs from it.
 
-    ``hashed``: SHA-256 of files whose content need not be read, by name.
+    ``hashed``: SHA-256 by name, for files whose content need not be read.
     """
     manifest = _manifest((folder / _MANIFEST).read_bytes())
     for name, said in manifest["files"].items():
@@ -90,7 +90,7 @@ def read_manifest(folder: Path, beat: Beat = silent, hashed: Mapping[str, str] |
         if (digest := (hashed or {}).get(name) or _sha256(path, beat)) != said["sha256"]:
             raise ValueError(f"{name} has sha256 {digest[:12]}…, its manifest says {said['sha256'][:12]}…")
     if manifest["format"] > 1:
-        # Hidden files are of other programs: NFS, file managers.
+        # Hidden files belong to other programs, for example NFS or file managers.
         named = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
         if strange := named - {_MANIFEST, *manifest["files"]}:
             raise ValueError(f"its manifest knows nothing of {', '.join(sorted(strange))}")
@@ -100,7 +100,7 @@ def read_manifest(folder: Path, beat: Beat = silent, hashed: Mapping[str, str] |
 
 
 def find_at(folder: Path, beat: Beat = silent) -> Found:
-    """The checkpoint in a folder; raises ValueError or OSError when it is damaged."""
+    """Return the checkpoint in a folder; raises ValueError or OSError if it is damaged."""
     seen = identity(folder)
     manifest = read_manifest(folder, beat)
     if manifest["env_steps"] != steps_of(folder):
@@ -109,9 +109,10 @@ def find_at(folder: Path, beat: Beat = silent) -> Found:
 
 
 def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ()) -> Found:
-    """The newest whole checkpoint of some directories, of equally new ones the first; ``among`` these steps, if any.
+    """Return the newest valid checkpoint in these directories; of equally new ones, that of the first directory.
 
-    Raises CheckpointError, naming what is wrong with each, where none is whole, or only those of step 0 of more.
+    ``among``: if not empty, only checkpoints of these steps are considered. Raises CheckpointError, which describes the
+    damage of each checkpoint, if none is valid, or if one of step 0 is valid and later ones are damaged.
     """
     for _ in range(LOOKS):
         found: Found | None = None
@@ -125,7 +126,7 @@ def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ())
                 found = replace(find_at(folder, beat), damaged=damaged)
                 break
             except _DAMAGE as error:
-                wrong[folder] = f"{error!s:.500}"  # it may repeat what it read
+                wrong[folder] = f"{error!s:.500}"  # cut, because the error may quote what was read
         if all(identity(folder) == seen[folder] for folder in wrong):
             break
     what = "; ".join(f"{short(folder)}: {said}" for folder, said in wrong.items()) or "none found"
@@ -141,12 +142,12 @@ def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ())
 
 
 def choose_to_resume(root: Path, learner: int, mode: ModeSpec, beat: Beat = silent) -> tuple[Found, Found]:
-    """Choose a learner's own checkpoint, and the one whose weights it takes; raises CheckpointError.
+    """Return a learner's own checkpoint, and the one whose weights it takes; raises CheckpointError.
 
-    Both are the same except where weights are central: then the weights are those of the newest of all learners'
-    checkpoints. Learners in step continue from the newest steps that all have saved, if there are any, each from its
-    own. A learner without checkpoints begins from the first learner's; so does one whose checkpoints are all damaged,
-    in modes where the others have what it learned.
+    Both are the same, except in modes with central weights: there the weights come from the newest checkpoint of all
+    learners. Learners in lock-step continue from the newest steps that all have saved, if there are any, each from its
+    own checkpoint. A learner without checkpoints begins from the first learner's. In modes where the others have what a
+    learner has learned, a learner whose checkpoints are all damaged continues from another learner's.
     """
     own = directory_of(root, learner)
     own = own if folders(own) else root
@@ -166,10 +167,10 @@ def choose_to_resume(root: Path, learner: int, mode: ModeSpec, beat: Beat = sile
 
 
 def find_common(directories: Sequence[Path], beat: Beat = silent) -> list[Found] | None:
-    """Find whole checkpoints of the same steps in all directories, the newest such; None where there are none.
+    """Return the newest valid checkpoints of the same steps, one in each directory; None if there are none.
 
-    Learners in step continue from these. Step 0 is chosen only if not all had finished their first save after it: a run
-    never starts over because checkpoints are damaged or missing.
+    Learners in lock-step continue from these. Those of step 0 are returned only if not all learners had finished their
+    first save after it, so that a run never starts over because checkpoints are damaged or missing.
     """
     for steps in sorted(find_common_steps(directories), reverse=True):
         with suppress(*_DAMAGE):
@@ -180,27 +181,27 @@ def find_common(directories: Sequence[Path], beat: Beat = silent) -> list[Found]
 
 
 def _before_the_first_save(directories: Sequence[Path]) -> bool:
-    """Whether learners were interrupted before all of them had saved a second time."""
+    """Whether the learners were interrupted before all of them had saved a second time."""
     return find_common_steps(directories) == {0} and all(len(folders(d)) <= 2 for d in directories)
 
 
 def find_common_steps(directories: Sequence[Path]) -> set[int]:
-    """Steps of which each directory has a checkpoint."""
+    """Return the steps at which every directory has a checkpoint."""
     return set.intersection(*({steps_of(folder) for folder in folders(d)} for d in directories))
 
 
 def directory_of(root: Path, learner: int) -> Path:
-    """Directory in which a learner saves: the first one's checkpoints are the run's."""
+    """Return the directory in which a learner saves; the first learner saves in ``root`` itself."""
     return root / f"learner-{learner}" if learner else root
 
 
 def directories(root: Path) -> dict[int, Path]:
-    """Directories in which learners have saved, by their numbers, the first one's first."""
+    """Return the directories in which learners have saved, by learner; the first learner's comes first."""
     return {number: directory_of(root, number) for number in (0, *_others(root))}
 
 
 def learners_so_far(root: Path) -> int:
-    """One more than the highest number of a learner that has saved."""
+    """Return one more than the highest number of a learner that has saved."""
     return 1 + max(_others(root), default=0)
 
 
@@ -210,12 +211,13 @@ def _others(root: Path) -> list[int]:
 
 
 def folders(directory: Path) -> list[Path]:
-    """Checkpoints that were finished, in no order."""
+    """Return the folders of all finished checkpoints, in no order."""
     if not directory.is_dir():
         return []
     there = {path.name: path for path in directory.iterdir() if path.is_dir()}
     finished = [path for name, path in there.items() if name.isascii() and name.isdecimal()]
-    # Where two paths cannot be exchanged: the one before, of a process killed between two renames.
+    # Some file systems cannot exchange two paths. There, a process that was killed between two renames leaves the
+    # previous checkpoint under a stand-in name.
     names = {path.name for path in finished}
     before = [
         path for name, path in there.items() if _STAND_IN.fullmatch(name) and name[1 : -len(_BEFORE)] not in names
@@ -224,25 +226,25 @@ def folders(directory: Path) -> list[Path]:
 
 
 def short(folder: Path) -> str:
-    """A checkpoint's name, with that of the learner or of all checkpoints, for people."""
+    """Return a checkpoint's name with that of the folder above it, for messages."""
     return f"{folder.parent.name}/{folder.name}"
 
 
 def identity(folder: Path) -> tuple[int, int] | None:
-    """Return inode and modification time, which identify a folder among others of its name; None if it is missing."""
+    """Return inode and modification time, to tell a folder from one that replaces it; None if it is missing."""
     with suppress(OSError):
         found = folder.stat()
-        return found.st_ino, found.st_mtime_ns  # a number may be given again at once
+        return found.st_ino, found.st_mtime_ns  # the inode alone may be reused at once
     return None
 
 
 def steps_of(folder: Path) -> int:
-    """Environment steps of a checkpoint, by its name."""
+    """Return the environment steps of a checkpoint, from its name."""
     return int(folder.name.removeprefix(".").removesuffix(_BEFORE))
 
 
 def _manifest(data: bytes) -> dict[str, Any]:
-    """A manifest with ``files``, whichever format it is of; raises ValueError for one that is damaged."""
+    """Return a manifest of either format, with ``files``; raises ValueError if it is damaged."""
     cut = data.rfind(b',\n "sha256"')
     if cut >= 0 and data[cut:] == _last_line(data[:cut]):
         sealed: dict[str, Any] = json.loads(data)
@@ -257,7 +259,7 @@ def _manifest(data: bytes) -> dict[str, Any]:
 
 
 def _last_line(text: bytes) -> bytes:
-    """End of a manifest after this text: the hash of it."""
+    """Return the end of a manifest after this text, which holds its hash."""
     return f',\n "sha256": "{hashlib.sha256(text).hexdigest()}"\n}}\n'.encode()
 
 

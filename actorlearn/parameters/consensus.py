@@ -1,6 +1,6 @@
-"""Differences between learners that mix weights: of their newest weights, and of their newest gradients, for reports.
+"""Differences between the newest weights, and between the newest gradients, of learners in mode gossip, for reports.
 
-Pure. ``benchmarks/papers/gossip_bound.py`` computes a bound of these differences from the learners' logs.
+Pure. ``benchmarks/papers/gossip_bound.py`` computes a bound of the differences of weights from the learners' logs.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 
 
 class Measured(NamedTuple):
-    """The learners' newest messages, compared."""
+    """Comparison of the learners' newest messages."""
 
     versions: dict[int, int]
     """Version of the message of each learner that has posted one."""
     distances: dict[int, float]
-    """l2 norm, from the first one's message to each."""
+    """l2 norm of the difference between each learner's message and the first learner's."""
     distance: float
-    """l2 norm, from the first one's message to the mean of all."""
+    """l2 norm of the difference between the first learner's message and the mean of all."""
 
 
 def measure(learners: Sequence[int], take: Callable[[int, NDArray[np.float32]], int], size: int) -> Measured:
-    """Compare messages [size] of learners that have posted; `take` copies a learner's newest and says its version."""
+    """Compare the newest messages [size] of learners that have posted; `take` copies one and returns its version."""
     first, other = np.empty(size, np.float32), np.empty(size, np.float32)
     versions = {learners[0]: take(learners[0], first)}
     total, distances = first.astype(np.float64), {learners[0]: 0.0}
@@ -38,7 +38,7 @@ def measure(learners: Sequence[int], take: Callable[[int, NDArray[np.float32]], 
 
 
 def cosines(gradients: Mapping[int, NDArray[np.float32]]) -> dict[str, float]:
-    """Cosine of the angle between every two learners' gradients: {"0-1": 0.83, ...}; 0 where one is 0."""
+    """Return the cosine of each pair of learners' gradients: {"0-1": 0.83, ...}; 0 if one gradient is 0."""
     vectors = {learner: vector / max(float(np.linalg.norm(vector)), 1e-30) for learner, vector in gradients.items()}
     return {f"{one}-{other}": float(vectors[one] @ vectors[other]) for one, other in combinations(sorted(vectors), 2)}
 

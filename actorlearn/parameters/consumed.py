@@ -1,8 +1,8 @@
-"""Table of the part of each learner's experience that is in some weights: kept, saved and transferred with them.
+"""Table of the part of each learner's experience that some weights contain: kept, saved and transferred with them.
 
-Reads and writes one array; knows no gradients and no rows of experience. A learner that takes weights reads its own
-row: all rollouts before the row's rollout are in them, and so are that rollout's first minibatches. None of these is
-learned from again, also after deaths.
+Reads and writes one array. A learner that takes weights also reads its own row of their table. The weights contain all
+rollouts before the row's rollout, and that rollout's first minibatches. The learner does not learn from these again,
+even after a restart.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ CONSUMED_WORDS = 4
 """8-byte words in a learner's row of the table."""
 _ROLLOUT, _USED, _MERGED, _STEPS = range(4)
 _FOR_ALL = 1
-"""Rows before the learners': one, which counts changes of the weights since the last whole update."""
+"""Number of rows before the learners' rows: one, which counts changes of the weights since the last whole update."""
 
 
 class Position(NamedTuple):
     """A learner's position in its own experience, from which it continues."""
 
     rollout: int = 0
-    """The rollout that is to be learned next, or is being learned."""
+    """The rollout that the learner learns now or next."""
     used: int = 0
     """The learner's own environment steps before that rollout that are in the weights."""
 
@@ -34,35 +34,35 @@ BEGINNING = Position()
 
 
 class Consumed:
-    """A row for each learner, by number: next rollout, environment steps used before it, how far that rollout is."""
+    """A row for each learner, by number: its rollout, the environment steps before it, and its progress in it."""
 
     def __init__(self, learners: int) -> None:
-        """Begin with untrained weights."""
+        """Begin with the table of untrained weights."""
         self.table = np.zeros((_FOR_ALL + learners, CONSUMED_WORDS), np.int64)
         self._rows = self.table[_FOR_ALL:]
 
     def restore(self, table: NDArray[np.int64]) -> None:
-        """Copy a saved table in; one of a run with fewer learners, or more, as far as it goes."""
+        """Copy a saved table; if it is of a run with fewer or more learners, copy the rows that both have."""
         rows = min(len(table), len(self.table))
         self.table[:rows] = table[:rows]
 
     @property
     def changes(self) -> int:
-        """Changes of the weights since the last whole update."""
+        """Return the number of changes of the weights since the last whole update."""
         return int(self.table[0, 0])
 
     def position(self, learner: int) -> Position | None:
-        """Return the position from which a learner continues with these weights; None where it is not recorded."""
+        """Return the position from which a learner continues with these weights; None if it is not recorded."""
         rollout, used = self._rows[learner, : _USED + 1].tolist()
         return None if rollout < 0 else Position(rollout, used)
 
     def done(self, learner: int, rollout: int) -> int:
-        """Minibatches of a rollout that is not learned from as a whole."""
+        """Return the number of a rollout's minibatches in the weights; 0 if it is not the learner's current rollout."""
         row = self._rows[learner]
         return int(row[_STEPS]) if row[_ROLLOUT] == rollout else 0
 
     def merged(self, learner: int, rollout: int) -> bool:
-        """Whether the statistics have the moments of a learner's rollout."""
+        """Whether the statistics contain the moments of a learner's current rollout."""
         row = self._rows[learner]
         return bool(row[_MERGED]) and row[_ROLLOUT] == rollout
 
@@ -78,7 +78,7 @@ class Consumed:
         self.table[0, 0] += 1
 
     def step(self, learners: Iterable[int]) -> None:
-        """Record that a minibatch of each of these learners is in the parameters."""
+        """Record that the parameters contain one more minibatch of each of these learners."""
         for learner in learners:
             self._rows[learner, _STEPS] += 1
         self.table[0, 0] += 1
@@ -95,6 +95,6 @@ class Consumed:
         self._rows[others, _ROLLOUT] = -1
 
     def forget_parts(self) -> None:
-        """Remove partly learned rollouts: their experience will not come again."""
+        """Remove the progress in unfinished rollouts, whose experience will not be repeated."""
         self._rows[:, [_MERGED, _STEPS]] = 0
         self.table[0, 0] = 0

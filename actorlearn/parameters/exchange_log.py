@@ -1,7 +1,7 @@
-"""Log of the changes that a learner made to its weights: a file of records, for comparing learners afterwards.
+"""Log of the changes that a learner made to its weights, for comparing learners after the run.
 
-Writes one file, a line of JSON for each record; knows no weights, only norms and versions of messages.
-The records of all learners bound their distance (``benchmarks/papers/gossip_bound.py``).
+Writes one file with a line of JSON for each record. Records hold norms and versions of messages, and no weights. The
+records of all learners give a bound on the distance between them (``benchmarks/papers/gossip_bound.py``).
 
 A record is written before its message is visible, so every message has its record. Writes are not buffered, so the log
 of a killed process is complete.
@@ -28,42 +28,42 @@ class ExchangeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One event in a learner's weights: local steps, a mix, an adoption, or a comparison of all messages."""
 
     time_ns: int
-    """Time of the machine's monotonic clock, which all its processes share."""
+    """Time of the monotonic clock, which all processes of a machine share."""
     kind: Literal["stepped", "mixed", "adopted", "measured"]
     version: int = -1
-    """Version of the message that a step leads to."""
+    """Kind stepped: version of the message that is posted next."""
     norm: float | None = 0.0
     """l2 norm of the change of the weights; None = not finite."""
     messages: dict[int, int] = {}
     """Messages that were used, or measured: {peer: version}."""
     distances: dict[int, float | None] = {}
-    """l2 norm, from the own message to each measured one."""
+    """l2 norm of the difference between this learner's message and each measured message."""
     distance: float | None = 0.0
-    """l2 norm, from the own message to the mean of all measured."""
+    """l2 norm of the difference between this learner's message and the mean of all measured messages."""
 
 
 class ExchangeLog:
-    """The writing end, one learner's own. A restarted learner goes on in its file."""
+    """Writer of one learner's log. A restarted learner appends to its file."""
 
     def __init__(self, path: Path, anew: bool) -> None:
         """Open the file; `anew`: discard the records of an earlier run. Raises OSError."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if anew else 0)
         self._file: int | None = os.open(path, flags, 0o600)
-        self._append(b"\n")  # behind a line of which the one before was killed
+        self._append(b"\n")  # ends a line that a killed incarnation did not finish
 
     def stepped(self, version: int, norm: float) -> None:
-        """Log that local steps changed the weights by a vector of that l2 norm; before `version` is posted."""
+        """Log that local steps changed the weights by a vector of that l2 norm; called before `version` is posted."""
         self._write(ExchangeRecord(time.monotonic_ns(), "stepped", version=version, norm=norm))
 
     def mixed(self, messages: Mapping[int, int], norm: float) -> None:
         """Log that the weights became the mean of themselves and these {peer: version}, a change of that l2 norm.
 
-        After `stepped` and the post, before anything else happens to the weights.
+        Called after `stepped` and the post, before any other change of the weights.
         """
         self._write(ExchangeRecord(time.monotonic_ns(), "mixed", norm=norm, messages=dict(messages)))
 
     def adopted(self, messages: Mapping[int, int]) -> None:
-        """Log that the weights became the mean of these {peer: version} alone; of none: they are a checkpoint's.
+        """Log that the weights became the mean of these {peer: version}; empty if they are a checkpoint's.
 
         Called by a learner that joins, unless it starts a new run with the weights that all draw from the seed.
         """
@@ -87,7 +87,7 @@ class ExchangeLog:
         self._append(msgspec.json.encode(record) + b"\n")
 
     def _append(self, line: bytes) -> None:
-        """Write a line at once; a disk that is full ends the log, and nothing else."""
+        """Write a line without buffering; a full disk ends the log, but not the learner."""
         if self._file is None:
             return
         try:

@@ -1,13 +1,13 @@
-"""Experience that learners share: each posts rows of its rollouts, and learns from the newest of its in-peers too.
+"""Shared experience: each learner posts rows of its rollouts, and also learns from the newest rows of its in-peers.
 
-Reads: in-peers' messages (``memory/shared_rollout.py``), each at most once and never waited for.
-Writes: the own message, a copy of rows of the rollout that is learned from next.
-The rows' log-probabilities by the policies that acted travel with them, so an algorithm that compares probabilities
-corrects for a neighbour's policy as it does for an older one of its own: IMPALA and VACO by V-trace, PPO by its ratio,
-and by V-trace with ``algorithm.advantages: vtrace`` (otherwise its advantages are of values that the neighbour gave).
-Learners that share experience and not weights are those of SAPO (arXiv 2509.08721), there with language models.
+Reads: in-peers' messages (``memory/shared_rollout.py``), each at most once, without waiting.
+Writes: this learner's message, a copy of rows of the rollout that it learns from next.
+Rows include the log-probabilities of the policy that acted. So an algorithm that compares probabilities corrects for a
+neighbour's policy as it does for an older policy of its own: IMPALA and VACO by V-trace, PPO by its ratio, and by
+V-trace with ``algorithm.advantages: vtrace`` (otherwise its advantages use the values that the neighbour predicted).
+SAPO (arXiv 2509.08721) shares experience and no weights, with language models.
 
-Rows of others are steps of others: this learner's counts, its scores and its policy lag leave them out.
+Rows of others are not counted in this learner's steps, scores and policy lag.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from actorlearn.parameters.settings import ExperienceSettings
 
 
 class Experience:
-    """The messages of one learner and those that it reads."""
+    """The message that one learner posts and the messages that it reads."""
 
     def __init__(
         self, settings: ExperienceSettings, learner: int, seed: int, present: Callable[[], Present] = Present
     ) -> None:
-        """Open nothing yet; ``present`` returns the learners there are now."""
+        """Open nothing yet; ``present`` returns the present learners."""
         self._settings, self._learner, self._seed, self._present = settings, learner, seed, present
         self._mailbox = SharedMailbox(settings.messages, learner)
         self._fields = message_fields(settings.shape, settings.environments)
         self._used: dict[int, int] = {}
-        """Version of each in-peer's message that was read last, or was there when it was seen first.
+        """Version of each in-peer's message that was read last, or that was found at the first look and skipped.
 
-        What was there may have been learned from by an earlier incarnation of this trainer.
+        An earlier incarnation of this trainer may have learned from a message that is found at the first look.
         """
         self._takes = 0
         self._lags: list[NDArray[np.int64]] = []
-        """Lags of the steps taken since the last report."""
+        """Policy lags of the steps read since the last report."""
         self._refused = 0
 
     def post(self, rollout: int, parts: Sequence[Part], version: int) -> None:
-        """Post rows of a rollout, of as many environments as a message holds: all of it, or some drawn at random.
+        """Post rows of a rollout: of all environments, or of a random draw if a message holds fewer.
 
-        ``version``: newest weights of this learner.
+        ``version``: version of this learner's newest weights.
         """
         message = SharedRollout(self._fields)
         sizes = [part.blocks.envs_per_group for part in parts]
@@ -69,7 +69,7 @@ class Experience:
         hit("experience.posted")
 
     def take(self) -> list[Columns]:
-        """Return the rows of each in-peer that has posted since its last; messages that are not usable are left out."""
+        """Return the rows of each in-peer that has a new message; messages that are not usable are left out."""
         learners = sorted({*self._present().learners, self._learner})
         peers = in_peers(self._settings.graph, learners, self._learner, self._takes)
         self._takes += 1
@@ -82,14 +82,14 @@ class Experience:
         return [message.rows for message in usable]
 
     def metrics(self) -> dict[str, Any]:
-        """Return the steps of others taken since the last call, how old they were, and the messages refused."""
+        """Return the number of steps read since the last call, their mean lag, and the number of refused messages."""
         lags = np.concatenate(self._lags) if self._lags else np.empty(0, np.int64)
         found = {"foreign_steps": len(lags), "foreign_messages_refused": self._refused}
         self._lags, self._refused = [], 0
         return found | ({"foreign_lag_mean": float(lags.mean())} if len(lags) else {})
 
     def close(self) -> None:
-        """Unmap the messages; the newest stays."""
+        """Unmap the segments of messages, which stay."""
         self._mailbox.close()
 
     def _take_from(self, peer: int) -> SharedRollout | None:

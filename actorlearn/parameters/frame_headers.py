@@ -1,7 +1,7 @@
-"""Headers of the frames that learners, hubs and parameter servers send one another.
+"""Headers of the frames that learners, hubs and parameter servers send to each other.
 
-Pure; loads neither torch nor zmq. Every header begins with a magic that names the format, its version and the run. A
-frame of another format, version or run is not read. The format's own numbers follow, and then the content.
+Pure; loads neither torch nor zmq. Every header begins with a magic that names the format, the version of the format and
+the run. A frame of another format, version or run is not read. The format's own numbers follow, and then the content.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class FrameHeader:
     magic: bytes
     """8 bytes."""
     protocol: int
-    """Version of the format; raised when the form of its frames changes."""
+    """Version of the format, increased whenever its frames change."""
     numbers: str
-    """The format's own numbers, as ``struct`` writes them."""
+    """The format's own numbers, as a format string of ``struct``."""
 
     @cached_property
     def _layout(self) -> struct.Struct:
@@ -39,7 +39,7 @@ class FrameHeader:
         return self._layout.pack(self.magic, self.protocol, run, *numbers)
 
     def unpack(self, run: bytes, frame: bytes) -> tuple[int, ...] | None:
-        """Return the numbers of a frame's header; None for a frame of another format, version or run."""
+        """Return the format's numbers in a frame's header; None for a frame of another format, version or run."""
         if len(frame) < self.size:
             return None
         magic, protocol, own, *numbers = self._layout.unpack_from(frame)
@@ -47,16 +47,17 @@ class FrameHeader:
 
 
 MEETING = FrameHeader(b"ACTLMEET", 2, "BxxxqqQ")
-"""Learners in lock-step and their hub (``meetings.py``): kind, generation, meeting, ranks whose contributions are
-summed."""
+"""Frames between learners in lock-step and their hub (``meetings.py``): kind, generation, meeting, ranks whose
+contributions are summed."""
 
 MAILBOX = FrameHeader(b"ACTLMESG", 3, "IqII")
-"""Learners that gossip (``socket_mailbox.py``): sender, version, rows of the table, CRC-32 of all that follows."""
+"""Frames between learners in mode gossip (``socket_mailbox.py``): sender, version, rows of the table, CRC-32 of the
+content."""
 MAILBOX_ROW_BYTES = 8 * TABLE_WORDS
 """Bytes of a row of the table of counts."""
 
 SHARD = FrameHeader(b"ACTLPSRV", 2, "BBHHHIqqqqqq")
-"""Learners and parameter servers (``shard_frames.py``): kind, wire, shard, rows, rates, scalars, request, number,
-version, outcome, base's two."""
+"""Frames between learners and parameter servers (``shard_frames.py``): kind, wire, shard, rows, rates, scalars,
+request, number, version, outcome, two numbers of the base."""
 SHARD_ROW_BYTES = 8 * ROW_WORDS
 """Bytes of a row of the table of learners."""

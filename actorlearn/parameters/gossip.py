@@ -1,16 +1,16 @@
-"""Learners that mix their weights: each takes its own steps, and now and then the mean with those of its in-peers.
+"""Mode gossip: each learner takes steps by itself, and at times replaces its weights by a mean with its in-peers'.
 
 Reads gradients, and messages of other learners; writes its own flat weights, its optimizer's state and its message.
-Source: Assran et al. (2019), algorithm 1, with the rules of their code where the paper has none: a message is never
-waited for, used at most once, and mixed with weight 1 / (1 + in-degree) once every in-peer has a new one. After
-``max_staleness`` exchanges without mixing a learner does wait. Each learner keeps its own optimizer state. A message
-with weights that are not finite, or larger than MOST, is left out of the mean.
+Source: Assran et al. (2019), algorithm 1, and their code for rules that the paper does not give. A learner does not
+wait for messages, uses each at most once, and mixes when every in-peer has a new one, with weight 1 / (1 + in-degree)
+for each. After ``max_staleness`` exchanges without mixing, a learner does wait. Each learner keeps its own optimizer
+state. A message with weights that are not finite, or larger than MOST, is left out of the mean.
 
-With ``age_corrected``, which is no paper's, a message is carried forward, before it is mixed, by what this learner has
-moved since it was posted (``mixing.progress_since``).
+With ``age_corrected``, which is from no paper, a learner adds to a message the distance that it has moved itself since
+the message was posted, before it mixes the message (``mixing.progress_since``).
 
-A learner that is killed loses its weights, but its peers have mixed some of them. So before it posts weights it records
-the rollout that they contain, and its next incarnation skips that rollout: each is at most once in any weights.
+A learner that is killed loses its weights, but its peers may have mixed them. So before it posts weights, it records
+the rollout that they contain, and its next incarnation skips that rollout. No weights contain a rollout twice.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from actorlearn.wire.identity import trainer_id
 FIRST_MESSAGE_S = 30.0
 """Seconds that an attached or restarted learner waits for others' weights before it continues with its own."""
 MOST = 1e18
-"""Largest size of a weight in a message that is mixed: the square of a larger one may be infinite in float32."""
+"""Largest magnitude of a weight in a message that is mixed: the square of a larger one may be infinite in float32."""
 _ROUNDING = 2.0**-23
-"""Rounding of float32: the mean of n weights is off by less than n times this share of their size."""
+"""Relative rounding error of float32: the error of a mean of n weights is less than n times this, times their size."""
 _TURN_S = 1e-3
 """Seconds between two checks for new messages."""
 
@@ -54,7 +54,7 @@ class Gossip(Exchange):
     """The exchange of one of several learners that mix their weights."""
 
     def __init__(self, settings: GossipExchangeSettings, learner: Learner) -> None:
-        """Bind to the own segments."""
+        """Open this learner's segments, mailbox and log."""
         self.settings, self.weights = settings, learner.weights
         self.own, self.outer = Alone(AloneExchangeSettings(), learner), learner.outer
         self._alive, self._present_now, self._warn = learner.alive, learner.present, learner.warn
@@ -68,40 +68,40 @@ class Gossip(Exchange):
         self._gradients = SharedMailbox(settings.gradients, settings.rank) if settings.gradients else None
         self._message = np.empty(self.weights.numel(), np.float32)
         self._before = torch.empty_like(self.weights if self._log else self.weights[:0])
-        """The weights when a change of them was logged last."""
+        """The weights when a change of them was logged last; empty without a log."""
         self._began = learner.weights[: self.own.parameters.numel() if settings.age_corrected else 0].clone()
-        """The parameters after the exchange before, where messages are carried forward by the own change since then."""
+        """The parameters after the last exchange; empty without ``age_corrected``."""
         self._began_ns = self._posted_ns = time.monotonic_ns()
-        """When that was, and when the own newest message was posted."""
+        """Time of the last exchange, and the time at which this learner's newest message was posted."""
         self._ages: list[float] = []
-        """Ages of messages at mixing since the last report, as shares of the time between two exchanges."""
+        """Ages of the messages mixed since the last report, as shares of the time between two exchanges."""
         self._averaged = 0
-        """Number of learners in the last mean since then; 0 = weights were not mixed."""
+        """Number of learners in the mean taken since local steps were logged last; 0 = there was no mean."""
         self._used: dict[int, int] = {}
         """Version of each peer's message that was used last."""
         self._mixes = self._steps = self._pending = self._unmixed = self._batch_steps = 0
         self._staleness: list[int] = []
-        """Exchanges in a row that did not mix, after each exchange since the last report."""
+        """For each exchange since the last report: the number of exchanges in a row, up to it, that did not mix."""
         self._refused: dict[int, int] = {}
         """Number of each peer's messages that could not be used."""
         self._reported_refused = 0
-        """Their sum over all peers at the report before."""
+        """Their sum over all peers at the last report."""
         self._waited_s = 0.0
         self._moved_bytes = (0, 0)
-        """Bytes sent and received until the report before."""
+        """Bytes sent and received up to the last report."""
 
     def state(self) -> dict[str, Tensor]:
-        """Return the own optimizer's state."""
+        """Return the state of this learner's optimizer."""
         return self.own.state()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a checkpoint's state in."""
+        """Replace the optimizer's state by a checkpoint's."""
         self.own.restore(state)
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Begin with the own weights; a restarted or attached learner takes the mean of its in-peers' instead.
+        """Begin with this learner's weights; if restarted or attached, with the mean of its in-peers' weights.
 
-        In a new run all learners have equal weights, by the seed; in a resumed one each has its own checkpoint's.
+        In a new run all learners draw equal weights from the seed. In a resumed run each has those of its checkpoint.
         """
         attached = self.settings.rank >= self.settings.learners and not updates
         moved = bool(self.settings.host) and self.settings.incarnation > 0
@@ -119,7 +119,7 @@ class Gossip(Exchange):
         return Joined(*self.counts.total, self._resumed_position(position))
 
     def _resumed_position(self, position: Position) -> Position | None:
-        """Return the position after the rollout in which an earlier incarnation died, if others may have part of it."""
+        """Return the position after the last rollout that others may have mixed; None if it is not after `position`."""
         return Position(self.counts.claimed, position.used) if self.counts.claimed > position.rollout else None
 
     def agree(
@@ -127,8 +127,8 @@ class Gossip(Exchange):
     ) -> Agreed:
         """Return all learners' totals plus this batch, without waiting.
 
-        The totals depend on how far the others happen to be, and with them learning rates and other schedules: even
-        learners that wait for every message (``max_staleness`` 0) do not repeat their weights from the same seed.
+        The totals depend on the progress of the others, and learning rates and other schedules depend on the totals.
+        Runs with the same seed therefore differ, even if learners wait for every message (``max_staleness`` 0).
         """
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         self.own.agree(env_steps, optimizer_steps, position, draining)
@@ -137,11 +137,11 @@ class Gossip(Exchange):
         return Agreed(before[0] + self._batch_steps, before[1] + updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Combine the moments with the own statistics, which are mixed with the weights."""
+        """Combine the moments with this learner's statistics, which are mixed with the weights."""
         self.own.merge(moments, combine)
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Take a step of the own optimizer; every `local_steps` of them an exchange."""
+        """Take a step of this learner's optimizer; exchange after every `local_steps` of them."""
         every = self.settings.gradient_every
         if self._gradients and self._steps % every == 0 and bool(torch.isfinite(gradients).all()):
             self._gradients.post(gradients.cpu().numpy())
@@ -159,12 +159,12 @@ class Gossip(Exchange):
         self.own.settle()
 
     def metrics(self) -> dict[str, Any]:
-        """Return exchanges, how many in a row did not mix, the share that did, waiting, and how far learners are apart.
+        """Return metrics of exchanges, staleness, waiting, messages, and differences between the learners.
 
         `messages_refused`: messages since the last call whose weights could not be used.
 
-        `consensus_distance` is the l2 norm from the own newest message to the mean of all; `gradient_cosine`
-        is of each pair.
+        `consensus_distance`: l2 norm of the difference between this learner's newest message and the mean of all.
+        `gradient_cosine`: of each pair of learners.
         """
         stale, waited_s, ages = self._staleness, self._waited_s, self._ages
         self._staleness, self._waited_s, self._ages = [], 0.0, []
@@ -185,7 +185,7 @@ class Gossip(Exchange):
     def _apart(self) -> dict[str, Any]:
         rank, present, apart = self.settings.rank, self._present(), dict[str, Any]()
         others = [peer for peer in present if peer != rank and self.mailbox.version(peer) >= 0]
-        if others and self.mailbox.version(rank) >= 0:  # over sockets the own message is at the others only
+        if others and self.mailbox.version(rank) >= 0:  # a socket mailbox does not have this learner's own message
             measured = measure([rank, *others], self.mailbox.take, self.weights.numel())
             apart["consensus_distance"] = measured.distance
             if self._log:
@@ -207,9 +207,9 @@ class Gossip(Exchange):
     # Exchanges ------------------------------------------------------------------------------------------------------
 
     def _exchange(self) -> None:
-        """Post the own weights; then mix if every in-peer has a new message, or wait for it after too long a time.
+        """Post the weights, then mix if every in-peer has a new message; after ``max_staleness`` exchanges, wait.
 
-        The outer optimizer takes a step either way: a learner that has not mixed is the mean of itself alone.
+        The outer optimizer also takes a step if nothing was mixed: the mean is then that of this learner alone.
         """
         if self._log:
             rounded = self._averaged * _ROUNDING * float(torch.linalg.vector_norm(self.weights))
@@ -233,13 +233,13 @@ class Gossip(Exchange):
         self._begin_steps()
 
     def _begin_steps(self) -> None:
-        """Note the parameters from which the next local steps begin."""
+        """Keep the time and, with ``age_corrected``, the parameters from which the next local steps begin."""
         self._began_ns = time.monotonic_ns()
         if self.settings.age_corrected:
             self._began.copy_(self.own.parameters)
 
     def _present(self) -> tuple[int, ...]:
-        """Return the present learners, always including this one; warns when the set that it mixes with changes."""
+        """Return the present learners, always including this one; warn when the learners that it mixes with change."""
         learners, stays = self._present_now()
         before, self._learners = self._learners, tuple(sorted({*learners, self.settings.rank}))
         if stays and before and before != self._learners and (said := self._change(before, self._learners)):
@@ -247,7 +247,7 @@ class Gossip(Exchange):
         return self._learners
 
     def _change(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:
-        """Describe a change of the learners whose weights are mixed; empty where there is none."""
+        """Describe a change of the learners whose weights are mixed; empty if there is none."""
         graph, rank = self.settings.graph, self.settings.rank
         mixed = neighbours(graph, now, rank)
         if mixed == neighbours(graph, before, rank):
@@ -262,7 +262,7 @@ class Gossip(Exchange):
         return peers if all(self.mailbox.version(peer) != self._used.get(peer, -1) for peer in peers) else None
 
     def _wait(self, ready: Callable[[], tuple[int, ...] | None], limit_s: float = np.inf) -> tuple[int, ...] | None:
-        """Wait until ``ready`` returns learners; None when this process is to end, or after ``limit_s`` seconds."""
+        """Wait until ``ready`` returns learners; None if this process is to end, or after ``limit_s`` seconds."""
         began_s = time.monotonic()
         while (found := ready()) is None and self._alive() and time.monotonic() - began_s < limit_s:
             time.sleep(_TURN_S)
@@ -270,7 +270,7 @@ class Gossip(Exchange):
         return found
 
     def _mix(self, peers: tuple[int, ...]) -> bool:
-        """Replace the own weights by their mean with these peers' messages; False when none could be used."""
+        """Replace the weights by their mean with these peers' messages; False if no message could be used."""
         moved = self.own.parameters - self._began if self.settings.age_corrected else None
         used = self._add(peers, self.weights)
         shares = [progress_since(self.mailbox.posted_ns(peer), self._began_ns, self._posted_ns) for peer in used]
@@ -290,7 +290,7 @@ class Gossip(Exchange):
             version = self._used[peer] = self.mailbox.take(peer, self._message)
             if version < 0:
                 continue
-            parameters = self._message[: self.own.parameters.numel()]  # a variance behind them may be larger
+            parameters = self._message[: self.own.parameters.numel()]  # the statistics behind may exceed MOST
             if parameters.min() >= -MOST and parameters.max() <= MOST and np.isfinite(self._message).all():
                 total += torch.from_numpy(self._message).to(total.device)
                 used[peer] = version
@@ -308,9 +308,9 @@ class Gossip(Exchange):
             )
 
     def _adopt(self) -> None:
-        """Replace the own weights by the mean of the in-peers' newest messages, if there are any.
+        """Replace the weights by the mean of the in-peers' newest messages, if there are any.
 
-        Messages over sockets may still be on their way; in shared memory they are available at once.
+        Messages over sockets may not have arrived yet, so they are waited for; in shared memory they are there at once.
         """
         peers = (self._wait(self._heard, FIRST_MESSAGE_S) if self.settings.travels else self._heard()) or ()
         total = torch.zeros_like(self.weights)
@@ -323,10 +323,10 @@ class Gossip(Exchange):
         if self._log:
             self._log.adopted(used)
         others = {peer: self.mailbox.version(peer) for peer in self._present() if peer not in peers}
-        self._used |= others  # perhaps used by an earlier incarnation already
+        self._used |= others  # an earlier incarnation may have used these
 
     def _heard(self) -> tuple[int, ...] | None:
-        """Return the in-peers that have a message; None while none has."""
+        """Return the in-peers that have a message; None if there are in-peers and none has one."""
         known = neighbours(self.settings.graph, self._present(), self.settings.rank)
         return tuple(peer for peer in known if self.mailbox.version(peer) >= 0) or (None if known else ())
 
@@ -354,7 +354,7 @@ class Gossip(Exchange):
         return SocketMailbox(*own, self.counts, self._present)
 
     def _readers(self) -> list[int]:
-        """The learners that mix this one's weights."""
+        """Return the learners that mix this learner's weights."""
         graph, rank, present = self.settings.graph, self.settings.rank, self._present()
         return [peer for peer in present if rank in neighbours(graph, present, peer)]
 

@@ -1,8 +1,8 @@
-"""The exchange: how one learner's gradient becomes new weights, alone or with others; its calls, values and errors.
+"""The interface of an exchange, which turns one learner's gradient into new weights, alone or with other learners.
 
-Reads and writes nothing; imports torch for the type checker only, because processes without torch read this.
+Reads and writes nothing. Imports torch for the type checker only, because processes without torch import this module.
 
-An update (``learning/update.py``) calls the same methods in the same places in every mode: alone, sync (Stooke & Abbeel
+An update (``learning/update.py``) calls the same methods in the same order in every mode: alone, sync (Stooke & Abbeel
 2018, section 4.2), async (section 4.3) and gossip (Assran et al. 2019).
 """
 
@@ -26,27 +26,28 @@ if TYPE_CHECKING:
     from actorlearn.wire.endpoints import Endpoints
 
 CARRIED_COUNTS = 6
-"""Most numbers of a minibatches' source that are exchanged (``Carried.counts``)."""
+"""Largest number of counts that the source of minibatches exchanges (``Carried.counts``)."""
 
 
 class Present(NamedTuple):
-    """The learners that there are now, as the newest order lists them."""
+    """The present learners, as the newest order lists them."""
 
     learners: Sequence[int] = ()
-    """Their numbers."""
+    """Numbers of the learners."""
     stays: bool = True
     """Whether learners that leave count as lost; False while the run ends, when learners leave as they finish."""
 
 
 class Carried:
-    """State of the minibatches' source that is exchanged besides weights and optimizer state; by default none."""
+    """State of the source of minibatches that is exchanged besides weights and optimizer state; by default none."""
 
     together = 0
-    """Number of learners in step, which all take the optimizer steps due for all env steps; 0: each for its own."""
+    """Number of learners in lock-step. Each takes all optimizer steps due for the environment steps of all. 0: each
+    learner takes only those due for its own."""
 
     @property
     def shared_tensors(self) -> Sequence[Tensor]:
-        """Tensors that are equal in all learners in step: a joining learner takes them with the weights."""
+        """Tensors that are equal in all learners in lock-step; a joining learner copies them with the weights."""
         return ()
 
     def counts(self) -> Sequence[int]:
@@ -54,43 +55,43 @@ class Carried:
         return ()
 
     def adopt(self, counts: NDArray[np.int64], best: int) -> None:
-        """Take the counts of all learners [learners, n] on joining; ``best``: rank of the one that has the weights."""
+        """Take the counts of all learners [learners, n] on joining; ``best``: rank of the learner that gave weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """The view that an exchange has of the learner whose gradients it takes."""
+    """The learner whose gradients an exchange takes, as the exchange sees it."""
 
     optimizer: OptimizerSettings
-    """Numbers of the optimizer, and of its groups."""
+    """Settings of the optimizer and of its parameter groups."""
     weights: Tensor
-    """The whole flat vector: parameters, and then statistics."""
+    """The whole flat vector: parameters, then statistics."""
     gradients: Tensor
-    """The flat gradient, as long as the parameters alone."""
+    """The flat gradient, as long as the parameters."""
     alive: Callable[[], bool] = lambda: True
-    """Whether to go on waiting; asked at least every 50 ms while the exchange waits for others."""
+    """Whether to go on waiting; called at least every 50 ms while the exchange waits for others."""
     present: Callable[[], Present] = Present
-    """Mode gossip: the learners that there are now."""
+    """Mode gossip: returns the present learners."""
     warn: Callable[[str], None] = lambda text: None
     """Mode gossip: reports a problem of another learner to the user."""
     number: int = 0
-    """This learner's number, for good; its rank counts it among those that have joined."""
+    """This learner's number, which never changes; its rank is its index among the learners that have joined."""
     consumed: Consumed | None = None
-    """Table of the experience that is in the weights; None where it is not kept."""
+    """Table of the experience that the weights contain; None if it is not kept."""
     spread: Spread = whole
     """Spreads the work of an optimizer step over this learner's cores."""
     endpoints: Endpoints | None = None
-    """Endpoints of the processes on all machines of the run; None where there is one machine."""
+    """Endpoints of the processes on all machines of the run; None if there is one machine."""
     carried: Carried = field(default_factory=Carried)
-    """Further state of its minibatches' source."""
+    """Further state of its source of minibatches."""
     outer: Outer | None = None
-    """Modes sync and gossip: makes new weights from the mean of the learners' weights; None = the mean itself."""
+    """Modes sync and gossip: computes new weights from the mean of the learners' weights; None = the mean itself."""
     networks: Mapping[str, slice] = field(default_factory=dict)
-    """Range of the parameters of each network; empty where there is only one (``optim/groups.py``)."""
+    """Range of the parameters of each network; empty if there is only one network (``optim/groups.py``)."""
 
 
 class PeerLost(RuntimeError):
-    """Another learner has died or left during an exchange, which is void; the others continue in a new generation."""
+    """Another learner died or left during an exchange, which has no effect; the others begin a new generation."""
 
 
 class Stopped(RuntimeError):
@@ -98,7 +99,7 @@ class Stopped(RuntimeError):
 
 
 class Disagreement(RuntimeError):
-    """Learners that must be equal are not; names them."""
+    """Learners in lock-step have different weights."""
 
 
 class Stepped(NamedTuple):
@@ -107,40 +108,40 @@ class Stepped(NamedTuple):
     norm: float
     """l2 norm of the gradient, before clipping."""
     taken: bool
-    """Whether it was taken. If not, the gradient was not finite, at this learner or, in mode sync, at another one."""
+    """Whether the step was taken. If not, the gradient was unusable, here or, in mode sync, at another learner."""
 
 
 class Agreed(NamedTuple):
-    """The batch that all learners are about to learn; in mode sync the same for each of them."""
+    """Result of `agree` about the batch to learn next; in mode sync, `idle` alone differs between the learners."""
 
     env_steps: int
     """Environment steps that all learners together have learned from once this batch is done."""
     updates: int
-    """Updates of all learners once this batch is done; in mode sync the learners' joint batches count as one."""
+    """Updates of all learners once this batch is done; in mode sync a batch of all learners counts as one update."""
     draining: bool
-    """Whether a learner is leaving, so that no learner learns from this batch."""
+    """Whether this learner or, in mode sync, any learner is leaving, so that this batch is not learned."""
     idle: int = 0
-    """Steps of the batch in which this learner has no minibatch; it calls `step` for these first.
+    """Number of steps of the batch in which this learner has no minibatch; it calls `step` for these first.
 
-    In mode sync all learners make as many steps as the one with most minibatches left, and end together."""
+    In mode sync all learners make as many steps as the learner with most remaining minibatches, and end together."""
 
 
 class Joined(NamedTuple):
-    """The weights that a learner has joined with."""
+    """Totals and position that belong to the weights with which a learner has joined."""
 
     env_steps: int
     """Environment steps that all learners together have learned from, in these weights."""
     updates: int
     """Updates that all learners together have made, in these weights."""
     position: Position | None = None
-    """The position from which this learner continues with these weights; None where it is not recorded with them.
+    """The position from which this learner continues with these weights; None if it is not recorded with them.
 
-    Rollouts before it are in the weights, and steps beyond its ``used`` are not: no rollout is learned twice, and steps
-    lost with an earlier incarnation of this learner can be counted."""
+    The weights contain the rollouts before it, and no environment steps beyond its ``used``. So no rollout is learned
+    twice, and steps lost with an earlier incarnation of this learner can be counted."""
 
 
 class Exchange(ABC):
-    """Turns one learner's gradient into new weights; owns the optimizer, changes the flat weights in place.
+    """Turns one learner's gradient into new weights. Owns the optimizer; changes the flat weights in place.
 
     A mode must implement
 
@@ -148,12 +149,12 @@ class Exchange(ABC):
     ``state, restore``    the optimizer's state, to and from a checkpoint
     ``join``              called once, after `restore` and before all others: take common weights
     ``agree``             called before each batch: announce it, and agree with the other learners
-    ``merge``             called once a batch, where observations are normalised: update the statistics
+    ``merge``             called once a batch, if observations are normalised: update the statistics
     ``step``              called for each minibatch: from a gradient to new weights
     ``settle``            called after the last step of a batch
     ====================  ==========================================================================================
 
-    and inherits defaults of the other methods, which wait for no learner and take nothing between batches.
+    and inherits defaults of the other methods. These do not wait for other learners, and do not change weights.
     """
 
     @abstractmethod
@@ -162,13 +163,14 @@ class Exchange(ABC):
 
     @abstractmethod
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a checkpoint's `state` in; called before `join`."""
+        """Replace the optimizer's state by a checkpoint's `state`; called before `join`."""
 
     @abstractmethod
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Take the weights and optimizer state common to all learners; called once, after `restore`, before the others.
+        """Take the weights and optimizer state that learners share; called once, after `restore`, before the others.
 
-        The totals are those of this learner's own checkpoint (0, 0 for a new run), its position that of its account.
+        `env_steps` and `updates` are the totals of this learner's own checkpoint (0, 0 for a new run); `position` is
+        that of its account.
         """
 
     @abstractmethod
@@ -177,18 +179,18 @@ class Exchange(ABC):
     ) -> Agreed:
         """Announce a batch before it is learned, and return the learners' totals. In mode sync it waits for all.
 
-        `optimizer_steps`: number of calls of `step` to come. `position`: that of this learner, whose `rollout` the
-        batch is. `draining`: this learner leaves, with or without a batch.
+        `optimizer_steps`: number of calls of `step` to come. `position`: this learner's position; its `rollout` is the
+        batch. `draining`: this learner leaves, with or without a batch.
         Raises PeerLost, Stopped and Disagreement.
         """
 
     @abstractmethod
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Change the statistics behind the parameters by a batch's moments; once a batch, after `agree`.
+        """Change the statistics behind the parameters by a batch's moments; called once a batch, after `agree`.
 
-        It is not repeated for a batch that was broken off after it.
-        `combine(statistics, moments)` does that in place for one learner's moments. In mode sync it is called for every
-        learner's, in the same order everywhere.
+        A batch that was broken off after `merge` continues without another merge. `combine(statistics, moments)`
+        changes the statistics in place by one learner's moments; in mode sync it is called for the moments of every
+        learner, in the same order in all learners.
         """
 
     @abstractmethod
@@ -201,34 +203,34 @@ class Exchange(ABC):
     def mean(self, number: float) -> float:
         """Return the mean of a number over the learners that take the next step together; called before `step`.
 
-        In mode sync it is the same for all, which call it as often; elsewhere it is this learner's own number.
+        In mode sync all learners must call it, and get the same mean. In other modes it returns `number`.
         """
         return number
 
     @abstractmethod
     def settle(self) -> None:
-        """Count a batch after its last step, and pass on changes that other learners have not got yet."""
+        """Count a batch after its last step, and pass on changes that other learners do not have yet."""
 
     def ending(self, asked: bool) -> bool:
         """Whether to break a batch off, between two of its steps. `asked`: this learner was told to end.
 
-        In mode sync all do so at the same step, and then have the same weights; raises PeerLost and Stopped.
+        In mode sync all learners break off at the same step, with the same weights; raises PeerLost and Stopped.
         """
         return asked
 
     def break_off(self) -> None:
-        """Take back steps of an unfinished batch that no other learner's weights have; called when it is broken off.
+        """Undo steps of an unfinished batch that were not exchanged; called when the batch is broken off.
 
-        Only mode sync with local steps has such steps: the batch continues from the exchange before them.
+        Only mode sync with local steps undoes steps: the batch continues from the last exchange.
         """
         return
 
     def pull(self) -> bool:
-        """Take other learners' changes, between batches; True when the weights changed."""
+        """Take other learners' changes, between batches; returns whether the weights changed."""
         return False
 
     def metrics(self) -> dict[str, Any]:
-        """Return metrics of the time since the last call, for a report; ``metrics/registry.py`` says what each is."""
+        """Return metrics of the time since the last call, for a report; ``metrics/registry.py`` describes each."""
         return {}
 
     def close(self) -> None:

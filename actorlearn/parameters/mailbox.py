@@ -1,7 +1,7 @@
-"""Messages of learners to one another: each learner's newest weights, whole, and no waiting on either side.
+"""Messages between learners: each learner's newest weights, complete, without waiting on either side.
 
-Reads and writes one segment of shared memory per learner, of versioned slots (``parameters/published.py``); knows
-neither graph nor weights. ``parameters/socket_mailbox.py`` is the same through sockets.
+Reads and writes one segment of shared memory per learner, with versioned slots (``parameters/published.py``). Does not
+know the graph. ``parameters/socket_mailbox.py`` does the same through sockets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from actorlearn.wire.messages import Endpoint
 
 
 class Mailbox(Protocol):
-    """One learner's own messages and those of its peers, by their numbers."""
+    """The messages of one learner and of its peers, by learner number."""
 
     def post(self, weights: NDArray[np.float32]) -> int:
         """Make ``weights`` [size] this learner's newest message and return its version; never waits.
@@ -35,10 +35,10 @@ class Mailbox(Protocol):
         """Return the newest available version of a peer's message; -1 = none."""
 
     def take(self, peer: int, out: NDArray[np.float32]) -> int:
-        """Copy a peer's newest message into ``out`` [size]; returns its version, or -1 (``out`` unchanged) for none."""
+        """Copy a peer's newest message to ``out`` [size]; returns its version, or -1 (``out`` unchanged) if none."""
 
     def posted_ns(self, peer: int) -> int | None:
-        """Return when a peer's message that was taken last was posted, by this machine's clock; None where unknown."""
+        """Return when the peer's message taken last was posted, by the monotonic clock; None if unknown."""
 
     def close(self) -> None:
         """Close the mailbox; posted messages stay where they are."""
@@ -47,10 +47,10 @@ class Mailbox(Protocol):
 def open_mailbox(
     messages: ByLearner[Shm | Ipc], learner: int, size: int, readers: Callable[[], Collection[int]], incarnation: int
 ) -> Mailbox:
-    """Open a learner's mailbox by the addresses of all; raises ChannelError where it cannot listen.
+    """Open a learner's mailbox by the addresses of all learners; raises ChannelError if it cannot listen.
 
-    ``size``: weights in a message; ``readers`` returns the learners that mix this one's messages now; ``incarnation``
-    of the learner: larger than all before. Shared memory needs none of the three.
+    ``size``: number of weights in a message. ``readers`` returns the learners that mix this learner's messages now.
+    ``incarnation`` is the learner's, larger than all earlier ones. Shared memory needs none of these.
     """
     each = messages.each
     if isinstance(each, Shm):
@@ -59,7 +59,7 @@ def open_mailbox(
 
 
 def ipc_ways(sockets: ByLearner[Ipc], learner: int) -> Ways:
-    """Return the ways between a learner and others of its machine."""
+    """Return the connections between a learner and others on its machine."""
 
     def dial(to: Ipc | Endpoint) -> Push:
         assert isinstance(to, Ipc)
@@ -69,7 +69,7 @@ def ipc_ways(sockets: ByLearner[Ipc], learner: int) -> Ways:
 
 
 def tcp_ways(endpoints: Endpoints, host: str) -> Ways:
-    """Return the ways between a learner and those of other machines; ``host``: the own address."""
+    """Return the connections between a learner and those on other machines; ``host``: this machine's address."""
 
     def find(peer: int) -> Endpoint | None:
         found = endpoints.find(endpoints.own.role).get(peer)
@@ -86,20 +86,20 @@ class SharedMailbox:
     """Messages in one segment per learner, opened at first use, as learners may be attached later."""
 
     def __init__(self, messages: ByLearner[Shm], learner: int) -> None:
-        """Open nothing yet. Also used for gradients that learners compare, in other segments."""
+        """Open nothing yet. Gradients that learners compare also use this class, with other segments."""
         self._messages, self._learner = messages, learner
         self._segments: dict[int, Segment] = {}
         self._posted_ns: dict[int, int] = {}
 
     def post(self, weights: NDArray[np.float32]) -> int:
-        """Write the next version of the own message."""
-        return self._of(self._learner).publish(weights, time.monotonic_ns())  # in the place of environment steps
+        """Write the next version of this learner's message."""
+        return self._of(self._learner).publish(weights, time.monotonic_ns())  # the time instead of environment steps
 
     def version(self, peer: int) -> int:
-        """Read the version word of a learner's segment, which may be the own."""
+        """Return the version word of a learner's segment; ``peer`` may be this learner."""
         try:
             return self._of(peer).version
-        except (FileNotFoundError, SegmentError):  # not made yet, or half
+        except (FileNotFoundError, SegmentError):  # not made yet, or not finished
             return -1
 
     def take(self, peer: int, out: NDArray[np.float32]) -> int:
@@ -111,7 +111,7 @@ class SharedMailbox:
         return version
 
     def posted_ns(self, peer: int) -> int | None:
-        """Return the time that the message was published with."""
+        """Return the time that was published with the message."""
         return self._posted_ns.get(peer)
 
     def close(self) -> None:

@@ -1,14 +1,14 @@
-"""Meetings of learners on several machines: all contributions of a meeting come to a hub, which answers with all.
+"""Meetings of learners on several machines: learners send contributions to a hub, which answers each with all of them.
 
-Pure; ``remote_rendezvous.py`` has the sockets. The hub is the first learner of a generation. A meeting is complete when
-all learners of the generation have contributed to it; then each gets the same answer: everybody's contribution, or for
-gradients their sum in the order of ranks, which are the same bits for all. Contributions are sent again until they are
-answered. So a message that is lost or repeated changes nothing: the hub keeps each contribution once, and the newest
-answer until all have come to the next meeting.
+Pure; ``remote_rendezvous.py`` has the sockets. The first learner of a generation runs the hub. A meeting is complete
+when all learners of the generation have contributed to it. Then each gets the same answer: all contributions or, for
+gradients, their sum in the order of ranks, with the same bits for all. Learners repeat contributions until they are
+answered. The hub keeps each contribution once, and the newest answer until all have come to the next meeting, so lost
+and repeated messages change nothing.
 
-When a learner that has not come is gone, the generation is over, and all who wait are told so. If the hub dies among
-its answers, some learners have the meeting and some do not; they agree again when they join in the next generation, by
-taking all state from the learner that is furthest (``allreduce.py``).
+If a learner that has not come to a meeting is gone, the generation ends, and the hub tells all waiting learners. If the
+hub dies while it answers, some learners have the answer and some do not. They become equal again in the next
+generation, when all take the state of the learner that is furthest (``allreduce.py``).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from actorlearn.parameters.frame_headers import MEETING
 
 ROWS, SUM, ACKNOWLEDGED, LEFT, LOST = range(5)
-"""Kinds of frames: two of contributions and their answers, two from a learner that ask for nothing, and one of the
-hub's: a learner is gone, and there will be no answer."""
+"""Kinds of frames. ROWS and SUM: contributions and their answers. ACKNOWLEDGED and LEFT: from a learner, not answered.
+LOST: from the hub; a learner is gone, and the meeting will not be answered."""
 
 _FLOAT32_BYTES = 4
 
@@ -35,17 +35,17 @@ class Frame(NamedTuple):
     generation: int
     meeting: int
     among: int = 0
-    """Kind SUM: bits of the ranks whose contributions are added."""
+    """Kind SUM: a bit for each rank whose contribution is added."""
     content: bytes = b""
 
 
 def encode(run: bytes, frame: Frame) -> bytes:
-    """Put a frame into bytes; ``run``: the run's 16 bytes."""
+    """Return the bytes of a frame; ``run``: the run's 16 bytes."""
     return MEETING.pack(run, frame.kind, frame.generation, frame.meeting, frame.among) + frame.content
 
 
 def decode(run: bytes, body: bytes) -> Frame | None:
-    """Return the frame that these bytes are; None for bytes that are none, or of another run."""
+    """Return the frame in these bytes; None if they are no valid frame of this run."""
     numbers = MEETING.unpack(run, body)
     if numbers is None or numbers[0] > LOST:
         return None
@@ -60,9 +60,9 @@ class Hub:
         """Begin before the first meeting, whose number is 1."""
         self._learners, self._generation = range(learners), generation
         self._meeting = 1
-        """The meeting that is to be completed next."""
+        """Number of the meeting that is completed next."""
         self._came: dict[int, Frame] = {}
-        """Contributions to it, by rank."""
+        """Contributions to that meeting, by rank."""
         self._answer = Frame(ROWS, generation, 0)
         self._heard = set(self._learners)
         """Ranks that are known to have the newest answer."""
@@ -70,7 +70,7 @@ class Hub:
         self._lost: Frame | None = None
 
     def take(self, rank: int, frame: Frame) -> dict[int, Frame]:
-        """Take a frame of a learner; returns the frames that are to be sent, by rank. One that cannot be is dropped."""
+        """Handle a learner's frame; returns the frames to send, by rank. An invalid frame is dropped."""
         if frame.generation != self._generation or (frame.kind == SUM and not self._adds_up(frame)):
             return {}
         if frame.kind == LEFT:
@@ -84,7 +84,7 @@ class Hub:
         return {}
 
     def _adds_up(self, frame: Frame) -> bool:
-        """Whether a contribution to a sum is of float32 numbers, and names ranks of this generation, one at least."""
+        """Whether a contribution to a sum has whole float32 numbers and at least one rank, all of this generation."""
         return 0 < frame.among < 1 << len(self._learners) and len(frame.content) % _FLOAT32_BYTES == 0
 
     def _contribute(self, rank: int, frame: Frame) -> dict[int, Frame]:
@@ -104,7 +104,7 @@ class Hub:
         return dict.fromkeys(self._learners, self._answer)
 
     def miss(self, gone: Collection[int]) -> dict[int, Frame]:
-        """Look for learners that have not come and are gone, or have left; returns the frames to be sent, by rank."""
+        """End the generation if an absent learner is gone or has left; returns the frames to send, by rank."""
         awaited = [rank for rank in self._learners if rank not in self._came and rank in {*gone, *self._left}]
         if not awaited or self._lost is not None or not self._came:
             return {}
@@ -120,7 +120,7 @@ class Hub:
 
 
 def add(frames: list[Frame]) -> bytes:
-    """Return the sum of the float32 vectors of those among that are summed, in the order of ranks."""
+    """Return the sum of the float32 vectors of the ranks in ``among``, in the order of ranks."""
     rows = [frame.content for rank, frame in enumerate(frames) if frames[0].among >> rank & 1]
     total = np.frombuffer(rows[0], np.float32).copy()
     for row in rows[1:]:

@@ -1,11 +1,12 @@
-"""Directed graphs of learners, by which they mix weights; their mixing matrices and properties.
+"""Directed graphs by which learners mix weights, with their mixing matrices and properties.
 
-Pure functions of the settings, the present learners and the count of exchanges; numpy only, knows no weights and no
-processes. Source: Assran et al. (2019), section 3; their experiments have the directed ring.
+Pure functions of the settings, the present learners and the count of exchanges; uses numpy only. Source: Assran et al.
+(2019), section 3; their experiments use the directed ring.
 
-A vertex is a position among the present learners, so the graph closes over a learner that has left. Row i of a mixing
-matrix has the weights of learner i's mean: 1 / (1 + in-degree) for itself and for each in-peer. Rows sum to 1 in every
-graph; columns too where all vertices have as many out-peers as in-peers, and only if all mix in the same round.
+A vertex is a position among the present learners, so when a learner leaves, its neighbours become adjacent. Row i of a
+mixing matrix has the coefficients of learner i's mean: 1 / (1 + in-degree) for itself and for each in-peer. Rows sum to
+1 in every graph. Columns also sum to 1 if all vertices have as many out-peers as in-peers, and only if all learners mix
+in the same round.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 Graph = Literal["none", "ring", "k-peer", "exponential", "exponential-varying", "complete", "random-matching"]
-"""Graphs that have a name; another one is written out as lists."""
+"""Graphs with a name; any other graph is given by lists of in-peers."""
 GRAPHS = (*get_args(Graph), "lists")
 DRAWS = 256
-"""Exchanges of random matching that `facts` looks at."""
+"""Number of exchanges of random matching over which `measure_mixing` computes properties."""
 FREE_AGE = 0.5
-"""Age of messages that nobody waits for, in exchanges: learners post at any moment of one another's steps.
+"""Mean age of messages, in exchanges, if learners do not wait: a message is posted at any time between two exchanges.
 
 0.44 was measured with four learners on two cores, in a ring (benchmarks/results/gossip.md).
 """
 _NOTHING = 1e-12
-"""Share of differences below which an exchange has made learners agree exactly, but for rounding."""
+"""Share of remaining differences that counts as zero: anything less is rounding."""
 
 
 class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which graph; `peers` is for k-peer, `seed` for random matching, and `lists` are each learner's in-peers."""
+    """A graph by name; `peers` is for k-peer, `seed` for random matching, `lists` has each learner's in-peers."""
 
     name: str = "ring"
     peers: int = 1
@@ -40,7 +41,7 @@ class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse graphs that there are not."""
+        """Raise ValueError for a graph that does not exist."""
         if self.name not in GRAPHS:
             raise ValueError(f"graph.name: {self.name!r} must be one of {list(GRAPHS)}")
         if self.peers < 1:
@@ -56,23 +57,23 @@ class Mixing(NamedTuple):
     """Properties of a graph when all learners mix at every exchange."""
 
     period: int
-    """Exchanges that were looked at: all until the graph repeats."""
+    """Number of exchanges examined: all until the graph repeats, or DRAWS of random matching."""
     repeats: bool
-    """False of random matching, which was drawn as often as `period` says."""
+    """Whether the graph repeats after `period` exchanges; False for random matching."""
     in_degree: tuple[int, int]
     """Smallest and largest number of in-peers."""
     connected_within: int | None
-    """B: the union of any B exchanges in a row is strongly connected; None = it never is."""
+    """Smallest B such that the union of any B consecutive exchanges is strongly connected; None = there is none."""
     spectral_radius: float
-    """Share of the differences between learners that an exchange leaves in the long run; 1 = they need not agree."""
+    """Factor by which an exchange multiplies the differences between learners in the long run; 1 = they may remain."""
     doubly_stochastic: bool
     """Whether mixing keeps the learners' mean."""
 
 
 def in_peers(graph: GraphSettings, learners: Sequence[int], learner: int, exchange: int) -> tuple[int, ...]:
-    """Learners whose messages `learner` mixes in its exchange of that count, in ascending order.
+    """Return the learners whose messages `learner` mixes in this exchange, in ascending order.
 
-    `learners` are the numbers of all learners there are, `learner` among them. `exchange` is how often it has mixed.
+    `learners`: numbers of all present learners, including `learner`. `exchange`: how often `learner` has mixed.
     """
     if graph.name == "lists":
         listed = graph.lists[learner] if learner < len(graph.lists) else ()
@@ -86,8 +87,8 @@ def in_peers(graph: GraphSettings, learners: Sequence[int], learner: int, exchan
 
 
 def _hops(graph: GraphSettings, count: int, exchange: int) -> Sequence[int]:
-    """Distances back around the circle of `count` learners at which the in-peers stand."""
-    doublings = (count - 1).bit_length()  # 2^j < count for each j below this
+    """Return the distances of the in-peers, counted backwards around the circle of `count` learners."""
+    doublings = (count - 1).bit_length()  # 2^j < count for each j below it
     if graph.name == "exponential":
         return [1 << j for j in range(doublings)]
     if graph.name == "exponential-varying":
@@ -97,15 +98,15 @@ def _hops(graph: GraphSettings, count: int, exchange: int) -> Sequence[int]:
 
 
 def neighbours(graph: GraphSettings, learners: Sequence[int], learner: int) -> tuple[int, ...]:
-    """Learners whose messages `learner` mixes in some exchange or other, in ascending order."""
+    """Return the learners whose messages `learner` mixes in at least one exchange, in ascending order."""
     if graph.name == "random-matching":
         return tuple(other for other in learners if other != learner)
-    exchanges = range(max((len(learners) - 1).bit_length(), 1))  # then the graph repeats
+    exchanges = range(max((len(learners) - 1).bit_length(), 1))  # after these the graph repeats
     return tuple(sorted({peer for exchange in exchanges for peer in in_peers(graph, learners, learner, exchange)}))
 
 
 def mixing_matrix(graph: GraphSettings, learners: Sequence[int], exchange: int) -> NDArray[np.float64]:
-    """Matrix by which weights change when all mix at once: [n, n], row-stochastic, in the order of `learners`."""
+    """Return the matrix of an exchange in which all learners mix: [n, n], row-stochastic, in order of `learners`."""
     matrix = np.eye(len(learners))
     column = {learner: at for at, learner in enumerate(learners)}
     for learner, row in zip(learners, matrix, strict=True):
@@ -115,23 +116,26 @@ def mixing_matrix(graph: GraphSettings, learners: Sequence[int], exchange: int) 
 
 
 def speed(others: float, age: float) -> float:
-    """Return how far learners go that all move in one direction, as a share of what each would go by itself.
+    """Return the speed of learners that all move in one direction, relative to that of a sole learner.
 
-    ``others``: their share of a mean, 1/2 in a ring. A message that was posted ``age`` exchanges ago lacks what its
-    sender has moved since, so its mean with newer weights takes a part of the way back: v = 1 - others * age * v.
+    ``others``: share of the other learners in a mean, 1/2 in a ring. A message that was posted ``age`` exchanges ago
+    lacks the distance that its sender has moved since, so the mean loses this distance: v = 1 - others * age * v.
     """
     return 1.0 / (1.0 + others * age)
 
 
 def progress_since(posted_ns: int | None, began_ns: int, now_ns: int) -> float:
-    """Return the share of the own change between two times that came after a message was posted, 0 to 1."""
+    """Return the share, 0 to 1, of the time from ``began_ns`` to ``now_ns`` that lies after ``posted_ns``.
+
+    If ``posted_ns`` is None or the time is empty, the share is 0.
+    """
     if posted_ns is None or now_ns <= began_ns:
         return 0.0
     return min(max((now_ns - posted_ns) / (now_ns - began_ns), 0.0), 1.0)
 
 
 def measure_mixing(graph: GraphSettings, count: int) -> Mixing:
-    """Return the properties of the graph of so many learners."""
+    """Return the properties of the graph with ``count`` learners."""
     period = {"random-matching": DRAWS, "exponential-varying": max((count - 1).bit_length(), 1)}.get(graph.name, 1)
     matrices = np.stack([mixing_matrix(graph, range(count), exchange) for exchange in range(period)])
     degrees = np.count_nonzero(matrices, axis=2) - 1
@@ -146,7 +150,10 @@ def measure_mixing(graph: GraphSettings, count: int) -> Mixing:
 
 
 def _connected_within(edges: NDArray[np.bool_], repeats: bool) -> int | None:
-    """Fewest exchanges [period, n, n] in a row whose union is strongly connected wherever one begins."""
+    """Return the least number of consecutive exchanges whose union is strongly connected from any start; None if none.
+
+    ``edges``: [period, n, n].
+    """
     period = len(edges)
     for window in range(1, period + 1):
         starts = range(period if repeats else period - window + 1)
@@ -159,16 +166,17 @@ def _connected_within(edges: NDArray[np.bool_], repeats: bool) -> int | None:
 def _strongly_connected(edges: NDArray[np.bool_]) -> bool:
     """Whether every vertex reaches every other one; `edges` [n, n] bool, with a true diagonal."""
     reached = edges
-    for _ in range(len(edges).bit_length()):  # each turn doubles the length of the ways
+    for _ in range(len(edges).bit_length()):  # each turn doubles the length of the paths
         reached = reached @ reached
     return bool(reached.all())
 
 
 def _spectral_radius(matrices: NDArray[np.float64]) -> float:
-    """Second largest modulus of the eigenvalues of the matrices' product [period, n, n], per matrix.
+    """Return the second largest modulus of the eigenvalues of the matrices' product, per matrix [period, n, n].
 
-    Row-stochastic matrices map equal weights to themselves, so they act on the differences alone: there the largest
-    modulus is the second of the whole. The product is scaled as it grows, for hundreds of factors leave nothing of it.
+    Row-stochastic matrices map equal weights to themselves. On the space of differences, their largest modulus is
+    therefore the second largest of the whole. The product is rescaled after each factor, as a product of hundreds of
+    factors would underflow.
     """
     period, count, _ = matrices.shape
     directions = np.linalg.svd(np.ones((1, count)))[2][1:]  # an orthonormal basis of the differences, [n - 1, n]

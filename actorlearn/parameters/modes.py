@@ -1,20 +1,20 @@
-"""The modes in which learners learn together, each described by a spec with all its properties.
+"""The modes in which learners learn together, each described by a spec.
 
 Pure; never loads torch, so that supervisor, command line and trainers use the same specs. ``made_by`` names the mode's
-exchange, the class that computes new weights. Modes are registered by entry points, the shipped ones too:
+exchange, the class that computes new weights. Modes are registered by entry points, including the built-in ones:
 
     [project.entry-points."actorlearn.modes"]
     averaging = "my_package.averaging_mode:SPEC"
 
-A topology names it: ``mode: averaging``. Keys of its own, if it has any, stand in a section of the same name.
+A topology selects it by name: ``mode: averaging``. Keys of its own, if it has any, are in a section of the same name.
 
-| mode   | weights                | a learner waits for         | exchange                                          |
-|--------|------------------------|-----------------------------|---------------------------------------------------|
-| alone  | its own                | none                        | ``alone.py``                                      |
-| sync   | the same everywhere    | all others, at every update | ``allreduce.py``: Stooke & Abbeel 2018, section 4.2 |
-| async  | in a store for all     | none                        | ``asynchronous.py``: there, section 4.3           |
-| async  | of parameter servers   | none, or for a quorum       | ``served.py``                                     |
-| gossip | its own, mixed         | none, or its in-peers       | ``gossip.py``: Assran et al. 2019                 |
+| mode   | weights                | a learner waits for         | exchange                                            |
+|--------|------------------------|-----------------------------|-----------------------------------------------------|
+| alone  | its own                | none                        | ``alone.py``                                        |
+| sync   | equal in all learners  | all others, at every update | ``allreduce.py``: Stooke & Abbeel 2018, section 4.2 |
+| async  | in the parameter store | none                        | ``asynchronous.py``: the same paper, section 4.3    |
+| async  | in parameter servers   | none, or a quorum           | ``served.py``                                       |
+| gossip | its own, mixed         | none, or its in-peers       | ``gossip.py``: Assran et al. 2019                   |
 """
 
 from __future__ import annotations
@@ -58,45 +58,45 @@ if TYPE_CHECKING:
 
 
 class LearnersAsked(NamedTuple):
-    """The part of a topology that is about learners that learn together."""
+    """The part of a topology that a mode reads."""
 
     learners: LearnersSettings
     section: ModeSection | None
-    """The mode's own section; None where it has none."""
+    """The mode's own section; None if it has none."""
     optimizer: str
     """Name of the optimizer."""
     seed: int
     across: bool = False
-    """Whether learners may be on different machines: what they would read of one another in memory is not made."""
+    """Whether learners may be on different machines; if so, segments that they would share are not made."""
     servers: ParameterServersSettings = ParameterServersSettings(count=0)
 
 
 class Sizes(NamedTuple):
-    """Numbers by which the segments of learners are laid out."""
+    """Sizes that determine the layout of the learners' segments."""
 
     weights: int
-    """Numbers that are published: parameters, and statistics behind them."""
+    """Number of published weights: parameters and the statistics behind them."""
     statistics: int
     vectors: int
-    """Vectors, as long as the parameters, that the optimizer keeps."""
+    """Number of vectors, as long as the parameters, in the optimizer's state."""
 
     @property
     def parameters(self) -> int:
-        """Numbers that the optimizer moves."""
+        """Number of parameters, which the optimizer changes."""
         return self.weights - self.statistics
 
 
 class Layout(NamedTuple):
-    """A segment of shared memory that is to be made."""
+    """Layout of a segment of shared memory."""
 
     name: str
     fields: list[Field]
     what: str
-    """Its content, in words for people."""
+    """Description of its content for the user."""
 
 
 class Refusal(NamedTuple):
-    """The reason why a mode does not take a topology."""
+    """The reason why a mode refuses a topology, and how to correct it."""
 
     key: str
     rule: str
@@ -105,7 +105,7 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ModeSpec(Spec):
-    """One mode; its methods here are those of a learner that learns by itself.
+    """Description of one mode; the methods of this base class suit a mode without shared segments.
 
     ``made_by`` names the exchange, a class or function that is called with the settings and a ``Learner``.
     """
@@ -115,54 +115,54 @@ class ModeSpec(Spec):
     described_in = "actorlearn/parameters/interface.py"
     settings: type[ExchangeSettings]
     does: str = ""
-    """Words for what learners exchange, for the topology's key ``mode``."""
+    """What learners do in this mode, in words, for the description of the topology's key ``mode``."""
     section: type[ModeSection] | None = None
-    """The keys of a topology that only this mode reads, in a section with its name."""
+    """Type of the topology's section with the keys that only this mode reads; the section has the mode's name."""
     reads: frozenset[str] = frozenset()
-    """Keys of the topology's section ``learners`` that this mode reads and not all do."""
+    """Keys of the topology's section ``learners`` that this mode reads and some other mode does not."""
     alone: bool = False
     """Whether there is never another learner."""
     in_step: bool = False
     """Whether all learners make every update together, so that one that cannot continue stops all."""
     central: bool = False
-    """Whether weights and optimizer state are in one place, which learners share."""
+    """Whether learners share one copy of the weights and the optimizer state."""
     own_weights: bool = False
-    """Whether learners have weights of their own, which are evaluated each for itself where there are several."""
+    """Whether each learner has weights of its own; if there are several learners, each one's are evaluated."""
     elastic: bool = False
-    """Whether learners may be attached to and detached from a living run; one that cannot continue leaves, and the run
-    does not end. Hence learners begin only when an order lists them."""
+    """Whether learners can be attached to and detached from a living run. A learner that cannot continue then leaves,
+    and the run goes on. Learners begin only when an order lists them."""
     outlived: bool = False
-    """Whether the weights learned by a trainer outlive it, in other learners or in the store. Restarted, it continues
-    from these and not from its newest checkpoint; in a resumed run it needs no checkpoint of its own."""
+    """Whether the weights learned by a trainer outlive it, in other learners or in the store. A restarted trainer
+    continues from these and not from its newest checkpoint; in a resumed run it needs no checkpoint of its own."""
     served: bool = False
-    """Whether weights and optimizer state are kept by parameter servers."""
+    """Whether parameter servers keep the weights and the optimizer state."""
     across_nodes: bool = False
-    """Whether learners on different nodes reach each other; where they do not, all are on one."""
+    """Whether learners can exchange between nodes; if not, all learners are on one node."""
     inexact: str = ""
-    """Reason why a run that was interrupted does not go on bit for bit as it would have; empty where it can."""
+    """Reason why a resumed run cannot end with the weights of an uninterrupted run; empty if it can."""
 
     @property
     def asked_as(self) -> str:
-        """Value of a topology's key ``mode``."""
+        """Value of the topology's key ``mode`` that selects this mode."""
         return self.name
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Dotted keys of a topology that this mode reads and not all do."""
+        """Dotted keys of a topology that this mode reads and some other mode does not."""
         own = self.section.__struct_fields__ if self.section else ()
         return frozenset({*(f"learners.{key}" for key in self.reads), *(f"{self.name}.{key}" for key in own)})
 
     @classmethod
     def of(cls, name: str, found: object, module: ModuleType) -> Self:
-        """Refuse an exchange without a spec: how learners are started and restarted depends on what it says."""
+        """Raise ValueError: an exchange needs a spec, which says how its learners are started and restarted."""
         raise ValueError("a mode needs a ModeSpec (actorlearn/parameters/modes.py)")
 
     def several(self, count: int) -> bool:
-        """Whether there is more than one learner, or may be."""
+        """Whether there may be more than one learner in a run that begins with ``count``."""
         return count > 1 or self.elastic
 
     def unread(self, key: str) -> bool:
-        """Whether a topology's key is another mode's alone."""
+        """Whether other modes read a topology's key, and this one does not."""
         return key in MODES.keys - self.keys
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
@@ -170,7 +170,7 @@ class ModeSpec(Spec):
         return iter(())
 
     def graph(self, asked: LearnersAsked) -> GraphSettings | None:
-        """Return the graph by which weights are mixed; None where none are."""
+        """Return the graph by which weights are mixed; None if they are not mixed."""
         return None
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
@@ -180,25 +180,25 @@ class ModeSpec(Spec):
     def among(
         self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
     ) -> ExchangeSettings:
-        """Return the settings completed for a generation: its trainers, and `own` among them.
+        """Return the settings completed for a generation of ``trainers``, which include ``own``.
 
-        `generation`: number of the list of trainers. Raises SharedMemoryFull.
+        ``generation``: number of the list of trainers. Raises SharedMemoryFull.
         """
         return settings
 
     def forget_before(self, settings: ExchangeSettings, generation: int) -> None:
-        """Remove the segments of earlier generations, once all have joined in this one."""
+        """Remove the segments of earlier generations; called when all have joined in this one."""
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Return the segments of the run that only this mode has."""
+        """Return the layouts of the segments that the run has in this mode."""
         return []
 
     def learner_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Return the segments that each learner has one of in this mode; their files end in its number."""
+        """Return the layouts of the segments of each learner in this mode; file names end with the learner's number."""
         return []
 
     def server_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Return the segments that parameter servers make for themselves, by shard."""
+        """Return the layouts of the segments that parameter servers make for themselves, by shard."""
         return []
 
 
@@ -207,7 +207,7 @@ class _Alone(ModeSpec):
 
     @property
     def asked_as(self) -> str:
-        """Mode sync: a sole learner is sync without others to wait for."""
+        """Mode sync: a sole learner is sync without other learners."""
         return "sync"
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
@@ -216,7 +216,7 @@ class _Alone(ModeSpec):
 
 
 class _Sync(ModeSpec):
-    """Mode sync: the mean of all gradients moves weights that are the same everywhere."""
+    """Mode sync: all learners step equal weights by the mean of their gradients."""
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
         """Return settings without rank and learners, which ``among`` adds."""
@@ -230,7 +230,7 @@ class _Sync(ModeSpec):
     def among(
         self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
     ) -> ExchangeSettings:
-        """Make the generation's segment, unless another of its learners has; on several machines there is none."""
+        """Complete the settings; on one machine, also make the generation's segment unless it exists."""
         joined = msgspec.structs.replace(settings, rank=trainers.index(own), learners=len(trainers))
         if settings.host:
             return msgspec.structs.replace(joined, trainers=tuple(trainers), generation=generation)
@@ -246,7 +246,7 @@ class _Sync(ModeSpec):
         return settings.rendezvous
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Return the rows in which learners of one machine show one another their gradients."""
+        """Return the segment in which learners of one machine share their gradients."""
         if asked.across:
             return []
         count = asked.learners.count
@@ -258,7 +258,7 @@ class _Async(ModeSpec):
     """Mode async: a learner changes the weights in the store when it has a gradient."""
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
-        """Refuse several local steps without Adam, whose rule they are."""
+        """Refuse several local steps without Adam: their rule is defined for Adam only."""
         if asked.learners.local_steps > 1 and asked.optimizer != "adam":
             yield Refusal(
                 "learners.local_steps",
@@ -276,22 +276,22 @@ class _Async(ModeSpec):
         )
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """The store."""
+        """Return the segment of the parameter store."""
         count, chunks = asked.learners.count, asked.learners.chunks
         fields = store_fields(sizes.parameters, sizes.vectors, sizes.statistics, count, chunks)
         return [Layout("store", fields, f"weights and optimizer state of all learners, in {chunks} chunks")]
 
 
 class _Served(ModeSpec):
-    """Mode async with parameter servers: a learner sends them its gradient, and gets weights back."""
+    """Mode async with parameter servers: a learner sends them its gradient, and gets new weights from them."""
 
     @property
     def asked_as(self) -> str:
-        """Mode async: who keeps the weights is another key's."""
+        """Mode async: ``parameter_servers.count`` selects between the store and the servers."""
         return "async"
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
-        """Refuse the keys of a store in shared memory."""
+        """Refuse the keys of a store in shared memory, and a quorum larger than the number of learners."""
         way_out = "leave it out, or write parameter_servers.count: 0, for learners on one machine"
         if asked.learners.local_steps > 1:
             yield Refusal("learners.local_steps", "parameter servers apply each gradient by itself", way_out)
@@ -302,7 +302,7 @@ class _Served(ModeSpec):
             yield Refusal("learners.quorum", rule, f"write a number from 0 to {asked.learners.count}")
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
-        """Return how many servers and learners there are."""
+        """Return the numbers of servers and learners, the quorum, and how to reach them."""
         return ServedExchangeSettings(
             learners=asked.learners.count,
             servers=asked.servers.count,
@@ -328,7 +328,7 @@ class _Gossip(ModeSpec):
     """Mode gossip: a learner mixes its weights with those of its in-peers."""
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
-        """Refuse lists of in-peers that are none, or fewer than the learners, and what only shared memory carries."""
+        """Refuse invalid lists of in-peers, and options that need shared memory if learners do not share it."""
         gossip = _gossip(asked)
         yield from self._wrong_lists("gossip.graph", gossip.graph, asked.learners.count)
         yield from self._wrong_lists("gossip.experience_graph", gossip.experience_graph, asked.learners.count)
@@ -363,10 +363,10 @@ class _Gossip(ModeSpec):
         return _gossip(asked).mixing(asked.seed)
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
-        """Return the graph, the addresses of messages, and those of data for comparing learners."""
+        """Return the graph, the addresses of messages, and those of the data for comparing learners."""
         gossip = _gossip(asked)
         compared = gossip.gradient_every > 0 and not folders.host
-        bounded = asked.learners.outer == "none" and not gossip.age_corrected  # the bound is for means of messages
+        bounded = asked.learners.outer == "none" and not gossip.age_corrected  # the bound assumes means of messages
         logged = compared and gossip.transport == "shm" and bounded
         return GossipExchangeSettings(
             rank=learner,
@@ -391,7 +391,7 @@ class _Gossip(ModeSpec):
         return [Layout("counts", counts_fields(MOST_LEARNERS), "what each learner has learned from")]
 
     def learner_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Return the segment of a learner's weights for others to mix, and of data for comparing learners."""
+        """Return the segments of a learner's weights, which others mix, and of its gradients, to compare learners."""
         found, gossip = [], _gossip(asked)
         if asked.across:
             return []
@@ -467,10 +467,10 @@ GOSSIP = _Gossip(
 
 
 class Modes(Registry[ModeSpec]):
-    """The modes, and the one that a topology means."""
+    """The registry of modes; finds the mode that a topology selects."""
 
     def specs(self) -> tuple[ModeSpec, ...]:
-        """Return those that can be loaded: alone, those in step, those with servers or a store, and then the others."""
+        """Return the modes that can be loaded: alone, in lock-step, with servers, with a store, then the others."""
         return tuple(sorted(super().specs(), key=_rank))
 
     @cached_property
@@ -479,13 +479,14 @@ class Modes(Registry[ModeSpec]):
         return frozenset[str]().union(*(mode.keys for mode in self.specs()))
 
     def elastic(self) -> list[str]:
-        """Return the names of the modes in which learners come and go."""
+        """Return the names of the modes in which learners can be attached and detached."""
         return [mode.name for mode in self.specs() if mode.elastic]
 
     def asked_for(self, asked_as: str, learners: int, servers: int = 0) -> ModeSpec:
-        """Return the mode of a topology that writes this and begins with so many learners; raises ValueError.
+        """Return the mode that a topology selects; raises ValueError if there is none.
 
-        ``servers``: parameter servers, which only some modes can have.
+        ``asked_as``: value of its key ``mode``. ``learners``: number of learners that the run begins with. ``servers``:
+        number of parameter servers, which only some modes use.
         """
         for mode in self.specs():
             if mode.asked_as == asked_as and not (mode.alone and learners > 1) and (servers or not mode.served):
@@ -506,6 +507,6 @@ def mode_of(settings: ExchangeSettings) -> ModeSpec:
 
 
 def make(settings: ExchangeSettings, learner: Learner) -> Exchange:
-    """Construct the exchange that the settings are of, for which torch is loaded."""
+    """Construct the exchange that these settings belong to; imports torch."""
     made: Exchange = mode_of(settings).load()(settings, learner)
     return made

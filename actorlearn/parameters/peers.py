@@ -1,7 +1,7 @@
-"""The exchange of one learner, and the learners in it: joined once all are present, and again after each change.
+"""The exchange of one learner with its peers, which it joins at the start and, in mode sync, after each change of them.
 
-Reads: the order's list of learners. Writes: nothing; the exchange does (``parameters/interface.py``). A sole learner
-and learners with a central store join without waiting, and so do learners that gossip, which get the present list.
+Reads: the order's list of learners. Writes nothing; the exchange does (``parameters/interface.py``). Learners in
+lock-step join when all listed ones are present. Others join by themselves.
 """
 
 from __future__ import annotations
@@ -23,47 +23,47 @@ from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import ProcessId
 
 PATIENCE_S = 60.0
-"""Seconds to wait for a new list of learners after one was lost; the supervisor sees a death within a second."""
+"""Seconds to wait for a new list of learners after one was lost; the supervisor detects a death within a second."""
 
 
 class Generation(NamedTuple):
-    """Trainers that exchange with one another, having begun together."""
+    """Trainers that began together and exchange with each other."""
 
     trainers: tuple[ProcessId, ...] = ()
     number: int = 0
-    """Number of the list; it also changes when a trainer is listed again under its name after a death."""
+    """Number of the list of trainers; it also changes when a trainer is listed again under its name after a death."""
 
 
 class Peers:
-    """The exchange of one learner, and whether it is joined with all the learners in it."""
+    """The exchange of one learner, and the learners that it has joined."""
 
     def __init__(
         self, settings: ExchangeSettings, learner: Learner, control: Control, poll: Callable[[], bool] = lambda: True
     ) -> None:
-        """Begin alone. ``poll`` reads orders, and returns False when this process is to end."""
+        """Begin without other learners. ``poll`` reads orders, and returns False if this process is to end."""
         self._settings, self._mode = settings, mode_of(settings)
         self._learner, self._control, self._poll = learner, control, poll
         self._endpoints = (
             Endpoints(control.id, control.run_id, lambda: control.order, control.listens) if settings.host else None
         )
         self.exchange: Exchange = make(AloneExchangeSettings(), learner)
-        """Exchange that turns gradients into new weights: this learner's alone until others are joined."""
+        """The exchange that turns gradients into new weights; that of a sole learner until `join` succeeds."""
         self._joined = self._lost = self._warned = Generation()
         self._lost_s = 0.0
         self._stragglers = StragglerWarnings()
         self._leaving_s = inf
-        """Time at which the order to leave was first seen in the middle of a pass."""
+        """Time at which `going_on` first saw the order to leave; infinite if there is none."""
         self._order, self._listed = 0, Present()
-        """Version of the newest order that was looked at, and the learners in it."""
+        """Version of the newest order that `present` has read, and the learners in it."""
 
     @property
     def joined(self) -> bool:
-        """Whether this learner is joined with all present learners."""
+        """Whether this learner has joined all present learners."""
         return bool(self._joined.trainers) and self._joined == self._wanted()
 
     @property
     def in_step(self) -> bool:
-        """Whether other learners wait for this one's updates, so that it must make one of every batch."""
+        """Whether other learners wait for this one's updates, so that it must make an update of every batch."""
         return self._mode.in_step
 
     @property
@@ -73,9 +73,9 @@ class Peers:
         return order.phase == "drain" or self._control.id.name in order.leaving
 
     def going_on(self, finish_s: float) -> bool:
-        """Whether a pass continues; called once between two optimizer steps, as learners in step decide together.
+        """Whether a pass continues; called once between two optimizer steps, as learners in lock-step decide together.
 
-        ``finish_s``: seconds that this learner goes on after the order to leave.
+        ``finish_s``: seconds for which this learner continues after the order to leave.
         """
         alive, now_s = self._poll(), time.monotonic()
         self._leaving_s = min(self._leaving_s, now_s) if self.leaving else inf
@@ -83,7 +83,11 @@ class Peers:
         return alive and not self.exchange.ending(late)
 
     def join(self, env_steps: int, updates: int, position: Position) -> Joined | None:
-        """Join the present learners, with weights of so many steps and updates; None while some are missing."""
+        """Join the present learners; returns None if this is not possible yet, and is then called again.
+
+        ``env_steps``, ``updates`` and ``position`` belong to this learner's weights. Raises PeerLost if no new list of
+        learners comes within PATIENCE_S of losing one.
+        """
         wanted = self._wanted()
         if self._mode.elastic and not self._control.order.version:
             return None  # the first order lists the learners
@@ -95,10 +99,10 @@ class Peers:
         try:
             self._replace_exchange(wanted)
             joined = self.exchange.join(env_steps, updates, position)
-        except SharedMemoryFull as error:  # where they meet; when there is room again they do
+        except SharedMemoryFull as error:  # no room for the segment of the meeting; there may be later
             self._warn_once(wanted, f"cannot join the other learners: {error}; retrying")
             return None
-        except (Stopped, SegmentError):  # told to end, a newer list, or a segment still being made
+        except (Stopped, SegmentError):  # this process is to end, there is a newer list, or a segment is not finished
             return None
         except PeerLost:
             self._joined = wanted
@@ -109,9 +113,9 @@ class Peers:
         return joined
 
     def _replace_exchange(self, wanted: Generation) -> None:
-        """Replace the exchange by one for this generation; the optimizer's state is carried over."""
+        """Replace the exchange by one for this generation, with the same optimizer state."""
 
-        def alive() -> bool:  # once joined, a newer list ends no wait: others still come, or are seen to have left
+        def alive() -> bool:  # after joining, a newer list ends no wait: others still come, or are found to have left
             return self._poll() and wanted in (self._wanted(), self._joined)
 
         settings = self._mode.among(self._settings, wanted.trainers, self._control.id, wanted.number)
@@ -125,13 +129,13 @@ class Peers:
         before.close()
 
     def part(self) -> None:
-        """Leave a generation that has lost a learner; ``join`` follows when a new order lists the present ones."""
+        """Leave a generation that has lost a learner; ``join`` succeeds when a new order lists the present learners."""
         self._lost, self._lost_s, self._joined = self._joined, time.monotonic(), Generation()
 
     def straggler(self, metrics: Mapping[str, float], seconds: float) -> str:
-        """Return a warning about a learner that keeps the others waiting, at times; mostly empty.
+        """Return a warning if the others have waited for a straggler repeatedly; otherwise an empty string.
 
-        ``metrics``: the exchange's of the last ``seconds``.
+        ``metrics``: those of the exchange for the last ``seconds``.
         """
         if not self._joined.trainers or not self.in_step:
             return ""
@@ -147,7 +151,7 @@ class Peers:
         return self._listed
 
     def _warn_once(self, wanted: Generation, text: str) -> None:
-        """Warn once per list."""
+        """Warn once for each generation."""
         if wanted != self._warned:
             self._warned = wanted
             self._control.warned(text)

@@ -1,12 +1,12 @@
-"""Stage 5 of 5: versioned weight slots in shared memory, from which inference takes the newest, back to stage 1.
+"""Stage 5 of 5: versioned slots of weights in shared memory, from which stage 2 reads the newest version.
 
 Reads: the trainer's flat weights.
-Writes: one of K slots per version, its sequence word around the payload, the version word last.
-Next: ``processes/inference.py`` polls the version word before every batch.
+Writes: one of K slots per version: its sequence word before and after the payload, and the version word last.
+Next: ``processes/inference.py`` or a simulator reads the version word before every batch.
 
-With K >= 3 slots the writer never touches the newest complete slot, nor the one before it, so reading continues while a
-new version is written and after a writer was killed half-way. Measured with a busy writer: 97 % of unversioned
-reads were torn, a single slot with a sequence word starved its reader, three slots gave none torn.
+With K >= 3 slots the writer changes neither the newest complete slot nor the one before it. So reading continues while
+a new version is written, and after a writer was killed during a write. Measured with a busy writer: 97 % of unversioned
+reads were torn; a single slot with a sequence word starved its reader; with three slots no read was torn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ATTEMPTS = 10_000
 
 
 def weights_fields(size: int) -> list[Field]:
-    """Fields of a weights segment for ``size`` float32 weights."""
+    """Return the fields of a segment for ``size`` float32 weights."""
     return [
         Field("newest", "int64", (8,), -1),
         Field("sequence", "int64", (SLOTS, 8), 0),
@@ -36,12 +36,12 @@ def weights_fields(size: int) -> list[Field]:
 
 
 def slots_in_words(size: int, what: str) -> str:
-    """Describe a weights segment to people: ``3 slots x 1,000 float32 weights``."""
+    """Describe such a segment to the user: ``3 slots x 1,000 float32 weights``."""
     return f"{SLOTS} slots x {size:,} float32 {what}"
 
 
 class Published:
-    """Published weights: one process writes them, any number read them."""
+    """Published weights: one process writes them, any number of processes read them."""
 
     def __init__(self, segment: Segment) -> None:
         """Bind to a weights segment."""
@@ -53,12 +53,12 @@ class Published:
 
     @classmethod
     def open(cls, address: Shm) -> Self:
-        """Open published weights; raises FileNotFoundError where their segment is not there (any more)."""
+        """Open published weights; raises FileNotFoundError if their segment does not exist."""
         return cls(Segment.open(address.file))
 
     @property
     def version(self) -> int:
-        """Newest complete version; -1 before the first. It never goes back, not even when trainer or run restart."""
+        """Newest complete version; -1 before the first. It never decreases, not even when trainer or run restart."""
         return int(self._newest[0])
 
     @property
@@ -72,11 +72,11 @@ class Published:
         return int(self._payload.shape[1])
 
     def go_on_after(self, version: int) -> None:
-        """Number the versions to come above this one, which an earlier life of the run has published."""
+        """Give all later versions higher numbers than ``version``, which an earlier life of the run has published."""
         self._after = version
 
     def publish(self, weights: NDArray[np.float32], env_steps: int) -> int:
-        """Write the next version [size] and return its number; the one writer only."""
+        """Write the next version [size] and return its number; only one process may call this."""
         version = max(self.version, self._after) + 1
         slot = version % SLOTS
         self._sequence[slot, 0] = 2 * version + 1  # odd: being written
@@ -87,7 +87,10 @@ class Published:
         return version
 
     def kept(self, versions: Collection[int]) -> dict[int, tuple[NDArray[np.float32], int]]:
-        """Return copies of those versions that are still kept, with their environment steps; for the writer only."""
+        """Return copies of those of these versions that still are in slots, with their environment steps.
+
+        Only the writer may call this.
+        """
         found = {}
         for wanted in sorted(versions):
             weights = np.empty(self.size, np.float32)
@@ -97,10 +100,11 @@ class Published:
         return found
 
     def fetch(self, out: NDArray[np.float32], known: int = -1, wanted: int | None = None) -> tuple[int, int] | None:
-        """Copy the newest version into ``out`` [size]; returns (version, env_steps), or None for the ``known`` one.
+        """Copy the newest version to ``out`` [size]; returns (version, env_steps), or None if it is ``known`` already.
 
-        Version ``wanted`` is copied instead if it is still kept. A read is never torn: one that the writer overtook is
-        repeated with the version that is newest then.
+        With ``wanted``, that version is copied instead if it still is in a slot. A read is never torn: if the writer
+        has overwritten the slot meanwhile, the version that is then the newest is read. Raises RuntimeError after
+        ATTEMPTS failed reads.
         """
         for _ in range(ATTEMPTS):
             if (version := self.version if wanted is None else wanted) == known:
@@ -108,7 +112,7 @@ class Published:
             slot = version % SLOTS
             before = int(self._sequence[slot, 0])
             if before != 2 * version + 2:
-                wanted = None  # overtaken between two words, or since long; look again
+                wanted = None  # the slot has a newer version by now
                 continue
             out[:] = self._payload[slot]
             env_steps = int(self._env_steps[slot, 0])

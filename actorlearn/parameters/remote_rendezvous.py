@@ -1,8 +1,8 @@
-"""A learner's place in a generation of learners on several machines, over TCP and CURVE (``wire/endpoints.py``).
+"""The rendezvous of a learner with learners on other machines, over TCP and CURVE (``wire/endpoints.py``).
 
-Reads and writes sockets only. The first learner of a generation runs its hub (``meetings.py``) in a thread; all dial
-it, this learner too. A link that is cut is waited for: contributions are sent again until they are answered. The wait
-ends when the newest order no longer lists a learner that has not come, or the hub's learner.
+Reads and writes sockets only. The first learner of a generation runs its hub (``meetings.py``) in a thread, and all
+learners connect to it, including the first. If a connection is lost, contributions are sent again until they are
+answered. The wait ends when the newest order no longer lists a learner that has not come, or the hub's learner.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Endpoint
 
 BROKEN_S = 0.5
-"""Time after which a contribution is sent again when the connection was lost meanwhile."""
+"""Seconds after which a contribution is sent again if the connection was lost."""
 AGAIN_S = 10.0
-"""The same while the connection stands, on which nothing should be lost."""
+"""Seconds after which it is sent again if the connection was not lost, in which case no message should be lost."""
 LINGER_S = 2.0
-"""Longest time for which the hub of a learner that leaves waits for the others to get their last answer."""
+"""Longest time in seconds for which the hub of a leaving learner waits for the others to get their last answer."""
 _POLL_MS = 20
 _LINGER_MS = 500
 
 
 def most_bytes(weights: int) -> int:
-    """Return the size of the largest contribution of learners with so many weights."""
+    """Return the size in bytes of the largest contribution of learners with this number of weights."""
     return max(4 * weights, 8 * CONSUMED_WORDS * (1 + MOST_LEARNERS), 8 * NUMBERS)
 
 
@@ -70,7 +70,7 @@ class MeetingServer:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise RuntimeError if the thread has ended by an error: nobody would answer the learners any more."""
+        """Raise RuntimeError if the thread has failed, as the learners would get no more answers."""
         if self._fault is not None:
             raise RuntimeError("the hub of the learners has failed") from self._fault
 
@@ -101,10 +101,10 @@ class MeetingServer:
             self._send(self._hub.take(rank, frame))
 
     def _send(self, frames: dict[int, Frame]) -> None:
-        """Send answers; the last one to the learner of this process, which computes on when it has it.
+        """Send answers, the last one to the learner of this process.
 
-        That one first delayed the others' by 2 ms: two learners of Catch, on a core each, made an update in 13 ms and
-        not in 12.
+        That learner competes with this thread once it has its answer. When it was answered first, the others got theirs
+        2 ms later: two learners of Catch, on a core each, made an update in 13 ms instead of 12.
         """
         bodies = {id(frame): encode(self._endpoints.run, frame) for frame in frames.values()}
         for rank in sorted(frames, key=lambda rank: self._trainers[rank] == self._endpoints.own):
@@ -114,13 +114,13 @@ class MeetingServer:
         return [rank for rank, trainer in enumerate(self._trainers) if not self._endpoints.lists(trainer)]
 
     def close(self) -> None:
-        """Wait until the others have their last answer, LINGER_S at most, and stop listening."""
+        """Wait up to LINGER_S until the others have their last answer, and stop listening."""
         self._over.set()
         self._thread.join()
 
 
 class RemoteRendezvous:
-    """A place in a generation; also the gathering of vectors there, which is a meeting too."""
+    """The place of one learner in a generation. Gathering or adding vectors is a meeting, too."""
 
     def __init__(
         self,
@@ -131,14 +131,14 @@ class RemoteRendezvous:
         weights: int,
         alive: Callable[[], bool],
     ) -> None:
-        """Take the place, which must be among ``trainers``; the first of them opens the hub. Raises ChannelError."""
+        """Take this learner's place among ``trainers``; the first of them opens the hub. Raises ChannelError."""
         self._endpoints, self._generation, self._alive = endpoints, generation, alive
         self._hub_id = trainers[0]
         self.rank, self.learners = list(trainers).index(endpoints.own), len(trainers)
         self.meetings = 0
         """Number of meetings of this learner."""
         self.bytes_sent = self.bytes_received = 0
-        """Bytes sent to the hub, and of its answers, before encryption; those that were repeated too."""
+        """Bytes sent to the hub and bytes of its answers, before encryption; repeated messages are counted again."""
         most = most_bytes(weights)
         self._limit_bytes = MEETING.size + self.learners * most
         self._server = MeetingServer(endpoints, host, trainers, generation, most) if self.rank == 0 else None
@@ -148,23 +148,23 @@ class RemoteRendezvous:
         """Time at which the contribution was sent, and whether the connection was lost since."""
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
-        """Contribute numbers; returns those of all [learners, NUMBERS]."""
+        """Contribute numbers; returns the numbers of all learners [learners, NUMBERS]."""
         own = np.zeros(NUMBERS, np.int64)
         own[: len(numbers)] = numbers
         return self._rows(own, stay)
 
     def gather(self, own: NDArray[Any]) -> NDArray[Any]:
-        """Share a vector; returns the vectors of all [learners, n]. They must be of one size."""
+        """Share a vector; returns the vectors of all learners [learners, n], which must be of one size."""
         return self._rows(own, stay=True)
 
     def add(self, own: NDArray[np.float32], among: Sequence[int]) -> NDArray[np.float32]:
-        """Share a vector; returns the sum of those of the ranks ``among``."""
+        """Share a vector; returns the sum of the vectors of the ranks in ``among``."""
         bits = sum(1 << rank for rank in among)
         answer = self._ask(SUM, own.tobytes(), bits, stay=True)
         return np.frombuffer(bytearray(answer.content), np.float32)
 
     def close(self) -> None:
-        """Leave the generation for good; a second call does nothing."""
+        """Leave the generation, which cannot be joined again; a second call does nothing."""
         if self._line is not None:
             self._send(self._line, self._frame(LEFT))
             self._line.close(_LINGER_MS)
@@ -182,7 +182,7 @@ class RemoteRendezvous:
     def _ask(self, kind: int, content: bytes, among: int, stay: bool) -> Frame:
         """Come to the next meeting, and wait for its answer.
 
-        Raises PeerLost, Stopped, and RuntimeError where the hub in this process has failed.
+        Raises PeerLost, Stopped, and RuntimeError if the hub in this process has failed.
         """
         self.meetings += 1
         body = self._frame(kind, among, content)
@@ -201,18 +201,18 @@ class RemoteRendezvous:
                 raise PeerLost(f"{self._hub_id.socket_id}, where the others meet, has gone")
 
     def _send(self, line: Dealer, body: bytes) -> bool:
-        """Send to the hub, and count it; False when it could not be."""
+        """Send a message to the hub and count its bytes; returns whether it was sent."""
         sent = line.send(body)
         self.bytes_sent += len(body) * sent
         return sent
 
     def _unsent(self, line: Dealer) -> bool:
-        """Whether the contribution is to be sent: for the first time, or again, as it may have been lost."""
+        """Whether to send the contribution: for the first time, or again because it may have been lost."""
         self._broken = self._broken or line.trouble is not None
         return time.monotonic() - self._sent_s >= (BROKEN_S if self._broken else AGAIN_S)
 
     def _receive(self, line: Dealer | None) -> Frame | None:
-        """Return the answer to this meeting; None when none came in time."""
+        """Return the answer of this meeting; None if it has not come within _POLL_MS. Raises PeerLost."""
         if line is None:
             time.sleep(_POLL_MS / 1000)
             return None
@@ -227,7 +227,7 @@ class RemoteRendezvous:
         return answer
 
     def _dial(self) -> Dealer | None:
-        """Return the line to the hub, as the newest order says where it is; None while it is nowhere."""
+        """Return the line to the hub, opened anew if the newest order has a new address; None if there is none yet."""
         found = self._endpoints.find(self._hub_id.role).get(self._hub_id.number)
         if found is None or found.id != self._hub_id or found.address is None:
             return self._line

@@ -2,10 +2,10 @@
 
 Reads and writes one row of words per learner in shared memory; wakes the others.
 
-A learner may wait here for minutes, for one that is slow or has not started. So it keeps beating, and the wait can be
-broken off. The wait also ends when a learner that has not arrived is dead: each holds a lock that the kernel releases
-however it ends, and waiting learners test these locks. A learner that dies after it has arrived is missed at the next
-meeting. So a meeting completes for all living learners, or for none.
+A learner may wait here for minutes, for another one that is slow or has not started. So it gives signs of life, and the
+wait can be broken off. The wait also ends when a learner that has not arrived is dead: each learner holds a lock, which
+the kernel releases when its process ends, and waiting learners test these locks. The death of a learner that has
+arrived is noticed at the next meeting. So a meeting completes for all living learners, or for none.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from actorlearn.wire.channel import Waiter
 from actorlearn.wire.wakeup import Wakeup, Wakeups
 
 NUMBERS = 16
-"""Most numbers that a learner can contribute to a meeting."""
+"""Largest count of numbers that a learner can contribute to a meeting."""
 _POLL_MS = 50
 
 
 def rendezvous_fields(learners: int) -> list[Field]:
-    """Fields of the rendezvous segment of one generation of learners: a learner that has died cannot come back to it.
+    """Return the fields of the rendezvous segment of one generation.
 
     Two slots are enough: no learner begins the meeting after next before all have left this one.
     """
@@ -43,33 +43,33 @@ def rendezvous_fields(learners: int) -> list[Field]:
 
 
 class Rendezvous(Protocol):
-    """One learner's place in a generation, wherever learners meet."""
+    """The place of one learner in a generation, on one machine or on several."""
 
     rank: int
-    """This learner's index among those that meet."""
+    """This learner's index among the learners that meet."""
     learners: int
     """Number of learners that meet."""
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
         """Contribute `numbers` and wait for all learners; returns all contributions, [learners, NUMBERS].
 
-        Raises PeerLost; Stopped when this process is told to end meanwhile, unless `stay`.
+        Raises PeerLost, and Stopped if this process is told to end while it waits, unless `stay`.
         """
 
     def close(self) -> None:
-        """Leave the generation for good; a second call does nothing."""
+        """Leave the generation, which cannot be joined again; a second call does nothing."""
 
 
 def open_rendezvous(address: Shm, rank: int, alive: Callable[[], bool]) -> Rendezvous:
-    """Take a learner's place in a generation; raises RuntimeError when another process has it or had it."""
+    """Take a learner's place in a generation; raises RuntimeError if another process has or had this place."""
     return SharedRendezvous(Segment.open(address.file), rank, alive)
 
 
 class SharedRendezvous:
-    """A place in a segment of shared memory."""
+    """The place of one learner in a generation on one machine, in a segment of shared memory."""
 
     def __init__(self, segment: Segment, rank: int, alive: Callable[[], bool]) -> None:
-        """Take the place; raises RuntimeError when another process has it or had it."""
+        """Take the place; raises RuntimeError if another process has or had it."""
         self._met, self._numbers = segment["met"][:, 0], segment["numbers"]
         self.rank, self.learners = rank, len(self._met)
         self._alive = alive
@@ -88,12 +88,15 @@ class SharedRendezvous:
         fcntl.flock(self._locks[rank], fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
-        """Write this learner's row, wake the others, and sleep until all rows are of this meeting."""
+        """Write this learner's row, wake the others, and sleep until all rows are of this meeting.
+
+        Raises PeerLost, and Stopped unless `stay`.
+        """
         slot = self.meetings % 2
         self._numbers[slot, self.rank, : len(numbers)] = numbers
         hit("rendezvous.said")
         self.meetings += 1
-        self._met[self.rank] = self.meetings  # the word last
+        self._met[self.rank] = self.meetings  # this word makes the row visible, so it is written last
         hit("rendezvous.came")
         self._wakeups.wake_all()
         while self._met.min() < self.meetings:
@@ -105,13 +108,13 @@ class SharedRendezvous:
         return said
 
     def _miss(self) -> None:
-        """Raise PeerLost when a learner that has not arrived is gone."""
-        gone = self.gone()  # read first: a learner that is gone now has either arrived already or never will
+        """Raise PeerLost if a learner that has not arrived is gone."""
+        gone = self.gone()  # read before `_met`: a learner that is gone now has either arrived already or never will
         if awaited := [rank for rank in gone if self._met[rank] < self.meetings]:
             raise PeerLost(f"learners {awaited} have gone; this one is at meeting {self.meetings}")
 
     def gone(self) -> list[int]:
-        """Return the ranks of learners that took their place, and have died or left since."""
+        """Return the ranks of the learners that have come to a meeting and have died or left since."""
         others = ((rank, lock) for rank, lock in enumerate(self._locks) if rank != self.rank)
         return [rank for rank, lock in others if self._met[rank] and _free(lock)]
 
@@ -119,7 +122,7 @@ class SharedRendezvous:
         return [rank for rank, met in enumerate(self._met) if met < self.meetings]
 
     def close(self) -> None:
-        """Release the lock of this learner's place."""
+        """Release the lock of this learner; a second call does nothing."""
         if self._locks:
             for lock in self._locks:
                 os.close(lock)
@@ -138,9 +141,10 @@ def _free(lock: int) -> bool:
 
 
 def meeting(root: Shm, learners: Sequence[str], generation: int) -> Shm:
-    """Return the segment in which a generation meets, made by its first learner; raises SharedMemoryFull.
+    """Return the segment in which a generation meets, and make it unless it exists; raises SharedMemoryFull.
 
-    An incarnation never rejoins a generation, so the segment's name has the generation's number and all learners.
+    The segment's name contains the generation's number and a hash of its learners' incarnations, as an incarnation
+    joins a generation only once.
     """
     address = Shm(f"{root.path}.{generation}.{hashlib.sha256(' '.join(learners).encode()).hexdigest()[:16]}")
     with suppress(FileExistsError):
@@ -149,7 +153,7 @@ def meeting(root: Shm, learners: Sequence[str], generation: int) -> Shm:
 
 
 def forget_meetings(root: Shm, generation: int) -> None:
-    """Remove the segments of earlier generations, once all learners have met in this one."""
+    """Remove the segments of earlier generations; called when all learners have met in this one."""
     for path in root.file.parent.glob(f"{root.file.name}.*.*"):
         number = path.name.removeprefix(f"{root.file.name}.").partition(".")[0]
         if number.isdecimal() and int(number) < generation:

@@ -1,14 +1,14 @@
-"""Learners that do not wait for one another, on any machines: parameter servers apply their gradients.
+"""Mode async on several machines: each learner sends its gradients to parameter servers, which apply them.
 
-Reads gradients; writes the flat weights, which after each change are the servers'. Source: as ``asynchronous.py``; what
-a server does with a gradient is in ``shard.py``.
+Reads gradients; writes the flat weights, which are copied from the servers after each change. Source: as for
+``asynchronous.py``. The servers' part is in ``shard.py``.
 
-The gradient is clipped here, by the norm of all of it, and each server gets its part. A change is one optimizer step,
-or one merge of statistics; changes are numbered by rollout and then in order, so a restarted learner that repeats its
-rollout numbers them as before, and each shard skips those that it has.
+The learner clips its whole gradient by its norm, and sends each shard its part. A change is one optimizer step, or one
+merge of statistics. Changes are numbered by rollout and then in order. So a restarted learner that repeats its rollout
+numbers them as before, and each shard skips the changes that it has handled.
 
-The optimizer's state kept here is that of the newest checkpoint. It is what servers are filled with: when a run begins,
-when it is resumed, and after a server's machine has died.
+The learner keeps the optimizer state of the newest checkpoint. It fills empty servers with this state: when a run
+begins, when it is resumed, and after a server's machine has died.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ from actorlearn.parameters.shard_frames import (
 from actorlearn.parameters.shard_layout import Sharding
 
 _ROLLOUT = 1 << 32
-"""Difference between the numbers of a change and of the same one a rollout later."""
+"""Difference between the number of a change and that of the same change of the next rollout."""
 STATE_S = 20.0
-"""Longest wait for the servers' state when a checkpoint is written; then the state of the one before is saved again."""
+"""Longest wait in seconds for the servers' state when a checkpoint is written; then the previous state is saved."""
 
 
 class Served(Exchange):
     """The exchange of one of several learners whose weights are kept by parameter servers."""
 
     def __init__(self, settings: ServedExchangeSettings, learner: Learner) -> None:
-        """Reach no server yet."""
+        """Prepare without connecting to a server; raises ValueError without endpoints."""
         if learner.endpoints is None:
             raise ValueError("exchange: parameter servers are reached through the endpoints of a run")
         self.settings, self.learner, self.weights = settings, learner, learner.weights
@@ -71,11 +71,11 @@ class Served(Exchange):
         self.optimizer: GroupedOptimizer[Any] = GroupedOptimizer(
             make_optimizer, self.groups, learner.weights[:parameters]
         )
-        """Never steps: keeps the servers' state as of the newest checkpoint."""
+        """Holds the servers' optimizer state as of the newest checkpoint; it never takes a step."""
         self.sharding = Sharding(parameters, size - parameters, settings.servers)
         self.spans = dict(enumerate(self.sharding.spans))
         self.statistics = self.sharding.statistics_shard
-        """Number of the statistics' shard, if there are any."""
+        """Number of the shard of statistics, if there are statistics."""
         self.shards = list(range(self.statistics))
         vectors, scalars = split_state(self.optimizer)
         largest = max(span.stop - span.start for span in self.spans.values())
@@ -83,32 +83,36 @@ class Served(Exchange):
         self.lines = ServerLines(learner.endpoints, self.sharding.server_of, limit, learner.alive, learner.present)
         self.wire = WIRES[settings.wire]
         self._table = new_table(settings.learners)
-        """Newest rows of all learners; the own row is exact."""
+        """Newest known rows of all learners; this learner's row is exact."""
         self._tables = {shard: new_table(settings.learners) for shard in self.spans}
-        """The same as each shard knows it, with the changes that it has handled."""
+        """For each shard, its newest known rows of all learners, with the changes that this shard has handled."""
         self._base = (0, 0)
+        """Environment steps and updates of all learners with which the servers were filled first."""
         self._versions = dict.fromkeys(self.spans, 0)
-        """Version of each shard that this learner was given last."""
+        """Version of each shard's weights that this learner has."""
         self._joined = False
         self._batch_steps = self._rollout = self._number = 0
         self._staleness: list[int] = []
-        """Staleness of each part of each change since the last report."""
+        """Staleness of each change at each shard since the last report."""
         self._dropped = 0
-        """Number of changes that were dropped since then, at one shard at least."""
+        """Number of changes since the last report that at least one shard has dropped."""
         self._moved_bytes = (0, 0)
-        """Bytes sent and received until the report before."""
+        """Bytes sent and received up to the last report."""
 
     # State ------------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Tensor]:
-        """Return the servers' optimizer state, and take the weights of the same moments; if they answer in time."""
+        """Return the servers' optimizer state, and copy the weights that belong to it.
+
+        If the servers do not answer within STATE_S, return the previous state.
+        """
         if self._joined:
             with suppress(Stopped):
                 self._take_state(self.lines.ask({shard: Frame(PULL_STATE, shard) for shard in self.shards}, STATE_S))
         return self.optimizer.state()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a checkpoint's state in; a server that is empty is filled with it."""
+        """Replace the optimizer's state by a checkpoint's; an empty server is filled with it."""
         self.optimizer.restore(state)
 
     def _take_state(self, answers: Mapping[int, Frame]) -> None:
@@ -129,7 +133,7 @@ class Served(Exchange):
     # Joining ----------------------------------------------------------------------------------------------------------
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Take the servers' weights; fill those that are empty. Continue where a killed incarnation stood."""
+        """Copy the servers' weights, and fill empty servers; continue where a killed incarnation was."""
         self._base = (env_steps, updates)
         self._take(self._ask(Frame(PULL, shard) for shard in self.spans))
         self._joined = True
@@ -141,8 +145,9 @@ class Served(Exchange):
     def _resumed(self, position: Position) -> Row:
         """Return this learner's row for the rollout that it learns next.
 
-        Its own account says which that is, unless it is that of an older checkpoint, as it is on another machine: then
-        the servers know better. Rollouts between are in the weights; one that was begun is not counted as learned from.
+        This is the rollout of its own account. If the account is of an older checkpoint, because the learner was
+        restarted on another machine, it is the rollout that the servers have recorded: the weights contain the rollouts
+        before it.
         """
         row = self._record
         if not row.told:
@@ -152,7 +157,7 @@ class Served(Exchange):
             )
         if row.rollouts_learned > position.rollout + 1:
             return row
-        settled = row.rollouts_learned > position.rollout  # it will be settled again
+        settled = row.rollouts_learned > position.rollout  # `settle` will be called for this rollout again
         return row._replace(rollouts_learned=position.rollout, used=position.used, updates=row.updates - int(settled))
 
     # A batch ----------------------------------------------------------------------------------------------------------
@@ -160,7 +165,7 @@ class Served(Exchange):
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
     ) -> Agreed:
-        """Return all learners' totals, as heard last, plus this batch, without waiting."""
+        """Return the last known totals of all learners plus this batch, without waiting."""
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         self.consumed.begin(self.learner.number, position)
         self._rollout = position.rollout
@@ -169,13 +174,16 @@ class Served(Exchange):
         return Agreed(steps + self._batch_steps, made + updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Have the moments merged into the servers' statistics, by the same ``combine``, and take these."""
+        """Send the moments to the server that has the statistics, and copy the merged statistics.
+
+        The server uses the same ``combine``.
+        """
         own = Frame(CHANGE, self.statistics, number=self._number, values=moments, wire=FLOAT64)
         self._take(self._ask([own]))
         self._number += 1
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Clip, send each server its part, and take the weights that it has made of it."""
+        """Clip the gradient, send each shard its part, and copy the weights in the answers."""
         norm = clip(gradients, self.groups)
         hit("served.clipped")
         taken = usable and bool(torch.isfinite(norm))
@@ -194,7 +202,7 @@ class Served(Exchange):
         return Stepped(float(norm), taken)
 
     def settle(self) -> None:
-        """Count the batch, once, and tell the servers."""
+        """Count the batch once, and tell the servers."""
         self.consumed.settle(self.learner.number, self._batch_steps)
         row = self._record
         if row.rollouts_learned <= self._rollout:
@@ -202,14 +210,14 @@ class Served(Exchange):
             self._settle(row._replace(rollouts_learned=self._rollout + 1, used=used, updates=row.updates + 1))
 
     def pull(self) -> bool:
-        """Take the servers' weights."""
+        """Copy the servers' weights; returns whether any version changed."""
         before = dict(self._versions)
         wires = {shard: FLOAT32 if shard == self.statistics else self.wire for shard in self.spans}
         self._take(self._ask(Frame(PULL, shard, wire=wire) for shard, wire in wires.items()))
         return self._versions != before
 
     def metrics(self) -> dict[str, Any]:
-        """Return staleness, mean and largest, bytes, dropped changes and the time waited since the last call."""
+        """Return mean and largest staleness, bytes, dropped changes and seconds waited since the last call."""
         stale, self._staleness = self._staleness, []
         dropped, self._dropped = self._dropped, 0
         waited_s, self.lines.waited_s = self.lines.waited_s, 0.0
@@ -224,13 +232,13 @@ class Served(Exchange):
         }
 
     def close(self) -> None:
-        """Leave; the changes that this learner made stay."""
+        """Close the lines; the changes that this learner made stay."""
         self.lines.close()
 
     # Requests ---------------------------------------------------------------------------------------------------------
 
     def _ask(self, requests: Iterable[Frame], patience_s: float = inf) -> dict[int, Frame]:
-        """Ask until every shard has answered with weights; one that is empty is filled in between."""
+        """Send requests until every shard has answered with weights; a shard that is empty is filled first."""
         waiting = {request.shard: request for request in requests}
         found: dict[int, Frame] = {}
         while waiting:
@@ -247,7 +255,7 @@ class Served(Exchange):
         return found
 
     def _offer(self, shard: int) -> Frame:
-        """Return the state that a shard is filled with: the weights as given last, the optimizer's state as saved."""
+        """Return the frame that offers an empty shard this learner's newest weights and the saved optimizer state."""
         span, table = self.spans[shard], self._tables[shard].copy()
         vectors, scalars = split_state(self.optimizer) if shard != self.statistics else ([], [])
         hear(table, self._table, same_shard=False)
@@ -269,7 +277,7 @@ class Served(Exchange):
                 self._versions[shard] = answer.version
 
     def _hear(self, answer: Frame) -> None:
-        """Take what a server knows of the learners, and the totals of all that the run began with."""
+        """Take the rows of learners from an answer, and the totals with which the shard was filled first."""
         if len(answer.table) == len(self._table):
             hear(self._tables[answer.shard], answer.table)
             hear(self._table, answer.table, same_shard=False)
@@ -284,7 +292,7 @@ class Served(Exchange):
         return Row.of(self._own_row[0].tolist())
 
     def _settle(self, row: Row) -> None:
-        """Write the own row and tell each server; the next request to each shard tells it too."""
+        """Write this learner's row and send it to each server; the next request to each shard contains it too."""
         counts = tuple(self.learner.carried.counts())
         self._own_row[0] = row._replace(told=row.told + 1, counts=counts).words()
         for server in range(self.settings.servers):

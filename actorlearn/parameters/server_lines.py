@@ -1,7 +1,7 @@
-"""A learner's lines to the parameter servers, over TCP and CURVE (``wire/endpoints.py``).
+"""A learner's lines (connections) to the parameter servers, over TCP and CURVE (``wire/endpoints.py``).
 
-Reads and writes sockets only. A request is sent again until it is answered; which server there is now, and where, the
-newest order says.
+Reads and writes sockets only. A request is sent again until it is answered. The newest order lists the servers and
+their addresses.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.messages import Endpoint
 
 BROKEN_S = 0.5
-"""Time after which a request is sent again when the connection was lost meanwhile."""
+"""Seconds after which a request is sent again if the connection was lost."""
 AGAIN_S = 10.0
-"""The same while the connection stands, on which nothing should be lost."""
+"""Seconds after which it is sent again if the connection was not lost, in which case no message should be lost."""
 MISSED_S = 3.0
-"""Time for which a server that is nowhere is waited for while the run ends, when none is started again."""
+"""Seconds to wait for a server without an address while the run ends, as servers are then not started again."""
 _POLL_MS = 20
 _LINGER_MS = 500
 
 
 @dataclass
 class _Line:
-    """One server, and the line to it."""
+    """The line to one server."""
 
     to: Endpoint
     dealer: Dealer
     lost_s: float = -inf
-    """Time at which the connection was last seen to be lost."""
+    """Time at which the connection was last found to be lost."""
 
 
 class ServerLines:
@@ -50,29 +50,29 @@ class ServerLines:
         alive: Callable[[], bool],
         present: Callable[[], Present],
     ) -> None:
-        """Dial nobody yet.
+        """Open no line yet.
 
-        ``server_of`` returns the server of a shard; ``limit_bytes``: of an answer; ``alive`` is asked at least every
-        50 ms of a wait.
+        ``server_of`` returns the server of a shard. ``limit_bytes``: largest size of an answer. ``alive`` is called at
+        least every 50 ms during a wait.
         """
         self._endpoints, self._server_of, self._limit_bytes = endpoints, server_of, limit_bytes
         self._alive, self._present = alive, present
         self._lines: dict[int, _Line] = {}
         self._requests = 0
         self._sent_s: dict[int, float] = {}
-        """Time at which the request about a shard was sent last."""
+        """Time at which the request to each shard was sent last."""
         self._missed_s: dict[int, float] = {}
-        """Time since which a server is nowhere."""
+        """Time since which a server has no address."""
         self.waited_s = 0.0
-        """Time spent waiting for answers."""
+        """Seconds spent waiting for answers."""
         self.bytes_sent = self.bytes_received = 0
-        """Bytes of requests and answers, before encryption, those that were repeated too."""
+        """Bytes of requests and answers, before encryption; repeated messages are counted again."""
 
     def ask(self, requests: Mapping[int, Frame], patience_s: float = inf) -> dict[int, Frame]:
-        """Ask about shards, all at the same time; returns the answers, by shard.
+        """Send requests to several shards at the same time; returns the answers, by shard.
 
-        Raises Stopped when this process is told to end, when a server has gone that will not be started again, and
-        where ``patience_s`` is given after that time only.
+        Raises Stopped after ``patience_s`` seconds, or, if that is infinite, when this process is told to end. Also
+        raises Stopped when a server has gone and will not be started again.
         """
         began_s = time.monotonic()
         self._requests += 1
@@ -94,13 +94,13 @@ class ServerLines:
         return answers
 
     def tell(self, frame: Frame) -> None:
-        """Send a frame that is not answered, where there is a line."""
+        """Send a frame that is not answered, if the line to its server is open."""
         if line := self._lines.get(self._server_of(frame.shard)):
             body = encode(self._endpoints.run, frame)
             self.bytes_sent += len(body) * line.dealer.send(body)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all lines."""
         for line in self._lines.values():
             line.dealer.close(_LINGER_MS)
         self._lines = {}
@@ -123,7 +123,7 @@ class ServerLines:
                 hit("server_lines.sent")
 
     def _receive(self, first: int) -> list[Frame]:
-        """Return answers that have come; waits a moment for one of the first server."""
+        """Return the answers that have come; waits up to _POLL_MS for one of the server ``first``."""
         found: list[Frame] = []
         if first not in self._lines:
             time.sleep(_POLL_MS / 1000)
@@ -138,7 +138,7 @@ class ServerLines:
         return found
 
     def _go_on(self, patience_s: float, waited_s: float) -> None:
-        """Raise Stopped where it is no use to wait."""
+        """Raise Stopped if there is no use in waiting any longer."""
         alive = self._alive()
         if waited_s >= patience_s or (not alive and patience_s == inf):
             raise Stopped("told to end while it waited for parameter servers")
@@ -146,7 +146,7 @@ class ServerLines:
             raise Stopped(f"{ROLE}-{min(self._missed_s)} has gone, and is not started again while the run ends")
 
     def _dial(self, server: int) -> _Line | None:
-        """Return the line to a server, as the newest order says where it is; None while it is nowhere."""
+        """Return the line to a server, opened anew if its address has changed; None while it has no address."""
         found = self._endpoints.find(ROLE).get(server)
         line = self._lines.get(server)
         if found is None or found.address is None:

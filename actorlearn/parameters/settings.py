@@ -1,6 +1,6 @@
-"""Settings of learners that learn together: a topology's sections, and those of each learner's exchange.
+"""Settings of learners that learn together: sections of the topology, and the settings of each learner's exchange.
 
-Pure; never loads torch, because processes without it read these. Which exchange a mode has is in ``modes.py``.
+Pure; never loads torch, because processes without torch import this module. ``modes.py`` has the exchange of each mode.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from actorlearn.registry import Settings
 from actorlearn.wire.identity import ProcessId
 
 MOST_LEARNERS = 64
-"""Number of learners that a run can ever have had: each has a row of counts, and its number is never given again."""
+"""Largest number of learners that a run can have in its life: each has a row of counts, and numbers are not reused."""
 
 
 class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -91,7 +91,7 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     @property
     def outer_optimizer(self) -> OuterSettings:
-        """The outer optimizer, with its numbers if it has a rule."""
+        """The settings of the outer optimizer; those without a rule if `outer` is none."""
         if self.outer == "none":
             return OuterSettings()
         return OuterSettings(rule=self.outer, learning_rate=self.outer_learning_rate, momentum=self.outer_momentum)
@@ -120,7 +120,7 @@ class ParameterServersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid
 
 
 class ModeSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The keys of a topology that one mode alone reads: a base of such sections. Each key has a default."""
+    """Base class of sections whose keys only one mode reads. Each key has a default."""
 
 
 class GossipSettings(ModeSection, frozen=True, kw_only=True):
@@ -195,7 +195,7 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
         return self._graph(self.graph, seed)
 
     def sharing(self, seed: int) -> GraphSettings:
-        """Return the graph of experience, likewise."""
+        """Return the graph of shared experience; random matchings are drawn from the seed."""
         return self._graph(self.experience_graph, seed)
 
     def _graph(self, graph: Graph | list[list[int]], seed: int) -> GraphSettings:
@@ -205,10 +205,10 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
 
 
 class ExchangeSettings(Settings, frozen=True, kw_only=True, tag_field="mode"):
-    """Settings of a learner's exchange: the tag is the mode."""
+    """Settings of a learner's exchange; the tag is the mode."""
 
     host: str = ""
-    """Address of this machine that others reach; empty where all learners are on this machine."""
+    """Address of this machine for other machines; empty if all learners are on this machine."""
 
     @property
     def mode(self) -> str:
@@ -217,73 +217,73 @@ class ExchangeSettings(Settings, frozen=True, kw_only=True, tag_field="mode"):
 
     @property
     def together(self) -> int:
-        """Learners that take every step together; 0 = each takes its own."""
+        """Number of learners in lock-step; 0 = each learner takes steps by itself."""
         return 0
 
     @property
     def listens(self) -> Ipc | None:
-        """Socket of this machine at which messages of other learners come in, if they travel through one."""
+        """Socket at which this learner receives messages of others on this machine; None if it has no such socket."""
         return None
 
 
 class AloneExchangeSettings(ExchangeSettings, tag="alone", frozen=True, kw_only=True):
-    """Settings of a learner by itself: none."""
+    """Settings of a sole learner: none."""
 
 
 class SyncExchangeSettings(ExchangeSettings, tag="sync", frozen=True, kw_only=True):
-    """Settings of a learner that takes every step with all others."""
+    """Settings of a learner in lock-step with others."""
 
     rank: Annotated[int, Meta(ge=0)] = 0
-    """Index among those that have met; set when they do."""
+    """Index among the learners of the generation; set when they meet."""
     learners: Annotated[int, Meta(ge=1)] = 1
-    """Number of learners that have met."""
+    """Number of learners of the generation."""
     rendezvous: Shm
-    """Segment in which they meet; before they do, the beginning of the names of such segments."""
+    """Segment in which the generation meets; before it is known, the beginning of the names of such segments."""
     gradients: Shm
-    """Segment in which they show one another their gradients."""
+    """Segment in which the learners share their gradients."""
     trainers: tuple[ProcessId, ...] = ()
-    """Those that have met, by rank, where they are on several machines."""
+    """Trainers of the generation, by rank, if they are on several machines."""
     generation: int = 0
-    """Number of their list."""
+    """Number of the generation."""
     local_steps: Annotated[int, Meta(ge=1)] = 1
-    """Optimizer steps that each takes by itself between two exchanges of weights; 1 = gradients are exchanged."""
+    """Optimizer steps that each learner takes by itself between two exchanges of weights."""
 
     @property
     def together(self) -> int:
-        """Number of all that have met."""
+        """Number of learners of the generation."""
         return self.learners
 
     def __post_init__(self) -> None:
-        """Refuse a rank that there is not."""
+        """Raise ValueError for a rank that is too large."""
         _make_sure_of_rank(self.rank, self.learners)
 
 
 class AsyncExchangeSettings(ExchangeSettings, tag="async", frozen=True, kw_only=True):
-    """Settings of a learner whose weights are in a store, which each changes by itself."""
+    """Settings of a learner whose weights are in the parameter store."""
 
     rank: Annotated[int, Meta(ge=0)]
     learners: Annotated[int, Meta(ge=1)]
     store: Shm
     local_steps: Annotated[int, Meta(ge=1)] = 1
-    """Optimizer steps between two exchanges, whatever batches they are of; more than 1 only with adam."""
+    """Optimizer steps between two exchanges, counted across batches; more than 1 only with adam."""
 
     def __post_init__(self) -> None:
-        """Refuse a rank that there is not."""
+        """Raise ValueError for a rank that is too large."""
         _make_sure_of_rank(self.rank, self.learners)
 
 
 class ServedExchangeSettings(ExchangeSettings, tag="served", frozen=True, kw_only=True):
-    """Settings of a learner whose weights are kept by parameter servers."""
+    """Settings of a learner whose weights are in parameter servers."""
 
     learners: Annotated[int, Meta(ge=1)]
     servers: Annotated[int, Meta(ge=1)]
     wire: Literal["float32", "bfloat16"] = "float32"
     quorum: Annotated[int, Meta(ge=0)] = 0
-    """Gradients whose mean makes a version; 0 = each makes one."""
+    """Number of gradients whose mean makes a version; 0 = each gradient makes a version."""
 
 
 class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_only=True):
-    """Settings of a learner with weights of its own, which it mixes with those of others."""
+    """Settings of a learner that mixes its weights with those of others."""
 
     rank: Annotated[int, Meta(ge=0, lt=MOST_LEARNERS)]
     learners: Annotated[int, Meta(ge=1)]
@@ -291,33 +291,33 @@ class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_onl
     counts: Shm
     """Segment with all learners' counts of steps and updates."""
     messages: ByLearner[Shm | Ipc]
-    """Each learner's: the segment with its weights, or the socket at which it listens for those of others."""
+    """For each learner, the segment with its weights, or the socket at which it receives the weights of others."""
     graph: GraphSettings = GraphSettings()
-    """Graph that says whose messages are mixed."""
+    """Graph by which messages are mixed."""
     local_steps: Annotated[int, Meta(ge=1)] = 1
-    """Optimizer steps between two exchanges, whatever batches they are of."""
+    """Optimizer steps between two exchanges, counted across batches."""
     max_staleness: Annotated[int, Meta(ge=0)] | None = None
-    """Exchanges without mixing, after which in-peers are waited for; None = never."""
+    """Exchanges without mixing after which the learner waits for its in-peers; None = it never waits."""
     age_corrected: bool = False
-    """Whether messages are carried forward by the own change since they were posted."""
+    """Whether a message is corrected by this learner's change of weights since the message was posted."""
     incarnation: int = 0
-    """Incarnation of this learner's trainer; larger than those before it."""
+    """Incarnation of this learner's trainer, larger than all earlier ones."""
     gradients: ByLearner[Shm] | None = None
     """Each learner's segment with its newest gradient; None = gradients are not compared."""
     gradient_every: Annotated[int, Meta(ge=1)] = 1
-    """Optimizer steps between two of these."""
+    """Optimizer steps between two gradients that are written there."""
     log: str = ""
     """Path of the log of this learner's changes of its weights; empty = no log."""
 
     @property
     def listens(self) -> Ipc | None:
-        """Socket of this machine at which messages of other learners come in, if they travel through one."""
+        """Socket at which this learner receives messages of others on this machine; None if it has no such socket."""
         own = self.messages.of(self.rank)
         return own if isinstance(own, Ipc) and not self.host else None
 
     @property
     def travels(self) -> bool:
-        """Whether messages go through sockets, where they arrive later than they are posted."""
+        """Whether messages go through sockets, and so arrive later than they are posted."""
         return bool(self.host) or isinstance(self.messages.each, Ipc)
 
 
@@ -327,13 +327,13 @@ def _make_sure_of_rank(rank: int, learners: int) -> None:
 
 
 class ExperienceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The experience that a trainer shares with those of other learners."""
+    """Settings of the experience that learners share."""
 
     messages: ByLearner[Shm]
     """Each learner's segment with rows of its newest rollout."""
     graph: GraphSettings
-    """Graph that says whose rows are learned from."""
+    """Graph by which learners use each other's rows."""
     environments: int
-    """Environments that a message has rows of, at most."""
+    """Largest number of environments whose rows are in a message."""
     shape: BlockShape
     """Shape of all learners' blocks."""

@@ -3,14 +3,14 @@
 Pure; ``processes/parameter_server.py`` has the socket. Source: Stooke & Abbeel (2018), section 4.3, and, for a quorum,
 Chen et al. (2016), "Revisiting Distributed Synchronous SGD", section 3.2.
 
-A learner sends its gradient and gets the weights back. It numbers its changes, a restarted one as before, and repeats a
-request until it is answered. The shard knows the newest number that it has handled of each learner, so requests that
-are lost, repeated or late change nothing.
+A learner sends its gradient and gets the weights back. It numbers its changes, and a restarted learner numbers them as
+before. It repeats a request until it is answered. The shard records the newest number of each learner that it has
+handled, so lost, repeated and late requests change nothing.
 
-A shard is empty until a learner has filled it. Its process keeps it in shared memory, which outlives a killed process
-but not its machine. After that the learners fill it again: each offers the weights that it was given last, and those
-of the newest version are taken. Every answer has all of the shard's weights, so a change that was answered is in the
-weights of the learner that made it, or in newer ones; one that was not is sent again.
+A shard is empty until a learner has filled it. Its process keeps it in shared memory, which outlives a killed process,
+but not the machine. If the machine dies, the learners fill the shard again: each offers the weights that it has got
+last, and the shard takes those of the newest version. Every answer has all of the shard's weights, so an answered
+change is in the weights of the learner that made it, or in newer ones. A change that was not answered is sent again.
 """
 
 from __future__ import annotations
@@ -48,35 +48,35 @@ from actorlearn.parameters.shard_layout import HEAD_WORDS
 from actorlearn.parameters.waits import Stragglers
 
 OFFERS_S = 10.0
-"""Longest time in which an empty shard waits for the offers of all learners, from the first one on."""
+"""Longest time in seconds for which an empty shard waits for the offers of all learners, from the first offer on."""
 _DROPPED_COLUMN = HANDLED + 1
 Answers = dict[int, Frame]
-"""Frames to be sent, by learner."""
+"""Frames to send, by learner."""
 
 
 class Rule(Protocol):
-    """Way in which a shard's numbers are changed, with the state of that."""
+    """The rule by which a shard's weights are changed, with its state."""
 
     weights: Tensor
-    """The shard's own numbers [size]."""
+    """The shard's weights [size]."""
     rates: int
-    """Least number of learning rates that a change comes with."""
+    """Smallest number of learning rates that a change must have."""
 
     def change(self, values: Tensor, rates: Sequence[float]) -> None:
-        """Change the weights by what a learner has sent."""
+        """Change the weights by values that learners have sent."""
 
     def state(self) -> tuple[list[Tensor], list[float]]:
-        """Return vectors as long as the weights, not copied, and further numbers."""
+        """Return vectors as long as the weights, not copied, and scalars."""
 
     def restore(self, vectors: Sequence[Tensor], scalars: Sequence[float]) -> None:
-        """Copy a state in."""
+        """Replace the state by this one."""
 
 
 class OptimizerRule:
-    """An optimizer, which takes gradients."""
+    """Rule for parameters: an optimizer step by a gradient."""
 
     def __init__(self, optimizer: GroupedOptimizer[Any], weights: Tensor) -> None:
-        """Change these weights, which the optimizer is for."""
+        """Change these weights by this optimizer."""
         self._optimizer, self.weights = optimizer, weights
         self.rates = 1 + max(part.group for part in optimizer.parts)
 
@@ -85,16 +85,16 @@ class OptimizerRule:
         self._optimizer.step(self.weights, values, rates)
 
     def state(self) -> tuple[list[Tensor], list[float]]:
-        """Return the optimizer's vectors and other numbers."""
+        """Return the optimizer's vectors and its scalars."""
         return split_state(self._optimizer)
 
     def restore(self, vectors: Sequence[Tensor], scalars: Sequence[float]) -> None:
-        """Copy the optimizer's state in."""
+        """Replace the optimizer's state."""
         self._optimizer.restore(join_state(self._optimizer, vectors, scalars))
 
 
 class StatisticsRule:
-    """Statistics of observations, which take moments."""
+    """Rule for statistics of observations: a merge of moments."""
 
     rates = 0
 
@@ -107,7 +107,7 @@ class StatisticsRule:
         self._combine(self.weights, values)
 
     def state(self) -> tuple[list[Tensor], list[float]]:
-        """Return nothing."""
+        """Return an empty state."""
         return [], []
 
     def restore(self, vectors: Sequence[Tensor], scalars: Sequence[float]) -> None:
@@ -115,7 +115,7 @@ class StatisticsRule:
 
 
 def split_state(optimizer: GroupedOptimizer[Any]) -> tuple[list[Tensor], list[float]]:
-    """Return an optimizer's vectors, and all other numbers of its state, by the order of their names."""
+    """Return an optimizer's vectors, and all other numbers of its state in the order of their names."""
     state = optimizer.state()
     others = sorted(state.keys() - set(optimizer.vectors))
     return [state[name] for name in optimizer.vectors], [x for name in others for x in state[name].flatten().tolist()]
@@ -124,7 +124,7 @@ def split_state(optimizer: GroupedOptimizer[Any]) -> tuple[list[Tensor], list[fl
 def join_state(
     optimizer: GroupedOptimizer[Any], vectors: Sequence[Tensor], scalars: Sequence[float]
 ) -> dict[str, Tensor]:
-    """Return the state that ``split_state`` has taken apart."""
+    """Return the optimizer state that ``split_state`` has split into these vectors and scalars."""
     own, rest = optimizer.state(), list(scalars)
     state = dict(zip(optimizer.vectors, vectors, strict=True))
     for name in sorted(own.keys() - set(optimizer.vectors)):
@@ -134,57 +134,58 @@ def join_state(
 
 
 class Content(NamedTuple):
-    """Everything that a shard must not forget."""
+    """The whole state of a shard."""
 
     words: NDArray[np.int64]
-    """Whether it is filled, its version, its base's two numbers, and the table, flat."""
+    """Whether it is filled, its version, the two numbers of its base, and the flat table."""
     scalars: NDArray[np.float64]
     vectors: list[Tensor]
-    """Weights, and then the rule's vectors."""
+    """Weights, then the rule's vectors."""
 
 
 class Shard:
-    """One shard."""
+    """A shard, which handles requests of learners."""
 
     def __init__(self, number: int, rule: Rule, learners: int, quorum: int = 0) -> None:
         """Begin empty.
 
-        ``quorum``: gradients of one version whose mean makes the next; later ones of that version are dropped. 0 = each
-        gradient makes a version, whichever it was computed for.
+        ``quorum``: number of gradients of one version whose mean makes the next version; later gradients of that
+        version are dropped. 0 = each gradient makes a version, whichever version it was computed for.
         """
         self._number, self._rule, self._quorum = number, rule, quorum
         self.filled = False
         self.version = 0
-        """Number of times that it was changed."""
+        """Number of changes of the weights."""
         self.made = 0
-        """Number of those by this process."""
+        """Number of changes made by this process."""
         self._base = (0, 0)
+        """Environment steps and updates of all learners with which the shard was filled first."""
         self.table = new_table(learners)
         self._offers: dict[int, Frame] = {}
         """Newest offer of each learner, while the shard is empty."""
         self._offered_s = 0.0
-        """Time of the first of them."""
+        """Time of the first offer."""
         self._pending: dict[int, Frame] = {}
-        """Gradients of the present version, by learner."""
+        """With a quorum: gradients of the current version, by learner."""
         self._came_s: dict[int, float] = {}
-        """Times at which they came."""
+        """Times at which these gradients came, by learner."""
         self.stragglers = Stragglers(learners)
-        """Learners whose gradients completed versions, and the time for which the others of the quorum waited."""
+        """With a quorum: the learners whose gradients came last, and the time for which the others waited."""
         self.changed = False
         """Whether there is state that its process has not kept yet."""
         self.staleness: dict[int, int] = {}
-        """Number of applied changes, by staleness: changes by others since their learner was given the weights."""
+        """Number of applied changes, by staleness: changes by others since their learner got the weights."""
 
     # State ------------------------------------------------------------------------------------------------------------
 
     def content(self) -> Content:
-        """Return all state, vectors not copied."""
+        """Return the whole state; vectors are not copied."""
         vectors, scalars = self._rule.state()
         words = np.array([self.filled, self.version, *self._base, *self.table.ravel()], np.int64)
         return Content(words, np.array(scalars, np.float64), [self._rule.weights, *vectors])
 
     def restore(self, content: Content) -> None:
-        """Take the state of an earlier process."""
+        """Restore the state that an earlier process has kept."""
         filled, version, *base = content.words[:HEAD_WORDS].tolist()
         self.filled, self.version, self._base = bool(filled), version, (base[0], base[1])
         self.table = content.words[HEAD_WORDS:].reshape(self.table.shape).copy()
@@ -194,7 +195,7 @@ class Shard:
     # Requests ---------------------------------------------------------------------------------------------------------
 
     def take(self, learner: int, frame: Frame, now_s: float) -> Answers:
-        """Take a request; returns answers. A request that does not fit the shard is passed over."""
+        """Handle a request; returns answers to send. A request that does not fit the shard is ignored."""
         if not self._fits(learner, frame):
             return {}
         if len(frame.table) == 1 and frame.table[0, TOLD] > self.table[learner, TOLD]:
@@ -208,10 +209,10 @@ class Shard:
         return {learner: self._answer(frame)}
 
     def due(self, present: Collection[int], now_s: float) -> Answers:
-        """Return answers that have become due: to offers, and to gradients of which enough have come.
+        """Return answers that have become due: to the offers, or to gradients when enough have come.
 
-        ``present``: learners that the newest order lists. An order lists them once all of a run have connected, so one
-        that it does not list was lost, perhaps before it sent anything, and is not waited for.
+        ``present``: learners that the newest order lists. An order lists learners only once all of the run have
+        connected. So a learner that is not listed was lost, and the shard does not wait for it.
         """
         late = now_s - self._offered_s >= OFFERS_S
         if self._offers and (late or self._offers.keys() >= set(present)):
@@ -239,7 +240,7 @@ class Shard:
         return {}
 
     def _fill(self) -> Answers:
-        """Take the newest weights that were offered, and all that is known of the learners."""
+        """Take the newest offered weights, and the newest records of learners from all offers."""
         best = max(self._offers.items(), key=lambda offer: (offer[1].version, offer[1].base, -offer[0]))[1]
         for offer in self._offers.values():
             hear(self.table, offer.table)

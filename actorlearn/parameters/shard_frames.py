@@ -1,8 +1,9 @@
-"""Messages between learners and parameter servers, put into bytes.
+"""Encoding of the messages between learners and parameter servers.
 
-Pure. A message is one frame: a header (SHARD), rows of the table of learners, learning rates, and numbers. A learner's
-request has its own row; an answer has all rows. The numbers are a gradient, moments or weights, as float32 or bfloat16
-(to the nearest, ties to even), or, where all of a shard's state travels, float32 and then a few float64.
+Pure. A message is one frame: a header (SHARD), rows of the table of learners, learning rates, scalars of the
+optimizer's state, and values. A request has its learner's row; an answer has all rows. Values are a gradient or
+weights, as float32 or bfloat16 (rounded to nearest, ties to even), moments as float64, or the vectors of a shard's
+whole state as float32.
 """
 
 from __future__ import annotations
@@ -20,40 +21,40 @@ from actorlearn.parameters.interface import CARRIED_COUNTS
 from actorlearn.parameters.shard_layout import ROW_WORDS
 
 PULL, CHANGE, TELL, PULL_STATE, FILL, WEIGHTS, STATE, EMPTY = range(8)
-"""Kinds of frames. A learner's: give me the weights; change them by this gradient or these moments, and give me them;
-note my row (not answered); give me the whole state; fill your shard with mine, if it is empty. A server's: weights, the
-whole state, and: the shard is empty."""
+"""Kinds of frames. Of a learner: PULL asks for the weights. CHANGE asks to change them by a gradient or moments, and
+for the new weights. TELL sends the learner's row, and is not answered. PULL_STATE asks for the whole state. FILL offers
+a state to an empty shard. Of a server: WEIGHTS and STATE are answers; EMPTY says that the shard is empty."""
 
 APPLIED, REPEATED, DROPPED, UNUSABLE = 0, -1, -2, -3
-"""Outcomes of a change. APPLIED and above: applied, at this staleness; REPEATED: handled by an earlier request;
-DROPPED: made for a version that is over; UNUSABLE: not finite."""
+"""Outcomes of a change. APPLIED or greater: applied, with this staleness. REPEATED: handled in an earlier request.
+DROPPED: computed for an older version, with a quorum. UNUSABLE: not finite."""
 
 FLOAT32, BFLOAT16, FLOAT64 = range(3)
-"""Forms of numbers on the wire."""
+"""Number types of values in a frame."""
 _DTYPES = {FLOAT32: torch.float32, BFLOAT16: torch.bfloat16, FLOAT64: torch.float64}
 WIRES = {"float32": FLOAT32, "bfloat16": BFLOAT16}
-"""Form of gradients and weights by the topology's word for it."""
+"""Number type of gradients and weights, by the value of ``parameter_servers.wire``."""
 
 
 class Row(NamedTuple):
     """Record of one learner at a shard, in ROW_WORDS words."""
 
     handled: int = -1
-    """Number of its newest change that the shard has applied or dropped."""
+    """Number of the learner's newest change that the shard has handled: applied, dropped or found unusable."""
     dropped: int = 0
-    """Number of its changes that the shard has dropped."""
+    """Number of the learner's changes that the shard has dropped."""
     told: int = 0
-    """Number of times that the learner has written what follows, all incarnations together; 0 = never."""
+    """Number of times that the learner, in all its incarnations, has written the fields below; 0 = never."""
     rollouts_learned: int = 0
-    """Number of the rollout after those it has learned from."""
+    """Number of the rollout after those that the learner has learned from."""
     used: int = 0
-    """Its environment steps in the weights, in this run and before."""
+    """The learner's environment steps in the weights, including those before this run."""
     updates: int = 0
-    """Updates it has made, one for each rollout."""
+    """Updates that the learner has made, one for each rollout."""
     began: int = 0
-    """The part of ``used`` from before it joined first."""
+    """The part of ``used`` from before the learner first joined."""
     counts: tuple[int, ...] = ()
-    """Further numbers of its minibatches' source (``interface.Carried.counts``)."""
+    """Further numbers of its source of minibatches (``interface.Carried.counts``)."""
 
     def words(self) -> list[int]:
         """Return the row as words."""
@@ -62,25 +63,25 @@ class Row(NamedTuple):
 
     @classmethod
     def of(cls, words: Sequence[int]) -> Row:
-        """Return the row that these words are."""
+        """Return the row in these words."""
         fields = len(cls._fields) - 1
         return cls._make([*words[:fields], tuple(words[fields + 1 :][: words[fields]])])
 
 
 Table = NDArray[np.int64]
-"""Rows of learners, by number [learners, ROW_WORDS]."""
+"""Rows of learners as words, by learner number [learners, ROW_WORDS]."""
 HANDLED, TOLD = Row._fields.index("handled"), Row._fields.index("told")
 
 
 def new_table(learners: int) -> Table:
-    """Return the table of learners of whom nothing is known."""
+    """Return a table of empty rows."""
     return np.tile(np.array(Row().words(), np.int64), (learners, 1))
 
 
 def hear(table: Table, said: Table, same_shard: bool = True) -> None:
-    """Take what others know of learners into a table: of each the newest.
+    """Update ``table`` with the rows of ``said`` that are newer.
 
-    ``same_shard``: whether both are of one shard, for each has handled changes of its own.
+    ``same_shard``: whether both tables are of one shard; if not, the handled and dropped changes are not updated.
     """
     newer = said[:, TOLD] > table[:, TOLD]
     table[newer, TOLD:] = said[newer, TOLD:]
@@ -94,27 +95,27 @@ class Frame(NamedTuple):
     kind: int
     shard: int
     request: int = 0
-    """Number of the request among those of one incarnation of a learner; its answer repeats it."""
+    """Number of the request, counted by an incarnation of a learner; the answer has the same number."""
     number: int = -1
     """Number of the change."""
     version: int = 0
-    """Changes of the shard that its asker has seen, or, in an answer, that there were."""
+    """Version of the shard's weights: in a request, the one that the learner has; in an answer, the current one."""
     outcome: int = APPLIED
     base: tuple[int, int] = (0, 0)
     """Environment steps and updates of all learners with which the shard was filled first."""
     table: Table = new_table(0)
-    """A learner's own row, or those of all [rows, ROW_WORDS]."""
+    """The learner's own row, or all rows [rows, ROW_WORDS]."""
     rates: tuple[float, ...] = ()
     """Learning rate of each parameter group."""
     values: Tensor = torch.empty(0)
-    """Numbers, flat; of the whole state weights and then each optimizer vector."""
+    """Flat values; for the whole state the weights and then each optimizer vector."""
     scalars: tuple[float, ...] = ()
-    """Other numbers of the optimizer's state."""
+    """Scalars of the optimizer's state."""
     wire: int = FLOAT32
 
 
 def encode(run: bytes, frame: Frame) -> bytes:
-    """Put a frame into bytes; ``run``: the run's 16 bytes."""
+    """Return the bytes of a frame; ``run``: the run's 16 bytes."""
     table, rates, scalars = frame.table, np.array(frame.rates, np.float64), np.array(frame.scalars, np.float64)
     head = SHARD.pack(
         run,
@@ -135,7 +136,7 @@ def encode(run: bytes, frame: Frame) -> bytes:
 
 
 def decode(run: bytes, body: bytes) -> Frame | None:
-    """Return the frame that these bytes are; None for bytes that are none, or of another run."""
+    """Return the frame in these bytes; None if they are no valid frame of this run."""
     head = SHARD.unpack(run, body)
     if head is None:
         return None
@@ -168,5 +169,5 @@ def decode(run: bytes, body: bytes) -> Frame | None:
 
 
 def most_bytes(size: int, vectors: int, learners: int, groups: int, scalars: int) -> int:
-    """Return the size of the largest frame about a shard of so many numbers."""
+    """Return the size in bytes of the largest frame about a shard with ``size`` weights."""
     return SHARD.size + SHARD_ROW_BYTES * learners + 8 * (groups + scalars) + max(4 * (1 + vectors), 8) * size

@@ -1,6 +1,6 @@
-"""Shards of central weights: which numbers each has, which parameter server keeps it, and the layout of its memory.
+"""Shards of central weights: the range of each, the parameter server that keeps it, and the layout of its memory.
 
-Pure; loads no torch, because the supervisor lays memory out too.
+Pure; never loads torch, because the supervisor computes this layout too.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from actorlearn.parameters.interface import CARRIED_COUNTS
 ROLE = "parameter_server"
 """Role of parameter servers."""
 LOOPBACK = "127.0.0.1"
-"""Address at which those of a run on one machine are reached."""
+"""Address of parameter servers in a run on one machine."""
 ROW_WORDS = 8 + CARRIED_COUNTS
-"""8-byte words in which a shard keeps what it knows of a learner (``shard_frames.Row``)."""
+"""8-byte words of a shard's record of one learner (``shard_frames.Row``)."""
 HEAD_WORDS = 4
-"""Further words of its content: whether it is filled, its version, and the totals that the run began with."""
+"""Words of a shard's content before the records: whether it is filled, its version, and the two numbers of the base."""
 SHARD_NUMBERS = 32 * 1024
-"""Least numbers of a shard where a server has several: 128 KiB in float32, about a millisecond on 1 Gbit/s."""
+"""Smallest size of a shard if a server has several, in numbers: 128 KiB in float32, about a millisecond on 1 Gbit/s."""
 MOST_SHARDS = 16
-"""Most shards of a server, those of statistics not counted; more would shorten an exchange by 6 % at most."""
+"""Largest number of shards of a server without the statistics; more would shorten an exchange by 6 % at most."""
 MOST_SCALARS = 64
-"""Most numbers of an optimizer's state besides its vectors."""
+"""Largest number of scalars in an optimizer's state, besides its vectors."""
 
 
 @dataclass(frozen=True)
 class Sharding:
-    """Division of the flat vector into shards, and of these among parameter servers.
+    """Division of the flat vector into shards, and of the shards among parameter servers.
 
-    Each server has an equal part of the parameters, in several shards where it is large: while one is on its way back,
-    the gradient of the next comes in, so that a link is used in both directions at once. A part in n shards takes
-    1 + 1/n times as long as in one direction alone, and in one shard twice as long.
+    Each server has an equal part of the parameters, divided into several shards if it is large. The gradient of a shard
+    can then be received while the weights of the previous one are sent, so that a link is used in both directions at
+    once. The exchange of a part in n shards takes 1 + 1/n times as long as sending it in one direction.
     """
 
     parameters: int
@@ -44,17 +44,17 @@ class Sharding:
 
     @property
     def shards_of_each(self) -> int:
-        """Number of shards of each server, those of statistics not counted."""
+        """Number of shards of each server, without the shard of statistics."""
         return min(max(self.parameters // (self.servers * SHARD_NUMBERS), 1), MOST_SHARDS)
 
     @property
     def statistics_shard(self) -> int:
-        """Number of the shard that statistics have of their own, if there are any; the last server has that too."""
+        """Index of the shard of statistics, if there are statistics; the last server keeps it too."""
         return self.servers * self.shards_of_each
 
     @cached_property
     def spans(self) -> list[slice]:
-        """Range of the flat vector that each shard has: the parameters in equal parts, then the statistics."""
+        """Range of the flat vector of each shard: the parameters in equal parts, then the statistics."""
         shards = self.statistics_shard
         edges = [self.parameters * shard // shards for shard in range(shards + 1)]
         edges += [self.parameters + self.statistics] if self.statistics else []
@@ -70,7 +70,7 @@ class Sharding:
 
 
 def shard_fields(size: int, vectors: int, learners: int) -> list[Field]:
-    """Return the fields of the segment of a shard of so many numbers, with so many optimizer vectors as long."""
+    """Return the fields of the segment of a shard with ``size`` weights and ``vectors`` optimizer vectors."""
     return [
         Field("commits", "int64", (8,), 0),
         Field("words", "int64", (SLOTS, HEAD_WORDS + learners * ROW_WORDS), 0),

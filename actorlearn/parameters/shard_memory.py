@@ -1,7 +1,8 @@
 """Shards in shared memory, where they outlive the process that changes them.
 
-Reads and writes one segment for each shard, which the parameter server makes by itself and is removed with the run's.
-There are two slots: one that is written while the other holds, so a server that is killed half-way has changed nothing.
+Reads and writes one segment for each shard. The parameter server makes it, and it is removed with the other segments of
+the run. Of two slots, one is written while the other stays valid, so a server that is killed during a write has changed
+nothing.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ class ShardMemory:
     """The memory of one shard."""
 
     def __init__(self, address: Shm, fields: list[Field]) -> None:
-        """Open the segment, or make it; raises SharedMemoryFull."""
+        """Open the segment, or make it if it does not exist; raises SharedMemoryFull."""
         self._segment = _open(address, fields)
         own = self._segment
         self._record = CommittedRecord(own["commits"], own["words"], own["scalars"], own["vectors"])
 
     def load(self, scalars: int) -> Content | None:
-        """Return what was kept last, of which so many scalars are of the optimizer; None before that."""
+        """Return the newest content, with ``scalars`` scalars of the optimizer; None if nothing was kept yet."""
         if not self._record.commits:
             return None
         words, numbers, vectors = self._record.now
         return Content(words.copy(), numbers[:scalars].copy(), [torch.from_numpy(vector.copy()) for vector in vectors])
 
     def keep(self, content: Content) -> None:
-        """Replace what was kept, all of it or nothing."""
+        """Replace the content atomically."""
         _, _, spare = self._record.before
         for row, vector in zip(spare, content.vectors, strict=True):
             row[:] = vector.numpy()
@@ -50,6 +51,6 @@ def _open(address: Shm, fields: list[Field]) -> Segment:
     with suppress(FileNotFoundError):
         try:
             return Segment.open(address.file)
-        except SegmentError:  # killed while it was made, so that nothing was ever in it
+        except SegmentError:  # its maker was killed before it was complete, so it has no content
             address.file.unlink()
     return Segment.create(address.file, fields)

@@ -1,11 +1,11 @@
 """Counts of steps and updates of several learners, and their totals; each learner writes its own row, without locks.
 
-Reads and writes one segment of shared memory. Rows are by the learner's number: a restarted learner finds its own row,
-an attached one an empty row. The row also has the newest rollout of which other learners may have weights, which a
-restarted learner does not learn from again.
+Reads and writes one segment of shared memory. Rows are indexed by the learner's number: a restarted learner finds its
+own row, an attached learner an empty row. The row also has the newest rollout of which other learners may have weights;
+a restarted learner does not learn from this rollout again.
 
-Learners on several machines do not share the segment. Then each tells the others what it knows of all, with its
-messages. Counts only grow, so of what was heard of a learner the largest is the newest, in any order and repetition.
+Learners on several machines do not share the segment. There, each learner's messages contain its table of all learners'
+counts. Counts only grow, so the largest counts of a learner are the newest, whatever the order of messages.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from actorlearn.memory.shared import Segment
 
 _ENV_STEPS, _UPDATES, _ROLLOUTS_LEARNED = range(3)
 TABLE_WORDS = 5
-"""8-byte words of a row that a learner tells others of one: its number, the steps and updates that it began with, and
-those that it has done since."""
+"""8-byte words of a row in a message: a learner's number, the steps and updates that it began with, and those since."""
 
 _MOST = 1 << 53
 """Largest count (``wire/identity.py``)."""
 
 
 class Told(NamedTuple):
-    """Counts of one learner that another one has told."""
+    """Counts of one learner, as another learner's message has them."""
 
     began_env_steps: int
     began_updates: int
@@ -39,12 +38,12 @@ class Told(NamedTuple):
 
 
 def counts_fields(learners: int) -> list[Field]:
-    """Fields of the segment, for so many learners that there can ever be."""
+    """Return the fields of the segment; `learners` is the largest number of learners in the life of the run."""
     return [
         Field("began", "int64", (learners, 8), -1),  # env steps and updates in the weights that the learner began with
-        Field("settled", "int64", (learners, 8), 0),  # how often each has counted a rollout
-        Field("done", "int64", (SLOTS, learners, 8), 0),  # what was learned from since, and the rollout after it
-        Field("claimed", "int64", (learners, 8), 0),  # the rollout after the one that others may have something of
+        Field("settled", "int64", (learners, 8), 0),  # how often each learner has counted a rollout
+        Field("done", "int64", (SLOTS, learners, 8), 0),  # env steps and updates since, and the next rollout to count
+        Field("claimed", "int64", (learners, 8), 0),  # the rollout after the newest one that others may have mixed
     ]
 
 
@@ -58,11 +57,11 @@ class SharedCounts:
         self._records = [CommittedRecord(settled[other], done[:, other]) for other in range(len(settled))]
         self._learner = learner
         self._heard: dict[int, Told] = {}
-        """Counts of learners that others have told; written by a thread of its own."""
+        """Counts of learners from messages, by learner; written by the mailbox's receiving thread."""
 
     @property
     def begun(self) -> bool:
-        """Whether this learner, or an incarnation of it that has died, has been here before."""
+        """Whether this learner has called `begin`, in this or an earlier incarnation."""
         return bool(self._began[self._learner, _UPDATES] >= 0)
 
     def begin(self, env_steps: int, updates: int) -> None:
@@ -71,23 +70,23 @@ class SharedCounts:
 
     @property
     def heard(self) -> Told | None:
-        """Counts of this learner itself that others know of, from a machine where it was before; None: of none."""
+        """Counts of this learner in others' messages, from when it was on another machine; None if there are none."""
         return self._heard.get(self._learner)
 
     def begin_again(self, heard: Told, rollout: int) -> None:
-        """Go on from counts that others know of, on another machine than before; ``rollout`` is the next to be counted.
+        """Continue from the counts in others' messages after a move to this machine; ``rollout``: the next to count.
 
-        Its experience is new there, so rollouts of the same numbers that others have mixed are other ones.
+        The learner's experience is new here, so rollouts that others have mixed are not repeated under their numbers.
         """
         self._records[self._learner].replace([heard.env_steps, heard.updates, rollout])
         self.begin(heard.began_env_steps, heard.began_updates)
 
     def table(self) -> NDArray[np.int64]:
-        """Return what is known of all learners [learners, TABLE_WORDS], for learners that do not share memory."""
+        """Return the newest counts of all learners [learners, TABLE_WORDS], for learners that do not share memory."""
         return np.array([(learner, *told) for learner, told in sorted(self._known().items())], np.int64)
 
     def hear(self, table: NDArray[np.int64]) -> None:
-        """Take another learner's `table`; rows that cannot be are left out."""
+        """Take another learner's `table`; invalid rows are left out."""
         for learner, *words in table.tolist():
             told = Told._make(words)
             if 0 <= learner < len(self._records) and 0 <= min(told) <= max(told) <= _MOST:
@@ -96,7 +95,7 @@ class SharedCounts:
                     self._heard[learner] = told
 
     def _known(self) -> dict[int, Told]:
-        """Return the newest counts of each learner, of this machine or told; the own are always in the segment."""
+        """Return the newest counts of each learner, from the segment or from messages; its own from the segment."""
         known = dict(self._heard)
         known.pop(self._learner, None)
         began = self._began[:, : _UPDATES + 1].copy()
@@ -108,17 +107,17 @@ class SharedCounts:
 
     @property
     def claimed(self) -> int:
-        """Rollout below which other learners may have mixed weights learned from this learner's rollouts."""
+        """The rollout after the newest rollout of this learner that other learners' weights may contain."""
         return int(self._claimed[self._learner])
 
     def claim(self, rollout: int) -> None:
-        """Record that others may have weights of this rollout; called before they are posted."""
+        """Record that other learners' weights may contain this rollout; called before its weights are posted."""
         self._claimed[self._learner] = rollout + 1
         hit("counts.claimed")
 
     @property
     def rollouts_learned(self) -> int:
-        """Rollout after the one that this learner has counted last."""
+        """The rollout after the one that this learner has counted last."""
         return int(self._records[self._learner].now[0][_ROLLOUTS_LEARNED])
 
     def add(self, rollout: int, env_steps: int, updates: int) -> None:
@@ -130,7 +129,7 @@ class SharedCounts:
 
     @property
     def total(self) -> tuple[int, int]:
-        """Return steps and updates of all learners: the largest beginning, plus each one's counts since."""
+        """Environment steps and updates of all learners: the largest beginning, plus the counts of each since."""
         known = self._known().values()
         env_steps = max((told.began_env_steps for told in known), default=0) + sum(told.env_steps for told in known)
         updates = max((told.began_updates for told in known), default=0) + sum(told.updates for told in known)

@@ -1,15 +1,15 @@
-"""Messages of learners through ZeroMQ sockets: each learner's newest weights, sent to its out-peers.
+"""Messages of learners through ZeroMQ sockets: each learner sends its newest weights to its out-peers.
 
-Reads and writes sockets only; knows neither graph nor weights. The same ``Mailbox`` as that of shared memory, with one
-difference: a message is here when it has arrived, so a learner that joins has none before its peers' next update.
+Reads and writes sockets only. Implements ``Mailbox`` like shared memory, with one difference: messages must arrive
+first, so a learner that joins has no message before the next exchange of its peers.
 
-A message is one frame: a header (MAILBOX), a table of counts where there is no shared memory for them, then the raw
-float32. A message of another size, form or run is dropped and counted, and raises no error. Of each peer the newest
-version is kept, unless later messages of the sender contradict its version (CONTRADICTIONS). A line to a peer that is
-slow, dead or not yet started holds one message, the newest.
+A message is one frame: a header (MAILBOX), a table of counts if learners do not share these in memory, then the weights
+as float32. A message of another size, format or run is dropped and counted, without an error. The newest version of
+each peer is kept, unless later messages of the sender contradict it (CONTRADICTIONS). A line to a peer that is slow,
+dead or not yet started holds the newest message only.
 
-A process that can reach an address can send weights. An ipc endpoint is reached by processes of its owner alone; on TCP
-the sender's key says who it is, and the header must say the same.
+Any process that can connect to an address can send weights to it. Only processes of the same user can connect to an ipc
+address. On TCP the sender's key identifies it, and the header must name the same sender.
 """
 
 from __future__ import annotations
@@ -32,26 +32,28 @@ from actorlearn.wire.identity import trainer_id
 from actorlearn.wire.messages import Endpoint
 
 INCARNATION = 1 << 40
-"""Versions per incarnation: the next one starts above, as it cannot know its predecessor's last version."""
+"""Number of versions reserved for each incarnation, which does not know the last version of the one before it."""
 CONTRADICTIONS = 8
-"""Consecutive messages, of increasing versions and all older than the kept one, after which the kept one is replaced:
-otherwise one wrong version would mute its sender for ever. A dead incarnation may have one late message, not 8."""
+"""Number of consecutive messages, with increasing versions and all older than the kept message, after which the kept
+message is replaced. Otherwise one wrong version would hide all later messages of its sender. At most one late message
+of a dead incarnation is expected."""
 REDIAL_S = 0.5
-"""Least time between two attempts to connect to a peer that has refused the line, as it did not know this learner."""
+"""Shortest time in seconds between two attempts to connect to a peer that has refused the line because it did not know
+this learner yet."""
 _POLL_MS = 50
 
 
 class Ways(NamedTuple):
-    """The ways between a learner and its peers."""
+    """Functions that connect a learner with its peers."""
 
     listen: Callable[[int], Pull]
-    """Opens the own end, for messages of at most so many bytes."""
+    """Opens the socket of this learner, for messages of at most this number of bytes."""
     find: Callable[[int], Ipc | Endpoint | None]
-    """Returns the address at which a learner listens now; None: nowhere."""
+    """Returns the address at which a learner listens now; None if it does not listen."""
     dial: Callable[[Ipc | Endpoint], Push]
-    """Opens a line."""
+    """Opens a line to an address."""
     run: bytes = bytes(16)
-    """The run, as messages name it."""
+    """The run's 16 bytes in message headers."""
 
 
 class _Line(NamedTuple):
@@ -61,7 +63,7 @@ class _Line(NamedTuple):
 
 
 class SocketMailbox:
-    """One learner's own messages and those of its peers."""
+    """The messages of one learner and of its peers, through sockets."""
 
     def __init__(
         self,
@@ -75,29 +77,29 @@ class SocketMailbox:
     ) -> None:
         """Listen; raises ChannelError.
 
-        `size`: weights in a message; `peers` returns the learners that get this one's messages now; `incarnation` of
-        this learner: larger than all before. With `counts` their table goes before the weights, and alone to the
-        `others` who are no peers.
+        `size`: number of weights in a message. `peers` returns the learners that get this learner's messages now.
+        `incarnation` is this learner's, larger than all earlier ones. With `counts`, their table is sent before the
+        weights, and without weights to those `others` that are not peers.
         """
         self._learner, self._size = learner, size
         self._ways, self._peers, self._others, self._counts = ways, peers, others, counts
         self._posted = incarnation * INCARNATION - 1
         self._lines: dict[int, _Line] = {}
         self._here: dict[int, tuple[int, bytes]] = {}
-        """Version and frame of each peer's newest message; written by the receiving thread alone."""
+        """Version and frame of each peer's newest message; only the receiving thread writes it."""
         self._older: dict[int, tuple[int, int]] = {}
-        """Consecutive messages of each peer that contradicted its newest: their number, and the version of the last."""
+        """Consecutive messages of each peer that contradict its kept message: their number, and the last's version."""
         self.dropped = 0
-        """Number of messages that were foreign, damaged, or older than the kept one."""
+        """Number of messages that were foreign, damaged, or older than the kept message."""
         self.bytes_sent = self.bytes_received = 0
-        """Bytes of messages that were handed to a line, and of those that came in, before encryption."""
+        """Bytes of messages that were given to a line, and of valid received messages, before encryption."""
         self._pull = ways.listen(MAILBOX.size + MOST_LEARNERS * MAILBOX_ROW_BYTES * bool(counts) + 4 * size)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._receive, name=f"messages to {learner}", daemon=True)
         self._thread.start()
 
     def post(self, weights: NDArray[np.float32]) -> int:
-        """Send the next message [size] to all peers, without waiting for any; returns its version."""
+        """Send the next message [size] to all peers without waiting; returns its version."""
         if weights.shape != (self._size,):
             raise ValueError(f"a message has {self._size} weights, not {list(weights.shape)}")
         self._posted += 1
@@ -129,7 +131,7 @@ class SocketMailbox:
         return version
 
     def posted_ns(self, peer: int) -> int | None:
-        """Return nothing: clocks of machines differ, and frames wait to be read."""
+        """Return None: clocks of machines differ, and frames wait to be read."""
         return None
 
     def close(self) -> None:
@@ -142,7 +144,7 @@ class SocketMailbox:
         self._lines = {}
 
     def _follow(self, peers: Collection[int]) -> None:
-        """Open lines to new peers, and close those to peers that have gone, or are elsewhere now, or refused them."""
+        """Open lines to new peers; close lines that were refused, and lines to peers that have left or moved."""
         now_s = time.monotonic()
         wanted = {peer: where for peer in peers if (where := self._ways.find(peer)) is not None}
         for peer, line in list(self._lines.items()):
@@ -160,9 +162,9 @@ class SocketMailbox:
                 self.dropped += 1
 
     def keep(self, frames: list[bytes], by: str = "") -> bool:
-        """Keep a received message if it is valid and newer than the kept one; returns whether it was.
+        """Keep a received message if it is valid and newer than the kept one; returns False if it is dropped.
 
-        ``by``: id of the process whose key it came with; empty on ipc.
+        ``by``: id of the process with the sender's key; empty on ipc.
         """
         numbers = MAILBOX.unpack(self._ways.run, frames[0]) if len(frames) == 1 else None
         if numbers is None:
@@ -191,7 +193,7 @@ class SocketMailbox:
         return True
 
     def _contradicted(self, sender: int, version: int) -> bool:
-        """Count a message that is older than the kept one; True when it is to replace that."""
+        """Count a message that is not newer than the kept one; returns whether to replace the kept one by it."""
         count, last = self._older.get(sender, (0, -1))
         self._older[sender] = (count + 1 if version > last else 1, version)
         return self._older[sender][0] >= CONTRADICTIONS

@@ -1,6 +1,6 @@
-"""The central parameter store of learners that do not wait for one another: weights and optimizer state, in chunks.
+"""The parameter store of mode async: weights and optimizer state in shared memory, in chunks.
 
-Reads and writes one segment of shared memory; knows no update rule. Source: Stooke & Abbeel (2018), section 4.3.
+Reads and writes one segment; does not know the optimizer's rule. Source: Stooke & Abbeel (2018), section 4.3.
 
 Each chunk has its own lock, and a learner takes the first free chunk, so that learners do not queue. A lock is a file
 locked with ``flock``, which the kernel releases when its holder is killed. Locks on byte ranges of the segment would do
@@ -29,41 +29,41 @@ from actorlearn.memory.record import SLOTS, CommittedRecord
 from actorlearn.memory.shared import Segment
 
 CHUNKS = 3
-"""Chunks of a store unless a topology says otherwise: as many as Stooke & Abbeel's code has."""
+"""Default number of chunks of a store, as in the code of Stooke & Abbeel."""
 _TURN_S = 2e-4
-"""Seconds to sleep after all locks were found taken; a chunk is held for some milliseconds."""
+"""Seconds to sleep after all locks were found taken; a lock is held for some milliseconds."""
 _WORDS = 16
 """Words of a learner's record."""
 
 
 class LearnerRecord(NamedTuple):
-    """Record of a learner, written after each rollout it learns; all fields are of the same moment."""
+    """Record of a learner, written after each rollout that it learns; all fields are of the same moment."""
 
     rollouts_learned: int
     """Number of the rollout after that one."""
     used: int
-    """Environment steps it has learned from, in this store and before."""
+    """Environment steps that the learner has learned from, including those before this store."""
     in_store: int
-    """The part of ``used`` in rollouts with at least one change in the store; local steps die with their learner."""
+    """``used`` after the newest rollout with a change in the store; later local steps are lost if the learner dies."""
     updates: int
-    """Updates it has made since it joined first, one for each rollout."""
+    """Updates that the learner has made since it first joined, one for each rollout."""
     began: int
-    """Environment steps it had learned from when it joined first."""
+    """Environment steps that the learner had learned from when it first joined."""
     optimizer_steps: int
-    """Optimizer steps it has made in its life."""
+    """Optimizer steps that the learner has taken in its life."""
     steps_before: int
-    """Optimizer steps it had made before this rollout."""
+    """Optimizer steps that the learner had taken before this rollout."""
     counts: tuple[int, ...] = ()
-    """Further numbers of its minibatches' source (``interface.Carried.counts``)."""
+    """Further numbers of its source of minibatches (``interface.Carried.counts``)."""
 
 
 def store_fields(parameters: int, vectors: int, statistics: int, learners: int, chunks: int = CHUNKS) -> list[Field]:
-    """Fields of the store's segment for a flat vector of parameters and, behind them, statistics.
+    """Return the fields of the store's segment for a flat vector of parameters and, behind them, statistics.
 
-    `vectors` is how many vectors as long as the parameters the optimizer keeps. The last chunk is the statistics.
+    `vectors`: number of vectors, as long as the parameters, in the optimizer's state. The last chunk is the statistics.
     """
     return [
-        Field("filled", "int64", (8,), 0),  # 1 once there are weights; env steps and updates that they begin with
+        Field("filled", "int64", (8,), 0),  # 1 once there are weights; the env steps and updates that they begin with
         Field("settled", "int64", (learners, 8), 0),  # how often each learner has written its record
         Field("records", "int64", (SLOTS, learners, _WORDS), 0),
         Field("applied", "int64", (SLOTS, chunks + 1, learners), -1),  # number of each learner's newest change
@@ -73,7 +73,7 @@ def store_fields(parameters: int, vectors: int, statistics: int, learners: int, 
 
 
 class SharedStore:
-    """One learner's access to a store: chunks, each under its own lock, and a record of each learner."""
+    """One learner's access to a store: chunks, each with its own lock, and a record of each learner."""
 
     def __init__(self, segment: Segment, rank: int, parameters: int, beat: Callable[[], object]) -> None:
         """Bind to a store's segment; `beat` is called while this learner waits for a lock."""
@@ -85,15 +85,15 @@ class SharedStore:
         chunks, size = len(self._version) - 1, self._values.shape[2]
         edges = [*(parameters * chunk // chunks for chunk in range(chunks + 1)), size]
         self.spans = [slice(start, stop) for start, stop in pairwise(edges)]
-        """Slice of the flat vector that each chunk is; the last one's are the statistics, if there are any."""
+        """Range of the flat vector of each chunk; the last chunk is the statistics, and empty if there are none."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._locks = [os.open(f"{segment.path}.lock-{chunk}", flags, 0o600) for chunk in range(len(self.spans))]
         self.waited_s = 0.0
-        """Time spent waiting for locks."""
+        """Seconds spent waiting for locks."""
 
     @contextmanager
     def locked(self, chunks: Sequence[int]) -> Iterator[int]:
-        """Lock the first free one of these chunks, and yield it; no other learner reads or writes it meanwhile."""
+        """Lock the first of these chunks that is free, and yield it; no other learner reads or writes it meanwhile."""
         began_s = time.monotonic()
         while (chunk := self._try(chunks)) is None:
             self._beat()
@@ -114,32 +114,32 @@ class SharedStore:
         return None
 
     def version(self, chunk: int) -> int:
-        """Number of times that the chunk has been written."""
+        """Return the number of times that the chunk has been written."""
         return int(self._version[chunk])
 
     def current(self, chunk: int) -> NDArray[np.float32]:
-        """Weights and optimizer vectors of the chunk [1 + vectors, size]; read under its lock."""
+        """Return the chunk's weights and optimizer vectors [1 + vectors, size]; read under its lock."""
         return self._slot(chunk, self.version(chunk))
 
     def spare(self, chunk: int) -> NDArray[np.float32]:
-        """Arrays for the chunk's next version, of the same shape; written under its lock, then committed."""
+        """Return the array for the chunk's next version, of the same shape; written under its lock, then committed."""
         return self._slot(chunk, self.version(chunk) + 1)
 
     def applied(self, chunk: int) -> int:
-        """Number of this learner's newest change in the chunk, -1 = none; read under its lock."""
+        """Return the number of this learner's newest change in the chunk, -1 = none; read under its lock."""
         return int(self._applied[self.version(chunk) % SLOTS, chunk, self._rank])
 
     def commit(self, chunk: int, number: int = -1) -> int:
-        """Make what was written to the spare slot the chunk from now on; returns its version.
+        """Make the spare slot the current version of the chunk; returns the version.
 
-        `number`: of this learner's change that is in it for the first time; -1 = it is none.
+        `number`: number of this learner's change that the version adds; -1 = none.
         """
         version = self.version(chunk) + 1
         applied = self._applied[version % SLOTS, chunk]
         applied[:] = self._applied[(version - 1) % SLOTS, chunk]
         applied[self._rank] = max(applied[self._rank], number)
         hit("store.written")
-        self._version[chunk] = version  # the word last
+        self._version[chunk] = version  # written last: it makes the slot valid
         hit("store.committed")
         return version
 
@@ -148,16 +148,16 @@ class SharedStore:
 
     @property
     def filled(self) -> bool:
-        """Whether there are weights."""
+        """Whether the store has weights."""
         return bool(self._filled[0])
 
     def fill(self, env_steps: int, updates: int) -> None:
-        """Mark the store as filled with weights of so many steps and updates; under the first chunk's lock."""
+        """Mark the store as filled with weights of these totals; called under the first chunk's lock."""
         self._filled[1:3] = env_steps, updates
-        self._filled[0] = 1  # the word last
+        self._filled[0] = 1  # written last: it makes the totals valid
 
     def settle(self, record: LearnerRecord) -> None:
-        """Replace this learner's record, all of it or nothing (``memory/record.py``)."""
+        """Replace this learner's record atomically (``memory/record.py``)."""
         *words, counts = record
         self._records[self._rank].replace([*words, len(counts), *counts])
 
@@ -179,16 +179,16 @@ class SharedStore:
 
     @property
     def updates(self) -> int:
-        """Batches that all learners together have learned from."""
+        """Updates that all learners together have made."""
         return int(self._filled[2] + self._recorded("updates").sum())
 
     def _recorded(self, *words: str) -> NDArray[np.int64]:
-        """Read these words of every learner's record [words, learners]: those of a learner are all of one record."""
+        """Return these fields of every learner's record [words, learners]; those of a learner are of one moment."""
         columns = [LearnerRecord._fields.index(word) for word in words]
         return np.array([record.read(columns)[0] for record in self._records]).T
 
     def close(self) -> None:
-        """Let go of the locks."""
+        """Close the files of the locks."""
         for lock in self._locks:
             os.close(lock)
         self._locks = []

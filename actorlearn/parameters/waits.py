@@ -1,4 +1,4 @@
-"""Times that learners wait for one another, and the learner that they wait for; reads the clock only."""
+"""Measures the times for which learners wait for each other, and finds the straggler; reads the clock only."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 STRAGGLING = 0.2
-"""Share of time that others must wait for a learner for it to be reported as a straggler."""
+"""Share of time for which the others must wait for a straggler before a report counts towards a warning."""
 SURE_AFTER = 3
-"""Consecutive reports with the same straggler before a warning: any learner may be late once, and all are at first."""
+"""Number of consecutive reports with the same straggler before a warning: any learner may be late once."""
 NAME_EVERY_S = 30.0
+"""Shortest time in seconds between two warnings."""
 
 
 class Stragglers:
-    """The time that learners have cost the others, by coming last at an update."""
+    """For each learner, how often it came last at an update, and how long the others waited for it."""
 
     def __init__(self, learners: int) -> None:
         """Begin with no updates."""
@@ -25,14 +26,14 @@ class Stragglers:
         self._cost_s = np.zeros(learners)
 
     def count(self, came_s: Mapping[int, float]) -> None:
-        """Count an update of these learners, by the times at which they came to it, on any clock."""
+        """Count an update of these learners, by the times in seconds at which they came to it, on any clock."""
         order = sorted(came_s, key=lambda learner: came_s[learner])
-        last, before = order[-1], order[-2:][0]  # one that is alone waits for nobody
+        last, before = order[-1], order[-2:][0]  # both are the same if there is one learner
         self._last[last] += 1
         self._cost_s[last] += came_s[last] - came_s[before]
 
     def metrics(self) -> dict[str, float]:
-        """Return the rank of the learner that cost the others most time since the last call."""
+        """Return the straggler's rank, its share of last arrivals and the seconds waited for it since the last call."""
         straggler = int(self._cost_s.argmax())
         found = {
             "straggler": straggler,
@@ -44,16 +45,16 @@ class Stragglers:
 
 
 class StragglerWarnings:
-    """Decides when a user is told of a learner that keeps the others waiting."""
+    """Decides when to warn the user of a straggler."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin without a suspicion; ``clock`` returns seconds."""
+        """Begin without reports; ``clock`` returns seconds."""
         self._clock = clock
         self._suspect, self._suspected = -1, 0
         self._named_s = -NAME_EVERY_S
 
     def read(self, metrics: Mapping[str, float], seconds: float, name_of: Callable[[int], str]) -> str:
-        """Return a warning about the straggler of these metrics, which are of the last ``seconds``; mostly empty."""
+        """Return a warning about the straggler in these metrics of the last ``seconds``; empty if none is due."""
         waited_s, rank = metrics.get("straggler_wait_s", 0.0), int(metrics.get("straggler", -1))
         slow = waited_s >= STRAGGLING * seconds
         self._suspected = self._suspected + 1 if slow and rank == self._suspect else int(slow)
@@ -68,20 +69,20 @@ class StragglerWarnings:
 class Waits:
     """One learner's times in lock-step: busy with its own work, or waiting for the others.
 
-    All leave a wait together, so the learner that is busy longest afterwards arrives last at the next one.
+    All learners leave a wait together, so the learner that is busy longest after it arrives last at the next one.
     """
 
     def __init__(self, learners: int) -> None:
         """Start the clock."""
         self.busy_ns = 0
-        """Own work since the last `count`."""
+        """Nanoseconds of this learner's work since the last `count`."""
         self._since_ns = time.monotonic_ns()
         self._waited_ns = 0
         self._stragglers = Stragglers(learners)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count time in here as waiting, and not as this learner's work."""
+        """Count the time in this context as waiting, and not as this learner's work."""
         began_ns = time.monotonic_ns()
         self.busy_ns += began_ns - self._since_ns
         try:
@@ -91,12 +92,12 @@ class Waits:
             self._waited_ns += self._since_ns - began_ns
 
     def count(self, busy_ns: NDArray[np.int64]) -> None:
-        """Learn how long each learner [learners] was busy before an update."""
+        """Count an update, before which each learner was busy for this many nanoseconds [learners]."""
         self._stragglers.count({learner: own_ns / 1e9 for learner, own_ns in enumerate(busy_ns.tolist())})
         self.busy_ns = 0
 
     def metrics(self) -> dict[str, float]:
-        """Return the rank of the learner that cost the others most time since the last call, and this one's wait."""
+        """Return the metrics of ``Stragglers`` and this learner's waiting time in seconds, since the last call."""
         found = {"learner_wait_s": self._waited_ns / 1e9, **self._stragglers.metrics()}
         self._waited_ns = 0
         return found

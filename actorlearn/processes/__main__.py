@@ -1,8 +1,8 @@
 """Starts one process: ``python -m actorlearn.processes <role> <settings.json>``.
 
-Roles of a run are started by the supervisor, or by hand in a debugger with the same file; tasks answer one question
-and end. Both are listed in ``worker/roles.py``. Only the role's own module is imported: simulators load torch only to
-run the policy themselves.
+The supervisor starts the roles of a run; you can also start one in a debugger with the same file. Tasks answer one
+question and end. ``worker/roles.py`` lists both. Only the role's own module is imported: simulators load torch only if
+they run the policy themselves.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def die_with_parent() -> None:
     if parent is None:
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(parent):  # it died before the line above
+    if os.getppid() != int(parent):  # the parent died before prctl was called
         sys.exit(1)
 
 
 def main(arguments: list[str]) -> int:
-    """Run a role to its end; 0 done, 1 failed, 2 wrong request, 3 turned away by the supervisor."""
+    """Run a role to its end; returns 0 done, 1 failed, 2 wrong request, 3 refused by the supervisor."""
     spec = _spec(arguments[0]) if len(arguments) == 2 else None
     if spec is None:
         known = ",".join((*ROLES.names(), *TASKS))
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         return 2
     die_with_parent()
     path = arguments[1]
-    if isinstance(spec, RoleSpec):  # a task's output must reach the process that started it
+    if isinstance(spec, RoleSpec):  # not for a task, whose output must reach the process that started it
         lose_what_finds_no_room()
     faulthandler.register(STACK_SIGNAL, all_threads=True)
     if isinstance(spec, RoleSpec) and spec.latency_bound and not set_slice(SLICE_NS):
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _spec(name: str) -> RoleSpec | TaskSpec | None:
-    """Return the role or task of a name; None, and a line on stderr, where a role cannot be imported."""
+    """Return the role or task of this name; None, after a line on stderr, if there is none or it cannot be imported."""
     if name in TASKS:
         return TASKS[name]
     try:

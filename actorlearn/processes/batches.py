@@ -1,10 +1,10 @@
 """Stage 3 of 5: gathers the complete blocks of a rollout into one batch.
 
 Reads: the blocks of a rollout that is complete in all its parts (``processes/members.py`` lists them).
-Writes: a ``Gathered``: the ``Batch`` on the trainer's device, rows shifted to "action -> outcome", and what is to be
-counted of it once it has been learned from. Where a learner has a replay, the batch has no observations
+Writes: a ``Gathered``: the ``Batch`` on the trainer's device, with rows shifted so that each action is stored with its
+outcome, and the counts that belong to it. If the learner has a replay, the batch has no observations
 (``learning/replay_storage.py`` stores them).
-Next: ``processes/trainer.py`` turns the batch into a gradient, and then has the blocks freed.
+Next: ``processes/trainer.py`` learns from the batch, and then frees the blocks.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Gatherer:
         most_lag: int | None = None,
         storage: ReplayStorage | None = None,
     ) -> None:
-        """Gather ``columns`` besides those that all batches have; ``rewards`` scales rewards, if they are to be.
+        """Gather ``columns`` besides those that all batches have; ``rewards``, if given, scales rewards.
 
-        Steps are left out whose policy lag is more than ``most_lag``, and those that ``storage``, where rollouts are
-        stored in a replay, has no room for.
+        Steps with a policy lag of more than ``most_lag`` are left out. With ``storage``, so are the steps of
+        environments for which the replay has no room.
         """
         self._rollouts = rollouts
         self._staging, self._others_staging = Staging(device), Staging(device)
@@ -51,7 +51,7 @@ class Gatherer:
         self._rewards, self._most_lag, self._storage = rewards, most_lag, storage
 
     def gather(self, rollout: int, parts: Sequence[Part], version: int, only_statistics: bool = False) -> Gathered:
-        """Gather a rollout that is complete in these parts, to be learned from by weights of this version."""
+        """Gather a complete rollout from these parts; ``version``: that of the weights that learn from it."""
         judged = self._rollouts.judge(rollout, version)
         batch, no_room, returns = self._join_parts(rollout, parts, judged), 0, None
         if self._storage is not None:
@@ -75,7 +75,7 @@ class Gatherer:
         )
 
     def share(self, own: Gathered, others: Sequence[Columns]) -> Gathered:
-        """Join rows of other learners' rollouts to an own one, by whose deviation rewards are scaled."""
+        """Join rows of other learners' rollouts to this learner's, whose reward scale is used for all."""
         if not others:
             return own
         ages = torch.cat([torch.from_numpy(rows["policy_lag"]) for rows in others], dim=1)
@@ -85,7 +85,7 @@ class Gatherer:
         return replace(own, shared=beside(own.batch, batch))
 
     def _join_parts(self, rollout: int, parts: Sequence[Part], version: int) -> Batch:
-        """Join the parts of a rollout; policy lags are counted back from ``version``."""
+        """Join the parts of a rollout; policy lags are relative to ``version``."""
 
         def blocks_of(name: str) -> list[NDArray[Any]]:
             return [blocks.block(name, group, rollout) for _, blocks, group in parts]
@@ -93,7 +93,7 @@ class Gatherer:
         return self._shift(blocks_of, version - _versions(rollout, parts), self._staging)
 
     def _shift(self, blocks_of: Callable[[str], list[NDArray[Any]]], ages: Tensor, staging: Staging) -> Batch:
-        """Join blocks [T + 1, n, …] and shift their rows: observation and first [T + 1, B, …], all else [T, B, …].
+        """Join blocks [T + 1, n, …] and shift rows: observation and first [T + 1, B, …], other columns [T, B, …].
 
         ``ages``: policy lags of all rows, [T + 1, B].
         """
@@ -111,14 +111,14 @@ class Gatherer:
             truncated=truncated[1:],
             life_lost=join("life_lost")[1:],
             first=first,
-            valid=~first[1:],  # an action that met a resetting environment did nothing
+            valid=~first[1:],  # an environment that is reset ignores the action
             policy_lag=ages[:-1].to(first.device),
             columns={name: join(name, slice(1 if name == "state" else -1)) for name in self._columns},
         )
 
 
 def beside(batch: Batch, other: Batch) -> Batch:
-    """Return the environments of both batches, which have as many rows, in this order."""
+    """Join the environments of two batches with equal numbers of rows, in this order."""
     columns = {name: torch.cat([column, other.columns[name]], 1) for name, column in batch.columns.items()}
     names = [name for name in Batch.__slots__ if name != "columns"]
     joined = {name: torch.cat([getattr(batch, name), getattr(other, name)], 1) for name in names}
@@ -132,7 +132,7 @@ def _versions(rollout: int, parts: Sequence[Part]) -> Tensor:
 
 
 def steps_in(batch: Batch) -> int:
-    """Count the environment steps in a batch: actions that were carried out."""
+    """Return the number of environment steps in a batch: actions that were carried out."""
     return int(np.count_nonzero(batch.valid.cpu().numpy()))
 
 

@@ -1,8 +1,8 @@
 """The checkpoints of one learner: saves the state of its trainer, and restores it, exactly or not.
 
 Reads and writes: the run's checkpoints folder (``parameters/checkpoint.py``). A checkpoint holds a trainer's state
-(``processes/state.py``) and, where all simulators have answered (``processes/simulator_snapshots.py``), their snapshots
-and the weights by which they act: then a resumed run continues as if it had not been interrupted.
+(``processes/state.py``). If all simulators have answered (``processes/simulator_snapshots.py``), it also holds their
+snapshots and the weights by which they act, and a resumed run continues as if it had not been interrupted.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Checkpoints:
         self._settings, self._control, self._state, self._snapshots = settings, control, state, snapshots
         self._mode = mode_of(settings.exchange)
         self._saved_at = -1
-        """Environment steps of the newest checkpoint; -1: the present weights are not saved."""
+        """Environment steps of the newest checkpoint; -1 if the present weights are not saved."""
         self._failed = False
         self._orders = 0
         """Number of ordered saves that have been made."""
         self._goes_on_from = ""
-        """The checkpoint from which the run goes on exactly, with its simulators."""
+        """Folder of the checkpoint from whose snapshots the simulators continue; empty if they do not."""
 
     # Saving ----------------------------------------------------------------------------------------------------
 
@@ -49,17 +49,17 @@ class Checkpoints:
         self._snapshots.take()
 
     def save_as_ordered(self, saves: int) -> None:
-        """Save where an order counts more saves than have been made."""
+        """Save if an order counts more saves than have been made."""
         if saves > self._orders:
             self._orders = saves
             self.save_now()
 
     def note_weights_changed(self) -> None:
-        """Mark the newest checkpoint as outdated, though no steps have been counted since."""
+        """Mark the newest checkpoint as outdated, although no steps have been counted since."""
         self._saved_at = -1
 
     def save_last(self) -> None:
-        """Save at the trainer's end, unless that has been done."""
+        """Save at the trainer's end, unless the present state is saved already."""
         if self._saved_at != self._state.counts.env_steps or self._failed:
             self.save_now()
 
@@ -69,8 +69,8 @@ class Checkpoints:
         self.save()
 
     def save(self) -> None:
-        """Save the present state; a failed save gives a warning, and the last checkpoint stays."""
-        if self._goes_on_from and not self._state.members.rollouts.open:  # its simulators have not continued yet
+        """Save the present state; after a failed save, warn and keep the last checkpoint."""
+        if self._goes_on_from and not self._state.members.rollouts.open:  # nothing has changed since that checkpoint
             self._say_saved(Path(self._goes_on_from))
             return
         self._saved_at = env_steps = self._state.counts.env_steps
@@ -91,7 +91,7 @@ class Checkpoints:
                 self._state.learning.beat,
                 self._spared,
             )
-        except OSError as error:  # training is worth more than this save
+        except OSError as error:  # a failed save must not end the training
             self._control.warned(f"checkpoint at {env_steps} steps not written: {error}; the run goes on")
             self._failed = True
             return
@@ -107,7 +107,7 @@ class Checkpoints:
         self._control.send(Saved(path=str(path), env_steps=self._state.counts.env_steps, order=self._orders))
 
     def _acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """Return the weights by which simulators act, and the steps they were published at; none without snapshots."""
+        """Return the weights by which simulators act, and the steps of their publication; empty without snapshots."""
         if not self._snapshots.inexact:
             try:
                 return self._state.acting()
@@ -116,11 +116,11 @@ class Checkpoints:
         return {}, {}
 
     def _more(self, folder: Path) -> dict[str, Any]:
-        """Write large state into files, and move the simulators' snapshots there."""
+        """Write large state to files, and move the simulators' snapshots to the folder; returns plain numbers."""
         return {**self._state.learning.save(folder), **self._snapshots.put(folder)}
 
     def _spared(self) -> set[int]:
-        """Return the steps of a checkpoint kept however old it is: the newest that all learners in step have."""
+        """Return the steps of the newest checkpoint that all learners in lock-step have, which must not be removed."""
         if not self._mode.in_step:
             return set()
         root = Path(self._settings.run_dir) / "checkpoints"
@@ -129,7 +129,7 @@ class Checkpoints:
     # Taking up -------------------------------------------------------------------------------------------------
 
     def take_up(self) -> bool:
-        """Restore the checkpoint that this trainer continues from; True if its simulators' weights are published."""
+        """Restore the checkpoint that this trainer continues from; True if it published the weights that act."""
         exactly = self._settings.goes_on_from if not self._state.counts.account.commits else ""
         saved, warnings = open_checkpoint(self._settings, self._state.learning.beat, exactly)
         for warning in warnings:

@@ -1,6 +1,6 @@
 """Counts of a trainer: steps and updates of all learners, the account of its own experience, scores of its games.
 
-Reports are rows of these counts, with rates and metrics, sent every so often.
+A report is a row of these counts with rates and metrics; reports are sent at regular intervals.
 """
 
 from __future__ import annotations
@@ -29,39 +29,41 @@ class TrainerCounts:
     """Counts of one trainer."""
 
     account: Account
-    """Steps of this learner's own simulators: learned from, dropped, and the rollout to be learned next."""
+    """Steps of this learner's own simulators: learned from, and dropped; also the rollout to learn next."""
     episodes: Episodes
-    """Games of these simulators."""
+    """Games of this learner's simulators."""
     env_steps: int = 0
     """Environment steps that all learners together have learned from."""
     updates: int = 0
-    """Updates of all learners together, one for each rollout; in mode sync one for the rollouts of all of them."""
+    """Updates of all learners together, one for each rollout; in mode sync, one for a rollout of every learner."""
     learned_before: Position = BEGINNING
-    """Position up to which other learners have the weights of an earlier incarnation; mostly the beginning."""
+    """Position up to which the joined weights contain rollouts of an earlier incarnation that it has not counted."""
 
     @property
     def position(self) -> Position:
-        """Position of this learner in its own experience: the rollout to be learned next, and the steps used."""
+        """Position of this learner in its own experience: the rollout to learn next, and the steps used."""
         return Position(self.account.rollouts_learned, self.account.steps.used)
 
     def continue_from(self, position: Position) -> None:
-        """Continue where the weights say that this learner is, which an earlier incarnation of it may have left there.
+        """Continue from the position that belongs to the joined weights.
 
-        It has learned a rollout, at most, that it had not committed: that is taken once more, to be counted.
+        If the weights contain a rollout that an earlier incarnation has learned but not committed to the account, this
+        rollout is gathered again only to be counted.
         """
         account = self.account
         if position.rollout > account.rollouts_learned and account.commits:
             self.learned_before = position
             return
-        account.steps.dropped["rolled_back"] += max(0, account.steps.used - position.used)  # of another's newer one
+        # Steps that were used, but are not in the joined weights, are lost.
+        account.steps.dropped["rolled_back"] += max(0, account.steps.used - position.used)
         account.steps.used = position.used
         account.rollouts_learned = max(account.rollouts_learned, position.rollout)
 
     def count_learned_before(self, gathered: Gathered, in_step: bool, statistics: bool) -> None:
-        """Count a rollout that an earlier incarnation learned; other learners may have mixed its weights.
+        """Count a rollout that an earlier incarnation has learned, and that is in the weights or in other learners'.
 
-        ``in_step``: what it did not use was left out. ``statistics``: only the statistics of its first rollouts were
-        taken.
+        ``in_step``: steps that the incarnation did not use were left out, and not lost. ``statistics``: it took only
+        statistics from its first rollouts.
         """
         steps = self.account.steps
         played = len(gathered.lags) + gathered.stale
@@ -74,13 +76,13 @@ class TrainerCounts:
         self.finish_rollout(replace(gathered, stale=0, statistics_steps=0))
 
     def count_learned(self, gathered: Gathered, env_steps: int, updates: int) -> None:
-        """Count a rollout that this learner has learned; the totals are those of all learners with it."""
+        """Count a rollout that this learner has learned; the totals are those of all learners, including it."""
         self.env_steps, self.updates = env_steps, updates
         self.account.steps.used += gathered.steps
         self.finish_rollout(gathered)
 
     def finish_rollout(self, gathered: Gathered) -> None:
-        """Count the games of a rollout and the steps left out of its batch; the rollout after it is the next."""
+        """Count the games of a rollout and the steps left out of its batch, and go on to the next rollout."""
         dropped = self.account.steps.dropped
         dropped["stale"] += gathered.stale
         dropped["no_room"] += gathered.no_room
@@ -97,12 +99,12 @@ class TrainerCounts:
     # Checkpoints ---------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Plain values for a checkpoint."""
+        """Return plain values for a checkpoint."""
         return {
             "env_steps": self.env_steps,
             "updates": self.updates,
             "account": msgspec.to_builtins(self.account.steps),
-            "learned": self.account.rollouts_learned,  # a rollout; older checkpoints have it by this name
+            "learned": self.account.rollouts_learned,  # a rollout number; the key is that of older checkpoints
             "episodes_finished": self.episodes.finished,
             "recent_returns": list(self.episodes.recent),
             "recent_lengths": list(self.episodes.recent_lengths),
@@ -112,15 +114,15 @@ class TrainerCounts:
     def restore(self, state: Mapping[str, Any], exactly: bool, outlived: bool) -> None:
         """Restore the state of a checkpoint, without unfinished games.
 
-        If this run has committed nothing yet, the account is the checkpoint's (a resumed run). Otherwise it is the one
-        in memory of the dead trainer, whose steps since the checkpoint are rolled back unless its weights ``outlived``
-        it. Steps in flight are dropped unless their simulators continue ``exactly``.
+        If this life of the run has committed nothing yet, the account is the checkpoint's. Otherwise it is the dead
+        trainer's account in memory. Its steps since the checkpoint are then rolled back, unless its weights
+        ``outlived`` it. Steps in flight are dropped unless their simulators continue ``exactly``.
         """
         self.env_steps, self.updates = state["env_steps"], state["updates"]
         self.episodes.finished = state["episodes_finished"]
         self.episodes.recent.extend(state["recent_returns"])
         self.episodes.recent_lengths.extend(state["recent_lengths"])
-        # Older checkpoints have no account, but the steps used.
+        # Older checkpoints have the used steps instead of an account.
         saved = msgspec.convert(state.get("account") or {"used": state["own_steps"]}, StepCounts)
         if not self.account.commits:
             self.account.rollouts_learned, self.account.steps = state["learned"], saved
@@ -137,7 +139,7 @@ class TrainerCounts:
 
 
 def elapsed_s(settings: TrainerSettings) -> float:
-    """Seconds on the run's clock, which goes on through restarts."""
+    """Return the seconds on the run's clock, which continues across restarts."""
     return time.monotonic() - settings.began_s
 
 
@@ -145,7 +147,7 @@ class Reports:
     """The reports of one trainer."""
 
     def __init__(self, settings: TrainerSettings, control: Control, counts: TrainerCounts) -> None:
-        """Report these counts to the supervisor; rates are counted from ``begin`` on."""
+        """Report these counts to the supervisor; rates are measured from ``begin`` on."""
         self._settings, self._control, self._counts = settings, control, counts
         self._newest: Mapping[str, float] = {}
         """Metrics of the newest optimizer step."""
@@ -154,7 +156,7 @@ class Reports:
         self._since_s, self._since_steps = 0.0, 0
 
     def begin(self) -> None:
-        """Count rates from now on."""
+        """Measure rates from now on."""
         self._since_s, self._since_steps = time.monotonic(), self._counts.account.steps.used
 
     def note_learned(self, metrics: Mapping[str, float], lags: NDArray[np.int64]) -> None:
@@ -169,7 +171,7 @@ class Reports:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for the next one."""
+        """Whether it is time for the next report."""
         return self.seconds >= self._settings.report_every_s
 
     @property
@@ -178,7 +180,7 @@ class Reports:
         return max(time.monotonic() - self._since_s, 1e-9)
 
     def send(self, metrics: Mapping[str, Any]) -> None:
-        """Report the time since the last report; ``metrics`` are those of the learner over that time."""
+        """Send a report; ``metrics`` are those of the learner since the last report."""
         rate = (self._counts.account.steps.used - self._since_steps) / self.seconds
         rates = {"env_steps_per_s": rate, "frames_per_s": rate * self._settings.frames_per_step}
         self._control.send(Report(row={**self.row(), **rates, **self._lags.row(), **self._newest, **metrics}))
@@ -186,7 +188,7 @@ class Reports:
         self.begin()
 
     def row(self) -> dict[str, Any]:
-        """Return what has been learned and played until now."""
+        """Return the counts of steps, updates and games until now."""
         steps, episodes = self._counts.account.steps, self._counts.episodes
         return {
             "time_s": round(elapsed_s(self._settings), 3),

@@ -1,7 +1,7 @@
 """Plays whole games with fixed weights and reports raw scores. Training never waits for it; the end of a run does.
 
-Reads: published weights, one version per evaluation, of each learner where learners have weights of their own.
-Writes: ``Evaluated`` messages. Knows no blocks and no rollouts.
+Reads: published weights, one version per evaluation; those of each learner if learners have weights of their own.
+Writes: ``Evaluated`` messages. Uses no blocks and no rollouts.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ if TYPE_CHECKING:
 
 _NICEST = 19
 ENVIRONMENTS = 8
-"""Most games played side by side."""
+"""Largest number of games played at the same time."""
 AVERAGE = "average"
 """Name, in results, of the player with the mean of all learners' weights."""
 NONE = "no game is recorded"
-"""Beginning of warnings that say why."""
+"""Beginning of the warnings that games are not recorded; the reason follows."""
 SECONDARY = "secondary"
 """Name, in results, of the player with the weights of a secondary learner, which does not act."""
 
 
 class Audience:
-    """The spectator of games, or nobody: one that fails is not asked again, and the games go on without."""
+    """Passes games on to a spectator, if there is one; after it has failed, the games continue without it."""
 
     def __init__(self, games: Any, count: int, spectator: Films | None) -> None:
-        """Show these ``count`` games, a `RenderedEnv` if there is a spectator."""
+        """Show these ``count`` games; ``games`` is a `RenderedEnv` if there is a spectator."""
         self._games, self._count, self._spectator = games, count, spectator
 
     def show(self, left: npt.NDArray[np.int64]) -> None:
-        """Show the games that count."""
+        """Show the newest pictures of the games that count; ``left`` [G]: games left to play in each environment."""
 
         def see(spectator: Films) -> None:
             for i, picture in enumerate(self._games.render()):
@@ -64,7 +64,7 @@ class Audience:
         self._tell(see)
 
     def note(self, goes_on: npt.NDArray[np.bool_], step: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Tell what was done in the games that go on [G], by name: [B, …], B a multiple of G."""
+        """Record the step of the games that ``goes_on`` [G] marks; ``step``: {name: [B, …]}, B a multiple of G."""
         by_game = {name: column.reshape(self._count, -1, *column.shape[1:]) for name, column in step.items()}
 
         def tell(spectator: Films) -> None:
@@ -74,7 +74,7 @@ class Audience:
         self._tell(tell)
 
     def end(self, environment: int, score: float) -> None:
-        """Tell that a game has ended."""
+        """Record that a game has ended."""
         self._tell(lambda spectator: spectator.end(environment, score))
 
     def _tell(self, deed: Callable[[Films], None]) -> None:
@@ -82,13 +82,13 @@ class Audience:
             return
         try:
             deed(self._spectator)
-        except Exception as error:  # an environment, a library or a disk may raise anything: scores are worth more
+        except Exception as error:  # whatever an environment, a library or a disk raises must not end the evaluation
             spectator, self._spectator = self._spectator, None
             spectator.fail(str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}")
 
 
 def _plain(of_agents: npt.NDArray[Any]) -> Any:
-    """Return the values [A, …] of a game's agents as lists of numbers, or as one number where there is one agent."""
+    """Return the values [A, …] of a game's agents as a list; if there is one agent, its value alone."""
     values: list[Any] = of_agents.tolist()
     return values if len(values) > 1 else values[0]
 
@@ -105,10 +105,10 @@ def play(
 ) -> Iterator[float | None]:
     """Yield raw scores of exactly ``episodes`` whole games, and None after each step, for the caller's other work.
 
-    The score of a game of several agents is the mean of theirs. The games are divided among the environments
-    beforehand; taking the first to finish would favour short games. ``beat`` is called between environments. With a
-    ``spectator`` the same games are shown. ``fire_after``: equal actions in a row after which FIRE is pressed in their
-    place, until another is chosen, in games that have FIRE; 0 = never.
+    The score of a game with several agents is their mean score. The games are divided among the environments before
+    they begin, because taking the first games to finish would favour short games. ``beat`` is called between
+    environments. A ``spectator`` is shown the games. ``fire_after``: number of equal actions in a row after which FIRE
+    is pressed instead, until another action is chosen, in games that have FIRE; 0 = never.
     """
     count = min(episodes, ENVIRONMENTS)
     left = np.array([len(range(i, episodes, count)) for i in range(count)])
@@ -131,7 +131,7 @@ def play(
             action = np.where(repeats.count(action, row.first) >= fire_after, fire, action)
         games.step(action, row)
         moment += 1
-        begun = row.first.reshape(count, -1).all(axis=1)  # the game before is over: none of its agents went on
+        begun = row.first.reshape(count, -1).all(axis=1)  # a new game begins for all agents: the last one is over
         for i in np.flatnonzero(begun & (left > 0)).tolist():
             audience.end(i, float(returns[i]))
             yield float(returns[i])
@@ -147,7 +147,7 @@ def play(
 
 
 class Repeats:
-    """Counts, for each environment, how often its newest action was chosen in a row in its present game."""
+    """Counts, for each environment, how often in a row its newest action was chosen in the current game."""
 
     def __init__(self, count: int) -> None:
         """Start before the first action of ``count`` environments."""
@@ -155,23 +155,23 @@ class Repeats:
         self._count = np.zeros(count, np.int64)
 
     def count(self, action: npt.NDArray[np.integer[Any]], first: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """Take the actions chosen [B], which are the ``first`` [B] of a game or not; returns the counts [B]."""
+        """Return the counts [B] after these actions [B]; ``first`` [B] marks the first action of a game."""
         again = (action == self._action) & ~first
         self._action, self._count = action, np.where(again, self._count + 1, 1)
         return self._count
 
 
 def films(recording: Recording | None, env_steps: int) -> AbstractContextManager[Films | None]:
-    """Return a context with a spectator who records the games of these weights, or with None where none are."""
+    """Return a context with a spectator that records the games of these weights; with None if there is no recording."""
     if recording is None:
         return nullcontext()
-    from actorlearn.processes.films import Films  # PyAV comes with an extra
+    from actorlearn.processes.films import Films  # needs PyAV, which is an optional dependency
 
     return Films(Path(recording.folder) / f"{env_steps:012d}", recording.pictures_per_s)
 
 
 def check_recording(env: EnvSettings, recording: Recording | None) -> None:
-    """Raise ValueError, one line, for environments that are to be recorded and cannot be shown."""
+    """Raise ValueError, with a message of one line, if games are to be recorded and cannot be rendered."""
     if recording is not None:
         games = make_rendered(env, [0])
         games.reset(empty_row(games.spec, games.count))
@@ -180,7 +180,10 @@ def check_recording(env: EnvSettings, recording: Recording | None) -> None:
 
 
 def prepare_recording(policy: Policy, env: EnvSettings, recording: Recording | None) -> tuple[Recording | None, str]:
-    """Return how games are recorded, and let the policy tell values; or None, and why none can be, if that is so."""
+    """Return ``recording`` and an empty text, or None and the reason if games cannot be rendered.
+
+    If games are recorded, the policy also returns values from now on.
+    """
     try:
         check_recording(env, recording)
     except ValueError as error:
@@ -191,7 +194,7 @@ def prepare_recording(policy: Policy, env: EnvSettings, recording: Recording | N
 
 
 def _traced(chosen: Mapping[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
-    """Return what the policy said of itself beside its actions: probabilities, values."""
+    """Return the policy's outputs besides actions and states: probabilities, values."""
     return {name: column.cpu().numpy() for name, column in chosen.items() if name not in ("action", "state")}
 
 
@@ -199,30 +202,30 @@ class PublishedWeights:
     """The published weights of the present learners."""
 
     def __init__(self, weights: Shm | ByLearner[Shm]) -> None:
-        """Open ``weights`` (EvaluatorSettings.weights); of several, the first learner's until an order lists them."""
+        """Open ``weights`` (EvaluatorSettings.weights); until an order lists the learners, only the first one's."""
         self._weights = weights
         self._opened: dict[ProcessId, Published] = {}
         self.follow(())
 
     def follow(self, listed: Sequence[ProcessId]) -> None:
-        """Follow the trainers that an order lists: open the weights of newcomers, forget those that have left."""
+        """Follow the trainers that an order lists: open the weights of new ones, forget those of trainers that left."""
         weights = self._weights
         several = isinstance(weights, ByLearner) and listed
         trainers = [own.again(0) for own in listed] if several else [trainer_id(0)]
         self._opened = {trainer: self._opened[trainer] for trainer in trainers if trainer in self._opened}
         for trainer in trainers:
             if trainer not in self._opened:
-                with suppress(FileNotFoundError):  # it has left since; the next order will not list it
+                with suppress(FileNotFoundError):  # the trainer has left since; the next order will not list it
                     own = weights.of(trainer.learner) if isinstance(weights, ByLearner) else weights
                     self._opened[trainer] = Published.open(own)
 
     @property
     def env_steps(self) -> int | None:
-        """Environment steps of the newest weights that any of them has published; None before the first."""
+        """Environment steps of the newest weights that any learner has published; None before the first."""
         return max((own.env_steps for own in self._opened.values() if own.version >= 0), default=None)
 
     def weights(self) -> tuple[int, dict[str, Tensor]]:
-        """Return the newest version among them, and a copy of the weights of each that has published any."""
+        """Return the newest version of all learners, and a copy of the weights of each learner that has published."""
         versions, weights = [0], {}
         for trainer, published in self._opened.items():
             if newest := _newest(published):
@@ -232,14 +235,14 @@ class PublishedWeights:
 
 
 def _newest(published: Published) -> tuple[int, Tensor] | None:
-    """Return the newest version and a copy of its weights; None before the first."""
+    """Return the newest version and a copy of its weights; None before the first version."""
     copied = torch.empty(published.size)
     newest = published.fetch(copied.numpy())
     return (newest[0], copied) if newest else None
 
 
 def players(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights to play, by name: the average, and, of several learners, each one's."""
+    """Return the weights to play, by name: the average and, if there are several learners, those of each."""
     together = {AVERAGE: torch.stack(list(weights.values())).mean(0)}
     return {**weights, **together} if len(weights) > 1 else together
 
@@ -247,23 +250,23 @@ def players(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 class EvaluationSchedule:
     """Schedule of evaluations: one each time the steps pass a multiple of `every_steps`, and one at the end.
 
-    ``every_steps`` None: the one at the end alone.
+    ``every_steps`` None: only the one at the end.
     """
 
     def __init__(self, every_steps: int | None) -> None:
-        """Start without an evaluation of the first weights seen, which may be at any point of a run."""
+        """Start; the first weights seen, which may be of any point of a run, are not due."""
         self._every_steps = every_steps
         self._next_steps: float | None = None
         self._played_steps = 0
 
     def due(self, env_steps: int, last: bool = False) -> bool:
-        """Whether weights of this many steps, the last there will be, are to be played."""
+        """Whether to play the weights of this many steps; ``last``: they are the final weights of the run."""
         if self._next_steps is None:
             self._next_steps = self._after(env_steps)
         return env_steps >= self._next_steps or (last and env_steps != self._played_steps)
 
     def note_played(self, env_steps: int) -> None:
-        """Note that weights of this many steps are being played."""
+        """Record that the weights of this many steps are played now."""
         self._played_steps, self._next_steps = env_steps, self._after(env_steps)
 
     def _after(self, env_steps: int) -> float:
@@ -271,7 +274,7 @@ class EvaluationSchedule:
 
 
 def run(settings: EvaluatorSettings) -> None:
-    """Evaluate the newest weights as the settings' schedule says, and the last; until SIGTERM."""
+    """Evaluate the newest weights by the schedule in the settings, and the final weights; runs until SIGTERM."""
     if not set_policy(settings.scheduling):
         os.nice(_NICEST)
         print(f"the kernel refused the class {settings.scheduling}: at nice {_NICEST} instead", flush=True)
@@ -334,7 +337,10 @@ def _evaluate(
     version: int,
     filmed: Films | None,
 ) -> dict[str, list[float]] | None:
-    """Scores of each player, all in the same games, of which the average's are filmed; None when it is time to end."""
+    """Return the scores of each player, or None if this process is to end.
+
+    All players play games from the same seeds. Only the games of the average are filmed.
+    """
     scores: dict[str, list[float]] = {name: [] for name in wanted}
     for name, weights in wanted.items():
         policy.flat.copy_(weights)
@@ -360,7 +366,7 @@ def _evaluate(
 
 
 def summary(returns: list[float]) -> dict[str, Any]:
-    """Mean, spread and extremes of raw scores."""
+    """Return number, mean, standard deviation and extremes of raw scores, and the scores."""
     scores = np.array(returns)
     return {
         "episodes": len(returns),

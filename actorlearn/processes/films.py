@@ -1,9 +1,10 @@
 """MP4 files of whole games: each is written while it is played, and the best, the median and the worst are kept.
 
-Beside them ``games.json`` lists all games in the order in which they ended: environment, score, steps and, of those
-that are kept, the file and what was done step by step. Picture t + 1 of a film follows step t of its trace.
+The file ``games.json`` lists all games in the order in which they ended: environment, score and steps. For games that
+are kept it also has the name of the film and the trace, which holds the actions and rewards of each step. Picture t + 1
+of a film follows step t of its trace.
 
-Reads pictures and scores. Needs PyAV, which the extra ``video`` brings. Knows no policy and no environment.
+Reads pictures and scores. Needs PyAV, which the extra ``video`` installs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from actorlearn.files import write_atomically
 
 SMALLEST_SIDE = 256
-"""Pixels: smaller pictures are enlarged by a whole number, as players blur small ones."""
+"""Smallest side in pixels: smaller pictures are enlarged by a whole number, because players blur small pictures."""
 
 
 GAMES = "games.json"
@@ -31,7 +32,7 @@ GAMES = "games.json"
 
 
 class Film(NamedTuple):
-    """A game that has been played."""
+    """A film that is kept."""
 
     score: float
     file: str
@@ -41,29 +42,29 @@ class Game(NamedTuple):
     """A game that has been filmed."""
 
     environment: int
-    """Index among the games that were played side by side; its seed is that of the evaluation plus this."""
+    """Index of the environment among those that play at the same time; its seed is the evaluation's plus this index."""
     score: float
     path: Path
     trace: dict[str, list[Any]]
-    """Name -> its value of each step."""
+    """Values of each step, by name."""
     steps: int
 
 
 class Films:
-    """Films of all games that are played; a context, which removes what is not kept."""
+    """Films of all games that are played; a context manager, which removes the films that are not kept."""
 
     def __init__(self, folder: Path, pictures_per_s: float) -> None:
-        """Write to this folder, which is made with the parents that it lacks."""
+        """Write to this folder, which is made with all missing parents."""
         folder.mkdir(parents=True, exist_ok=True)
         self.failure = ""
-        """Reason why no game is recorded; empty while all is well."""
+        """Reason why no game is recorded; empty if there was no failure."""
         self._folder = folder
         self._rate = Fraction(pictures_per_s).limit_denominator(1000)
         self._reels = tempfile.TemporaryDirectory(prefix=".films-", dir=folder)
         self._running: dict[int, tuple[Path, Any, Any]] = {}
-        """Environment -> file, container and stream of the game that it plays."""
+        """File, container and stream of the current game of each environment."""
         self._noted: dict[int, list[Mapping[str, Any]]] = {}
-        """Environment -> what was done in the game that it plays, step by step."""
+        """Steps of the current game of each environment."""
         self._played: list[Game] = []
 
     def __enter__(self) -> Films:
@@ -71,12 +72,12 @@ class Films:
         return self
 
     def __exit__(self, *_raised: object) -> None:
-        """Remove everything that was not kept."""
+        """Remove all films that were not kept."""
         for _, container, _ in self._running.values():
             with suppress(Exception):  # the disk may be full; the file is removed anyway
                 container.close()
         self._reels.cleanup()
-        with suppress(OSError):  # it is not empty: games have been kept
+        with suppress(OSError):  # not empty if games were kept
             self._folder.rmdir()
 
     def see(self, picture: npt.NDArray[np.uint8], environment: int) -> None:
@@ -94,7 +95,7 @@ class Films:
         container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
 
     def note(self, environment: int, step: Mapping[str, Any]) -> None:
-        """Add what was done in the next step of a game, and what came of it."""
+        """Add the values of a game's next step: actions, rewards, and outputs of the policy."""
         self._noted.setdefault(environment, []).append(step)
 
     def end(self, environment: int, score: float) -> None:
@@ -107,13 +108,14 @@ class Films:
         self._played.append(Game(environment, score, path, trace, len(noted)))
 
     def fail(self, why: str) -> None:
-        """Give up: nothing will be kept, because what was filmed is not all that was played."""
+        """Stop recording for this reason: nothing will be kept, because not all games were filmed."""
         self.failure = why
 
     def keep(self) -> dict[str, Film]:
-        """Move the best, the median and the worst game into the folder; of fewer than three games the first of these.
+        """Move the best, the median and the worst game to the folder; returns them by these words.
 
-        The median is the lower one of two. Nothing is kept after a failure, nor where the disk takes no more.
+        One game is kept as best, two as best and worst. Of an even number of games, the median is the lower of the
+        middle two. Nothing is kept after a failure or if the disk is full.
         """
         if self.failure:
             return {}
@@ -131,7 +133,7 @@ class Films:
             return {}
 
     def _listed(self, chosen: Mapping[str, Game]) -> bytes:
-        """Return all games as JSON, one a line."""
+        """Return all games as a JSON list, one game on each line."""
         words = {game.path: word for word, game in chosen.items()}
         lines = []
         for game in self._played:
@@ -143,7 +145,7 @@ class Films:
 
 
 def enlarged(picture: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Return a picture of even sides, as the format wants: small ones enlarged, odd ones with their last line twice."""
+    """Return a picture with even sides, as the format needs: enlarged if small, the last line of odd sides repeated."""
     times = max(1, -(-SMALLEST_SIDE // min(picture.shape[:2])))
     large = picture.repeat(times, 0).repeat(times, 1)
     return np.pad(large, ((0, large.shape[0] % 2), (0, large.shape[1] % 2), (0, 0)), "edge")

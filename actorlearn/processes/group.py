@@ -1,4 +1,4 @@
-"""The environments of one group of a simulator, and their place in time: begin a rollout, step, continue a snapshot.
+"""The environments of one group of a simulator: begins rollouts, steps, and continues from a snapshot.
 
 Reads: the action column of the group's blocks; the words ``joined``, ``left``, ``open`` and ``acted``.
 Writes: observation, raw reward and boundary columns; the words ``observed`` and ``completed``.
@@ -19,10 +19,10 @@ from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rollouts
 
 
 class Group:
-    """The environments of one group and their place in time; ``advance`` does what can be done now."""
+    """The environments of one group and their timestep; ``advance`` writes the next row when that is possible."""
 
     def __init__(self, index: int, env: VectorEnv, blocks: Blocks, rollouts: Rollouts, reset: str = "inside") -> None:
-        """Start before the first rollout; the trainer's ``joined`` word says which one that is."""
+        """Start before the first rollout, which the trainer sets with the word ``joined``."""
         self.index = index
         self.env = env
         self.blocks = blocks
@@ -31,12 +31,12 @@ class Group:
         self.timestep = -1
         """Newest timestep whose observation is written; -1 before the first."""
         self.between_rollouts = True
-        """Whether the group must begin a rollout next, once it is open."""
+        """Whether the group begins a rollout next, when that is open."""
         self.standing: Standing | None = None
-        """Snapshot to continue from, until that is done."""
+        """Snapshot that the group still has to continue from; None if there is none."""
 
     def advance(self) -> str:
-        """Write one more row if it is this group's turn; returns waiting, observed, completed or left."""
+        """Write one more row if that is possible; returns waiting, observed, completed or left."""
         if self.standing is not None:
             return self.standing.go_on(self)
         if self.between_rollouts:
@@ -88,33 +88,33 @@ class Group:
 
 
 def row_key(group: int, offset: int, column: str) -> str:
-    """Name of a column's rows in a rollout, counted from the first."""
+    """Return the key of a column's rows in a rollout; ``offset``: of the rollout from the snapshot's first one."""
     return f"{group}.row.{offset}.{column}"
 
 
 @dataclass
 class Standing:
-    """The rows of a group that another one goes on from, until it has."""
+    """The place in time and the rows of a group in a snapshot, from which a group of a new process continues."""
 
     since: int
-    """The rollout they begin with: the next to be learned when they were taken."""
+    """The rollout with which the rows begin: the next to learn when the snapshot was taken."""
     timestep: int
     between_rollouts: bool
     rows: Mapping[str, NDArray[Any]]
-    """Rows of each column and rollout that have been written, by ``row_key``."""
+    """Written rows of each column and rollout, by ``row_key``."""
     answers_itself: bool
     """Whether the simulator has a policy of its own."""
     placed: bool = False
 
     def go_on(self, group: Group) -> str:
-        """Bring a group as close to these rows as is possible now; returns a result as ``Group.advance`` does."""
+        """Continue a group from these rows as far as that is possible now; returns what ``Group.advance`` returns."""
         blocks = group.blocks
         if blocks.joined < 0:
             return "waiting"
-        if blocks.joined != self.since:  # others went on without it
+        if blocks.joined != self.since:  # other simulators have continued without this one
             self._begin_anew(group)
             return "waiting"
-        executed = self.timestep + self.between_rollouts  # timesteps below it have had their action carried out
+        executed = self.timestep + self.between_rollouts  # actions of the timesteps below it have been carried out
         if not self.placed:
             self._place(group, everything=True)
             hit("standing.placed")
@@ -134,7 +134,7 @@ class Standing:
         return "completed" if complete else "waiting"
 
     def _place(self, group: Group, everything: bool) -> None:
-        """Write the rows; without ``everything`` only the columns that inference writes."""
+        """Write the rows to the blocks; without ``everything``, only the columns that inference writes."""
         for name in group.blocks.columns:
             if name in ARRIVAL_COLUMNS and not everything:
                 continue
@@ -146,12 +146,13 @@ class Standing:
                 if rollout < self.since:
                     block[group.blocks.horizon] = values[0]
                     continue
-                unanswered = len(values) < len(block) and name not in (*ARRIVAL_COLUMNS, "state")  # the newest row
+                # The newest row of an incomplete block has no action yet.
+                unanswered = len(values) < len(block) and name not in (*ARRIVAL_COLUMNS, "state")
                 values = values[: len(values) - unanswered]
                 block[: len(values)] = values
 
     def _begin_anew(self, group: Group) -> None:
-        """Have a group begin where its environments stand, as those do that are new."""
+        """Have a group begin from the present state of its environments, with the rollout that it is admitted to."""
         last = self.timestep // group.blocks.horizon - self.since
         newest = {name: self.rows[row_key(group.index, last, name)][-1] for name in ARRIVAL_COLUMNS}
         group.starts.stand(Row(**newest))

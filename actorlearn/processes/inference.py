@@ -1,10 +1,10 @@
 """Stage 2 of 5: runs the policy (``acting/policy.py``) on rows that are ready and writes the actions back into them.
 
-Reads: the observation column of rows named by the word ``observed``, also state and first for a recurrent network; the
-newest published weights, or those of a row's rollout.
-Writes: action, the algorithm's own columns and policy_version, and the state of the row after; the word ``acted``;
-wakes the simulator.
-Next: the simulator steps on (stage 1); complete blocks go to ``processes/batches.py``.
+Reads: the observation column of the rows that the word ``observed`` marks, also state and first for a recurrent
+network; the newest published weights, or those of a row's rollout.
+Writes: action, policy_version and the algorithm's own columns, and the state of the next row; the word ``acted``; wakes
+the simulator.
+Next: the simulator takes the next step (stage 1); complete blocks go to ``processes/batches.py``.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from actorlearn.worker.worker import POLL_MS, Worker, open_members
 
 
 class Server:
-    """The members this server answers, in their order."""
+    """The members that this server answers, in the order of their list."""
 
     def __init__(self, settings: InferenceSettings) -> None:
-        """Start with none."""
+        """Start without members."""
         self.number = settings.id.number
         self.members: dict[str, Blocks] = {}
         self.wakeups = Wakeups()
         self.batching = Batching(settings.batch_rows, settings.deadline_ms)
 
     def follow(self, members: Sequence[Member]) -> None:
-        """Follow the list of members: map new simulators' segments, unmap those of ended ones."""
+        """Follow the list of members: map the segments of new simulators, unmap those of ended ones."""
         own = [member for member in members if member.server == self.number]
         self.members = open_members(own, self.members)
         self.wakeups.follow({member.id.socket_id: member.wakeup.file for member in own if member.wakeup})
 
     def answer(self, policy: Policy, beat: Callable[[], object] = lambda: None) -> bool:
-        """Answer every row that is due; False when there was none. ``beat`` is called between batches of them."""
+        """Answer every row that is due; returns whether there was one. ``beat`` is called after each batch."""
         answered, members = False, list(self.members.values())
         for asked in self.batching.batches(members):
             policy.act(asked, member=members.index(asked[0][0]))

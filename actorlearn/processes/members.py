@@ -1,4 +1,4 @@
-"""The simulators that take part in a learner's rollouts: admitted to one, listed while they play, released once over.
+"""The members: simulators that take part in a learner's rollouts, from their admission to their release.
 
 Reads: the words ``ready``, ``observed`` and ``completed`` of each member (``memory/rollout.py``), and orders.
 Writes: the words ``joined``, ``left`` and ``released`` of each member, and ``open``, which frees the blocks of rollouts
@@ -26,10 +26,10 @@ class RolloutMembers:
     """The members of one learner, and the rollouts that each takes part in."""
 
     def __init__(self, rollouts: Rollouts, account: Account, episodes: Episodes, open_rollouts: int) -> None:
-        """Begin without members. ``open_rollouts`` may be open at once: 1 is strictly on-policy, 2 one update of lag.
+        """Begin without members. ``open_rollouts``: number open at once; 1 is strictly on-policy, 2 has a lag of 1.
 
-        Where a member ends within a rollout, its unfinished steps are counted in ``account`` and its unfinished games
-        leave ``episodes``.
+        If a member ends within a rollout, its unfinished steps are counted in ``account``, and its unfinished games are
+        removed from ``episodes``.
         """
         self.rollouts = rollouts
         self.account = account
@@ -38,21 +38,21 @@ class RolloutMembers:
         self.playing: dict[str, Blocks] = {}
         """Members admitted to a rollout, by socket id, in the order of the newest list."""
         self.gone: dict[str, Blocks] = {}
-        """Members that have left or died, with complete blocks that are not learned from yet."""
+        """Members that have left or died and are not released yet."""
         self.pending: dict[str, Blocks] = {}
-        """Members that are to be admitted with the next rollout."""
+        """Members that wait to be admitted to a rollout."""
         self.released: list[str] = []
-        """Socket ids of members whose segments are no longer needed, until the supervisor has been told."""
+        """Socket ids of released members that the supervisor has not been told of yet."""
         self.ids: dict[str, ProcessId] = {}
-        """Identities of all members above, by socket id."""
+        """Identities of the listed members and of those in ``gone``, by socket id."""
         self.listed: list[str] = []
-        """Socket ids of the newest list."""
+        """Socket ids of the members in the newest list."""
 
     def follow(self, members: Sequence[Member], leaving: Sequence[str], gone: Sequence[Member] = ()) -> None:
-        """Follow the newest list of members: from the next rollout on for arrivals, at once for the dead.
+        """Follow the newest list of members: new members take part from a later rollout on, dead ones end at once.
 
-        ``leaving`` names processes that must finish; ``gone`` lists ended simulators that are not released yet, some of
-        which may have ended under an earlier incarnation of the trainer.
+        ``leaving``: names of processes that must finish. ``gone``: ended simulators that are not released yet, which
+        may have ended during an earlier incarnation of the trainer.
         """
         known = {**self.playing, **self.pending, **self.gone}
         listed = open_members(members, known)
@@ -69,21 +69,21 @@ class RolloutMembers:
         self.ids = {socket_id: ids[socket_id] for socket_id in (*self.gone, *listed)}
         for socket_id in [socket_id for socket_id in self.pending if ids[socket_id].name in leaving]:
             self.playing[socket_id] = self.pending.pop(socket_id)
-            self.playing[socket_id].admit(self.rollouts.open)  # it leaves with the same rollout, below
+            self.playing[socket_id].admit(self.rollouts.open)  # the loop below lets it leave with the same rollout
         for socket_id, blocks in self.playing.items():
             if ids[socket_id].name in leaving and blocks.left > self.rollouts.open:
                 blocks.leave(self.rollouts.open)
 
     @property
     def next(self) -> int:
-        """Number of the rollout to be learned next."""
+        """Number of the rollout to learn next."""
         return self.account.rollouts_learned
 
     def parts(self) -> list[Part] | None:
-        """Return the blocks that make the next batch, by their simulators' numbers; None while one is being written.
+        """Return the blocks of the next rollout, in the order of simulator numbers; None while one is incomplete.
 
-        Deaths do not change the order: a restarted trainer that finishes a half-learned rollout draws the remaining
-        minibatches from the same rows.
+        Deaths do not change this order, so a restarted trainer that finishes a partly learned rollout draws the
+        remaining minibatches from the same rows.
         """
         parts, rollout = [], self.next
         for socket_id, blocks in sorted({**self.gone, **self.playing}.items(), key=lambda member: member[1].number):
@@ -97,17 +97,17 @@ class RolloutMembers:
         return parts or None
 
     def rows(self) -> int:
-        """Count the rows of the next rollout that every participant has observed."""
+        """Return the number of rows of the next rollout that every participant has observed."""
         rollout = self.next
         playing = [blocks for blocks in self.playing.values() if blocks.takes_part(rollout)]
         return max(0, min((b.observed(g) - rollout * b.horizon for b in playing for g in range(b.groups)), default=0))
 
     def in_flight(self) -> int:
-        """Count the environment steps that lie in blocks and are not learned from."""
+        """Return the number of environment steps in blocks that are not learned from yet."""
         return sum(steps_in_flight(blocks, self.next) for blocks in (*self.gone.values(), *self.playing.values()))
 
     def open_next(self) -> None:
-        """Commit the account, free the blocks of all rollouts learned, and let members begin as many new ones."""
+        """Commit the account, admit members, and open rollouts, which frees the blocks of learned rollouts."""
         self.release()
         hit("batches.released")
         self.account.commit()
@@ -117,10 +117,10 @@ class RolloutMembers:
         self.rollouts.raise_to(self.next + self.open_rollouts)
 
     def unblock(self) -> None:
-        """Open a rollout, or skip one, where otherwise no batch would ever be complete.
+        """Open a rollout, or skip one, if otherwise no batch would ever be complete.
 
-        Called while no batch is complete. Usually members are playing, and nothing is done. No member plays when none
-        takes part yet, when a trainer died before it opened the next rollout, or when all participants have died and
+        Called while no batch is complete. Usually members are playing, and this does nothing. No member plays if none
+        takes part yet, if a trainer died before it opened the next rollout, or if all participants have died and
         living members join later.
         """
         playing = self.playing.values()
@@ -128,13 +128,14 @@ class RolloutMembers:
         if taking_part and self.rollouts.open >= self.next + self.open_rollouts:
             return
         if not taking_part and not self._admissible() and any(blocks.joined > self.next for blocks in playing):
-            self.account.rollouts_learned += 1  # one by one: complete blocks of the dead in between still count
+            self.account.rollouts_learned += 1  # one by one, as dead members may have complete blocks in between
         self.open_next()
 
     def release(self) -> None:
-        """Release members that are gone and all of whose complete rollouts are learned; count their unfinished steps.
+        """Release the members in ``gone`` whose complete rollouts are all learned; count their unfinished steps.
 
-        Their segments name the commit that this is counted in, as a trainer may be killed before it makes that.
+        The word ``released`` holds the number of the account's commit with these counts. If the trainer is killed
+        before this commit, its next incarnation releases the member again.
         """
         for socket_id in [socket_id for socket_id, blocks in self.gone.items() if not _remaining(blocks, self.next)]:
             blocks = self.gone.pop(socket_id)
@@ -147,7 +148,7 @@ class RolloutMembers:
     def _admit(self) -> None:
         """Let ready members take part, from the first rollout that is not open yet.
 
-        Where no member takes part, at the start or when all have died, that is the rollout to be learned next.
+        If no member takes part, at the start or when all have died, they begin with the rollout to learn next.
         """
         first_rollout = max(self.rollouts.open, self.next) if self.playing else self.next
         admitted = self._admissible()
@@ -158,7 +159,7 @@ class RolloutMembers:
         self.pending = {socket_id: blocks for socket_id, blocks in self.pending.items() if socket_id not in admitted}
 
     def _admissible(self) -> dict[str, Blocks]:
-        """Return pending members that are ready; none while no member takes part and one is not, to begin together."""
+        """Return the pending members that are ready; if no member takes part yet, none until all are ready."""
         ready = {socket_id: blocks for socket_id, blocks in self.pending.items() if blocks.ready}
         return ready if self.playing or len(ready) == len(self.pending) else {}
 
@@ -169,16 +170,16 @@ def _remaining(blocks: Blocks, rollouts_learned: int) -> bool:
 
 
 class SimulatorLink:
-    """A trainer's link to its simulators: orders about them, wakeups of them, and waits for them."""
+    """A trainer's link to its simulators: follows orders about them, wakes them, and waits for them."""
 
     def __init__(self, settings: TrainerSettings, worker: Worker, members: RolloutMembers) -> None:
-        """Listen on the trainer's own wakeup and its control socket."""
+        """Listen on the trainer's wakeup and its control socket."""
         self._learner, self._worker, self._members = settings.learner, worker, members
         self._waiter = Waiter(Wakeup(settings.wakeup.file), worker.control.dealer)
         self._wakeups = Wakeups()
 
     def follow(self, order: Order) -> None:
-        """Follow the members that an order lists for this learner, and those that have gone."""
+        """Follow the members that an order lists for this learner, and those that are gone."""
         own = [member for member in order.members if member.id.learner == self._learner]
         gone = [member for member in order.gone if member.id.learner == self._learner]
         self._members.follow(own, order.leaving, gone)
@@ -186,7 +187,7 @@ class SimulatorLink:
         self._wakeups.follow({member.id.socket_id: member.wakeup.file for member in own if member.wakeup})
 
     def parts(self) -> list[Part] | None:
-        """Return the parts of the next rollout when it is complete; else see that it can be, and return None."""
+        """Return the parts of the next rollout; None, after ``unblock``, while it is not complete."""
         parts = self._members.parts()
         if parts is None:
             self._members.unblock()
@@ -194,7 +195,7 @@ class SimulatorLink:
         return parts
 
     def open_next(self) -> None:
-        """Commit what was learned, and let members begin the rollouts whose blocks that frees."""
+        """Commit the account, open rollouts and wake the members."""
         self._members.open_next()
         self._wakeups.wake_all()
         self._say_released()
@@ -204,13 +205,13 @@ class SimulatorLink:
         self._wakeups.wake_all()
 
     def wait(self) -> None:
-        """Sleep until a member wakes this process or an order comes, POLL_MS at most."""
+        """Sleep until a member wakes this process or an order comes, for POLL_MS at most."""
         self._waiter.wait(POLL_MS)
 
     def wait_following(self) -> bool:
-        """Sleep as ``wait`` does and follow the newest order, not reported as applied; False when it is time to end.
+        """Sleep as ``wait`` does, and follow the newest order; returns False if this process is to end.
 
-        For waits in the middle of something, after which the order is looked at once more.
+        The order is not reported as applied: the main loop does this later, when it has carried out the whole order.
         """
         self.wait()
         if self._worker.control.ordered:

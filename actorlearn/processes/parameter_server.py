@@ -1,9 +1,9 @@
-"""A parameter server: keeps a part of the weights and optimizer state of learners in mode async, on any machine.
+"""A parameter server: keeps a part of the weights and of the optimizer state of learners in mode async.
 
 Reads: requests of learners (``parameters/shard_frames.py``), over TCP and CURVE.
-Writes: answers; the shards' memory, before a change is answered, so that a server that is killed continues with every
-change it has answered; reports of versions, of the staleness of gradients and of the straggler; warnings of that, and
-of connections that were refused.
+Writes: answers; the shards' memory; reports of versions, of the staleness of gradients and of the straggler; warnings
+of a straggler and of refused connections. A change is written to memory before it is answered, so a killed server
+continues with every change that it has answered.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ Metrics = dict[str, float]
 
 
 class ParameterServer:
-    """The shards of one server, and the socket at which learners ask for them."""
+    """The shards of one server, and the socket for requests of learners."""
 
     def __init__(self, settings: ParameterServerSettings, rules: Mapping[int, Rule], endpoints: Endpoints) -> None:
-        """Take up what an earlier process has kept, and listen; raises ChannelError and SharedMemoryFull.
+        """Restore the shards that an earlier process has kept, and listen; raises ChannelError and SharedMemoryFull.
 
-        ``rules``: of its shards, by shard.
+        ``rules``: the rules of this server's shards, by shard.
         """
         self._endpoints, self._quorum = endpoints, settings.quorum
         self.shards: dict[int, Shard] = {}
@@ -68,7 +68,7 @@ class ParameterServer:
         self._made = 0
 
     def serve(self, timeout_ms: int) -> None:
-        """Take the next request, waiting for one so long, and send answers that are due."""
+        """Wait up to ``timeout_ms`` for a request, handle it, and send the answers that are due."""
         received = self._router.recv(timeout_ms)
         now_s = time.monotonic()
         present = {number: each.id.socket_id for number, each in self._endpoints.find(_TRAINER).items()}
@@ -83,7 +83,7 @@ class ParameterServer:
             self._send(number, shard.due(present, now_s), present)
 
     def staleness(self) -> list[int]:
-        """Return the number of changes applied until now, by their staleness; the last is of all above it too."""
+        """Return the number of changes applied until now, by staleness; the last includes all greater values."""
         found = [0] * (STALENESS_SHOWN + 1)
         for shard in self.shards.values():
             for stale, count in shard.staleness.items():
@@ -91,10 +91,10 @@ class ParameterServer:
         return found
 
     def report(self, every_s: float) -> tuple[Metrics, str]:
-        """Return the metrics since the last report, and a warning of a straggler; nothing before the next is due.
+        """Return the metrics since the last report, and a warning of a straggler; both empty until a report is due.
 
-        It is due when so many seconds are over and a version was made. Gradients come to each server in an order of its
-        own; the first server's names the straggler.
+        A report is due when ``every_s`` seconds are over and a version was made. Each server receives gradients in a
+        different order; only the server of the first shard warns of a straggler.
         """
         made, seconds = self._first.made - self._made, time.monotonic() - self._reported_s
         if not made or seconds < every_s:
@@ -109,9 +109,9 @@ class ParameterServer:
         return row, self._warned_by.read(row, seconds, lambda rank: trainer_id(rank).name) if 0 in self.shards else ""
 
     def refusals(self, every_s: float) -> list[str]:
-        """Return connections that were refused, a line each.
+        """Return a line for each refused connection; at most once in ``every_s`` seconds.
 
-        Looks so seldom because a key may come a moment before the order that lists it.
+        It does not look more often because a process may connect a moment before the order that lists it arrives.
         """
         if time.monotonic() - self._looked_s < every_s:
             return []
@@ -120,7 +120,7 @@ class ParameterServer:
 
     @property
     def _first(self) -> Shard:
-        """The shard whose versions are reported: the first of the gradients'."""
+        """The shard whose versions are reported: the first of this server."""
         return self.shards[min(self.shards)]
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class ParameterServer:
 
 
 def rules_of(settings: ParameterServerSettings) -> dict[int, Rule]:
-    """Return the rules of the server's shards, by shard; the learners' network is made once to know its parts."""
+    """Return the rules of the server's shards, by shard; makes the learners' network once to get its sizes."""
     policy = settings.policy
     algorithm = make_algorithm(policy.algorithm)
     heads, others = algorithm.heads(policy.actions), extra_networks(algorithm, policy.actions)
@@ -190,7 +190,7 @@ def run(settings: ParameterServerSettings) -> None:
 
 
 def _shares(counted: list[int]) -> Metrics:
-    """Return the shares of changes of each staleness, as a report has them; nothing where there were none."""
+    """Return the share of the changes with each staleness, as metrics of a report; empty if there were no changes."""
     names = [*(f"staleness_{changes}" for changes in range(STALENESS_SHOWN)), f"staleness_{STALENESS_SHOWN}_or_more"]
     total = sum(counted)
     return {name: count / total for name, count in zip(names, counted, strict=True)} if total else {}

@@ -1,8 +1,9 @@
-"""Stage 1 of 5: steps environments and writes what they return, in place, into blocks.
+"""Stage 1 of 5: steps environments, which write their results to blocks in place.
 
 Reads: the action column of its blocks, written by stage 2.
 Writes: observation, raw reward and boundary columns; the words ``observed`` and ``completed``; wakes stages 2 and 3.
-Next: ``acting/policy.py`` answers each row with actions, in ``processes/inference.py`` or, without a server, in here.
+Next: ``acting/policy.py`` answers each row with actions, in ``processes/inference.py`` or, without a server, in this
+process.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Simulator:
     blocks: Blocks
     groups: Sequence[Group]
     policy: Policy | None
-    """The policy of stage 2, where there is no inference server."""
+    """The policy of stage 2, if there is no inference server; else None."""
     snapshots: Snapshots
     wakeups: Wakeups
     """Wakeups of stages 2 and 3."""
@@ -48,7 +49,7 @@ class Simulator:
         self._begin()
         while self.worker.poll():
             if self.worker.control.ordered:
-                self.worker.control.applied()  # membership comes to a simulator through its segment's words
+                self.worker.control.applied()  # nothing to do: a simulator learns of its membership from shared words
             if self.snapshots.due:
                 self._take_snapshot()
             results = [self._advance(group) for group in self.groups]
@@ -83,7 +84,7 @@ class Simulator:
         self.worker.timings.add("copy")
 
     def _begin(self) -> None:
-        """Report as ready, bring all environments to their first row, and ask to be admitted to a rollout."""
+        """Report to the supervisor, bring all environments to their first row, and ask to be admitted to a rollout."""
         blocks, spec = self.blocks, self.groups[0].env.spec
         shape = shape_to_match(self.settings.env.id, spec, blocks.horizon, blocks.blocks, blocks.groups)
         self.worker.hello(shape)
@@ -92,7 +93,7 @@ class Simulator:
             self.wakeups.wake("trainer")
 
     def _started(self) -> bool:
-        """Bring all environments to their first row, or to a snapshot's; False after a SIGTERM meanwhile."""
+        """Bring all environments to their first row, or to the state of a snapshot; returns False after SIGTERM."""
         settings = self.settings
         if settings.resumes:
             try:
@@ -111,10 +112,10 @@ class Simulator:
 
 
 def run(settings: SimulatorSettings) -> None:
-    """Make a simulator and all its parts, and simulate to the end."""
+    """Make a simulator with all its parts, and run it to its end."""
     worker = Worker(settings)
     if settings.core is not None:
-        os.sched_setaffinity(0, {settings.core})  # before the environments start threads, which inherit it
+        os.sched_setaffinity(0, {settings.core})  # before the environments start threads, which inherit the affinity
     blocks, rollouts = Blocks(Segment.open(settings.segment.file)), Rollouts(Segment.open(settings.rollouts.file))
     envs = [make(settings.env, seeds, worker.progress.beat) for seeds in _seeds(settings, blocks)]
     groups = [Group(g, env, blocks, rollouts, settings.reset) for g, env in enumerate(envs)]
@@ -138,7 +139,7 @@ def _seeds(settings: SimulatorSettings, blocks: Blocks) -> list[Sequence[int]]:
 
 
 def _local_policy(settings: SimulatorSettings) -> Policy:
-    """Return the policy of stage 2 for this process; the only way torch comes into a simulator."""
+    """Return the policy of stage 2 for this process; a simulator imports torch only here."""
     from actorlearn.acting.policy import Policy
 
     number = settings.id.number

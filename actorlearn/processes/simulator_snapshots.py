@@ -1,4 +1,4 @@
-"""Snapshots of all simulators of a learner: requested, awaited, and moved into a checkpoint.
+"""Snapshots of all simulators of a learner: requests them, waits for them, and moves them to a checkpoint.
 
 Reads: the word ``held`` of every member. Writes: the words ``hold`` and ``hold_from``; moves the files that simulators
 write (``processes/snapshots.py``) into the folder of a checkpoint. From such a checkpoint a run continues as if it had
@@ -26,7 +26,7 @@ from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import snapshot_of
 
 PATIENCE_S = 10.0
-"""Longest that simulators are awaited: each answers between two of its steps, on an idle machine in milliseconds."""
+"""Longest wait for simulators in seconds: each answers between two of its steps, usually within milliseconds."""
 
 Value = TypeVar("Value")
 
@@ -39,13 +39,14 @@ class SimulatorSnapshots:
     ) -> None:
         """Have simulators write to this temporary folder; empty: take no snapshots.
 
-        ``wake`` wakes them; ``wait`` sleeps a little and follows the members, and returns False when told to end.
+        ``wake`` wakes the simulators. ``wait`` sleeps a little, follows the list of members, and returns False if this
+        process is to end.
         """
         self._folder = Path(folder) if folder else None
         self._members, self._wake, self._wait = members, wake, wait
         self._taken: list[ProcessId] = []
         self.inexact = "checkpoint.exact is false"
-        """Reason why there are no snapshots of all simulators; empty where there are."""
+        """Reason why there are no snapshots of all simulators; empty if there are."""
         self._complained = False
         self._clear()
 
@@ -55,7 +56,7 @@ class SimulatorSnapshots:
         if self._folder is None:
             return
         if not self._members.rollouts.open:
-            self.inexact = ""  # no simulator has begun: all follows from the seeds
+            self.inexact = ""  # no simulator has begun, so seeds determine everything
             return
         if against := self._against():
             self.inexact = against
@@ -77,7 +78,7 @@ class SimulatorSnapshots:
         self.inexact = why
 
     def _awaited(self, number: int) -> str:
-        """Wait until all have answered; returns the reason if a snapshot is missing, else an empty text."""
+        """Wait until all simulators have answered; returns the reason if a snapshot is missing, else an empty text."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not (said := self._against(number)) and (late := self._late(number)):
             if time.monotonic() >= deadline_s:
@@ -87,7 +88,7 @@ class SimulatorSnapshots:
         return said
 
     def _against(self, number: int = FAR) -> str:
-        """Return the reason why snapshot ``number`` cannot be taken of all simulators; empty where it can."""
+        """Return the reason why not all simulators can take snapshot ``number``; empty if they can."""
         playing = self._members.playing
         for socket_ids, why in (
             (self._members.gone, "has ended"),
@@ -107,7 +108,7 @@ class SimulatorSnapshots:
         return [self._members.ids[socket_id].name for socket_id in socket_ids]
 
     def put(self, folder: Path) -> dict[str, Any]:
-        """Move the snapshots into a checkpoint's folder; returns its keys ``inexact`` and ``simulators``."""
+        """Move the snapshots to a checkpoint's folder; returns ``inexact`` and ``simulators`` for its state."""
         names = [own.name for own in self._taken]
         if self._folder is not None and not self.inexact:
             try:
@@ -122,7 +123,7 @@ class SimulatorSnapshots:
         return {"inexact": self.inexact, "simulators": msgspec.to_builtins(taken)}
 
     def complaint(self) -> str:
-        """Return, once, a warning for the user about a checkpoint without its snapshots; empty for none."""
+        """Return a warning about a checkpoint without snapshots, for the first such checkpoint only; else empty."""
         if self._folder is None or not self.inexact or self._complained:
             return ""
         self._complained = True
@@ -140,9 +141,9 @@ class SimulatorSnapshots:
 
 
 def rekey_to_first(values: Mapping[str, Value], simulators: Iterable[ProcessId]) -> dict[str, Value]:
-    """Return values of groups, keyed by <socket id>/<group>, under the first incarnations of these simulators.
+    """Return the values of groups with their keys, <socket id>/<group>, changed to the simulators' first incarnations.
 
-    With these a resumed run begins, whichever were at work when it was interrupted.
+    A resumed run begins with first incarnations, whatever incarnations were running when it was interrupted.
     """
     found = {}
     for own in simulators:

@@ -1,13 +1,14 @@
-"""Snapshots of a simulator's state: taken between two steps, written to a file, and continued from by another process.
+"""Snapshots of a simulator's state: taken between two steps and written to a file, from which a new process continues.
 
-Reads: the words ``hold`` and ``hold_from``, the trainer's request; environments, starts and rows of the groups.
-Writes: a file ``<name>.npz`` of plain arrays, put in place by one rename, and then the word ``held``. A simulator that
-continues from a snapshot writes its rows once the trainer has admitted it to the rollout they begin with.
+Reads: the words ``hold`` and ``hold_from``, which are the trainer's request; environments, starts and rows of the
+groups. Writes: a file ``<name>.npz`` of plain arrays, put in place by one rename, and then the word ``held``. A
+simulator that continues from a snapshot writes its rows when the trainer has admitted it to the rollout with which they
+begin.
 
-An inference server answers again even rows whose actions were already carried out, before their groups continue:
-another group may have been waiting for its action of the same timestep, and a batch's actions are drawn together. The
-answers are the same as before; the file's values are then written over them, so that rows always hold the actions that
-were carried out. A simulator with its own policy answers each group by itself, and skips this.
+Before the groups continue, an inference server also answers rows again whose actions were already carried out: another
+group may still wait for its action of the same timestep, and the actions of a batch are drawn together. The answers are
+the same as before. The file's values are then written over them, so that rows always have the actions that were carried
+out. A simulator with its own policy answers each group by itself, and skips this.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Snapshots:
-    """Answers a trainer that asks for snapshots."""
+    """Answers a trainer's requests for snapshots."""
 
     def __init__(self, folder: str, name: str, groups: Sequence[Group], rollouts: Rollouts, blocks: Blocks) -> None:
-        """Write to a folder; none: every snapshot is refused. A request from before this process is not answered."""
+        """Write to this folder; if it is empty, refuse every snapshot. Requests older than this process are refused."""
         self._path = Path(folder, snapshot_of(name)) if folder else None
         self._groups, self._rollouts, self._blocks = groups, rollouts, blocks
         self._complained = False
-        blocks.mark_held(rollouts.hold, taken=False)  # that checkpoint was made without it, and its folder may be gone
+        # The checkpoint of an older request was made without this simulator, and its folder may be gone.
+        blocks.mark_held(rollouts.hold, taken=False)
 
     @property
     def due(self) -> bool:
@@ -45,7 +47,10 @@ class Snapshots:
         return self._rollouts.hold > abs(self._blocks.held) and all(group.standing is None for group in self._groups)
 
     def answer(self) -> str:
-        """Take and write the snapshot; says why it cannot be, once, else nothing. Whatever happens, the run goes on."""
+        """Take and write the snapshot; returns the reason if this fails for the first time, else an empty text.
+
+        A failure does not end the run.
+        """
         number, since = self._rollouts.hold, self._rollouts.hold_from
         failure = ""
         try:
@@ -62,7 +67,7 @@ class Snapshots:
 
 
 def taken(groups: Sequence[Group], number: int, since: int) -> Arrays:
-    """Return the state of groups as arrays, with rows from a rollout on; raises any exception of an environment."""
+    """Return the state of groups as arrays, with rows from rollout ``since`` on; raises exceptions of environments."""
     blocks = groups[0].blocks
     arrays = {"number": np.array(number), "since": np.array(since), "shape": blocks.segment["shape"][1:4]}
     for group in groups:
@@ -76,7 +81,10 @@ def taken(groups: Sequence[Group], number: int, since: int) -> Arrays:
 
 
 def restore(path: Path, groups: Sequence[Group], answers_itself: bool) -> None:
-    """Have groups that have not begun go on from a file; raises ValueError saying why not, and they are to be reset."""
+    """Have groups that have not begun continue from a file.
+
+    Raises ValueError if they cannot; the caller must then reset them.
+    """
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
             arrays = dict(kept)
@@ -102,7 +110,7 @@ def _restore(group: Group, arrays: Arrays, answers_itself: bool) -> None:
 
 
 def _rows(group: Group, since: int) -> Arrays:
-    """Rows of a group written since a rollout began; row T of the rollout before, where they begin with it."""
+    """Return the rows of a group since rollout ``since``; if it has not begun that, row T of the rollout before."""
     blocks = group.blocks
     if group.timestep < 0:
         return {}
@@ -121,7 +129,7 @@ def _rows(group: Group, since: int) -> Arrays:
 
 
 def _checked(group: Group, since: int, timestep: int, arrays: Arrays) -> Arrays:
-    """The rows of a group; raises ValueError when they do not fit its blocks."""
+    """Return the rows of a group from a snapshot; raises ValueError if they do not fit its blocks."""
     rows = {name: array for name, array in arrays.items() if name.startswith(f"{group.index}.row.")}
     newest = timestep // group.blocks.horizon
     for offset in range(min(since, newest) - since, newest - since + 1):
@@ -137,7 +145,7 @@ def _below(prefix: str, arrays: Arrays) -> Arrays:
 
 
 def write(path: Path, arrays: Arrays) -> None:
-    """Write a file and rename it into place; not flushed: the checkpoint that takes it does that."""
+    """Write a file and rename it into place. It is not flushed: the checkpoint that takes it flushes it."""
     file = io.BytesIO()
     np.savez(file, allow_pickle=False, **arrays)
     write_atomically(path, file.getvalue(), durable=False)

@@ -1,4 +1,4 @@
-"""The state of a trainer: all that its checkpoints hold, as tensors and plain values, and the way back from these."""
+"""The state of a trainer: what its checkpoints hold, as tensors and plain values, and how it is restored from these."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from actorlearn.processes.simulator_snapshots import rekey_to_first, simulators_
 
 
 class NotKeptError(Exception):
-    """Weights by which simulators act cannot be saved; the message says why."""
+    """Weights by which simulators act cannot be saved."""
 
 
 @dataclass(frozen=True)
 class TrainerState:
-    """The parts of a trainer that outlive it in a checkpoint."""
+    """The parts of a trainer that are saved in a checkpoint."""
 
     learning: Learning
     counts: TrainerCounts
     members: RolloutMembers
     published: Published
     rewards: RewardScale | None
-    """The scale of rewards, where they are scaled."""
+    """The reward scale; None if rewards are not scaled."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that learning changes, by name."""
+        """Return all tensors that learning changes, by name."""
         return self.learning.tensors()
 
     def plain(self) -> dict[str, Any]:
-        """Everything else but the weights by which simulators act, as plain values."""
+        """Return all other state as plain values, except the weights by which simulators act."""
         return {
             **self.counts.state(),
             "in_flight": self.members.in_flight(),
@@ -50,10 +50,10 @@ class TrainerState:
         }
 
     def acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """Return the weights by which open rollouts are played, and the steps they were published at, by version.
+        """Return the weights by which open rollouts are played, and the steps of their publication, by version.
 
-        The newest version is left out where it equals the learner's weights, as always except after a pass that was
-        broken off. Raises NotKeptError where a version is no longer kept, and after such a pass without a replay.
+        The newest version is left out if it equals the learner's weights; it differs only after a pass that was broken
+        off. Raises NotKeptError if a version is no longer kept, or after such a pass without a replay.
         """
         rollouts, newest = self.members.rollouts, self.published.version
         versions = {newest, *(rollouts.version(rollout) for rollout in range(self.members.next, rollouts.open))}
@@ -88,7 +88,7 @@ class TrainerState:
             self.published.go_on_after(saved.state["policy_version"])
 
     def _restore_acting(self, saved: Checkpoint) -> None:
-        """Publish the weights by which simulators act, and take back their games, as if nothing had happened."""
+        """Publish the weights by which simulators act under their old versions, and restore rollouts and games."""
         state, weights = saved.state, saved.section("published")
         for version in sorted(map(int, weights)):
             self.published.go_on_after(version - 1)

@@ -1,8 +1,8 @@
-"""Stage 4 of 5: makes an update of each rollout (``learning/update.py`` says how), and publishes the weights.
+"""Stage 4 of 5: makes an update of each rollout (``learning/update.py``), and publishes the weights.
 
 Reads: a rollout, ``Gathered`` by stage 3.
 Writes: a published version per rollout; checkpoints (``processes/checkpoints.py``); reports (``processes/counts.py``).
-Next: ``parameters/published.py``, which stage 2 polls.
+Next: ``parameters/published.py``, from which stage 2 reads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import Worker
 
 SKIPS_ALLOWED = 10
-"""Rollouts in a row with a non-finite optimizer step after which the run ends rather than go on with old weights."""
+"""Largest number of consecutive rollouts with a non-finite optimizer step; if there are more, the trainer fails."""
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Trainer:
     link: SimulatorLink
     gatherer: Gatherer
     experience: Experience | None
-    """Experience shared with other learners, where it is."""
+    """Experience shared with other learners; None if it is not shared."""
     rewards: RewardScale | None
     published: Published
     counts: TrainerCounts
@@ -57,18 +57,18 @@ class Trainer:
     _draining: bool = field(default=False, init=False)
     """Whether this learner is to finish."""
     _joined: bool = field(default=False, init=False)
-    """Whether this learner is joined with all others."""
+    """Whether this learner has joined all present learners."""
     _version: int = field(default=-1, init=False)
     """Newest published version of the weights."""
     _broken_off: Gathered | None = field(default=None, init=False)
-    """A rollout whose update was broken off, as another learner was lost: it is learned next."""
+    """Rollout whose update was broken off because another learner was lost; it is learned next."""
     _pulls: int = field(default=0, init=False)
-    """Number of pulls of other learners' changes while the next rollout is being played."""
+    """Number of pulls of other learners' changes while the next rollout is played."""
 
     def run(self) -> None:
         """Learn until the run's last step, a drain order or SIGTERM."""
         self._begin()
-        self._follow_orders()  # blocks that these list are counted even where nothing is left to learn
+        self._follow_orders()  # so that steps in the listed blocks are counted, even if nothing is left to learn
         end_steps = self.settings.end_steps
         while self.counts.env_steps < end_steps and not self._draining and self.worker.poll():
             draining = self._follow_orders()
@@ -89,7 +89,7 @@ class Trainer:
     # One rollout ---------------------------------------------------------------------------------------------------
 
     def _next_rollout(self) -> Gathered | None:
-        """Return the rollout to learn from next; None while it is being played."""
+        """Return the rollout to learn from next; None while it is not complete."""
         broken_off, self._broken_off = self._broken_off, None
         if broken_off is not None:
             return broken_off
@@ -103,7 +103,7 @@ class Trainer:
         return None
 
     def _learn(self, gathered: Gathered) -> bool:
-        """Make an update of a rollout, publish, and open the next rollout; False when this learner is to end."""
+        """Make an update of a rollout, publish, and open the next rollout; returns False if this learner is to end."""
         if self.experience is not None:
             gathered = self._share(self.experience, gathered)
         env_steps = self.counts.env_steps
@@ -117,7 +117,7 @@ class Trainer:
         hit("trainer.published")
         saving = self._is_save_due(env_steps)
         if saving:
-            self.checkpoints.take_snapshots()  # while simulators stand between two rollouts, if only one is open
+            self.checkpoints.take_snapshots()  # if only one rollout is open, simulators are between two rollouts now
         self.link.open_next()
         hit("trainer.opened")
         self.worker.timings.add("publish")
@@ -128,7 +128,7 @@ class Trainer:
         return True
 
     def _unlearned(self, gathered: Gathered, update: Update) -> bool:
-        """Keep a rollout that was not learned; False when this learner is to end."""
+        """Handle a rollout that was not learned; returns False if this learner is to end."""
         if update.outcome == "lost":
             self._broken_off, self._joined = gathered, False
             return True
@@ -138,7 +138,7 @@ class Trainer:
         return False
 
     def _count(self, gathered: Gathered, update: Update) -> None:
-        """Count a learned rollout; raises after too many skipped updates in a row."""
+        """Count a learned rollout; raises FloatingPointError if more than SKIPS_ALLOWED in a row had skipped steps."""
         self.reports.note_learned(update.metrics, gathered.lags)
         self.counts.count_learned(gathered, update.env_steps, update.updates)
         self._note_returns(gathered)
@@ -153,7 +153,10 @@ class Trainer:
             )
 
     def _skips(self, gathered: Gathered) -> bool:
-        """Count a rollout that is not learned from: known to others from an earlier incarnation, or all too old."""
+        """Count a rollout that is not learned from; returns whether it is one.
+
+        An earlier incarnation has learned it already, or all its steps are too old.
+        """
         storage = self.learning.minibatches.storage
         if gathered.rollout < self.counts.learned_before.rollout and (storage is None or self.peers.in_step):
             if storage is not None:
@@ -167,25 +170,25 @@ class Trainer:
         return True
 
     def _note_returns(self, gathered: Gathered) -> None:
-        """Take over the state of the reward scale after a rollout that is over."""
+        """Update the reward scale after a rollout that is counted."""
         if self.rewards is not None and gathered.returns is not None:
             self.rewards.note_learned(gathered.returns)
 
     def _publish(self) -> None:
-        """Publish the weights as they are; rollouts that are opened from now on are played by this version."""
+        """Publish the present weights; rollouts that are opened from now on are played by this version."""
         self._version = self.learning.publish(self.published, self.counts.env_steps)
         self.members.rollouts.published(self._version, self.counts.env_steps, self.counts.account.rollouts_learned)
 
     def _is_save_due(self, env_steps: int) -> bool:
-        """Whether a checkpoint became due since so many steps of all learners.
+        """Whether a checkpoint became due since ``env_steps`` steps of all learners.
 
-        At whole multiples, so that learners in step save at the same steps, whatever each has saved before.
+        Checkpoints are due at multiples of the interval, so that learners in lock-step save at the same steps.
         """
         every = self.settings.checkpoint_every_steps
         return self.counts.env_steps // every > env_steps // every
 
     def _report(self) -> None:
-        """Report the time since the last report, and warn of a learner that the others wait for."""
+        """Send a report; the first learner also warns of a straggler."""
         metrics = self.learning.metrics() | (self.experience.metrics() if self.experience else {})
         if self.settings.learner == 0:
             warning = self.peers.straggler(metrics, self.reports.seconds)
@@ -196,7 +199,7 @@ class Trainer:
     # Other learners ------------------------------------------------------------------------------------------------
 
     def _join_learners(self) -> bool:
-        """Try to join all other learners, and continue where the weights say; False while some are missing."""
+        """Join all other learners, and continue from the joined weights; returns False if that is not possible yet."""
         joined = self.peers.join(self.counts.env_steps, self.counts.updates, self.counts.position)
         if joined is None:
             return False
@@ -210,18 +213,18 @@ class Trainer:
         return True
 
     def _share(self, experience: Experience, gathered: Gathered) -> Gathered:
-        """Post rows of a rollout to other learners, and return it with the newest rows of theirs."""
+        """Post rows of a rollout to other learners, and return the rollout joined with their newest rows."""
         experience.post(gathered.rollout, gathered.parts, self._version)
         others = experience.take()
         self.worker.timings.add("copy")
         return self.gatherer.share(gathered, others)
 
     def _pull(self) -> None:
-        """Take and publish other learners' changes, every ``pull_rows`` rows of the rollout that is being played."""
+        """Take other learners' changes and publish them, every ``pull_rows`` rows of the rollout that is played."""
         if not self.settings.pull_rows:
             return
         pulls = self.members.rows() // self.settings.pull_rows
-        with suppress(Stopped):  # told to end while it waited for a parameter server
+        with suppress(Stopped):  # raised if this process is told to end while it waits for a parameter server
             if pulls > self._pulls and self.learning.exchange.pull():
                 self._publish()
         self._pulls = pulls
@@ -229,7 +232,7 @@ class Trainer:
     # The begin, orders, the end --------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Restore a checkpoint, or save the first; report this trainer as ready, and read the first orders."""
+        """Restore a checkpoint, or save the first one; report this trainer as ready, and wait for the first order."""
         acting = self.settings.resume and self.checkpoints.take_up()
         if not acting:
             self._publish()
@@ -242,7 +245,7 @@ class Trainer:
             self.link.wait()
 
     def _follow_orders(self) -> bool:
-        """Carry out the orders that have come; True when this learner is to finish."""
+        """Carry out the orders that have come; returns whether this learner is to finish."""
         control = self.worker.control
         while control.ordered:
             order = control.order
@@ -255,14 +258,14 @@ class Trainer:
     def _finish(self) -> None:
         if self.reports.pending:
             self._report()
-        if self.peers.in_step:  # no local steps are left to merge, and others must not wait for the save
+        if self.peers.in_step:  # there are no local steps to merge, and others must not wait for the save below
             self.learning.exchange.close()
         else:
             self.learning.leave(self.counts.position)
         if self.experience is not None:
             self.experience.close()
         self.checkpoints.save_last()
-        self.counts.account.commit()  # a trainer that was restarted after the last update has rolled steps back
+        self.counts.account.commit()  # a restarted trainer may have rolled back steps without learning again
         summary = {
             **self.reports.row(),
             "steps_in_flight": self.members.in_flight(),
@@ -275,7 +278,7 @@ class Trainer:
 
 
 def make(settings: TrainerSettings) -> Trainer:
-    """Make a trainer and all its parts, and connect them; the only place that does."""
+    """Make a trainer and all its parts, and connect them."""
     worker = Worker(settings)
     account, episodes = Account(Segment.open(settings.account.file)), Episodes()
     learning = make_learning(settings, worker)

@@ -1,7 +1,7 @@
-"""Sizes and types on which a simulator and its run must agree before it is given shared memory.
+"""Sizes and types on which a simulator and its run must agree before it gets shared memory.
 
-A simulator reports those of the environments that it has made (``Hello.shape``), the plan has those of the topology.
-They are compared as text, so that a difference can be shown. Keys are those of a topology where it has one.
+A simulator reports the values of the environments that it has made (``Hello.shape``); the plan has those of the
+topology. They are compared as text, so that a difference can be shown. Keys are those of the topology, if it has them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from actorlearn.actions import Actions
 
 
 class Playable(Protocol):
-    """Spaces of an environment, whether it has been made here or was described by another process."""
+    """Spaces of an environment, which was made in this process or described by another one."""
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -20,23 +20,23 @@ class Playable(Protocol):
 
     @property
     def observation_dtype(self) -> str:
-        """Name of its numpy type."""
+        """Name of the observation's numpy type."""
 
     @property
     def actions(self) -> Actions:
-        """Space of its actions."""
+        """Space of the actions."""
 
     @property
     def agents(self) -> int:
-        """Rows of one game, one for each of its agents."""
+        """Number of agents in a game; each has a row."""
 
     @property
     def frames_per_step(self) -> int:
-        """Emulator frames of one step."""
+        """Number of emulator frames in a step."""
 
 
 def shape_to_match(env_id: str, env: Playable, horizon: int, blocks: int, groups: int) -> dict[str, str]:
-    """Return the values that both sides must have alike: key -> value, as text."""
+    """Return the values that must be equal on both sides, as text by key."""
     return {
         "env.id": env_id,
         "observation": f"{env.observation_dtype}{list(env.observation_shape)}",

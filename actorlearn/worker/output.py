@@ -1,4 +1,4 @@
-"""Output of a process of a run: printed into its log, or dropped while the log's disk is full.
+"""Output of a process of a run: written to its log, or dropped while the log's disk is full.
 
 A full disk must neither end an environment that prints nor keep a process from reporting its error to the supervisor.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class _Log(io.RawIOBase):
-    """A file whose writes always succeed; bytes that find no room on the disk are dropped."""
+    """A file whose writes never raise OSError; bytes for which the disk has no room are dropped."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -31,7 +31,7 @@ class _Log(io.RawIOBase):
 
 
 def lose_what_finds_no_room() -> None:
-    """Replace stdout and stderr: printing raises no OSError from now on, and every line is written as it is printed."""
+    """Replace stdout and stderr, so that printing raises no OSError and every line is written as it is printed."""
     sys.stdout, sys.stderr = (
         io.TextIOWrapper(_Log(handle), encoding="utf-8", errors="backslashreplace", write_through=True)  # type: ignore[type-var]
         for handle in (1, 2)

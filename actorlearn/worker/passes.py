@@ -1,13 +1,13 @@
-"""Passes in shares: each core computes its part of a forward or backward pass alone, and all meet once at its end.
+"""Passes in shares: each core computes its share of a forward or backward pass, and waits for the others once.
 
-torch's own threads instead split every operation and synchronise after each, hundreds of times per update; a thread
+torch's own threads instead divide every operation and synchronise after each, hundreds of times per update. A thread
 whose core another process is using then delays the others hundreds of times. PAAC's update of 192 rows on two cores of
-an AMD EPYC, in ms (medians): alone 16.4 with torch's two threads and 17.0 in two shares; beside one busy loop at nice 0
-142 and 29.
+an AMD EPYC took, in ms (medians): on an idle machine 16.4 with torch's two threads and 17.0 in two shares; beside one
+busy loop at nice 0 142 and 29.
 
-Knows no algorithm: the loss is computed from the outputs of all shares together, so it is the same function as without
-shares. Only the order differs in which gradients are summed, share by share: the same number of shares gives the same
-bits, for networks that draw no random numbers in a pass (``models/noisy.py`` draws before it).
+The loss is computed from the outputs of all shares together, so it is the same function as without shares. Only the
+order in which gradients are summed differs. The same number of shares gives the same bits, for networks that draw no
+random numbers in a pass (``models/noisy.py`` draws them before it).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ T = TypeVar("T")
 Task = Callable[[], None]
 
 SLICED = 250_000
-"""Length from which work on a vector is split too: Adam's step on 0.7M elements takes 1.5 ms, in two shares 1.1."""
+"""Length from which work on a vector is divided: Adam's step on 0.7M elements takes 1.5 ms, in two shares 1.1 ms."""
 
 
 class ComputePool:
-    """Pool of computing threads, one for each share but the first, which the caller's own thread computes."""
+    """Pool of computing threads, one for each share except the first, which the caller's thread computes."""
 
     def __init__(self, count: int = 1) -> None:
         """Start ``count`` - 1 threads, which end when the pool is garbage-collected."""
@@ -47,9 +47,9 @@ class ComputePool:
         weakref.finalize(self, _end, self._tasks, threads)
 
     def run(self, work: Callable[[int], T], count: int) -> list[T]:
-        """Call work(0), …, work(count - 1) at the same time, at most ``self.count`` of them; returns what they return.
+        """Call work(0), …, work(count - 1) at the same time; returns their results. ``count``: at most ``self.count``.
 
-        If some raise, the first one's exception is raised once all have ended.
+        If calls raise, the exception of the lowest index is raised after all calls have ended.
         """
         done: SimpleQueue[tuple[int, T | None, BaseException | None]] = SimpleQueue()
 
@@ -93,7 +93,7 @@ def _end(queues: Sequence[SimpleQueue[Task | None]], threads: Sequence[Thread]) 
 
 
 class Passes:
-    """Forward and backward passes of a network on a CPU, each share of the environments by a thread of its own."""
+    """Forward and backward passes of a network; on a CPU each share of the environments has a thread of its own."""
 
     def __init__(
         self,
@@ -103,10 +103,10 @@ class Passes:
         gradients: Tensor | None = None,
         compiled: bool = False,
     ) -> None:
-        """Make passes of a network that `models.make.flatten` has laid out, with these flat gradients.
+        """Make passes of a network that `models.make.flatten` has flattened, with these flat gradients.
 
-        Without gradients there is no backward pass. The copies for other shares use the network's weights, and
-        gradients of their own.
+        Without gradients there is no backward pass. The other shares use copies of the network, which share its weights
+        and have gradients of their own.
         """
         self._pool, self._precision = pool, precision
         self._gradients = gradients
@@ -117,14 +117,14 @@ class Passes:
             _lay_gradients(networks[-1], self._apart[-1])
         self._networks = [torch.compile(network) for network in networks] if compiled else networks
         self._pending: tuple[Outputs, list[Outputs]] | None = None
-        """Outputs of the newest forward pass: of all shares together, by which a loss is computed, and of each."""
+        """Outputs of the newest forward pass with several shares: joined, for the loss, and of each share."""
 
     def forward(
         self, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None, *, bootstrap: int = 0
     ) -> tuple[Outputs, Tensor | None]:
         """Return outputs {head: [T, B, size]} and the state after the last row, as `models.unroll.unroll` does.
 
-        Nothing need go back from the outputs of the last ``bootstrap`` rows, which a loss takes for constants.
+        The backward pass may leave out the outputs of the last ``bootstrap`` rows, which the loss uses as constants.
         """
         count = max(1, min(self._pool.count, observation.shape[1]))
         if count == 1:
@@ -161,17 +161,17 @@ class Passes:
             if not bootstrap or state is not None or observation.is_cuda or not torch.is_grad_enabled():
                 return unroll(network, observation, state, first)
             outputs, _ = unroll(network, observation[:-bootstrap])
-            with torch.no_grad():  # so that the way back, the longer one, passes over fewer rows
+            with torch.no_grad():  # so that the backward pass, which takes longer, has fewer rows
                 constant, _ = unroll(network, observation[-bootstrap:])
         return {name: torch.cat([output, constant[name]]) for name, output in outputs.items()}, None
 
     @torch.no_grad()
     def whole(self, observation: Tensor) -> Outputs:
-        """Outputs of a network without memory by the calling thread alone, which may be that of a share."""
+        """Return the outputs of a network without memory, computed by the calling thread, which may be of the pool."""
         return self._pass(0, observation, None, None)[0]
 
     def backward(self, loss: Tensor) -> None:
-        """Compute the network's gradients of a loss, which must depend on the outputs of the last `forward`."""
+        """Compute the flat gradients of a loss, which must depend on the outputs of the last `forward`."""
         assert self._gradients is not None
         self._gradients.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -199,14 +199,14 @@ class Network:
     def __init__(
         self, module: nn.Module, pool: ComputePool, precision: str, compiled: bool, learns: bool = True
     ) -> None:
-        """Lay the module's weights out as one vector; ``precision`` and ``compiled`` are those of TrainerSettings.
+        """Flatten the module's weights to one vector; ``precision`` and ``compiled`` are those of TrainerSettings.
 
-        One that does not learn has forward passes only.
+        A network that does not learn has forward passes only.
         """
         self.module, self.pool = module, pool
         self._how = (pool, precision, compiled)
         self.weights, self.gradients = flatten(module)
-        """Parameters, and behind them statistics; gradients are those of the parameters alone."""
+        """Weights: parameters, then statistics. Gradients: of the parameters only."""
         self.parameters = self.weights[: self.gradients.numel()]
         self.state_size = state_size(module)
         self.passes = Passes(module, pool, precision, self.gradients if learns else None, compiled)
@@ -216,10 +216,10 @@ class Network:
         return type(self)(copy.deepcopy(self.module), *self._how, learns=False)
 
     def outputs(self, batch: Batch, last: int = 0, bootstrap: int = 0) -> Outputs:
-        """Return outputs for all rows of a batch, or the ``last``: {head: [rows, B, size]}.
+        """Return outputs {head: [rows, B, size]} for the last ``last`` rows of a batch; 0 = for all rows.
 
-        A recurrent network passes over all rows, from the state it had when it acted on the first. A loss may take the
-        outputs of the last ``bootstrap`` rows for constants only.
+        A recurrent network passes over all rows, from the state with which it acted on the first row. A loss must use
+        the outputs of the last ``bootstrap`` rows as constants.
         """
         state = batch.columns["state"][0] if self.state_size else None
         observation = batch.observation if self.state_size else batch.observation[-last:]
@@ -228,7 +228,7 @@ class Network:
 
 
 def _with_weights_of(network: nn.Module) -> nn.Module:
-    """Return a copy that shares memory of parameters and buffers, and has no gradients yet."""
+    """Return a copy that shares the memory of parameters and buffers, and has no gradients yet."""
     same: dict[int, Any] = {
         id(parameter): nn.Parameter(parameter.data, parameter.requires_grad) for parameter in network.parameters()
     }

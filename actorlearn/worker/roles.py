@@ -1,14 +1,14 @@
-"""Roles: what the processes of a run are for. Each is described by a spec and comes in by an entry point.
+"""Roles: the tasks of the processes of a run. Each role is described by a spec and registered by an entry point.
 
     [project.entry-points."actorlearn.roles"]
     auditor = "my_package.auditor_role:SPEC"
 
-A role is two files: the module that its processes run, and its spec with the settings of such a process, the keys
-of the role in a topology, and the plan: the number of processes and the settings of each. The shipped roles use entry
-points too. Nothing here imports torch or ``launch``: a spec names its module, which the process itself imports, and its
-plan, which the supervisor imports. The plans of the shipped roles are in ``launch/plan/roles.py``.
+A role consists of two files. One is the module that its processes run. The other has its spec, the settings of such a
+process, the keys of the role in a topology, and its plan: the number of processes and the settings of each. Built-in
+roles use entry points too. Nothing here imports torch or ``launch``: a spec names its module, which the process itself
+imports, and its plan, which the supervisor imports. The plans of built-in roles are in ``launch/plan/roles.py``.
 
-A role that is not shipped takes part in a run whose topology names it: ``roles: {auditor: {count: 1}}``.
+A role from a plug-in takes part in a run if the topology names it: ``roles: {auditor: {count: 1}}``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Spin = Annotated[
 
 
 class RoleSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The keys of a role in a topology, under ``roles.<name>``; a role with keys of its own subclasses this."""
+    """The keys of a role in a topology, under ``roles.<name>``; a role with further keys subclasses this."""
 
     count: Annotated[
         int, Meta(ge=0, le=64, description="processes of each learner, or of the run, as the role's scope says")
@@ -68,51 +68,56 @@ class RoleSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec(PlugIn):
-    """A process that answers one question on its standard output and ends; ``made_by`` names the function it runs."""
+    """Description of a process that answers one question on its standard output and ends.
+
+    ``made_by`` names the function that it runs.
+    """
 
     settings: type[msgspec.Struct]
-    """Settings of such a process, with which the function is called."""
+    """Type of the settings of such a process, with which the function is called."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoleSpec(PlugIn):
-    """A role of the processes of a run, which the supervisor starts, watches and starts again.
+    """Description of a role, whose processes the supervisor starts, watches and restarts.
 
-    ``made_by`` names the function that such a process runs, to its end: ``my_package.auditor:run``.
+    ``made_by`` names the function that such a process runs until it ends: ``my_package.auditor:run``.
     """
 
     settings: type[ProcessSettings]
-    """Settings of such a process, with which the function is called."""
+    """Type of the settings of such a process, with which the function is called."""
     planned_by: str | None = None
-    """The role's plan (`RolePlan`), as package.module:NAME; None for a shipped role, whose plan is in ``launch``."""
+    """The role's plan (`RolePlan`), as package.module:NAME; None for a built-in role, whose plan is in ``launch``."""
     section: type[RoleSection] | None = RoleSection
-    """The role's keys in a topology; None where the topology has a section of its own for it, as for shipped roles."""
+    """Type of the role's keys in a topology; None if the topology has its own section for it, as for built-in roles."""
     scope: Literal["learner", "run"] = "learner"
-    """Unit that a process works for; a process of a learner is attached and detached with the learner's trainer."""
+    """Whether a process works for a learner or for the run; in the first case it is attached and detached with the
+    learner's trainer."""
     needed: Literal["each", "one", "none"] = "each"
-    """Processes of the role that its learner, or the run, cannot go on without: each of them, at least one, or none."""
+    """Processes of the role without which its learner, or the run, cannot continue: each, at least one, or none."""
     latency_bound: bool = True
-    """Whether it waits for others many times a second, and so loses most when it is woken late."""
+    """Whether such a process waits for others many times a second, so that late wakeups slow it down most."""
     woken: bool = True
-    """Whether it has a wakeup, by which other processes wake it."""
+    """Whether such a process has a wakeup, by which other processes wake it."""
     learns: bool = False
-    """Whether it is the learner's trainer: it saves, continues from its checkpoints, and the run ends with it."""
+    """Whether the role is the learner's trainer: it saves, continues from its checkpoints, and the run ends with it."""
     makes_rows: bool = False
-    """Whether it produces experience: it is listed as a member, each incarnation with a segment of blocks. Its shapes
-    are checked at start, it may be attached or detached alone, and its rows are learned before its segment is freed."""
+    """Whether the role produces experience. Its processes are then listed as members, and each incarnation has a
+    segment of blocks. Shapes are checked at the start, a process can be attached or detached alone, and its rows are
+    learned before its segment is freed."""
     spread: bool = False
-    """Whether processes of the run stand on its nodes in turn, and not all where the first learner is."""
+    """Whether processes of the run are placed on its nodes in turn; if not, all are on the first learner's node."""
     scores: bool = False
-    """Whether it keeps running after training, to score the final weights."""
+    """Whether a process keeps running after training, to score the final weights."""
 
     @property
     def drains(self) -> bool:
-        """Whether it leaves by an order, after finishing its current work; other processes are ended by a signal."""
+        """Whether an order ends such a process after it has finished its current work; a signal ends the others."""
         return self.learns or self.makes_rows
 
 
 class CommonSettings(TypedDict):
-    """The fields of `ProcessSettings`, as the settings of each role take them: ``**common``."""
+    """The fields of `ProcessSettings`, which are passed to the settings of each role: ``**common``."""
 
     id: ProcessId
     run_id: str
@@ -130,23 +135,24 @@ StartT = TypeVar("StartT")
 
 @dataclass(frozen=True, kw_only=True)
 class RolePlan(Generic[TopologyT, PlanT, StartT]):
-    """Plan of a role: how many processes a topology means, and the settings of each. Pure; used by ``launch/plan``.
+    """Plan of a role: the number of its processes and the settings of each. Pure; used by ``launch/plan``.
 
     The type variables stand for ``Topology``, ``Plan`` and ``Start`` of ``launch/plan/plan.py``, which no process of a
-    run imports. The topology is without any ``auto``.
+    run imports. In the topology, every ``auto`` is replaced by a value.
     """
 
     settings: Callable[[PlanT, CommonSettings, StartT], ProcessSettings]
-    """Settings of an incarnation of a process, made before each start. The plan has topology, description, addresses,
-    resumption, and ``devices`` by role; the action that starts the incarnation has its id, ``process``."""
+    """Returns the settings of an incarnation of a process; called before each start. The plan has topology,
+    description, addresses, resumption, and ``devices`` by role; the action that starts the incarnation has its id,
+    ``process``."""
     count: Callable[[TopologyT], int] | None = None
-    """Processes of each learner, or of the run, as the role's scope says; None: as its section says."""
+    """Returns the number of processes of each learner or of the run, by the role's scope; None: that of its section."""
     does: Callable[[TopologyT], str] = lambda _: ""
-    """Words that `actorlearn check` shows about such a process."""
+    """Returns the description of such a process that `actorlearn check` prints."""
     threads: Callable[[TopologyT], int] = lambda _: 1
-    """Threads of such a process that compute at the same time."""
+    """Returns the number of threads of such a process that compute at the same time."""
     device: Callable[[TopologyT], str] = lambda _: "cpu"
-    """Device that such a process computes on, as torch names it."""
+    """Returns the device on which such a process computes, by torch's name."""
 
 
 TRAINER = RoleSpec(
@@ -197,8 +203,10 @@ class Roles(PlugIns[RoleSpec]):
     """The roles of processes, in the order in which they are started."""
 
     def specs(self) -> tuple[RoleSpec, ...]:
-        """Return those that can be loaded: of a learner its trainer first, and those that make rows after those that
-        answer them; then those of the run, of which the evaluator is first, so that others change nothing for it.
+        """Return the roles that can be loaded, in the order of start.
+
+        The roles of a learner come first: its trainer, then those that make no rows, then those that make rows. The
+        roles of the run follow, the evaluator first, so that other roles do not change anything for it.
         """
         return tuple(sorted(super().specs(), key=lambda role: (role.scope == "run", not role.learns, role.makes_rows)))
 

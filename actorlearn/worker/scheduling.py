@@ -1,7 +1,8 @@
-"""Scheduling of this process by Linux: the slice of its threads and their scheduling class. No privilege is needed.
+"""Scheduling of this process by Linux: the time slice of its threads and their scheduling class. Needs no privilege.
 
-Both apply to the calling thread and to threads and processes that it starts afterwards: call them before starting any.
-``False`` means that nothing has changed: another system, an older kernel, or a sandbox that refuses the call.
+Both apply to the calling thread and to threads and processes that it starts afterwards, so set them before starting
+any. A result of ``False`` means that nothing has changed: this is another system or an older kernel, or a sandbox
+refuses the call.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ SHORTEST_SLICE_NS, LONGEST_SLICE_NS = 100_000, 100_000_000
 """Limits to which the kernel clamps a slice (kernel/sched/syscalls.c, ``__setparam_fair``)."""
 
 SLICE_NS = SHORTEST_SLICE_NS
-"""Slice of processes that wait for one another: PAAC on two cores made 2,433 steps/s beside one busy loop at nice 19
-and 2,353 beside two, without it 2,332 and 2,145; alone and beside one at nice 0 the same."""
+"""Time slice of processes that wait for each other. With it PAAC on two cores made 2,433 steps/s beside one busy loop
+at nice 19 and 2,353 beside two; without it 2,332 and 2,145. On an idle machine, and beside one busy loop at nice 0, the
+slice made no difference."""
 
 SchedulingClass = Literal["other", "batch", "idle"]
 """Scheduling class of Linux: SCHED_OTHER, the default; SCHED_BATCH, no preemption; SCHED_IDLE, only unused time."""
@@ -28,7 +30,7 @@ _CALLS = {
     "x86_64": {_SETATTR: 314, _GETATTR: 315},
     "aarch64": {_SETATTR: 274, _GETATTR: 275},
 }
-"""Machine -> numbers of the system calls, for which glibc before 2.41 has no functions."""
+"""Numbers of the system calls by machine; glibc before 2.41 has no functions for them."""
 _RESET_ON_FORK = 0x40000000
 
 
@@ -48,11 +50,11 @@ class _Attributes(ctypes.Structure):
 
 
 def set_slice(ns: int) -> bool:
-    """Ask for time slices of this many nanoseconds; 0 gives back the kernel's own. Linux 6.12 and later.
+    """Set the time slice in nanoseconds; 0 restores the kernel's default. Needs Linux 6.12. Returns whether it is set.
 
-    Under EEVDF a thread that wakes up waits for the end of the running thread's slice, unless its own is shorter: with
-    a short slice it runs at once, with an unchanged share of the processor. Older kernels accept and ignore the call,
-    so the result is read back from the kernel. Fails for a process in a real-time class.
+    Under EEVDF a thread that wakes up waits for the end of the running thread's slice, unless its own is shorter. With
+    a short slice it runs at once, and its share of the processor is unchanged. Older kernels accept the call and ignore
+    it, so the slice is read back from the kernel. Fails for a process in a real-time class.
     """
     attributes = _attributes()
     if attributes is None or attributes.policy & ~_RESET_ON_FORK not in _fair():
@@ -70,7 +72,10 @@ def slice_ns() -> int:
 
 
 def set_policy(policy: SchedulingClass) -> bool:
-    """Change the scheduling class; leaving idle may be refused, depending on nice and its limit."""
+    """Change the scheduling class; returns whether that succeeded. The kernel may refuse a change from idle.
+
+    That depends on the nice value and its limit.
+    """
     number = getattr(os, POLICIES[policy], None)
     if number is None:
         return False
@@ -82,12 +87,12 @@ def set_policy(policy: SchedulingClass) -> bool:
 
 
 def _fair() -> tuple[int, ...]:
-    """Numbers of the classes that share the processor by EEVDF."""
+    """Return the numbers of the scheduling classes that share the processor by EEVDF."""
     return tuple(getattr(os, name) for name in POLICIES.values())
 
 
 def _attributes() -> _Attributes | None:
-    """Return the kernel's attributes of the calling thread; None where the call is not available."""
+    """Return the kernel's attributes of the calling thread; None if the call is not available."""
     attributes = _Attributes()
     size = ctypes.sizeof(attributes)
     if _call(_GETATTR, ctypes.byref(attributes), size, 0) != 0:
@@ -97,7 +102,7 @@ def _attributes() -> _Attributes | None:
 
 
 def _call(name: str, *arguments: object) -> int:
-    """One of the two system calls, for the calling thread; -1 where it fails or is not known."""
+    """Make one of the two system calls for the calling thread; returns -1 if it fails or is not available."""
     number = _CALLS.get(platform.machine(), {}).get(name)
     if number is None or not sys.platform.startswith("linux"):
         return -1

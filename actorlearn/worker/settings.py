@@ -1,7 +1,7 @@
 """Settings of each process: one JSON file per process, written by the supervisor, readable and editable by hand.
 
-``python -m actorlearn.processes <role> <settings.json>`` starts any of them, in a debugger too. Nothing here imports
-torch, because simulators read their settings from here.
+``python -m actorlearn.processes <role> <settings.json>`` starts a process with such a file, in a debugger too. Nothing
+here imports torch, because simulators import this module.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     id: ProcessId
     run_id: str
     control: Ipc | None
-    """The supervisor's control socket; None when started by hand without one."""
+    """The supervisor's control socket; None if the process is started by hand without one."""
     progress: Shm
     """The run's progress segment; each process writes the row with its index."""
     index: int
     seed: int
     threads: int = 1
-    """Shares of a pass, each computed by a thread of its own (``worker/passes.py``); simulators have one."""
+    """Number of shares of a pass, each computed by its own thread (``worker/passes.py``); simulators have one."""
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,97 +65,97 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     cuda_graphs: bool = True
     """Whether a pass on a GPU is one CUDA graph."""
     weights: str = "newest"
-    """Weights that choose the actions of blocks: newest, or rollout: those published when the rollout was opened."""
+    """Weights that choose actions: newest, or rollout for those that were published when the rollout was opened."""
     environments: int = 1
-    """Number of environments at the start, of all learners."""
+    """Number of environments of all learners at the start."""
 
 
 class SimulatorSettings(ProcessSettings, frozen=True):
-    """A simulator: steps the environments whose blocks lie in ``segment``."""
+    """Settings of a simulator."""
 
     env: Env
     segment: Shm
-    """The segment with its blocks."""
+    """The segment with the simulator's blocks."""
     rollouts: Shm
-    """The rollouts segment, in which the trainer opens rollouts."""
+    """The segment in which the trainer opens rollouts."""
     wakeup: Pipe
-    """The pipe by which inference server and trainer wake it."""
+    """The pipe by which inference server and trainer wake this simulator."""
     inference_wakeup: Pipe | None
-    """Wakeup of the inference server that answers it; None when the simulator runs the policy itself."""
+    """Wakeup of the inference server for this simulator; None if the simulator runs the policy itself."""
     trainer_wakeup: Pipe
     env_seeds: list[int]
     """Seeds, one per environment, group by group; agents of one game share an environment."""
     weights: Shm
-    """The published weights that it acts by, when it runs the policy itself."""
+    """The published weights, for a simulator that runs the policy itself."""
     policy: PolicySettings
     decorrelation_steps: int = 0
     """Largest number of random actions that an environment takes before its first rollout."""
     reset: str = "inside"
-    """Begin of a new game: inside the block its predecessor ended in, or wait, for the next block."""
+    """When a new game begins: inside, in the block in which the last one has ended; wait, with the next block."""
     core: int | None = None
-    """Core that the process is pinned to; None = all allowed."""
+    """Core to which the process is pinned; None = all allowed cores."""
     states: str = ""
-    """Folder in which it writes snapshots, as ``<name>.npz``, at the trainer's request; empty: it takes none."""
+    """Folder for snapshots, ``<name>.npz``, which the trainer requests; empty: this simulator takes none."""
     resumes: str = ""
-    """Path of the snapshot it goes on from; empty: it starts from its seeds."""
+    """Path of the snapshot from which the simulator continues; empty: it starts from its seeds."""
 
 
 class InferenceSettings(ProcessSettings, frozen=True):
-    """An inference server: answers the simulators that wake it."""
+    """Settings of an inference server."""
 
     wakeup: Pipe
     policy: PolicySettings
     weights: Shm
-    """The published weights that it acts by."""
+    """The published weights."""
     rollouts: Shm
-    """The rollouts segment of the simulators that it answers."""
+    """The rollouts segment of the simulators that the server answers."""
     device: str
     batch_rows: int = 0
-    """Waiting environments at which a batch is answered; 0 = when all participants of a timestep wait."""
+    """Number of ready rows at which a batch is answered; 0 = all rows of a timestep together."""
     deadline_ms: float = 0.0
-    """Longest that a row waits for others, where ``batch_rows`` is not 0."""
+    """Longest time for which a row waits for others, if ``batch_rows`` is not 0."""
 
 
 class TrainerReplay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The replay that a trainer learns from: its segment, the layout of that, and the settings of a topology."""
+    """Settings of a trainer's replay: its segment, the layout of the segment, and the topology's settings."""
 
     segment: Shm
     shape: ReplayShape
     settings: ReplaySettings
     secondary: Shm | None = None
-    """The published weights of the secondary learner; None where there is none."""
+    """The published weights of the secondary learner; None if there is none."""
 
 
 class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
-    """The trainer: gathers rollouts, learns from them, publishes weights, saves checkpoints."""
+    """Settings of a trainer."""
 
     wakeup: Pipe
     policy: PolicySettings
     optimizer: Optimizer
     weights: Shm
-    """The segment in which it publishes its weights."""
+    """The segment in which the trainer publishes its weights."""
     rollouts: Shm
-    """The segment in which it opens rollouts."""
+    """The segment in which the trainer opens rollouts."""
     account: Shm
-    """The account of its experience."""
+    """The account of the trainer's experience."""
     device: str
     precision: str
     """fp32, or bf16: forward and backward pass under autocast, weights and updates in float32."""
     layout: str
     """plain or space-to-depth: how the first convolution is computed."""
     compile: bool
-    """Whether torch.compile makes the network."""
+    """Whether torch.compile compiles the network."""
     total_steps: int
-    """Steps at which the run ends at the latest."""
+    """Environment steps of all learners at which the run ends at the latest."""
     schedule_steps: int | None = None
     """Steps at which schedules end; None = total_steps."""
     stop_at_steps: int | None = None
     """Earlier steps at which the run ends; None = it ends at total_steps."""
     blocks: int
     rollout_steps: int = 0
-    """Environment steps of a rollout, of all learners there are at the start."""
+    """Environment steps in a rollout of all learners, with the learners at the start."""
     replay: TrainerReplay | None = None
-    """The replay it learns from; None = it learns from every batch once."""
+    """The replay to learn from; None = the trainer learns from the rollouts themselves."""
     frames_per_step: int
     run_dir: str
     report_every_s: float
@@ -164,36 +164,36 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     checkpoint_every_steps: int
     checkpoint_keep: int
     began_s: float
-    """Zero of the run's clock as CLOCK_MONOTONIC in seconds; the clock continues through restarts."""
+    """Zero of the run's clock as CLOCK_MONOTONIC in seconds; the clock continues across restarts."""
     resume: bool
-    """Start from the newest whole checkpoint of the run; required to exist."""
+    """Whether to start from the newest valid checkpoint of the run, which must then exist."""
     goes_on_from: str = ""
     """Folder of the checkpoint from which trainer and simulators continue exactly, as if not interrupted. Empty for a
     trainer that is restarted later in the run."""
     states: str = ""
-    """Folder for the simulators' snapshots that are moved into checkpoints; empty: there are none."""
+    """Folder for the simulators' snapshots, which are moved to checkpoints; empty: there are none."""
     depends_on: dict[str, Any] = {}
-    """Settings that the simulators' snapshots depend on; saved with them and compared when a run is resumed."""
+    """Settings on which the simulators' snapshots depend; saved with them and compared when a run is resumed."""
     learners: int = 1
     """Number of learners at the start."""
     exchange: Exchange = AloneExchangeSettings()
     """Settings of the exchange with other learners."""
     experience: ExperienceSettings | None = None
-    """The experience that it shares with other learners; None = it learns from its own rollouts alone."""
+    """The experience shared with other learners; None = the trainer learns from its own rollouts only."""
     rate_scaling: str = "none"
     """Scaling of the learning rate with the number of learners, and with larger minibatches: none, sqrt or linear."""
     outer: OuterSettings = OuterSettings()
     """The outer optimizer of several learners."""
     pull_rows: int = 0
-    """Rows of a batch between two looks at the store while the batch is gathered; 0 = never."""
+    """Rows of a rollout between two pulls of other learners' changes while the rollout is played; 0 = no pulls."""
 
     @property
     def learner(self) -> int:
-        """Number of this learner; it learns from the members that work for it."""
+        """Number of this learner."""
         return self.id.learner
 
     def schedule_progress(self, env_steps: int) -> float:
-        """Return how much of the schedules is over after so many steps, from 0 to 1."""
+        """Return the share of the schedules, 0 to 1, that is over after this many steps."""
         return min(env_steps / (self.schedule_steps or self.total_steps), 1.0)
 
     @property
@@ -203,57 +203,57 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     @property
     def checkpoints(self) -> Path:
-        """The folder in which this learner saves."""
+        """Folder of this learner's checkpoints."""
         return directory_of(Path(self.run_dir) / "checkpoints", self.learner)
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Games recorded as MP4: the best, the median and the worst of an evaluation."""
+    """Settings of the recording of games as MP4: the best, the median and the worst of an evaluation."""
 
     folder: str
-    """Folder with one folder for each evaluation, by its environment steps."""
+    """Folder with a subfolder for each evaluation, named by its environment steps."""
     pictures_per_s: float
 
 
 class EvaluatorSettings(ProcessSettings, frozen=True):
-    """The evaluator: whole games with published weights every ``every_steps`` environment steps, and at the end."""
+    """Settings of the evaluator."""
 
     env: Env
     policy: PolicySettings
     weights: Shm | ByLearner[Shm]
-    """The published weights, or those of each learner where learners have weights of their own."""
+    """The published weights, or those of each learner if learners have weights of their own."""
     every_steps: int | None
-    """Steps between evaluations; None = the final weights alone are evaluated."""
+    """Environment steps between evaluations; None = only the final weights are evaluated."""
     episodes: int
     greedy: bool
     fire_after: int = 0
-    """Equal actions in a row after which FIRE is pressed in their place; 0 = never."""
+    """Number of equal actions in a row after which FIRE is pressed instead; 0 = never."""
     scheduling: SchedulingClass = "idle"
     """Scheduling class of the process in Linux."""
     secondary: Shm | None = None
-    """The published weights of a secondary learner; None where there is none."""
+    """The published weights of a secondary learner; None if there is none."""
     recording: Recording | None = None
-    """Place of the recorded games; None = none are."""
+    """Settings of the recording of games; None = games are not recorded."""
 
 
 class ParameterServerSettings(ProcessSettings, frozen=True, kw_only=True):
-    """A parameter server: keeps a part of the weights of learners in mode async."""
+    """Settings of a parameter server."""
 
     policy: PolicySettings
     optimizer: Optimizer
     replay: ReplaySettings | None = None
-    """The learners' replay, whose batches scale the optimizer's numbers; None where they have none."""
+    """The learners' replay, whose batch size scales the optimizer's settings; None if they have none."""
     rate_scaling: str = "none"
     learners: int
     """Number of learners."""
     servers: int
     """Number of parameter servers."""
     quorum: int = 0
-    """Gradients whose mean makes a version; 0 = each makes one."""
+    """Number of gradients whose mean makes a version; 0 = each gradient makes a version."""
     memory: Shm
     """Beginning of the names of the shards' segments."""
     host: str
-    """Address of this machine at which learners reach it."""
+    """Address of this machine for learners."""
     report_every_s: float
 
 
@@ -267,13 +267,13 @@ class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     mode: str = "alone"
     """Name of the mode, whose exchange must be importable."""
     roles: tuple[str, ...] = ()
-    """Names of the roles that are not shipped, whose modules must be."""
+    """Names of the roles from plug-ins, whose modules must be importable."""
     devices: dict[str, str] = {}
-    """Topology key -> device that must be available."""
+    """Devices that must be available, by topology key."""
 
 
 class SpacesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One environment whose actions and observations decide defaults; answered by ``tasks/spaces.py``."""
+    """An environment whose actions and observations determine defaults; answered by ``tasks/spaces.py``."""
 
     env: Env
 
@@ -285,15 +285,15 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     policy: PolicySettings
     run_dir: str
     behind_steps: int | None = None
-    """Most environment steps by which a learner's checkpoint may be older than the newest; others are not played."""
+    """Environment steps by which a learner's checkpoint may be older than the newest; older ones are not played."""
     episodes: int
     greedy: bool
     fire_after: int = 0
-    """Equal actions in a row after which FIRE is pressed in their place; 0 = never."""
+    """Number of equal actions in a row after which FIRE is pressed instead; 0 = never."""
     seed: int
     threads: int = 1
     recording: Recording | None = None
-    """Place of the recorded games; None = none are."""
+    """Settings of the recording of games; None = games are not recorded."""
 
 
 class ExportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -303,9 +303,9 @@ class ExportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     learner: int
     """Number of the learner whose weights are written."""
     folder: str
-    """Folder that the files go into; it exists."""
+    """Existing folder for the files."""
     onnx: bool
-    """Whether the policy is written as ONNX too, besides its weights."""
+    """Whether the policy is also written as ONNX."""
 
 
 class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -319,21 +319,21 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """The device of inference."""
     threads: int
     environments: int
-    """Rows of one step: of a group, of an inference batch, of all simulators."""
+    """Number of rows of one step: of a group, of an inference batch, or of all simulators."""
     seconds: float
 
 
 class LaggedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A learner whose experience is so many updates old."""
+    """A learner whose experience has a fixed policy lag."""
 
     simulator: SimulatorSettings
-    """All environments of the learner are this simulator's."""
+    """The simulator with all environments of the learner."""
     trainer: TrainerSettings
     lag: int
 
 
 class LaggedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Learners of old experience, one after the other; answered by ``tasks/lagged.py``."""
+    """Learners with fixed policy lags, which run one after the other; answered by ``tasks/lagged.py``."""
 
     runs: list[LaggedRun]
 
@@ -347,12 +347,12 @@ Settings = TypeVar("Settings", bound=msgspec.Struct)
 
 
 def write(settings: msgspec.Struct, path: Path) -> None:
-    """Write settings as indented JSON; raises OSError. Not flushed to disk: a power cut ends their reader too."""
+    """Write settings as indented JSON; raises OSError. Not flushed to disk: a power failure also ends their reader."""
     write_atomically(path, msgspec.json.format(msgspec.json.encode(settings), indent=2), durable=False)
 
 
 def read(path: Path, kind: type[Settings]) -> Settings:
-    """Read settings of one kind; raises ValueError naming file and field."""
+    """Read settings of one type; raises OSError, and ValueError with the file and the field."""
     data = path.read_bytes()
     try:
         return msgspec.json.decode(data, type=kind, dec_hook=decode_settings)

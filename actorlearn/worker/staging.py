@@ -1,7 +1,7 @@
-"""Staging of arrays from shared memory to a device: those of several simulators become one tensor there.
+"""Staging of arrays from shared memory to a device, where the arrays of several simulators become one tensor.
 
-On the CPU one array is used where it lies and several are joined by one copy. To a GPU they are joined in pinned
-memory, from which the copy runs while this process goes on; uint8 stays uint8 on the way, and is converted there.
+On the CPU, a single array is used in place, and several are joined by one copy. For a GPU, arrays are joined in pinned
+memory and copied from there asynchronously. The type does not change: uint8 is converted on the device later.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from torch import Tensor
 
 
 class Staging:
-    """Buffers of one process, one for each name, used again and again."""
+    """Reusable buffers of one process, one for each name."""
 
     def __init__(self, device: str) -> None:
-        """Stage for a device; nothing is allocated before it is needed."""
+        """Stage for this device; buffers are allocated at first use."""
         self._device = torch.device(device)
         self._pinned: dict[str, Tensor] = {}
 
     def join(self, name: str, arrays: Sequence[NDArray[Any]], dim: int) -> Tensor:
-        """Join arrays along ``dim``, on the device.
+        """Return the arrays joined along ``dim``, on the device.
 
-        The tensor of a name may be read until the next call with that name; on a GPU the caller must have waited for
-        what was computed from it, because the buffer it came from is written again.
+        The tensor is valid until the next call with the same name. On a GPU, computations from it must have ended
+        before that call, which writes to the same pinned buffer.
         """
         parts = [torch.from_numpy(array) for array in arrays]
         if self._device.type == "cpu":

@@ -1,4 +1,4 @@
-"""The part that every process has: its control socket, its progress row, its timings, and when it is time to end."""
+"""The part that every process has: its control socket, its progress row, its timings, and the handling of SIGTERM."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import ProcessSettings
 
 LOOK_S = 0.005
-"""Least time between two looks for orders: a step of a cheap environment takes less than a look."""
+"""Shortest time in seconds between two looks for orders, as a look takes longer than a step of a fast environment."""
 
 POLL_MS = 50
-"""Longest sleep of a loop before it reads the words in shared memory again: the delay that a lost wakeup causes."""
+"""Longest sleep of a loop before it reads the words in shared memory again, and so the delay after a lost wakeup."""
 
 
 class Worker:
-    """The part of a process that has nothing to do with learning."""
+    """The part of a process that is the same for all roles."""
 
     def __init__(self, settings: ProcessSettings) -> None:
         """Connect to the supervisor and bind to the progress row."""
@@ -38,12 +38,12 @@ class Worker:
         signal.signal(signal.SIGTERM, self._stop)
 
     def hello(self, shape: dict[str, str] | None = None) -> None:
-        """Report to the supervisor as ready to work; from now on the hang limit applies, and not that of a start."""
+        """Report to the supervisor as ready; from now on the limit for a hang applies, no longer that for a start."""
         self.progress.beat()
         self.control.hello(os.getpid(), shape)
 
     def poll(self) -> bool:
-        """Beat and read orders, if the last time was LOOK_S ago; returns False when it is time to end.
+        """Give a sign of life and read orders, at most every LOOK_S; returns False if this process is to end.
 
         A loop calls it in every turn, at least every POLL_MS.
         """
@@ -59,10 +59,10 @@ class Worker:
 
 
 def open_members(members: Sequence[Member], known: Mapping[str, Blocks]) -> dict[str, Blocks]:
-    """Blocks of members by socket id, in their order; segments already mapped are kept.
+    """Return the blocks of members by socket id, in the order of members; segments in ``known`` are not mapped again.
 
-    A segment that no longer exists belongs to a simulator that died since the order was written: the next order says
-    so, and until then the member is left out.
+    If a segment no longer exists, its simulator has died since the order was written. The member is then left out; the
+    next order will not list it.
     """
     blocks_of = {}
     for member in members:
