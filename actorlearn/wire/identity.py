@@ -26,7 +26,7 @@ class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     learner: Count = 0
     """Number of the learner it belongs to."""
     incarnation: Count = 0
-    """How many times the process was started before."""
+    """How often the process was started before."""
     sole: bool = False
     """Whether the run can only have one process of this role. Its name then has no number."""
 
