@@ -137,7 +137,7 @@ def _check(acting: ActingPolicy, policy: LoadedPolicy, recipe: Recipe, file: Pat
         expected = acting(*map(torch.from_numpy, inputs.values()))
         try:
             outputs = session.run(None, inputs)
-        except Exception as error:  # onnxruntime's classes of errors have no common base
+        except Exception as error:  # onnxruntime raises many classes of its own
             raise ExportError(f"the ONNX file takes no {count} observations: {' '.join(str(error).split())}") from error
         for name, own, found in zip(acting.outputs, expected, outputs, strict=True):
             if own.dtype.is_floating_point:

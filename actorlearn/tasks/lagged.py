@@ -38,7 +38,7 @@ def run(settings: LaggedSettings) -> None:
 
 
 class Lagged:
-    """An environment, a policy, and a learner whose weights are a number of updates newer than the policy's."""
+    """An environment, a policy, and a learner whose weights are ``lag`` updates newer than the policy's."""
 
     def __init__(self, settings: LaggedRun) -> None:
         """Make all three; raises ValueError for a replay or a network with memory."""
