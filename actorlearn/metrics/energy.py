@@ -32,7 +32,7 @@ class Counter:
     last: int = 0
 
     def used_j(self) -> float:
-        """Return the joules since the last call; raises OSError. Call it more often than the counter wraps (minutes)."""
+        """Return the joules since the last call; raises OSError. Call it more often than it wraps (minutes)."""
         now, before = self.read(), self.last
         self.last = now
         if now < before and not self.span:
