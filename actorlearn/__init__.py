@@ -12,12 +12,12 @@ __version__ = "0.1.0"
 
 
 def load_policy(run_dir: str | PathLike[str], *, learner: int = 0, seed: int = 0) -> LoadedPolicy:
-    """Load the policy of a run, alive or ended, with the weights of its newest whole checkpoint, to act on the CPU.
+    """Load the policy of a running or ended run, with the weights of its newest valid checkpoint, to act on the CPU.
 
-    ``learner`` says whose, in mode gossip, where each has weights of its own. ``seed`` is of the actions that are
-    sampled. Raises ValueError for a folder that is no run's, CheckpointError (a RuntimeError) where no checkpoint is
-    valid. Classes of your own must be importable, as when the run was started.
+    ``learner`` selects the learner in mode gossip, in which each learner has its own weights. ``seed`` seeds the
+    sampling of actions. Raises ValueError if the folder is not a run's, and CheckpointError (a RuntimeError) if no
+    checkpoint is valid. Your own classes must be importable, as when the run was started.
     """
-    from actorlearn.acting.loaded import load  # torch costs a second: it is loaded for this alone
+    from actorlearn.acting.loaded import load  # here, because importing torch takes a second
 
     return load(run_dir, learner, seed)

@@ -1,8 +1,9 @@
-"""``actorlearn`` and ``python -m actorlearn``: the command line, also where another package is called ``launch``.
+"""``actorlearn`` and ``python -m actorlearn``: the command line, even if another package is called ``launch``.
 
-ROS 2 has one, and a PYTHONPATH on which it comes first. So a wheel carries our folder inside this package, where it
-neither hides that one nor overwrites its files, and the folder is imported from where it lies. Only the supervisor and
-the command line need it: in the processes of a run ``launch`` is what an environment's author means by it.
+ROS 2 has a package ``launch`` and puts it first on PYTHONPATH. A wheel therefore has our folder ``launch`` inside this
+package, where it neither hides that package nor overwrites its files, and this module imports it by its path. Only the
+supervisor and the command line need it. In the other processes of a run ``import launch`` finds the other package,
+which an environment may use.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Run the command line; ends the process with its exit status."""
+    """Run the command line and end the process with its exit status."""
     _import_from_here()
     import_launch()
     from launch.cli import main as command_line
@@ -23,9 +24,9 @@ def main() -> None:
 
 
 def _import_from_here() -> None:
-    """Have modules in the working directory found first, as they are in the processes of a run and by ``python -m``.
+    """Put the working directory first on sys.path, as ``python -m`` does and as in the processes of a run.
 
-    Of a program that pip installed Python searches the program's own folder instead.
+    For a script that pip installed, Python searches the script's folder instead.
     """
     here = os.getcwd()
     if not sys.flags.safe_path and here not in sys.path:
@@ -33,7 +34,7 @@ def _import_from_here() -> None:
 
 
 def import_launch() -> None:
-    """Import our own ``launch``, from whose folder all ``import launch.…`` of this process are then answered."""
+    """Import our ``launch`` by its path; later ``import launch.…`` in this process search its folder."""
     here = Path(__file__).resolve().parent
     installed, checkout = here / "launch", here.parent / "launch"
     folder = str(installed if installed.is_dir() else checkout)

@@ -1,10 +1,10 @@
-"""Addresses: where something that processes share is found.
+"""Addresses: the location of something that processes share.
 
-Shared memory, a socket or a named pipe of this machine, or a port of some machine.
+An address is a segment of shared memory, a socket or a named pipe of this machine, or a port of any machine.
 
-Pure; opens nothing. Mailboxes are opened by the kind of their address (``open_mailbox``), so another kind is one more
-class here and one more line there; everything else is a segment or a pipe, as the type of its address says. In settings
-an address reads ``{"by": "shm", "path": "/dev/shm/…"}``.
+Pure; opens nothing. ``open_mailbox`` opens a mailbox by the kind of its address, so a new kind needs a class here and a
+line there. Everything else is a segment or a pipe, as the type of its address says. In settings an address is written
+``{"by": "shm", "path": "/dev/shm/…"}``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import msgspec
 from msgspec import Meta
 
 PATH_BYTES = 107
-"""Longest path of a socket, in bytes: Linux has room for 108 (``unix(7)``), the last of which is a zero."""
+"""Longest path of a socket, in bytes: Linux has room for 108 (``unix(7)``), including the final zero."""
 _HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _HOST_AND_PORT = re.compile(r"(?:\[(?P<six>[^]]*)\]|(?P<host>[^:\[\]]*)):(?P<port>[0-9]{1,5})")
 
 
 class AddressError(ValueError):
-    """A text that is no address, with the value, the rule and the way out."""
+    """A text is not an address; the message has the value, the rule and a remedy."""
 
 
 class _InFolder(msgspec.Struct, frozen=True, tag_field="by", forbid_unknown_fields=True):
@@ -37,7 +37,7 @@ class _InFolder(msgspec.Struct, frozen=True, tag_field="by", forbid_unknown_fiel
         return Path(self.path)
 
     def numbered(self, number: int) -> Self:
-        """Return the address beside this one that ends in a number: ``weights-2`` of ``weights``."""
+        """Return this address with a number added to the file's name: ``weights`` becomes ``weights-2``."""
         own = self.file
         return msgspec.structs.replace(self, path=str(own.with_name(f"{own.stem}-{number}{own.suffix}")))
 
@@ -51,11 +51,11 @@ class Pipe(_InFolder, tag="pipe", frozen=True):
 
 
 class Ipc(_InFolder, tag="ipc", frozen=True):
-    """A socket that only its owner's processes reach."""
+    """A socket that only processes of its owner can reach."""
 
     @property
     def endpoint(self) -> str:
-        """The socket, as ZeroMQ names it."""
+        """The socket's address in ZeroMQ's notation."""
         return f"ipc://{self.path}"
 
 
@@ -82,7 +82,7 @@ class Tcp(msgspec.Struct, tag_field="by", tag="tcp", frozen=True, forbid_unknown
 
     @property
     def ip(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-        """The host as an address; None where it is a name."""
+        """The host as an IP address; None if it is a name."""
         try:
             return ipaddress.ip_address(self.host)
         except ValueError:
@@ -90,11 +90,11 @@ class Tcp(msgspec.Struct, tag_field="by", tag="tcp", frozen=True, forbid_unknown
 
     @property
     def endpoint(self) -> str:
-        """The port, as ZeroMQ names it."""
+        """The port's address in ZeroMQ's notation."""
         return f"tcp://{self}"
 
     def __str__(self) -> str:
-        """Return HOST:PORT, which ``read`` reads."""
+        """Return HOST:PORT, the form that ``read`` reads."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
@@ -108,7 +108,7 @@ class ByLearner(msgspec.Struct, Generic[AddressT_co], frozen=True, tag_field="by
     """The address to which a learner's number is added."""
 
     def of(self, learner: int) -> AddressT_co:
-        """Return the address of one learner's."""
+        """Return the address for one learner."""
         return self.each.numbered(learner)
 
 
@@ -119,7 +119,7 @@ class Folders(NamedTuple):
     sockets: Path
     run_dir: Path
     host: str = ""
-    """Address of this machine that the run's other machines reach; empty where there are none."""
+    """Address at which the run's other machines reach this one; empty if there are none."""
 
     def segment(self, name: str) -> Shm:
         """Return the address of a segment of the run."""

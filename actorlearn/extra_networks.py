@@ -1,4 +1,4 @@
-"""The description of a network that an algorithm has besides its actor: algorithms ask for it, models make it."""
+"""The description of a network that an algorithm has besides its actor: algorithms return it, and models make it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class ExtraNetwork(NamedTuple):
-    """A network such as a critic, made by the same section ``model`` as the actor, with weights of its own."""
+    """A network such as a critic: made from the same section ``model`` as the actor, with its own weights."""
 
     heads: Mapping[str, int]
     """Name and size of each output."""
     observation: bool = True
-    """Whether it reads an observation; one that reads nothing is free parameters, 0 at first."""
+    """Whether it reads an observation. A network that reads nothing consists of free parameters that begin at 0."""
     action: int = 0
-    """Length of the action vector that it reads besides the observation; 0 = it reads none."""
+    """Length of the action vector that it reads besides the observation; 0: it reads no action."""

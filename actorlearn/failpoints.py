@@ -1,27 +1,28 @@
-"""Failpoints: named places between two stores where a test ends or stops a process, or has a disk take no more bytes.
+"""Failpoints: named places between two writes at which a test can kill or stop a process, or make a write fail.
 
-Knows none of its callers. Unarmed, a failpoint is one look at an empty tuple. It is armed by a variable of
-tests, read once when this module is imported and inherited by the processes of a run, or within a process by ``armed``:
+This module does not depend on its callers. A failpoint that is not armed costs one check of an empty tuple. Tests arm
+failpoints by an environment variable, which is read once when this module is imported and inherited by the processes of
+a run, or within a process by ``armed``:
 
     ACTORLEARN_FAILPOINTS="trainer.committed=kill@3;files.write=nospace@2+"
 
-An arm is ``name=action@n``: it acts when this process comes to the place for the nth time (1 without ``@n``; with ``+``
-from then on). Several may name one place. The actions:
+An arm is ``name=action@n``: it acts when this process reaches the place for the nth time (the first without ``@n``;
+with ``+`` also each later time). Several arms may name one place. The actions:
 
 =========  =============================================================================================================
-raise      raise ``Killed``, which no handler of ours takes for an error: what stands in for SIGKILL in a test's process
+raise      raise ``Killed``, which our handlers do not treat as an error; replaces SIGKILL within a test's process
 kill       SIGKILL to this process
 stop       SIGSTOP to this process, until it gets a SIGCONT
 sleep:S    sleep for S seconds
 nospace    raise OSError ENOSPC
-short      of bytes: only the first half is passed on, as a kernel may take it; where callers look at how many it took
-flip       of bytes: one bit in the middle is another
+short      pass on only the first half of the bytes, as a kernel may write it; for callers that check the count written
+flip       invert one bit in the middle of the bytes
 =========  =============================================================================================================
 
-A process that is started again counts anew. For a fault that a whole run is to see once, the variable
-ACTORLEARN_FAILPOINTS_ONCE names a folder: an arm acts only while there is no file with its text in there, and makes it.
+A restarted process counts from zero. If a fault is to happen only once in a run, set ACTORLEARN_FAILPOINTS_ONCE to a
+folder: an arm acts only if this folder has no file with the arm's text as its name, and then creates this file.
 
-A name stands at one place of the source, as a literal ``file.what_was_done_last``; ``tests/ledger`` collects them all.
+Each name occurs at one place of the source, as a literal ``file.what_was_done_last``; ``tests/ledger`` collects them.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ _ARM = re.compile(r"(\w+\.\w+)=(raise|kill|stop|sleep|nospace|short|flip)(?::([0
 
 
 class Killed(BaseException):
-    """Stands in for SIGKILL within a test's process; a BaseException, so that no handler of errors catches it."""
+    """Replaces SIGKILL within a test's process; a BaseException, so that handlers of errors do not catch it."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One action that is to happen at a named place, and at which visits of it."""
+    """One action, the failpoint at which it happens, and at which of its hits."""
 
     name: str
     action: str
@@ -65,17 +66,17 @@ class Arm:
 
 @dataclass
 class Arms:
-    """Arms that are in force together, how often this process has come to each place since, and what has acted."""
+    """A set of arms, the number of times that this process has reached each failpoint, and the arms that have acted."""
 
     arms: tuple[Arm, ...]
     applies: Callable[[], bool] = lambda: True
-    """Whether the caller that reaches a failpoint is the one meant, where several share a process."""
+    """Whether the arms apply to the caller that reaches a failpoint, if several callers share a process."""
     once: Path | None = None
     hits: Counter[str] = field(default_factory=Counter)
     acted: list[Arm] = field(default_factory=list)
 
     def reach(self, name: str, data: memoryview | None = None) -> memoryview | None:
-        """Come to a place, with bytes that are to be written or none; returns those to write instead."""
+        """Count a hit of a failpoint and act; returns the bytes to write instead of ``data``."""
         if not self.applies():
             return data
         self.hits[name] += 1
@@ -100,7 +101,7 @@ class Watcher(Protocol):
     """Observer of every failpoint that this process reaches."""
 
     def reach(self, name: str, data: memoryview | None = None) -> memoryview | None:
-        """Come to a place, with bytes that are to be written or none; returns those to write instead."""
+        """Called when a failpoint is reached, with the bytes about to be written; returns the bytes to write."""
 
 
 def watch(watcher: Watcher) -> None:
@@ -110,14 +111,14 @@ def watch(watcher: Watcher) -> None:
 
 
 def hit(name: str) -> None:
-    """Come to the failpoint of this name."""
+    """Mark the failpoint of this name: arms and watchers act here."""
     if _armed:
         for arms in _armed:
             arms.reach(name)
 
 
 def through(name: str, data: memoryview) -> memoryview:
-    """Come to the failpoint of this name with bytes that are about to be written; returns those that are to be."""
+    """Mark a failpoint at which ``data`` is about to be written; returns the bytes to write."""
     if _armed:
         for arms in _armed:
             data = arms.reach(name, data) or data
@@ -126,7 +127,7 @@ def through(name: str, data: memoryview) -> memoryview:
 
 @contextmanager
 def armed(text: str = "", applies: Callable[[], bool] = lambda: True) -> Iterator[Arms]:
-    """Arm failpoints of this process for a while; without text hits are only counted."""
+    """Arm failpoints of this process within a ``with`` block; with an empty text hits are only counted."""
     global _armed
     arms = Arms(parse(text), applies)
     _armed = (*_armed, arms)
@@ -137,7 +138,7 @@ def armed(text: str = "", applies: Callable[[], bool] = lambda: True) -> Iterato
 
 
 def parse(text: str) -> tuple[Arm, ...]:
-    """Arms from their text; raises ValueError."""
+    """Read arms from their text; raises ValueError."""
     arms = []
     for part in filter(None, text.split(";")):
         found = _ARM.fullmatch(part)

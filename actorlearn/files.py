@@ -1,8 +1,8 @@
-"""Files and folders that are replaced whole, or grow by whole records, on a disk that may be full or fail.
+"""Files and folders that are replaced atomically, or appended to in whole records, on a disk that may be full or fail.
 
-A replacement is written to a file beside, flushed to disk, and renamed into place. Whenever the process or the machine
-dies, the path holds the old content or all of the new; once a function here has returned, the new content survives a
-power cut.
+A replacement is written to a temporary file in the same folder, flushed to disk, and renamed. If the process or the
+machine dies at any moment, the path has the old content or all of the new content. When a function of this module has
+returned, the new content survives a power cut.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS})
-"""Error numbers of a disk that is full, over quota, broken, or read-only because it broke: they may pass."""
+"""Error numbers of a disk that is full, over quota, broken, or read-only after a fault; they may be temporary."""
 
 MOST_WAITING = 1000
-"""Records kept in memory while the disk takes none; of more the oldest are lost."""
+"""Most records kept in memory while the disk cannot be written; beyond this number the oldest are lost."""
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Replace a file's content; raises OSError naming it, and then the file is unchanged.
+    """Replace a file's content; if this raises OSError, which names the file, the file is unchanged.
 
-    Only if flushing its folder failed may it already be the new one. A symbolic link is kept and its target replaced; a
-    pipe or device is written to. Without ``durable`` nothing is flushed: faster, but a power cut may lose the new file.
+    Exception: if flushing its folder failed, the content may already be the new one. A symbolic link is kept and its
+    target replaced; a pipe or device is written to. Without ``durable`` nothing is flushed, which is faster, but a
+    power cut may lose the new file.
     """
     path = path.resolve()
     with _naming(path):
@@ -55,9 +56,9 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 class AppendedFile:
-    """A file that one process appends whole records to: never a part of one, whatever the disk says.
+    """A file to which one process appends whole records; a record that was written in part is cut off again.
 
-    A record that cannot be written waits in memory, and goes before the next one that can.
+    A record that cannot be written is kept in memory and written before the next one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,7 +67,7 @@ class AppendedFile:
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
         self._cut_at: int | None = None
-        """Offset of a record that was written in part and could not be cut off; None where there is none."""
+        """Offset of a record that was written in part and could not be cut off; None if there is none."""
 
     @property
     def closed(self) -> bool:
@@ -74,7 +75,7 @@ class AppendedFile:
         return self._handle < 0
 
     def append(self, record: bytes) -> None:
-        """Write waiting records and then this one; raises OSError naming the file, and then this one waits too."""
+        """Write waiting records and then this one; if this raises OSError (naming the file), this one waits too."""
         self._waiting.append(record)
         with _naming(self.path):
             while self._waiting:
@@ -99,7 +100,7 @@ class AppendedFile:
         try:
             _write_all(self._handle, record)
         except BaseException:
-            with suppress(OSError):  # before the next record it is tried again
+            with suppress(OSError):  # the next `_write` tries again
                 self._cut()
             raise
         self._cut_at = None
@@ -111,7 +112,7 @@ class AppendedFile:
 
 
 def drop_cut_line(path: Path) -> None:
-    """Cut a last line without its newline, which a killed writer may leave, so that every line parses."""
+    """Remove a last line without a newline, which a killed writer may leave, so that every line can be parsed."""
     if not path.exists():
         return
     with path.open("rb+") as file:
@@ -138,7 +139,7 @@ def _write(path: Path, data: bytes, durable: bool = False) -> None:
 
 
 def _write_all(handle: int, data: bytes) -> None:
-    """Write all bytes: the kernel may write a part, and gives the error only at the next call."""
+    """Write all bytes in a loop: the kernel may write a part and report the error only at the next call."""
     left = memoryview(data)
     while left:
         left = left[os.write(handle, through("files.write", left)) :]
@@ -146,7 +147,7 @@ def _write_all(handle: int, data: bytes) -> None:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Have every OSError name this file: those of a write name none."""
+    """Add the path to every OSError, because errors of a write name no file."""
     try:
         yield
     except OSError as error:
@@ -154,7 +155,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, so that they outlive a power cut."""
+    """Make a folder and its parents, and flush them so that they survive a power cut."""
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
@@ -162,10 +163,11 @@ def make_folder(path: Path) -> None:
 
 
 def put_in_place(new: Path, path: Path) -> None:
-    """Give a finished folder the name that an older one may have; that one is then hidden beside it, or not there.
+    """Move a finished folder to ``path``, replacing an older folder there.
 
-    At every moment one of the two has the name; where paths cannot be exchanged, ``.<name>.before`` may be the older
-    one's for a moment. Raises OSError, and then the older one has it.
+    Where the file system can exchange paths, the older folder is then at ``new``, and ``path`` exists at every moment.
+    Otherwise the older folder is renamed to ``.<name>.before``, and ``path`` is missing between the two renames. If
+    this raises OSError, the older folder is at ``path`` again.
     """
     if not path.exists():
         new.rename(path)
@@ -181,7 +183,7 @@ def put_in_place(new: Path, path: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Have a file's content, or a folder's list of names, on disk before anything that follows."""
+    """Flush a file's content, or a folder's list of names, to disk."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -190,10 +192,10 @@ def flush(path: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange two paths atomically; returns False, with nothing done, where the file system does not support it.
+    """Exchange two paths atomically; returns False, without a change, if the file system does not support it.
 
-    Both must exist, on one file system. Linux has had the call since 3.15, but not every file system supports it (NFS
-    does not). Raises OSError for any other failure.
+    Both must exist on one file system. Linux has had the call since 3.15, but some file systems, such as NFS, do not
+    support it. Raises OSError for any other failure.
     """
     if not hasattr(libc, "renameat2"):
         return False

@@ -1,4 +1,4 @@
-"""Imports objects that a topology or an entry point names, "package.module:Name"; failures are one-line errors.
+"""Imports objects that a topology or an entry point names as "package.module:Name"; errors are one line long.
 
 Importing runs the named code, which is trusted.
 """
@@ -20,7 +20,7 @@ OURS = "actorlearn"
 
 
 def module(name: str, what: str) -> ModuleType:
-    """Import a module; ``what`` begins the line of the ValueError that is raised where that fails."""
+    """Import a module; raises ValueError, whose text begins with ``what``, if that fails."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -33,7 +33,7 @@ def module(name: str, what: str) -> ModuleType:
         if f"{name}.".startswith(f"{missing}."):
             raise ValueError(f"{what}: the package {root} has no module {missing!r}") from error
         raise ValueError(f"{what} needs {missing!r}, which is not installed: {to_install(name, missing)}") from error
-    except (Exception, SystemExit) as error:  # a user's code may raise anything, and end the process
+    except (Exception, SystemExit) as error:  # a user's code may raise anything, also SystemExit
         raise ValueError(f"{what}: importing {name!r} fails: {type(error).__name__}: {error}") from error
 
 
@@ -49,9 +49,9 @@ def attribute(name: str, what: str) -> Any:
 
 
 def to_install(module_name: str, missing: str) -> str:
-    """Return the command that installs the missing module: by an extra of ours, else of its package, else by its name.
+    """Return the command that installs a missing module: by our extra, else its package's extra, else by its name.
 
-    Ours are first because they pin versions that work.
+    Our extras come first because they pin versions that work.
     """
     root = module_name.partition(".")[0]
     for package in (OURS,) if root == OURS else (OURS, _distribution(root)):
@@ -62,12 +62,12 @@ def to_install(module_name: str, missing: str) -> str:
 
 @functools.cache
 def _distribution(root: str) -> str:
-    """Return the distribution that has a top-level package: 0.1 s and more, as it reads what all are made of."""
+    """Return the distribution of a top-level package; takes 0.1 s or more, as it reads the metadata of all."""
     return next(iter(metadata.packages_distributions().get(root, ())), root)
 
 
 def _extra(package: str, module_name: str, missing: str) -> str:
-    """Return the extra of an installed package that brings a module; empty where there is none."""
+    """Return the extra of an installed package that installs a module; empty if there is none."""
     try:
         needed = [_OF_EXTRA.match(line) for line in metadata.requires(package) or ()]
     except metadata.PackageNotFoundError:
@@ -78,10 +78,10 @@ def _extra(package: str, module_name: str, missing: str) -> str:
 
 
 def own_extra(package: str) -> str:
-    """Return the command that installs an optional package: by the extra of ours that pins it, else by its name."""
+    """Return the command that installs an optional package: by our extra that pins it, else by its name."""
     return to_install(__name__, package)
 
 
 def _plain(name: str) -> str:
-    """Return a name as package indexes compare them."""
+    """Return a name in the normal form in which package indexes compare names."""
     return re.sub(r"[-_.]+", "-", name).lower()

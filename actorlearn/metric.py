@@ -1,7 +1,7 @@
-"""The definition of one metric: its unit, what it says, how learners' values merge, how it is shown.
+"""The definition of a metric: its unit, its meaning, how learners' values are merged, and how it is displayed.
 
-Those of metrics that one algorithm alone reports stand in its spec (``metrics`` of an ``AlgorithmSpec``), all others in
-``metrics/registry.py``. Imports nothing.
+Metrics that only one algorithm reports are defined in its spec (``metrics`` of an ``AlgorithmSpec``), all others in
+``metrics/registry.py``. Imports nothing of the project.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ class Kind(StrEnum):
     """Relation of a value to time."""
 
     COUNTER = "counter"
-    """A total since the run began, never negative; that of a learner that has left goes on counting."""
+    """A total since the run began, never negative. The total of a learner that has left still counts."""
     RATE = "rate"
-    """Per second since the report before; that of a learner that has fallen silent is 0."""
+    """Per second since the previous report. The rate of a learner that no longer reports is 0."""
     GAUGE = "gauge"
-    """Value of the newest optimizer step, or of the time since the report before."""
+    """Value of the newest optimizer step, or of the time since the previous report."""
 
 
 class Merge(StrEnum):
@@ -28,11 +28,11 @@ class Merge(StrEnum):
     MEAN = "mean"
     MAX = "largest"
     FIRST = "first learner's"
-    """The first learner's value: all would say the same, or no mean can be taken of it."""
+    """The first learner's value, because all learners report the same one or it has no mean."""
 
 
 class Form(StrEnum):
-    """Form in which a value is written for people."""
+    """How a value is displayed."""
 
     WHOLE = "whole"
     NUMBER = "three digits"
@@ -49,25 +49,25 @@ class Metric:
     description: str
     _: KW_ONLY
     label: str = ""
-    """Beside the value on a screen; "": the name in words."""
+    """Label of the value on a screen; "": the name in words."""
     kind: Kind = Kind.GAUGE
     merge: Merge = Merge.MEAN
     weight: str = ""
-    """Metric by which a mean is weighted; "": all learners weigh the same."""
+    """Metric whose values weight the mean; "": all learners have the same weight."""
     most_weight: float = 0.0
-    """A weight above it counts as this."""
+    """Largest weight; a greater one counts as this."""
     form: Form = Form.NUMBER
     learning: bool = False
-    """Whether it is among the numbers that say how learning goes: terms of the loss, norms, learning rate."""
+    """Whether it describes learning: terms of the loss, norms, learning rate."""
     per_learner: bool = False
-    """Whether a merged row also has it of each learner."""
+    """Whether a merged row also has the value of each learner."""
     by_pair: bool = False
-    """Whether its value is no number but a mapping {"0-1": number}, of each two learners."""
+    """Whether its value is a mapping {"0-1": number} with an entry for each pair of learners."""
 
     text: bool = False
-    """Whether its value is no number but a list of words."""
+    """Whether its value is a list of words."""
 
     @property
     def shown_as(self) -> str:
-        """Words beside its value on a screen."""
+        """Label of its value on a screen."""
         return self.label or self.name.replace("_", " ")

@@ -1,4 +1,4 @@
-"""The known word that a mistyped one probably stands for: the "did you mean" of every error."""
+"""Finds the known word most similar to a mistyped one, for the "did you mean" of error messages."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import difflib
 from collections.abc import Iterable
 
 ALIKE = 0.6
-"""Share of letters that two short words have in common when one is taken for the other."""
+"""Least similarity of a short word to a known one, from 0 to 1 (``difflib``'s ratio)."""
 ROUGHLY = 0.4
-"""The same for long names, of which whole parts may be missing, such as ids of environments and of processes."""
-_LONGEST = 64  # characters looked at: what is longer was never meant as a name, and comparing takes its time squared
+"""The same for long names in which whole parts may be missing, such as ids of environments and of processes."""
+_LONGEST = 64  # characters compared: longer words are not names, and the time of a comparison is quadratic
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
-    """Return the way out for a word that is not known: the one most like it, or what is to be done otherwise."""
+    """Return "did you mean …?" with the known word most similar to this one, or ``otherwise`` if none is similar."""
     closest = nearest(word, known)
     return f"did you mean {closest}?" if closest else otherwise
 
 
 def nearest(word: str, known: Iterable[str], likeness: float = ALIKE) -> str:
-    """Return the known word that is most like this one, or nothing; ``likeness`` is 0 (any is) to 1 (the same)."""
+    """Return the most similar known word, or ""; ``likeness``: least similarity, from 0 (any word) to 1 (equal)."""
     return next(iter(difflib.get_close_matches(word[:_LONGEST], list(known), n=1, cutoff=likeness)), "")

@@ -1,8 +1,7 @@
 """Registries of plug-ins: algorithms, networks, optimizers, kinds of environments, each described by a spec.
 
-A spec describes an entry without loading torch: the settings that it reads, its requirements on other entries, and the
-class that makes it, which is imported only when it is made. Entries are registered by entry points, the shipped ones
-too:
+A spec describes an entry without loading torch: its settings, its requirements on other entries, and the class that
+implements it, which is imported only when needed. Entries, including the shipped ones, are registered by entry points:
 
     [project.entry-points."actorlearn.algorithms"]
     my-ppo = "my_package.my_ppo_spec:SPEC"
@@ -31,13 +30,13 @@ from msgspec import inspect
 from actorlearn import imports
 
 OURS = "actorlearn"
-"""The distribution whose entries are the shipped ones."""
+"""The distribution of the shipped entries."""
 CODE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 """Form of the name of a class or spec that is not registered: package.module:Name."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="name"):
-    """Numbers of one entry of a registry: a base of the structs that specs name. The tag is the entry's name."""
+    """Base of the settings of a registry's entry; a spec names a subclass. The tag is the entry's name."""
 
     @property
     def name(self) -> str:
@@ -49,7 +48,7 @@ SettingsT = TypeVar("SettingsT", bound=Settings)
 
 
 def tag_settings(settings: type[SettingsT], name: str) -> type[SettingsT]:
-    """Return the settings of an entry of this name: the same fields, another tag."""
+    """Return settings for an entry of this name: a struct with the same fields and this tag."""
     config = settings.__struct_config__
     if config.tag == name:
         return settings
@@ -70,7 +69,7 @@ def tag_settings(settings: type[SettingsT], name: str) -> type[SettingsT]:
 
 @dataclass(frozen=True, kw_only=True)
 class PlugIn:
-    """Description of a registry's entry before it is made; base of the specs of each kind of entry."""
+    """Description of a registry's entry before it is imported; base of the specs of all kinds of entries."""
 
     methods: ClassVar[tuple[str, ...]] = ()
     """Methods that the class must have."""
@@ -81,37 +80,37 @@ class PlugIn:
     """The class, as package.module:Name."""
 
     def load(self) -> Any:
-        """Import the class; raises ValueError, one line, where it cannot be or lacks methods."""
+        """Import the class; raises ValueError, one line, if that fails or the class lacks methods."""
         found = imports.attribute(self.made_by, f"{self.name!r}")
-        if not isfunction(found):  # the methods of a function's result are unknown until it is called
+        if not isfunction(found):  # the methods of a function's result are not known before the call
             self.check(found, f"{self.name!r}: {self.made_by}")
         return found
 
     def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
-        """Raise ValueError for required methods, and those in ``more``, that a class lacks; ``what`` names it."""
+        """Raise ValueError if a class lacks required methods or methods in ``more``; ``what`` names the class."""
         if missing := [method for method in (*self.methods, *more) if not callable(getattr(found, method, None))]:
             raise ValueError(f"{what} lacks {', '.join(missing)} ({self.described_in} says what they do)")
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Describe a stranger's class that brings no spec; raises ValueError that says why it cannot be one."""
+        """Make a spec for a class that has none; raises ValueError with the reason if the class is unsuitable."""
         raise NotImplementedError
 
     def under(self, name: str) -> Self:
-        """Return a copy under the name by which it was looked up."""
+        """Return a copy with the name by which it was looked up."""
         return replace(self, name=name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(PlugIn):
-    """An entry that is chosen in a section of a topology, whose other keys are its settings."""
+    """An entry chosen in a section of a topology; the other keys of the section are its settings."""
 
     tag_field: ClassVar[str] = "name"
-    """The key by which settings say whose they are."""
+    """The key of the section that names the entry."""
     settings: type[Settings]
 
     def __post_init__(self) -> None:
-        """Refuse settings that no topology could write; raises ValueError."""
+        """Raise ValueError for settings that no topology can contain."""
         settings: Any = self.settings
         if not (isinstance(settings, type) and issubclass(settings, Settings)):
             raise ValueError(f"{self.name!r}: its settings are {settings!r:.100}, and no subclass of Settings")
@@ -125,7 +124,7 @@ class Spec(PlugIn):
                 )
 
     def under(self, name: str) -> Self:
-        """Return a copy, with its settings, under the name by which it was looked up."""
+        """Return a copy whose name and settings have the name by which it was looked up."""
         return replace(self, name=name, settings=tag_settings(self.settings, name))
 
 
@@ -134,7 +133,7 @@ SpecT = TypeVar("SpecT", bound=Spec)
 
 
 def settings_of(found: Any, module: ModuleType, base: type[SettingsT]) -> type[SettingsT]:
-    """Return the ``Settings`` of a class or else of its module, or the base where neither has any."""
+    """Return the ``Settings`` of a class, else of its module, else the base; raises ValueError for another type."""
     own = getattr(found, "Settings", getattr(module, "Settings", None))
     if own is None:
         return base
@@ -145,7 +144,7 @@ def settings_of(found: Any, module: ModuleType, base: type[SettingsT]) -> type[S
 
 @dataclass(frozen=True)
 class Entry(Generic[PlugInT]):
-    """A name in a registry, and where it comes from."""
+    """A name in a registry, and the distribution that registers it."""
 
     name: str
     value: str
@@ -167,7 +166,7 @@ class PlugIns(Generic[PlugInT]):
     """The entries of one kind."""
 
     def __init__(self, kind: str, group: str, spec_type: type[PlugInT]) -> None:
-        """``kind`` is what errors call an entry, ``group`` the entry points' group."""
+        """Make a registry; errors call an entry ``kind``, and ``group`` is the group of its entry points."""
         self.kind = kind
         self.group = group
         self.spec_type = spec_type
@@ -178,7 +177,7 @@ class PlugIns(Generic[PlugInT]):
         return tuple(self._entries())
 
     def entries(self) -> tuple[Entry[PlugInT], ...]:
-        """Return all entries, the shipped ones first, also such as cannot be loaded."""
+        """Return all entries, the shipped ones first, including those that cannot be loaded."""
         return tuple(self._entries().values())
 
     def specs(self) -> tuple[PlugInT, ...]:
@@ -186,13 +185,13 @@ class PlugIns(Generic[PlugInT]):
         return tuple(self._loaded())
 
     def known(self) -> tuple[PlugInT, ...]:
-        """Return the specs of all entries that can be loaded, and of the classes that have been named so far."""
+        """Return the specs of all entries that can be loaded, and of the classes looked up so far."""
         return tuple({spec.name: spec for spec in (*self._loaded(), *self._specs.values())}.values())
 
     def spec(self, name: str) -> PlugInT:
         """Return the spec of an entry, or of the class that "package.module:Name" names.
 
-        Raises ValueError, one line, where there is none or it does not fit.
+        Raises ValueError, one line, if there is none or it is unsuitable.
         """
         if name not in self._specs:
             self._specs[name] = self._found(name)
@@ -208,7 +207,7 @@ class PlugIns(Generic[PlugInT]):
         for name in self.names():
             try:
                 yield self.spec(name)
-            except ValueError:  # a broken package must not hide the others; `doctor` reports it
+            except ValueError:  # a broken package must not hide the others; `actorlearn doctor` reports it
                 continue
 
     def _found(self, name: str) -> PlugInT:
@@ -232,10 +231,10 @@ class PlugIns(Generic[PlugInT]):
 
 
 class Registry(PlugIns[SpecT]):
-    """The entries of one kind that are chosen in a section of a topology."""
+    """The entries of a kind that is chosen in a section of a topology."""
 
     def read(self, section: Mapping[str, Any]) -> Any:
-        """Return the settings that a mapping of builtins has, by its name; raises ValueError."""
+        """Read a section, a mapping of builtins, as the settings of the entry that it names; raises ValueError."""
         if not isinstance(section, Mapping):
             raise ValueError(f"{self.kind}: {section!r:.100} must be a mapping of keys")
         name = section.get(self.spec_type.tag_field)
@@ -247,14 +246,14 @@ class Registry(PlugIns[SpecT]):
 def open_to(registry: Registry[Any]) -> Any:
     """Return a type for fields that hold the settings of any entry of a registry.
 
-    msgspec must know all members of a union beforehand, but plug-ins are found by name: it treats this type as a custom
-    one and calls `decode_settings` for its value.
+    msgspec must know all members of a union beforehand, but plug-ins are found by name. It treats this type as a custom
+    type and calls `decode_settings` for its value.
     """
     return _Open(registry.kind, (), {"registry": registry})
 
 
 class _Open(type):
-    """Kind of types whose instances are the settings of a registry's entries."""
+    """Metaclass of the types that `open_to` returns; their instances are the settings of a registry's entries."""
 
     registry: Registry[Any]
 
@@ -263,7 +262,7 @@ class _Open(type):
 
 
 def decode_settings(kind: type, value: Any) -> Any:
-    """Read the settings of an entry: msgspec's hook for the types that `open_to` makes."""
+    """Read the settings of an entry; msgspec calls this for the types that `open_to` returns."""
     if not isinstance(kind, _Open):
         raise NotImplementedError(f"unsupported type for a setting: {kind}")
     return kind.registry.read(value)
@@ -275,9 +274,9 @@ def _a(kind: type) -> str:
 
 @cache
 def _points(group: str) -> dict[str, tuple[str, str]]:
-    """Name -> (package.module:NAME, distribution) of a group's entry points; of one name, the shipped one counts."""
+    """Return name -> (package.module:NAME, distribution) of a group; a shipped entry hides others of its name."""
     found = {name: (value, OURS) for name, value in sorted(_of_checkout(group).items())}
-    in_checkout = bool(found)  # whose own list counts then, and not that of an older installation
+    in_checkout = bool(found)  # then the metadata of an older installation is ignored
     points = sorted(metadata.entry_points(group=group), key=lambda point: (not _is_ours(point), point.name))
     for point in points:
         if not (in_checkout and _is_ours(point)):
@@ -290,7 +289,7 @@ def _is_ours(point: metadata.EntryPoint) -> bool:
 
 
 def _of_checkout(group: str) -> dict[str, str]:
-    """Return the entry points of a group in a checkout's ``pyproject.toml``, name -> value; empty in a wheel."""
+    """Return the entry points of a group in a checkout's ``pyproject.toml``, name -> value; empty for a wheel."""
     try:
         project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     except (OSError, KeyError, ValueError):

@@ -1,8 +1,8 @@
-"""Batching of rows that an inference server answers together: two rules, which read the words of its members' blocks.
+"""Batching of rows that an inference server answers together, by one of two rules. Reads the words of members' blocks.
 
 ``due_rows`` waits for all participants, so batches are the same in every run. ``waiting_rows`` takes the rows that are
-ready, as the predictors of BA3C and GA3C and PolyBeast's dynamic batching do: no simulator waits for the slowest, and
-timing decides the composition of a batch.
+ready, like the predictors of BA3C and GA3C and PolyBeast's dynamic batching: no simulator waits for the slowest, and
+the composition of a batch depends on timing.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from actorlearn.memory.rollout import Blocks
 
 RowsAsked = tuple[Blocks, int, int]
-"""Rows, one of each environment of a group, that have observations and want actions: member, group, timestep."""
+"""Rows of all environments of a group that have observations and need actions: member, group, timestep."""
 
 
 def due_rows(members: Sequence[Blocks], group: int) -> list[RowsAsked]:
-    """Return the rows of the oldest unanswered timestep of a group index; none until all participants have theirs.
+    """Return the rows of a group's oldest unanswered timestep; none until all participants have their observations.
 
-    The papers' synchronous systems wait for all too. A member that has left or died delays nothing: it takes no part in
-    the rollout, or is no longer a member.
+    The papers' synchronous systems also wait for all. A member that has left or died causes no delay: it does not take
+    part in the rollout, or is no longer a member.
     """
     active = [member for member in members if member.joined >= 0]
     timesteps = [member.acted(group) for member in active if member.takes_part(member.acted(group) // member.horizon)]
@@ -30,7 +30,8 @@ def due_rows(members: Sequence[Blocks], group: int) -> list[RowsAsked]:
     timestep = min(timesteps)
     if all(member.observed(group) <= timestep for member in active):
         return []
-    # Read again only now: all of a rollout are admitted before any begins it, but perhaps after the reads above.
+    # Membership is read again: all participants of a rollout are admitted before it begins, but perhaps after the
+    # reads above.
     participants = [member for member in members if member.takes_part(timestep // member.horizon)]
     if any(member.observed(group) <= timestep for member in participants):
         return []
@@ -38,7 +39,7 @@ def due_rows(members: Sequence[Blocks], group: int) -> list[RowsAsked]:
 
 
 def waiting_rows(members: Sequence[Blocks]) -> list[RowsAsked]:
-    """Return all rows that wait for actions, of whichever member, group and timestep."""
+    """Return the rows of all members, groups and timesteps that wait for actions."""
     return [
         (member, group, member.acted(group))
         for member in members
@@ -48,21 +49,21 @@ def waiting_rows(members: Sequence[Blocks]) -> list[RowsAsked]:
 
 
 class Batching:
-    """Batches of rows to answer now, by either rule."""
+    """Forms the batches of rows to answer, by one of the two rules."""
 
     def __init__(self, batch_rows: int, deadline_ms: float, now_s: Callable[[], float] = time.monotonic) -> None:
-        """``batch_rows`` 0: answer ``due_rows``. n: all ``waiting_rows``, once there are n or the oldest is overdue.
+        """``batch_rows`` 0: answer ``due_rows``; n: all ``waiting_rows`` as soon as there are n, or at the deadline.
 
-        A row of a group counts once for each of its environments.
+        The deadline is ``deadline_ms`` after the first waiting row was seen. Rows are counted per environment.
         """
         self._batch_rows = batch_rows
         self._deadline_s = deadline_ms / 1000
         self._now_s = now_s
         self._since_s: float | None = None
-        """Time since which the oldest row has been waiting, in seconds; None = no row waits."""
+        """Clock when the oldest waiting row was first seen, in seconds; None: no row waits."""
 
     def batches(self, members: Sequence[Blocks]) -> Iterator[list[RowsAsked]]:
-        """Yield the batches to answer now; the next one is formed after the last one has been answered."""
+        """Yield the batches to answer now; each is formed after the previous one has been answered."""
         if self._batch_rows:
             batches: Iterable[list[RowsAsked]] = [self._rows_due(members)]
         else:
@@ -72,7 +73,7 @@ class Batching:
         yield from filter(None, batches)
 
     def _rows_due(self, members: Sequence[Blocks]) -> list[RowsAsked]:
-        """Return all rows that wait, once they are ``batch_rows`` or overdue; else none."""
+        """Return all waiting rows if there are ``batch_rows`` or the deadline has passed; else none."""
         asked = waiting_rows(members)
         if not asked:
             self._since_s = None
@@ -86,7 +87,7 @@ class Batching:
         return asked
 
     def sleep_ms(self, longest_ms: int) -> int:
-        """Return the milliseconds to sleep: until the oldest waiting row is overdue, at most ``longest_ms``."""
+        """Return the milliseconds to sleep: until the deadline of the oldest waiting row, at most ``longest_ms``."""
         if self._since_s is None:
             return longest_ms
         left_s = self._since_s + self._deadline_s - self._now_s()

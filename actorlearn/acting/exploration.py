@@ -1,7 +1,7 @@
-"""Exploration: random numbers of each batch of rows, and actions at random in place of those an algorithm chose.
+"""Exploration: seeds of the random numbers for each batch of rows, and random actions in place of chosen ones.
 
-Both depend on seeds and on places in the run alone, so nothing of them needs saving. Algorithms that draw their actions
-from a distribution, and networks with noise (``models/noisy.py``), explore by themselves.
+Both depend only on seeds and on the position in the run, so no state of them needs to be saved. Algorithms that draw
+actions from a distribution, and networks with noise (``models/noisy.py``), explore without this module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from actorlearn.memory.rollout import Rollouts
 
 
 def mix(seed: int, moment: int) -> int:
-    """Return a well-spread 32-bit number made of two counters (the finaliser of splitmix64)."""
+    """Return a 32-bit hash of two counters (the finaliser of splitmix64)."""
     z = (seed * 0x9E3779B97F4A7C15 + moment + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
@@ -26,17 +26,17 @@ def mix(seed: int, moment: int) -> int:
 
 
 class EpsilonGreedy:
-    """Random actions, all alike, in place of chosen ones, with probability epsilon (Mnih et al. 2015)."""
+    """Replaces chosen actions by uniform random ones with probability epsilon (Mnih et al. 2015)."""
 
     def __init__(self, schedule: EpsilonSchedule, actions: int | tuple[int, ...]) -> None:
-        """Explore so many discrete actions, or those of a Box, whose numbers are from -1 to 1."""
+        """``actions``: a number of discrete actions, or the shape of a Box with numbers from -1 to 1."""
         self._schedule, self._actions = schedule, actions
 
     def epsilon(self, env_steps: int, environment: Tensor, environments: int) -> Tensor:
-        """Return epsilon [N] of the environments with these numbers [N] in [0, environments), after so many steps.
+        """Return epsilon [N] after ``env_steps`` steps, for environments with numbers [N] in [0, environments).
 
-        Linear in the agent steps of all environments. With ``final_min`` the final ones are log-spaced over the
-        environments, as in rlpyt: some stay curious while others play well.
+        Epsilon is linear in the agent steps of all environments. With ``final_min`` the final values are log-spaced
+        over the environments, as in rlpyt, so that some continue to explore.
         """
         s = self._schedule
         gone = min(max(env_steps - s.hold_steps, 0) / s.steps, 1.0)
@@ -47,22 +47,23 @@ class EpsilonGreedy:
         return s.initial * (1.0 - gone) + final * gone
 
     def epsilon_of(self, asked: Sequence[RowsAsked], rollouts: Rollouts, environments: int) -> Tensor:
-        """Return epsilon [N] of the rows asked for, of so many environments in all.
+        """Return epsilon [N] for rows to answer; ``environments``: number of all environments.
 
-        A row's step count is that at the rollout's beginning, plus one step of every environment for each earlier row.
+        The step count of a row is that at the rollout's beginning, plus one step of every environment for each earlier
+        row.
         """
         parts = []
         for blocks, group, timestep in asked:
             rollout, t = divmod(timestep, blocks.horizon)
             first = (blocks.number * blocks.groups + group) * blocks.envs_per_group
-            numbers = torch.arange(first, first + blocks.envs_per_group) % environments  # attached ones share
+            numbers = torch.arange(first, first + blocks.envs_per_group) % environments  # wraps for attached simulators
             parts.append(self.epsilon(rollouts.env_steps(rollout) + t * environments, numbers, environments))
         return torch.cat(parts)
 
     def explore(self, action: Tensor, generator: torch.Generator, epsilon: Tensor | None = None) -> Tensor:
-        """Return actions [N, …], some replaced by random ones; ``epsilon`` [N], None = that of evaluations."""
+        """Return actions [N, …], some replaced by random ones; ``epsilon`` [N]; None: the value for evaluations."""
         share = self._schedule.evaluation if epsilon is None else epsilon.to(action.device)
-        # Both are drawn for all rows, so that one row's luck does not depend on another's.
+        # Both are drawn for all rows, so that a row's random numbers do not depend on other rows.
         explores = torch.rand(len(action), generator=generator, device=action.device) < share  # never at 0, always at 1
         if isinstance(self._actions, int):
             random = torch.randint(self._actions, action.shape, generator=generator, device=action.device)
@@ -72,7 +73,10 @@ class EpsilonGreedy:
 
 
 def make(settings: AlgorithmSettings, actions: Actions) -> EpsilonGreedy | None:
-    """Make the exploration that an algorithm's settings ask for; None: it explores by itself."""
+    """Make the exploration of an algorithm's settings; None if the algorithm explores without it.
+
+    Raises ValueError for actions with several parts.
+    """
     schedule = settings.exploration
     if schedule is None:
         return None

@@ -1,9 +1,9 @@
-"""Policies as ONNX: from an environment's observations to the actions that it takes, the likeliest ones.
+"""Policies as ONNX: functions from an environment's observations to the most probable actions, as it accepts them.
 
-The file needs nothing of actorlearn: normalisation, memory, the choice and the bounds of actions are part of it. Its
-inputs are ``observation`` [N, …], and of a recurrent network ``first`` [N] and ``state`` [N, S]; its outputs ``action``
-[N, …], each head of the network [N, size] by its name, and ``state_after``. Its metadata, under the key ``actorlearn``,
-say in JSON what `describe` returns. ``play.py`` reads it.
+The file does not need actorlearn: it includes normalisation, memory, and the choice and the bounds of actions. Its
+inputs are ``observation`` [N, …] and, for a recurrent network, ``first`` [N] and ``state`` [N, S]. Its outputs are
+``action`` [N, …], each head of the network [N, size] by its name, and ``state_after``. Its metadata has the result of
+`describe` as JSON under the key ``actorlearn``. ``play.py`` reads the file.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from actorlearn.models.noisy import draw
 from actorlearn.models.unroll import unroll
 
 _ROWS = 3
-"""Observations that the network is traced with."""
+"""Number of observations with which the network is traced."""
 _CHECKED_ROWS = (1, 64)
 _TOLERANCE = 1e-4
-"""Largest difference from torch's own outputs, relative to the largest of them: sums are added in another order."""
+"""Largest difference from torch's outputs, relative to the largest output: sums are added in another order."""
 _TIES = 0.02
-"""Largest share of whole actions that differ from torch's: two choices may be equally good up to rounding."""
+"""Largest share of integer actions that differ from torch's: two choices may be equally good up to rounding."""
 
 
 class ExportError(ValueError):
-    """The policy cannot be written as ONNX, or what was written computes something else; one line."""
+    """The policy cannot be written as ONNX, or the file's outputs differ from the network's; the text is one line."""
 
 
 class ActingPolicy(nn.Module):
-    """A policy as one function, from what an environment returns to what it takes."""
+    """A policy as one function, from an environment's observations to the actions that it accepts."""
 
     def __init__(self, policy: LoadedPolicy, recipe: Recipe) -> None:
-        """Take the policy's network, and the recipe of the environment whose observations and actions it knows."""
+        """Use the policy's network, and the recipe of its environment."""
         super().__init__()
         self.network, self.algorithm = policy.network, policy.algorithm
         self.recipe = recipe
@@ -64,7 +64,7 @@ class ActingPolicy(nn.Module):
         return [found[name] for name in self.outputs]
 
     def _taken(self, action: Tensor) -> Tensor:
-        """Return actions [N, …] as the environment takes them (``envs/action_space.py``)."""
+        """Return actions [N, …] in the form that the environment accepts (``envs/action_space.py``)."""
         space: Any = self.recipe.action_space
         if isinstance(space, Box):
             low, high = (torch.from_numpy(bound).float() for bound in (space.low, space.high))
@@ -76,7 +76,7 @@ class ActingPolicy(nn.Module):
 
 
 def describe(policy: LoadedPolicy, recipe: Recipe) -> dict[str, Any]:
-    """Return what a program must know to play: number type, size of the memory, calls that make the environment."""
+    """Return the data that a program needs to play: dtype, length of the state, calls that make the environment."""
     return {
         "dtype": policy.settings.observation_dtype,
         "state_size": policy.state_size,
@@ -87,11 +87,11 @@ def describe(policy: LoadedPolicy, recipe: Recipe) -> dict[str, Any]:
 
 
 def write(policy: LoadedPolicy, recipe: Recipe, file: Path) -> None:
-    """Write a policy as ONNX and compare it with the network by random observations; raises ExportError."""
+    """Write a policy as ONNX and compare it with the network on random observations; raises ExportError."""
     acting = ActingPolicy(policy, recipe).eval()
     rows = {"observation": {0: torch.export.Dim("N")}, "first": {0: torch.export.Dim("N")}}
     rows["state"] = rows["first"]
-    with warnings.catch_warnings():  # those of torch about itself
+    with warnings.catch_warnings():  # torch warns about its own code
         warnings.simplefilter("ignore")
         try:
             program = torch.onnx.export(
@@ -114,7 +114,7 @@ def write(policy: LoadedPolicy, recipe: Recipe, file: Path) -> None:
 
 
 def _inputs(policy: LoadedPolicy, recipe: Recipe, count: int) -> dict[str, npt.NDArray[Any]]:
-    """Random inputs of so many rows, by name."""
+    """Return random inputs with ``count`` rows, by name."""
     random, shape = np.random.default_rng(count), policy.settings.observation_shape
     if recipe.channels_last:
         shape = (*shape[1:], shape[0])
@@ -137,7 +137,7 @@ def _check(acting: ActingPolicy, policy: LoadedPolicy, recipe: Recipe, file: Pat
         expected = acting(*map(torch.from_numpy, inputs.values()))
         try:
             outputs = session.run(None, inputs)
-        except Exception as error:  # of onnxruntime's own classes, of which each has a name of its own
+        except Exception as error:  # onnxruntime raises many classes of its own
             raise ExportError(f"the ONNX file takes no {count} observations: {' '.join(str(error).split())}") from error
         for name, own, found in zip(acting.outputs, expected, outputs, strict=True):
             if own.dtype.is_floating_point:

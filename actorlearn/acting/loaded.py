@@ -1,7 +1,7 @@
-"""The policy of a run, loaded from its folder to act with outside of any run.
+"""The policy of a run, loaded from its folder to act outside the run.
 
-Reads ``settings/`` (a simulator's network, algorithm and environment) and a checkpoint. Writes nothing. The door to
-it is ``actorlearn.load_policy``.
+Reads ``settings/`` (a simulator's network, algorithm and environment) and a checkpoint. Writes nothing. Users call
+``actorlearn.load_policy``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ else:
 
 
 class _ActingSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a simulator's settings that a policy is built from; other fields are not looked at."""
+    """The part of a simulator's settings from which a policy is built; other fields are ignored."""
 
     env: Env
     policy: PolicySettings
@@ -46,47 +46,47 @@ class LoadedPolicy:
         self.settings = settings
         """Shapes, actions, network and algorithm."""
         self.env = env
-        """Settings of the environment that it was trained in."""
+        """Settings of the environment in which it was trained."""
         self.checkpoint = checkpoint.path
         """Folder of the checkpoint with its weights."""
         self.env_steps = int(checkpoint.state["env_steps"])
-        """Steps that it has learned from, in all environments together."""
+        """Steps of all environments that its weights have learned from."""
         self._policy = Policy(settings, "cpu", seed, stream=0)
-        self._policy.compute_all_heads()  # its network is handed out
+        self._policy.compute_all_heads()  # the caller may use the network
         self._policy.network.load_state_dict(checkpoint.section("weights"))
         self._state = torch.zeros(0, self._policy.state_size)
         self._moment = 0
 
     @property
     def network(self) -> torch.nn.Module:
-        """The network: observations [N, …] to a mapping of heads [N, size] (``models/interface.py``)."""
+        """The network: maps observations [N, …] to heads [N, size] by name (``models/interface.py``)."""
         network: torch.nn.Module = self._policy.network
         return network
 
     @property
     def algorithm(self) -> Algorithm:
-        """The algorithm, which chooses actions by what the network returns (``algorithms/interface.py``)."""
+        """The algorithm, which chooses actions from the network's outputs (``algorithms/interface.py``)."""
         return self._policy.algorithm
 
     @property
     def state_size(self) -> int:
-        """Numbers that a recurrent network remembers of each environment; 0: it remembers nothing."""
+        """Length of a recurrent network's state for each environment; 0: the network is not recurrent."""
         return self._policy.state_size
 
     def environments(self, count: int = 1, seed: int = 0) -> VectorEnv:
-        """Make environments as it was trained in, which make the observations that it knows (``envs/interface.py``)."""
+        """Make environments with the settings that it was trained with (``envs/interface.py``)."""
         return make_environments(self.env, [seed + number for number in range(count)])
 
     def act(
         self, observation: npt.ArrayLike, *, greedy: bool = False, first: npt.ArrayLike | None = None
     ) -> npt.NDArray[Any]:
-        """Return actions [N], or [N, k] where one has k parts, for observations [N, …] of N environments.
+        """Return actions [N], or [N, k] for actions with k parts, for observations [N, …] of N environments.
 
-        They are sampled as in evaluations, or the most probable ones if ``greedy``, and are those that ``environments``
-        take: with ``env.scale_actions`` from -1 to 1, which stands for ``low + (action + 1) / 2 * (high - low)`` of a
-        Box. A recurrent network remembers each environment from call to call; ``first`` [N] says which of them begin a
-        game, in the first call all. Raises ValueError for another shape, TypeError for floats where the network takes
-        uint8.
+        Actions are sampled as in evaluations, or the most probable ones if ``greedy``. They have the form that
+        ``environments`` accept: with ``env.scale_actions`` they are from -1 to 1, and an action means
+        ``low + (action + 1) / 2 * (high - low)`` of a Box. For a recurrent network the policy stores each environment's
+        state from call to call. ``first`` [N] says which environments begin a game; in the first call all do. Raises
+        ValueError for another shape, and TypeError for floats if the network takes uint8.
         """
         found, shape = np.asarray(observation), self.settings.observation_shape
         if found.ndim == 0 or found.shape[1:] != shape:
@@ -105,7 +105,7 @@ class LoadedPolicy:
 
 
 def load(run_dir: str | PathLike[str], learner: int, seed: int) -> LoadedPolicy:
-    """Load a policy, as ``actorlearn.load_policy`` says."""
+    """Load a policy; see ``actorlearn.load_policy``."""
     folder = Path(run_dir)
     settings = sorted((folder / "settings").glob("simulator-0.*.json"), key=lambda path: path.stat().st_mtime)
     if not settings:

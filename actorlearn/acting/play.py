@@ -1,6 +1,6 @@
-"""Plays the policy in policy.onnx, which lies beside this file: python play.py [GAMES [SEED]].
+"""Plays the policy in policy.onnx, which is in the same folder as this file: python play.py [GAMES [SEED]].
 
-Needs numpy and onnxruntime, and to play games gymnasium and the environment's package.
+Needs numpy and onnxruntime; to play games also gymnasium and the environment's package.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POLICY = Path(__file__).with_name("policy.onnx")
 
 
 class Policy:
-    """A trained policy that takes the likeliest action, for N games at a time."""
+    """A trained policy that chooses the most probable action, for N games at a time."""
 
     def __init__(self, file: Path = POLICY) -> None:
         self.session = onnxruntime.InferenceSession(file)
@@ -31,16 +31,16 @@ class Policy:
         if size := self.about["state_size"]:  # a recurrent network's memory of each game
             given["first"] = np.asarray(first, np.bool_)
             given["state"] = np.zeros((len(first), size), np.float32) if self.state is None else self.state
-        action, *_, after = self.session.run(None, given)  # between them what the action was chosen by
+        action, *_, after = self.session.run(None, given)  # the outputs between are the network's heads
         self.state = after if size else None
         return action
 
 
 def play(policy: Policy, games: int, seed: int) -> list[float]:
-    """Play so many whole games, the first from this seed, and return their scores."""
+    """Play whole games, the first from this seed, and return their scores."""
     env: Any = None
     scores: list[float] = []
-    for code, kwargs in policy.about["made_by"]:  # the environment, then what is put around it
+    for code, kwargs in policy.about["made_by"]:  # the environment, then its wrappers
         module, _, name = code.partition(":")
         env = getattr(import_module(module), name)(*(() if env is None else (env,)), **kwargs)
     for game in range(games):

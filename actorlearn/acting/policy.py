@@ -1,8 +1,8 @@
 """The policy: maps observations to actions and the algorithm's own columns, with published weights.
 
-Used by inference servers (``processes/inference.py``), by simulators that act for themselves, and by evaluations.
-Reads: published weights; the requested rows of blocks. Writes: the chosen actions and columns into these rows, and the
-word ``acted``. Knows neither which rows are answered together nor messages.
+Used by inference servers (``processes/inference.py``), by simulators that run the policy themselves, and by
+evaluations. Reads: published weights, and the requested rows of blocks. Writes: the chosen actions and columns of these
+rows, and the word ``acted``. Does not depend on messages or on the rule by which rows are batched.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from actorlearn.worker.staging import Staging
 
 
 class Policy:
-    """Network, algorithm and newest weights: rows in, actions out."""
+    """A network with the newest weights and an algorithm: chooses actions for rows."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class Policy:
         rollouts: Shm | None = None,
         threads: int = 1,
     ) -> None:
-        """Build the network; its weights are those published at ``weights`` (none: the caller loads them).
+        """Build the network; its weights are those published at ``weights`` (None: the caller loads them).
 
         ``stream`` separates the random numbers of several servers; ``rollouts`` is needed to answer rows of blocks;
-        ``threads`` share a pass.
+        ``threads`` is the number of threads of a forward pass on the CPU.
         """
         self.algorithm = make_algorithm(settings.algorithm)
         self._tells_values = False
@@ -85,7 +85,7 @@ class Policy:
         self._generator = torch.Generator(device)
 
     def refresh(self, rollout: int = 0) -> None:
-        """Load the newest weights, or those prescribed for a rollout, unless they are loaded already."""
+        """Load the newest weights, or with ``simulators.weights: rollout`` those of a rollout, if not loaded yet."""
         if self.published is None:
             return
         wanted = self._of_rollout.version(rollout) if self._of_rollout else None
@@ -97,12 +97,12 @@ class Policy:
             self.flat.copy_(self._arrived)
 
     def tell_values(self) -> None:
-        """Choose with the column "value" [N] too from now on, if the network has a head of this name."""
+        """Let ``choose`` also return the column "value" [N] from now on, if the network has this head."""
         self.compute_all_heads()
         self._tells_values = True
 
     def compute_all_heads(self) -> None:
-        """Have the network return all of its outputs from now on, also those that acting does not read."""
+        """Let the network compute all its heads from now on, also those that acting does not need."""
         ask_only(self.network, None)
 
     @torch.inference_mode()
@@ -116,10 +116,10 @@ class Policy:
         *,
         epsilon: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Return actions and columns [N, …] for observations [N, …]; ``epsilon`` [N], None = that of evaluations.
+        """Return actions and columns [N, …] for observations [N, …]; ``epsilon`` [N]; None: the value for evaluations.
 
-        A recurrent network needs the state [N, S] before them and `first` [N]; its new state is returned as "state".
-        The random numbers depend on seed, stream and moment only, so checkpoints need not save them.
+        A recurrent network needs the state [N, S] before the observations and `first` [N]; its new state is returned as
+        "state". The random numbers depend only on seed, stream and moment, so checkpoints need not save them.
         """
         self._generator.manual_seed(mix(self._seed, moment))
         for layer in self._noisy:
@@ -137,7 +137,7 @@ class Policy:
         return chosen if after is None else {**chosen, "state": after}
 
     def _outputs(self, *rows: Tensor) -> tuple[Outputs, Tensor | None]:
-        """Return the outputs of one forward pass; on a GPU, unless told otherwise, by a CUDA graph per shape."""
+        """Return the outputs of a forward pass; on a GPU by a CUDA graph per shape, unless the settings disable it."""
         if rows[0].is_cuda and self._captures:
             shape = tuple(rows[0].shape)
             if shape not in self._graphs:
@@ -146,9 +146,9 @@ class Policy:
         return self._passes.forward(*rows)
 
     def act(self, asked: Sequence[RowsAsked], member: int = 0) -> None:
-        """Choose actions for rows, of one timestep or of several, in this order, and write them into the rows.
+        """Choose actions for rows of one or several timesteps, in this order, and write them to the rows.
 
-        ``member`` separates the random numbers of batches whose first rows are of the same group and timestep.
+        ``member`` separates the random numbers of batches whose first rows have the same group and timestep.
         """
         first, group, timestep = asked[0]
         self.refresh(timestep // first.horizon)
@@ -164,16 +164,16 @@ class Policy:
         else:
             chosen = self.choose(self._column_of("observation", asked), moment, epsilon=epsilon)
         _write(chosen, asked)
-        for blocks, group, timestep in asked:  # marked last and together, in case of a kill
+        for blocks, group, timestep in asked:  # last and together, in case the process is killed
             blocks.mark_acted(group, timestep, self.version)
 
     def _column_of(self, column: str, asked: Sequence[RowsAsked]) -> Tensor:
-        """Return a column of all rows asked for, one after the other: [N, …]."""
+        """Return a column of all requested rows, concatenated: [N, …]."""
         return self._staging.join(column, [blocks.row(column, group, timestep) for blocks, group, timestep in asked], 0)
 
 
 def _write(chosen: dict[str, Tensor], asked: Sequence[RowsAsked]) -> None:
-    """Write columns [N, …] into the rows they were chosen for; the state after a row belongs to the row after."""
+    """Write columns [N, …] to the rows for which they were chosen; the state after a row goes to the next row."""
     for name, column in chosen.items():
         answers, start = column.cpu().numpy(), 0
         for blocks, group, timestep in asked:

@@ -1,5 +1,5 @@
-"""Losses and action rules: tensors in, tensors out; no network, process or device is known here.
+"""Losses and rules for actions: they map tensors to tensors and do not depend on networks, processes or devices.
 
-Import from the modules (`interface`, `returns`, `a2c`, `make`): this file imports nothing, so that reading the settings
-in `interface` never loads torch.
+Import from the modules (`interface`, `settings`, `returns`, `a2c`, `make`): this file imports nothing, so that reading
+the settings in `settings` does not load torch.
 """

@@ -1,12 +1,12 @@
 """Advantage actor-critic on blocks of T transitions: algorithm 1 of PAAC (Clemente et al. 2017).
 
-Reads network outputs and a `Batch`; knows no network, optimizer or process.
+Reads network outputs and a `Batch`.
 
-Differences from the published PAAC code, both small: log-probabilities come from log_softmax, where that code adds
-1e-30 inside the logarithm; the mean is over valid transitions, where its environments reset within a step and have no
-others. The entropy bonus is inside `loss_scale`, as there. With `gae_lambda` below 1 the advantages are generalised
-ones (Schulman et al. 2016), and the values regress on the returns that go with them. With `return_steps` a block is
-learned from as several shorter ones: BA3C's batches have many runs of five steps of each game.
+There are two small differences from the published PAAC code. Log-probabilities come from log_softmax; that code adds
+1e-30 inside the logarithm. The mean is over valid transitions; in that code all transitions are valid, because its
+environments reset within a step. The entropy bonus is inside `loss_scale`, as there. With `gae_lambda` below 1 this is
+generalised advantage estimation (Schulman et al. 2016), and the values regress on the corresponding returns. With
+`return_steps` a block is treated as several shorter ones: BA3C's batches have many sequences of five steps per game.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from actorlearn.algorithms.specs.a2c import A2CSettings
 class A2C(ActorCritic):
     """Policy gradient with n-step advantages, a value regression and an entropy bonus, from on-policy blocks.
 
-    The acting network's own numbers are not kept: the trainer's forward pass recomputes what the loss needs.
+    Outputs of the acting network are not recorded: the trainer's forward pass recomputes those that the loss needs.
     """
 
     Settings = A2CSettings
@@ -33,14 +33,14 @@ class A2C(ActorCritic):
     bootstrap_rows = 1
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the scalar to descend, and its terms; outputs are [T+1, B, size] of one forward pass."""
+        """Return the loss and its terms; outputs are [T+1, B, size] of one forward pass."""
         self.check_shapes(outputs, batch)
         settings, valid = self.settings, batch.valid
         value = outputs["value"].squeeze(-1)  # [T+1, B]
         value_tm1, value_t = value[:-1], value[1:].detach()
         policy_tm1 = self.policy({name: output[:-1] for name, output in outputs.items()})
 
-        # R_tm1 = r_t + discount * R_t, backwards from the value of the last row (lines 12-15).
+        # R_tm1 = r_t + discount * R_t, backwards from the value of the last row (algorithm 1, lines 12-15).
         counted = outcomes(batch, settings)
         if settings.return_steps:
             counted.restart_t[settings.return_steps - 1 :: settings.return_steps] = True

@@ -1,6 +1,6 @@
 """The common part of A2C, PPO, IMPALA and VACO: a policy and a state value, acting, and a loss of three terms.
 
-Reads network outputs "value" and those of `policies.heads`, and a `Batch`; knows no network, optimizer or process.
+Reads the network outputs "value" and those of `policies.heads`, and a `Batch`.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from actorlearn.algorithms.specs.actor_critic import ActorCriticSettings
 
 
 class ActorCritic:
-    """Base of the policy-gradient algorithms; each adds its `loss`."""
+    """Base of the policy-gradient algorithms; each one adds a `loss`."""
 
     prepared_rows = 0
     bootstrap_rows = 0
-    """Rows more than transitions that `loss` needs outputs of, without a gradient: to bootstrap from."""
+    """Number of rows after the transitions whose outputs `loss` bootstraps from, without a gradient."""
     recorded: tuple[str, ...] = ()
-    """Numbers kept from the network that acted: "log_prob" of the action, "value" of the observation."""
+    """Columns recorded when acting: "log_prob" of the action, "value" of the observation."""
 
     def __init__(self, settings: ActorCriticSettings) -> None:
-        """Keep the settings."""
+        """Store the settings."""
         self.settings = settings
         self.parts: tuple[int, ...] = ()
-        """Numbers of choices of a MultiDiscrete action, once its heads have been asked for."""
+        """Number of choices of each part of a MultiDiscrete action; set by `heads`."""
 
     def heads(self, actions: Actions) -> dict[str, int]:
-        """Ask for what makes a policy, and for a state value."""
+        """Return the heads of a policy, and a state value."""
         self.parts = actions.sizes if isinstance(actions, MultiDiscrete) else ()
         return {**policies.heads(actions), "value": 1}
 
     def acting_heads(self, actions: Actions) -> tuple[str, ...]:
-        """Name the outputs that `act` reads: a value only where it is recorded."""
+        """Return the names of the outputs that `act` reads: "value" only if it is recorded."""
         return (*policies.heads(actions), *(["value"] if "value" in self.recorded else []))
 
     def policy(self, outputs: Mapping[str, Tensor]) -> policies.ActionDistribution:
-        """Return the policy that these outputs describe."""
+        """Return the policy of these outputs."""
         return policies.policy(outputs, self.parts)
 
     def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Ask for one number for each thing that is recorded."""
+        """Return a column with one number for each name in `recorded`."""
         return {name: ("float32", ()) for name in self.recorded}
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
-        """Sample actions [N, …] from the policy, or take the most probable."""
+        """Sample actions [N, …] from the policy, or choose the most probable ones; adds the recorded columns."""
         policy = self.policy(outputs)
         chosen = {"action": policy.greedy() if greedy else policy.sample(generator)}
         if "log_prob" in self.recorded:
@@ -60,11 +60,11 @@ class ActorCritic:
         return chosen
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
-        """Return the batch as it is."""
+        """Return the batch unchanged."""
         return batch
 
     def total(self, valid: Tensor, policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, progress: float) -> Tensor:
-        """Return the scalar to descend, from three means over the valid transitions."""
+        """Return the loss, from three means over the valid transitions."""
         settings = self.settings
         entropy_cost = interpolate(settings.entropy_cost, settings.entropy_cost_final, progress)
         total = policy_loss + settings.value_cost * value_loss - entropy_cost * entropy
@@ -73,7 +73,7 @@ class ActorCritic:
         return settings.loss_scale * total
 
     def check_shapes(self, outputs: Mapping[str, Tensor], batch: Batch) -> None:
-        """Refuse outputs that have not `bootstrap_rows` more rows than the batch has transitions."""
+        """Raise ValueError unless outputs have `bootstrap_rows` more rows than the batch has transitions."""
         horizon, environments = batch.valid.shape
         expected = (horizon + self.bootstrap_rows, environments)
         for name, output in outputs.items():
@@ -86,13 +86,13 @@ class ActorCritic:
 
 
 def interpolate(first: float, final: float | None, progress: float) -> float:
-    """Return the point of this moment on the straight way from the first to the final; None = the first all along."""
+    """Return the linear interpolation from ``first`` to ``final`` at ``progress``; None: always ``first``."""
     return first if final is None else first + progress * (final - first)
 
 
 @torch.no_grad()
 def fit(valid: Tensor, return_tm1: Tensor, value_tm1: Tensor) -> dict[str, Tensor]:
-    """Return mean value and return, and the share of the returns' variance the value explains (0 if there is none)."""
+    """Return mean value, mean return, and the share of the variance of returns that values explain (0 if none)."""
     value_mean, return_mean = mean_over(valid, value_tm1), mean_over(valid, return_tm1)
     error_tm1 = return_tm1 - value_tm1
     unexplained = mean_over(valid, (error_tm1 - (return_mean - value_mean)).square())

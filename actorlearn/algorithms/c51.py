@@ -1,11 +1,11 @@
 """Categorical DQN, "C51": a distribution of the return for each action (Bellemare et al. 2017).
 
-Reads network outputs and a replayed `Batch`; knows no network, optimizer or process. Rainbow (Hessel et al. 2018) is
-this with `double`, `dueling`, `n_step: 3`, prioritised replay and a noisy network; eps-Rainbow (Stooke & Abbeel 2018)
-the same with epsilon in place of the noise.
+Reads network outputs and a replayed `Batch`. With `double`, `dueling`, `n_step: 3`, prioritised replay and a noisy
+network this is Rainbow (Hessel et al. 2018); with epsilon instead of the noise it is eps-Rainbow (Stooke & Abbeel
+2018).
 
-The loss is the cross-entropy from the projected target; the priority is the divergence, which is that less the
-target's entropy, within [1e-6, 1e6] as in accel_rl. Logarithms come from log_softmax, where that code cuts
+The loss is the cross-entropy with the projected target. The priority is the divergence, which is the cross-entropy
+minus the target's entropy, clipped to [1e-6, 1e6] as in accel_rl. Logarithms come from log_softmax; that code clips
 probabilities at 1e-6.
 """
 
@@ -31,7 +31,7 @@ class C51(QLearning):
     settings: C51Settings
 
     def __init__(self, settings: C51Settings) -> None:
-        """Keep the settings; there is no other state."""
+        """Store the settings; there is no other state."""
         super().__init__(settings, numbers=settings.atoms)
 
     def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
@@ -49,7 +49,7 @@ class C51(QLearning):
         return project(following.softmax(-1), place, self._support(following))
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the scalar to descend, its terms and priorities; outputs are [1, B, size] of one forward pass."""
+        """Return the loss, its terms and priorities; outputs are [1, B, size] of one forward pass."""
         logits = self.numbers_of_played(outputs, batch)  # [1, B, atoms]
         target = batch.columns["target"].where(batch.valid.unsqueeze(-1), 0.0)
         error = -(target * logits.log_softmax(-1)).sum(-1)  # [1, B]

@@ -12,11 +12,12 @@ def support(atoms: int, smallest: float, largest: float, device: torch.device) -
 
 
 def project(probability: Tensor, place: Tensor, values: Tensor) -> Tensor:
-    """Move a distribution onto evenly spaced `values` [K]: `probability` […, J] lies at `place` […, J]; […, K].
+    """Project a distribution, `probability` […, J] at `place` […, J], onto evenly spaced `values` [K]: […, K].
 
-    Each share goes to both neighbours, the more the nearer, and what lies beyond an end goes to that end (algorithm 1).
-    Atom k so takes part max(0, 1 - distance) of each share, the distance in atoms. That is J x K numbers a row where
-    adding at indices takes 2 J, but it adds in a fixed order, also on a GPU.
+    Each probability is divided between the two neighbouring atoms in proportion to their nearness; a place beyond an
+    end counts as that end (algorithm 1). Atom k thus gets the part max(0, 1 - distance) of each probability, with the
+    distance in atoms. This needs J x K numbers a row, and addition at indices only 2 J, but it adds in a fixed order,
+    also on a GPU.
     """
     step = (values[-1] - values[0]) / (len(values) - 1)
     position = (torch.minimum(torch.maximum(place, values[0]), values[-1]) - values[0]) / step  # […, J], 0 to K - 1
@@ -26,5 +27,5 @@ def project(probability: Tensor, place: Tensor, values: Tensor) -> Tensor:
 
 
 def entropy(probability: Tensor) -> Tensor:
-    """Return -sum p log p in nats, […]; an atom without probability adds nothing."""
+    """Return -sum p log p in nats, […]; an atom with probability 0 adds 0."""
     return -torch.xlogy(probability, probability).sum(-1)

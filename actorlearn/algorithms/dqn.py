@@ -1,7 +1,7 @@
-"""Deep Q-networks (Mnih et al. 2015), with double Q-learning, dueling heads and n-step returns as switches.
+"""Deep Q-networks (Mnih et al. 2015), with optional double Q-learning, dueling heads and n-step returns.
 
-Reads network outputs and a replayed `Batch`; knows no network, optimizer or process. The loss is Huber's, the mean over
-the minibatch, as in accel_rl and fast-DQN; Nature's Lua code clips the same errors and adds them up: `reduction: sum`.
+Reads network outputs and a replayed `Batch`. The loss is the mean Huber loss over the minibatch, as in accel_rl and
+fast-DQN. Nature's Lua code clips the same errors and takes their sum: `reduction: sum`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from actorlearn.algorithms.specs.dqn import DQNSettings
 
 
 class DQN(QLearning):
-    """One number for each action: the return that is to be expected."""
+    """One number for each action: the expected return."""
 
     Settings = DQNSettings
     settings: DQNSettings
 
     def __init__(self, settings: DQNSettings) -> None:
-        """Keep the settings; there is no other state."""
+        """Store the settings; there is no other state."""
         super().__init__(settings, numbers=1)
 
     def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
@@ -32,12 +32,12 @@ class DQN(QLearning):
         return self.per_action(outputs).squeeze(-1)
 
     def targets(self, batch: Batch, following: Tensor) -> Tensor:
-        """Return r + discount * Q(s', best action), [1, B]; nothing, not even NaN, passes a discount of 0."""
+        """Return r + discount * Q(s', best action), [1, B]; with discount 0 it is r even if Q is NaN."""
         discount = batch.columns["discount"]
         return batch.reward + (discount * following.squeeze(-1)).where(discount != 0.0, 0.0)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the scalar to descend, its terms and priorities; outputs are [1, B, size] of one forward pass."""
+        """Return the loss, its terms and priorities; outputs are [1, B, size] of one forward pass."""
         delta, target = self.settings.huber_delta, batch.columns["target"]
         q = self.numbers_of_played(outputs, batch).squeeze(-1)  # [1, B]
         error = huber_loss(q, target.where(batch.valid, 0.0), reduction="none", delta=delta)
@@ -46,6 +46,6 @@ class DQN(QLearning):
             "q_mean": mean_over(batch.valid, q),
             "target_mean": mean_over(batch.valid, target),
             "error_mean": mean_over(batch.valid, distance),
-            "priority": distance.clamp(LEAST_PRIORITY, delta).where(batch.valid, 0.0),  # at most delta: as accel_rl
+            "priority": distance.clamp(LEAST_PRIORITY, delta).where(batch.valid, 0.0),  # at most delta, as in accel_rl
         }
         return self.total(batch, error), {name: metric.detach() for name, metric in metrics.items()}

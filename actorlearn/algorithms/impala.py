@@ -1,10 +1,10 @@
-"""IMPALA: an actor-critic for experience that older policies made, corrected by V-trace (Espeholt et al. 2018).
+"""IMPALA: an actor-critic for experience from older policies, corrected by V-trace (Espeholt et al. 2018).
 
-Reads network outputs and a `Batch` with the column "log_prob" of the policy that acted; knows no network, optimizer or
-process. Values, the bootstrap one too, come from the learner's own forward pass.
+Reads network outputs and a `Batch` with the column "log_prob" of the acting policy. All values, also the one to
+bootstrap from, come from the learner's forward pass.
 
-The paper and torchbeast add their terms up over a batch, and their rates and clip_norm 40 presume it: `reduction: sum`.
-The weight of torchbeast's squared error is 0.25: a half of 0.5.
+The paper and torchbeast take the sum of the terms over a batch, and their learning rates and clip_norm 40 assume this:
+`reduction: sum`. The weight of the squared error in torchbeast is 0.25 (a half of 0.5).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class IMPALA(ActorCritic):
     recorded = ("log_prob",)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the scalar to descend, and its terms; outputs are [T+1, B, size] of one forward pass."""
+        """Return the loss and its terms; outputs are [T+1, B, size] of one forward pass."""
         self.check_shapes(outputs, batch)
         settings, valid = self.settings, batch.valid
         value = outputs["value"].squeeze(-1)  # [T+1, B]
         value_tm1, known = value[:-1], value.detach()
         policy_tm1 = self.policy({name: output[:-1] for name, output in outputs.items()})
 
-        # How much likelier the action is now than when it was chosen; then targets and advantages (section 4.1).
+        # Ratio of the action's probability now to that when it was chosen; then targets and advantages (section 4.1).
         log_prob_tm1 = policy_tm1.log_prob(played_actions(batch))
         log_ratio_tm1 = (log_prob_tm1.detach() - batch.columns["log_prob"]).where(valid, 0.0)
         ratio_tm1 = log_ratio_tm1.exp()

@@ -1,21 +1,21 @@
-"""The interface of an algorithm: the batch that it learns from, and five methods with the number `prepared_rows`.
+"""The interface of an algorithm: the batch that it learns from, five methods, and the number `prepared_rows`.
 
-Reads and writes nothing. An algorithm's settings and spec, known before it is made, are in ``settings.py``; its spec
-says whether it learns from rollouts or from a replay.
+Reads and writes nothing. Algorithms' settings and specs, which exist before an algorithm is made, are in
+``settings.py``. The spec says whether the algorithm learns from rollouts or from a replay.
 
-A `Batch` is in action -> outcome order (the shift from rows is done once, in `processes/batches.py`). Transition t is:
+A `Batch` is in action -> outcome order (`processes/batches.py` shifts the rows). Transition t is:
 
     observation[t] --action[t]--> reward[t], terminated[t], truncated[t], life_lost[t], observation[t+1]
 
-The transition after a game's end is the environment's reset: its action was ignored, `valid` is False, and it counts
-for nothing. The same is true while a game waits for the next block, and of actions that were chosen by weights too old.
-`observation[t+1]` of a transition that ended a game is the game's final observation.
+The transition after a game's end is the environment's reset: its action was ignored, `valid` is False, and algorithms
+must not learn from it. The same holds while a game waits for the next block, and for actions chosen by weights that
+were too old. `observation[t+1]` of a transition that ended a game is the game's final observation.
 
-A minibatch of a replay is a batch of B items. A transition has two rows, of which row 1 is `n_step` agent steps after
-row 0, or the end of the game: observation and first [2, B, ...], everything else [1, B]. A sequence of L transitions,
-for those whose `AlgorithmSpec` says so, has all rows up to the last that a return reaches: [L + n_step, B, ...] and
-[L, B]. The reward is the n-step return of rewards clipped one by one, the columns are "discount", "weight" and
-"reached", the row at which the return ends (see `q_learning` and `r2d1`).
+A minibatch of a replay is a batch of B items. A transition has two rows: row 1 is `n_step` agent steps after row 0, or
+at the end of the game. Its observation and first are [2, B, ...], everything else [1, B]. A sequence of L transitions,
+for algorithms whose `AlgorithmSpec` sets ``sequences``, has all rows up to the last that a return reaches: [L + n_step,
+B, ...] and [L, B]. The reward is the n-step sum of rewards that were clipped one by one. The columns are "discount",
+"weight" and "reached", the row at which the return ends (see `q_learning` and `r2d1`).
 """
 
 from __future__ import annotations
@@ -46,113 +46,113 @@ class Batch:
     valid: Tensor  # [T, B] bool
     policy_lag: Tensor  # [T, B] int64: updates by which the acting weights were older than those that learn
     columns: Mapping[str, Tensor] = field(default_factory=dict)
-    """The algorithm's own, [T, B, ...]; of recurrent networks also "state" before row 0, [1, B, S]."""
+    """The algorithm's columns, [T, B, ...]; with a recurrent network also "state" before row 0, [1, B, S]."""
 
     def environments(self, chosen: Tensor) -> Batch:
-        """The part of the batch that some environments made; chosen: indices into the second dimension."""
-        # index_select and not [:, chosen]: 256 of 2,048 observations of Atari take 0.2 ms and not 4.2, on one core.
+        """Return the part of the batch with some environments; ``chosen``: indices into the second dimension."""
+        # index_select, not [:, chosen]: 256 of 2,048 observations of Atari take 0.2 ms instead of 4.2 on one core.
         columns = {name: column.index_select(1, chosen) for name, column in self.columns.items()}
         parts = {name: getattr(self, name).index_select(1, chosen) for name in Batch.__slots__ if name != "columns"}
         return Batch(**parts, columns=columns)
 
     def parted(self, columns: Mapping[str, Tensor]) -> Batch:
-        """The batch with these columns and without its last row, as one row of T * B transitions, to be learned from.
+        """Return the batch with these columns and without its last row, as one row of T * B transitions.
 
-        With the column "state" of a recurrent network, which needs their order, it stays T rows.
+        With the column "state" of a recurrent network, which needs the order of transitions, it keeps T rows.
         """
         rows = replace(self, observation=self.observation[:-1], first=self.first[:-1], columns=columns)
         return rows if "state" in columns else rows.transitions()
 
     def transitions(self) -> Batch:
-        """The same as one row of T * B transitions, for what needs no order; observation and first must have T rows."""
+        """Return the batch as one row of T * B transitions, without their order; observation and first need T rows."""
         columns = {name: column.flatten(0, 1)[None] for name, column in self.columns.items()}
         rows = {name: getattr(self, name).flatten(0, 1)[None] for name in Batch.__slots__ if name != "columns"}
         return Batch(**rows, columns=columns)
 
 
 class Algorithm(Protocol):
-    """A learning algorithm; pure but for the generator it is handed. Constructed from its settings."""
+    """A learning algorithm; pure except for the generator that it receives. It is made from its settings."""
 
     prepared_rows: int
-    """Rows at the end of a batch whose outputs `prepare` needs; 0 = none."""
+    """Number of rows at the end of a batch whose outputs `prepare` needs; 0: none."""
 
     def heads(self, actions: Actions) -> dict[str, int]:
-        """Name and size of each network output; called by every role that makes a network, before it does.
+        """Return the name and size of each network output; called before a network is made.
 
-        So an algorithm has been told its actions before it acts or learns.
+        An algorithm can therefore store its actions here, before it acts or learns.
         """
 
     def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Name -> (numpy dtype name, shape of one cell) of what `act` writes besides the action.
+        """Return the columns that `act` writes besides the action: name -> (numpy dtype name, shape of one cell).
 
-        Called once, when the blocks' layout is planned.
+        Called once, when the layout of blocks is planned.
         """
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
         """Choose "action", int64 [N] or [N, k] or float32 [N, n], and the cells of `columns`, from outputs [N, size].
 
-        Called by inference servers for each batch of rows, and by evaluators; `greedy` draws nothing.
+        Called for each batch of rows, and by evaluators; with `greedy` it draws no random numbers.
         """
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
-        """Return the batch that the epochs learn from, which may have other rows and more columns.
+        """Return the batch from which the epochs learn; it may have other rows and more columns.
 
-        Called by the trainer once for each batch, before its epochs, without gradient; outputs are
-        [prepared_rows, B, size]. Epochs are cut into minibatches along the second dimension of what is returned.
+        The trainer calls this once for each batch, before its epochs, without gradient. Outputs are
+        [prepared_rows, B, size]. Epochs divide the result into minibatches along its second dimension.
 
-        Of a replay's minibatch the outputs are those of all rows but the first: "target.<head>" of the target network
-        and, if `prepared_rows`, "<head>" of the network itself.
+        For a minibatch of a replay the outputs are those of all rows but the first: "target.<head>" of the target
+        network and, if `prepared_rows`, "<head>" of the network itself.
         """
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the scalar to descend and detached scalar metrics, from outputs [rows, B, size] of one forward pass.
+        """Return the loss and detached scalar metrics, from outputs [rows, B, size] of one forward pass.
 
-        Called by the trainer for each minibatch of a prepared batch, before `backward`; the rows are those of its
-        observation. `progress` is the share of `schedule_steps` that is done, in [0, 1], for scheduled values.
+        The trainer calls this for each minibatch of a prepared batch, before `backward`; the rows are those of its
+        observation. `progress` is the completed share of `schedule_steps`, in [0, 1], for scheduled values.
 
-        Of a replay's minibatch one metric may be no scalar: "priority" [1, B], how much each item was wrong, which
-        prioritised replay draws by once it has raised it to its exponent.
+        For a minibatch of a replay one metric may have other dimensions: "priority" [1, B], the error of each item.
+        A prioritised replay draws items in proportion to a power of it.
         """
 
 
 @runtime_checkable
 class ReadsSomeHeads(Protocol):
-    """An algorithm that acts by some of its network's outputs: those with a trunk of their own are then left out."""
+    """An algorithm that needs only some outputs for acting; others with a separate trunk are then not computed."""
 
     def acting_heads(self, actions: Actions) -> Collection[str]:
-        """Name the outputs that `act` reads; it gets these at least, and perhaps others."""
+        """Return the names of the outputs that `act` reads; it may receive others too."""
 
 
 @runtime_checkable
 class Bootstraps(Protocol):
-    """An algorithm whose `loss` takes outputs of a minibatch's last rows for constants: values to bootstrap from."""
+    """An algorithm whose `loss` uses the outputs of a minibatch's last rows as constants, to bootstrap from."""
 
     bootstrap_rows: int
-    """Number of these rows; 0 = none. On a CPU no gradient is computed for them."""
+    """Number of these rows; 0: none. On a CPU no gradient is computed for them."""
 
 
 Networks = Mapping[str, "Callable[..., Mapping[str, Tensor]]"]
-"""Networks by name, each called with what it reads, observations [N, *shape] and actions [N, n]: {head: [N, size]}.
+"""Networks by name; each is called with its inputs, observations [N, *shape] and actions [N, n]: {head: [N, size]}.
 
-"actor" chooses actions, extra networks have their own names, and those of the target network begin with "target."."""
+"actor" chooses actions, extra networks have their own names, and names of target networks begin with "target."."""
 
 
 @runtime_checkable
 class MultiNetworkAlgorithm(Protocol):
-    """An algorithm with networks besides its actor, such as critics, and in place of `loss` a loss for each network.
+    """An algorithm with networks besides its actor, such as critics, and a loss for each network instead of `loss`.
 
     It has the other methods of an `Algorithm`; `heads` are the actor's. `losses` calls the networks itself, so
-    `prepare` gets no outputs for a replay's minibatch.
+    `prepare` gets no outputs for a minibatch of a replay.
     """
 
     def extra_networks(self, actions: Actions) -> Mapping[str, ExtraNetwork]:
-        """Return the networks besides the actor by name; called where `heads` is, after it."""
+        """Return the networks besides the actor by name; called after each call of `heads`."""
 
     def losses(
         self, networks: Networks, batch: Batch, generator: torch.Generator, progress: float
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Return a scalar loss for each network, by its name, and detached metrics as `loss` does.
 
-        The gradient of a loss goes to the parameters of its network alone, whatever others it was made with. Equal
-        generators draw alike. The target network's passes have no gradient.
+        The gradient of a loss changes only the parameters of its network, even if the loss depends on others. Equal
+        generators must give equal results. Passes of target networks have no gradient.
         """

@@ -1,4 +1,4 @@
-"""Classes of policy lag, by which metrics of transitions are told apart. Imports nothing."""
+"""Classes of policy lag, for separate metrics of transitions. Imports nothing of the project."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ class LagClass:
     """A range of lags, in updates."""
 
     name: str
-    """Ending of the names of its metrics."""
+    """Suffix of the names of its metrics."""
     first: int
     last: int | None
-    """None: it has no end."""
+    """Largest lag of the class; None: no limit."""
 
     def __contains__(self, lag: int) -> bool:
-        """Whether it is a lag of this class."""
+        """Whether a lag belongs to this class."""
         return self.first <= lag and (self.last is None or lag <= self.last)
 
     @property
     def words(self) -> str:
-        """The range as people write it."""
+        """The range in words."""
         if self.last is None:
             return f"{self.first} or more updates"
         if self.last > self.first:
@@ -36,4 +36,4 @@ LAG_CLASSES = (
     LagClass("4_to_7", 4, 7),
     LagClass("8_or_more", 8, None),
 )
-"""All lags, the youngest first."""
+"""Classes that cover all lags, the smallest first."""

@@ -1,4 +1,4 @@
-"""Makes the algorithm that settings are for; knows no network and no process."""
+"""Makes the algorithm of given settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from actorlearn.extra_networks import ExtraNetwork
 
 
 def make(settings: AlgorithmSettings) -> Algorithm:
-    """Construct the algorithm; raises ValueError, one line, where that cannot be."""
+    """Make the algorithm; raises ValueError, one line, if that fails."""
     kind = ALGORITHMS.spec(settings.name).load()
     try:
         signature(kind).bind(settings)
@@ -31,5 +31,5 @@ def make(settings: AlgorithmSettings) -> Algorithm:
 
 
 def extra_networks(algorithm: Algorithm, actions: Actions) -> Mapping[str, ExtraNetwork]:
-    """Return the networks that an algorithm has besides its actor; most have none."""
+    """Return the networks that an algorithm has besides its actor; most algorithms have none."""
     return algorithm.extra_networks(actions) if isinstance(algorithm, MultiNetworkAlgorithm) else {}

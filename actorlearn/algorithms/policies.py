@@ -1,7 +1,6 @@
 """Policies as distributions over actions, given by network outputs: softmax over choices, Gaussian over Box actions.
 
-Reads outputs by head; knows no network and no loss. Leading dimensions, written … here, are [N] when acting and
-[rows, B] when learning.
+Reads outputs by head. The leading dimensions, written as …, are [N] when acting and [rows, B] when learning.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ class ActionDistribution(Protocol):
     """The distribution of actions for each row of some outputs."""
 
     def sample(self, generator: torch.Generator) -> Tensor:
-        """Draw one action a row: int64 […] or […, k], or float32 […, n]."""
+        """Draw one action per row: int64 […] or […, k], or float32 […, n]."""
 
     def greedy(self) -> Tensor:
         """Return the most probable action of each row."""
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Return the logarithm of each action's probability, or density: […]."""
+        """Return the logarithm of each action's probability or density: […]."""
 
     def entropy(self) -> Tensor:
         """Return the entropy of each row in nats: […]."""
 
 
 def heads(actions: Actions) -> dict[str, int]:
-    """Name and size of the outputs that make a policy."""
+    """Return the name and size of each output of a policy."""
     if isinstance(actions, tuple):
         return {"mean": actions[0], "log_std": actions[0]}
     return {"logits": actions if isinstance(actions, int) else sum(actions.sizes)}
 
 
 def policy(outputs: Mapping[str, Tensor], parts: Sequence[int] = ()) -> ActionDistribution:
-    """Return the policy that these outputs describe; `parts` of a MultiDiscrete action have their logits in a row."""
+    """Return the policy of these outputs; `parts`: numbers of choices of a MultiDiscrete action's parts."""
     if parts:
         return MultiCategorical(outputs["logits"], parts)
     if "logits" in outputs:
@@ -51,7 +50,7 @@ def policy(outputs: Mapping[str, Tensor], parts: Sequence[int] = ()) -> ActionDi
 
 
 def played_actions(batch: Batch) -> Tensor:
-    """Return the actions of a batch, and 0 where they were ignored: any number may stand there."""
+    """Return the actions of a batch, with 0 for invalid transitions, whose actions may be any numbers."""
     valid = batch.valid.view(*batch.valid.shape, *[1] * (batch.action.ndim - batch.valid.ndim))
     return batch.action.where(valid, 0)
 
@@ -60,26 +59,26 @@ class Categorical:
     """softmax(logits) over actions 0 … A-1."""
 
     def __init__(self, logits: Tensor) -> None:
-        """Take logits […, A]."""
+        """Use logits […, A]."""
         self.logits = logits
 
     @cached_property
     def log_policy(self) -> Tensor:
-        """The logarithm of all probabilities […, A]."""
+        """Logarithms of all probabilities […, A]."""
         return self.logits.log_softmax(-1)
 
     def sample(self, generator: torch.Generator) -> Tensor:
-        """Draw one action a row.
+        """Draw one action per row.
 
-        argmax(p / e) with e ~ Exponential(1) has distribution p; in logarithms it needs no softmax, as a constant a row
-        does not move the argmax. Four small operations and no check that waits for the device, unlike
-        torch.multinomial.
+        argmax(p / e) with e ~ Exponential(1) has distribution p. With logarithms no softmax is needed, because a
+        constant per row does not change the argmax. This takes four small operations, and unlike torch.multinomial it
+        does not wait for the device.
         """
         noise = torch.empty_like(self.logits).exponential_(generator=generator)
         return (self.logits - noise.log_()).argmax(-1)
 
     def greedy(self) -> Tensor:
-        """Return the most probable action of each row; the lowest index of equals."""
+        """Return the most probable action of each row; of equal ones that with the lowest index."""
         return self.logits.argmax(-1)
 
     def log_prob(self, action: Tensor) -> Tensor:
@@ -92,14 +91,14 @@ class Categorical:
 
 
 class MultiCategorical:
-    """Independent softmaxes over the choices of each of k parts, all of which are taken at once."""
+    """Independent softmaxes over the choices of each of k parts of an action."""
 
     def __init__(self, logits: Tensor, sizes: Sequence[int]) -> None:
-        """Take logits […, sum of sizes], those of part 0 first."""
+        """Use logits […, sum of sizes], those of part 0 first."""
         self.parts = [Categorical(of_part) for of_part in torch.split(logits, list(sizes), -1)]
 
     def sample(self, generator: torch.Generator) -> Tensor:
-        """Draw one action a row, part after part."""
+        """Draw one action per row, part by part."""
         return torch.stack([part.sample(generator) for part in self.parts], -1)
 
     def greedy(self) -> Tensor:
@@ -107,28 +106,28 @@ class MultiCategorical:
         return torch.stack([part.greedy() for part in self.parts], -1)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Return the logarithm of each action's probability: the product of its parts'."""
+        """Return the logarithm of each action's probability: the sum over its parts."""
         chosen = zip(self.parts, action.unbind(-1), strict=True)
         return torch.stack([part.log_prob(choice) for part, choice in chosen], -1).sum(-1)
 
     def entropy(self) -> Tensor:
-        """Return the entropy of each row: the sum of its parts'."""
+        """Return the entropy of each row: the sum over its parts."""
         return torch.stack([part.entropy() for part in self.parts], -1).sum(-1)
 
 
 class Gaussian:
-    """Independent normal distributions over the n numbers of a Box action, which may lie outside its bounds.
+    """Independent normal distributions over the n numbers of a Box action, which may be outside its bounds.
 
-    The environment clips what it is given; the action recorded, and its density, are those before clipping.
+    The environment clips actions; the recorded action and its density are those before clipping.
     """
 
     def __init__(self, mean: Tensor, log_std: Tensor) -> None:
-        """Take means and logarithms of the standard deviations, each […, n]."""
+        """Use means and logarithms of the standard deviations, each […, n]."""
         self.mean = mean
         self.log_std = log_std
 
     def sample(self, generator: torch.Generator) -> Tensor:
-        """Draw one action a row."""
+        """Draw one action per row."""
         noise = torch.empty_like(self.mean).normal_(generator=generator)
         return self.mean + self.log_std.exp() * noise
 

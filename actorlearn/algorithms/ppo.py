@@ -1,27 +1,28 @@
 """Proximal policy optimisation with a clipped ratio (Schulman et al. 2017), as in Stooke & Abbeel's accel_rl.
 
-Reads network outputs and a `Batch` with the columns "log_prob" and "value" of the network that acted; knows no network,
-optimizer or process. Advantages and returns are worked out once for a batch, from the values as they were when acting;
-the epochs then see transitions by themselves, unless the network is recurrent and needs whole sequences.
+Reads network outputs and a `Batch` with the columns "log_prob" and "value" of the acting network. Advantages and
+returns are computed once for a batch, from the recorded values; the epochs then learn from single transitions, unless
+the network is recurrent and needs whole sequences.
 
-Left open by keys, and off in accel_rl: normalised advantages (over the valid transitions of a minibatch, as OpenAI
-baselines do) and clipped values (as there, the larger of both squared errors). accel_rl clips at 0.2, multiplied by
-the same factor as its learning rate: `ratio_clip_final` says where that leads.
+Two options are off in accel_rl: normalised advantages (over the valid transitions of a minibatch, as in OpenAI
+baselines) and clipped values (as there, the larger of both squared errors). accel_rl clips the ratio at 0.2 times the
+factor of its learning rate's schedule; `ratio_clip_final` sets the final clip.
 
-For experience of older weights the policy that the ratio is taken to need not be the one that acted (`proximal`). Three
-policies are then told apart, mu that acted, pi_prox and the new pi (Hilton et al. 2021, arXiv 2110.00641, equation of
-section 3: L_decoupled), and the objective is the mean of
+For experience from older weights, the ratio can be taken to another policy than the acting one (`proximal`). Then there
+are three policies: mu, which acted, pi_prox, and the new policy pi (Hilton et al. 2021, arXiv 2110.00641, section 3,
+L_decoupled). The objective is the mean of
 
     pi_prox / mu * min(pi / pi_prox * A, clip(pi / pi_prox) * A)
 
-pi_prox is that of the weights before the pass, or, without a pass for it, approximated by (A-3PO, arXiv 2512.06547)
+pi_prox is the policy of the weights before the epochs, which needs a forward pass, or is approximated without one by
+(A-3PO, arXiv 2512.06547)
 
     log pi_prox = alpha log mu + (1 - alpha) log pi,    alpha = 1 / d
 
-with d the updates from mu to pi. pi is the version that the pass makes, one more than the newest published, so d is
-the policy lag + 1, as in AReaL's code, and with lag 0 the ratio is PPO's. With ``proximal: behaviour`` all of it is
-PPO, bit for bit. ``advantages: vtrace`` makes targets as IMPALA does, rho and c cut at 1; the advantage is then not
-weighted by rho, because the ratio of the objective weighs it.
+where d is the number of updates from mu to pi. The version of pi is one more than the newest published version, so d is
+the policy lag + 1, as in AReaL's code; with lag 0 the ratio is PPO's. With ``proximal: behaviour`` the result is
+bit-identical to PPO. ``advantages: vtrace`` computes targets like IMPALA, with rho and c clipped at 1. The advantage is
+then not multiplied by rho, because the objective has this ratio already.
 """
 
 from __future__ import annotations
@@ -40,25 +41,25 @@ from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes, v
 from actorlearn.algorithms.specs.ppo import PPOSettings
 
 LARGEST_LOG = 60.0
-"""Logarithm beyond which a ratio that is clipped anyway is not made: e^60 is finite in float32, and its gradient."""
+"""Largest logarithm of a ratio that is clipped later: e^60 and its gradient are finite in float32."""
 
 
 class PPO(ActorCritic):
-    """Several epochs over a batch, held near the policy that acted by a clipped ratio of probabilities."""
+    """Several epochs over a batch, with a clipped probability ratio that keeps the policy near the acting one."""
 
     Settings = PPOSettings
     settings: PPOSettings
     recorded = ("log_prob", "value")
 
     def __init__(self, settings: PPOSettings) -> None:
-        """Keep the settings; the outputs of all rows are prepared where they need it."""
+        """Store the settings; `prepare` needs the outputs of all rows, or only of the last one."""
         super().__init__(settings)
         self.prepared_rows = settings.horizon + 1 if settings.passes_before else 1
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
         """Add columns "advantage", "return" and perhaps "log_prob_before", and drop the last row.
 
-        Outputs are [1, B, size] of that row, or [T+1, B, size] of all. A batch without the column "state" of a
+        Outputs are [1, B, size] of that row, or [T+1, B, size] of all rows. A batch without the column "state" of a
         recurrent network becomes [1, T * B].
         """
         outputs = {name: output[-len(batch.first) :] for name, output in outputs.items()}
@@ -87,7 +88,7 @@ class PPO(ActorCritic):
         return batch.parted(columns)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the scalar to descend, and its terms; outputs are [T, B, size] of one forward pass."""
+        """Return the loss and its terms; outputs are [T, B, size] of one forward pass."""
         self.check_shapes(outputs, batch)
         valid, columns = batch.valid, batch.columns
         policy_tm1, value_tm1 = self.policy(outputs), outputs["value"].squeeze(-1)
@@ -103,7 +104,7 @@ class PPO(ActorCritic):
         if self.settings.normalize_advantage:
             advantage = normalize(valid, advantage)
 
-        # Equation 7 of the paper: the lower of both, so that no gain is left in moving further.
+        # Equation 7 of the paper: the lower of both, so that a further move gives no gain.
         near = log_weight.exp() * ratio.clamp(1.0 - clip, 1.0 + clip)
         surrogate = torch.minimum((log_weight + log_ratio).exp() * advantage, near * advantage)
         policy_loss = -mean_over(valid, surrogate)
@@ -119,9 +120,9 @@ class PPO(ActorCritic):
         return total, {name: metric.detach() for name, metric in metrics.items()}
 
     def proximal(self, batch: Batch, log_prob: Tensor) -> Tensor:
-        """Return the log-probability of each action by the policy that the clipped ratio is taken to.
+        """Return each action's log-probability under pi_prox, the denominator of the clipped ratio.
 
-        ``log_prob`` is that by the new policy; no gradient flows.
+        ``log_prob`` is the log-probability under the new policy, without gradient.
         """
         match self.settings.proximal:
             case "behaviour":
@@ -133,7 +134,7 @@ class PPO(ActorCritic):
                 return acted + lag / (lag + 1) * (log_prob - acted)
 
     def value_error(self, value: Tensor, columns: Mapping[str, Tensor]) -> Tensor:
-        """Return the squared error of each value; with `value_clip` at least that of the value moved no further."""
+        """Return the squared error of each value; with `value_clip` at least that of the clipped value."""
         error = (columns["return"] - value).square()
         clip = self.settings.value_clip
         if clip is None:
@@ -143,7 +144,7 @@ class PPO(ActorCritic):
 
 
 def normalize(valid: Tensor, advantage: Tensor) -> Tensor:
-    """Return advantages moved and scaled to mean 0 and standard deviation 1 over the valid ones."""
+    """Return advantages shifted and scaled to mean 0 and standard deviation 1 over the valid transitions."""
     centered = advantage - mean_over(valid, advantage)
     deviation = mean_over(valid, centered.square()).sqrt()
     return centered / (deviation + 1e-8)  # 1e-8: OpenAI baselines, ppo2

@@ -1,22 +1,22 @@
 """Parallelised Q-network, "PQN": Q-learning without replay and target network (Gallici et al. 2024, arXiv 2407.04811).
 
-Reads network outputs and a `Batch` of a rollout with the column "value", the best action's value by the network that
-acted; knows no network, optimizer or process. Exploration is the settings': acting takes the best action, and a share
-of actions is replaced by random ones. What keeps the learning together is a network with `model.layer_norm`.
+Reads network outputs and a `Batch` of a rollout with the column "value", the acting network's value of the best action.
+Exploration is in the settings: `act` chooses the best action, and a share of actions is replaced by random ones.
+LayerNorm in the network (`model.layer_norm`) stabilises learning.
 
-The target of an action is the return of the steps that followed, whatever action these took, mixed at each step with
-the value of the best one, Peng's Q(lambda) (the paper's equation for R^lambda):
+The target of an action is the return of the following steps, for whatever actions were taken, mixed at each step with
+the value of the best action: Peng's Q(lambda) (the paper's equation for R^lambda)
 
     R_t = r_t + discount * (lambda R_{t+1} + (1 - lambda) max_a Q(s_{t+1}, a))
 
-worked out once for a rollout, from the values as they were when acting; the epochs are then a regression.
+It is computed once for a rollout, from the recorded values; the epochs are then a regression.
 
-Differences from the authors' code (mttga/purejaxql), whose loss this is, half of the mean squared error:
+The loss is that of the authors' code (mttga/purejaxql), half of the mean squared error. The differences are:
 
-    a game's end    only a terminal one has no future; at a time limit the value of the final observation stands for
-                    it. There both are ends, as here with `bootstrap_on_truncation` off
-    last but one    of a rollout mixes with the value of its own successor. pqn_atari.py does so too; pqn_gymnax.py and
-                    pqn_minatar.py take the value of the row behind it
+    a game's end        Only a terminal state has no future; at a time limit the value of the final observation is used.
+                        In their code both have no future, as here with `bootstrap_on_truncation` off.
+    last step but one   The last step but one of a rollout mixes with the value of its own successor, as in
+                        pqn_atari.py; pqn_gymnax.py and pqn_minatar.py use the value of the row after that.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from actorlearn.algorithms.specs.pqn import PQNSettings
 
 
 class PQN(ActionValues):
-    """One number for each action: the return that is to be expected, learned from rollouts of many environments."""
+    """One number for each action: the expected return, learned from rollouts of many environments."""
 
     Settings = PQNSettings
     settings: PQNSettings
     prepared_rows = 1
 
     def __init__(self, settings: PQNSettings) -> None:
-        """Keep the settings; there is no other state."""
+        """Store the settings; there is no other state."""
         super().__init__(settings, 1, settings.dueling)
 
     def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Ask for the best action's value, whichever action is played."""
+        """Return a column for the best action's value, whichever action is played."""
         return {"value": ("float32", ())}
 
     def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
@@ -53,11 +53,11 @@ class PQN(ActionValues):
         return self.per_action(outputs).squeeze(-1)
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
-        """Take the best action of each row [N], with its value; the settings' `exploration` replaces some actions."""
+        """Choose the best action of each row [N], with its value; the settings' `exploration` replaces some actions."""
         return {**super().act(outputs, generator, greedy), "value": self.values(outputs).amax(-1)}
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
-        """Add the column "target" and drop the last row, whose outputs these are: [1, B, size].
+        """Add the column "target" and drop the last row, whose outputs [1, B, size] are given.
 
         A batch without the column "state" of a recurrent network becomes [1, T * B].
         """
@@ -66,7 +66,7 @@ class PQN(ActionValues):
         return batch.parted({**batch.columns, "target": target_tm1})
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the scalar to descend, and its terms; outputs are [rows, B, size] of one forward pass."""
+        """Return the loss and its terms; outputs are [rows, B, size] of one forward pass."""
         valid, target = batch.valid, batch.columns["target"]
         q = self.numbers_of_played(outputs, batch).squeeze(-1)
         error = target.where(valid, 0.0) - q

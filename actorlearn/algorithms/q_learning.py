@@ -1,15 +1,15 @@
-"""The common part of DQN, C51, R2D1 and PQN: one or more numbers for each action, and acting on the best.
+"""The common part of DQN, C51, R2D1 and PQN: one or more numbers for each action, and choosing the best action.
 
-Reads outputs "q", or with `dueling` "value" and "advantage", and a `Batch`; knows no network, optimizer or process.
-Those that learn from a replay have their targets in common too. A transition of it leads from row 0 to row 1 of the
-batch, `n_step` agent steps later or at the game's end:
+Reads the outputs "q", or with `dueling` "value" and "advantage", and a `Batch`. The algorithms that learn from a replay
+also have their targets in common. A transition of a replay leads from row 0 to row 1 of the batch, `n_step` agent steps
+later or at the game's end:
 
-    reward            the sum of gamma^k times the rewards on the way, each clipped before
+    reward            sum of gamma^k times the rewards of these steps, each clipped first
     column discount   gamma^m after m steps, 0 where the future ends
-    column weight     of its error in the loss: that of prioritised sampling, or 1
+    column weight     weight of its error in the loss: from prioritised sampling, or 1
 
-`prepare` makes the targets, without gradient; `loss` is then a regression of row 0. That keeps the backward pass as
-small as it can be: with `double`, the network's own pass over row 1 needs none.
+`prepare` computes the targets, without gradient; `loss` is then a regression of row 0. This keeps the backward pass as
+small as possible: with `double`, the network's pass over row 1 needs no gradient.
 """
 
 from __future__ import annotations
@@ -28,20 +28,25 @@ from actorlearn.algorithms.settings import AlgorithmSettings
 from actorlearn.algorithms.specs.q_learning import QSettings
 
 LEAST_PRIORITY = 1e-6
-"""Least priority: an error of 0 leaves a transition a chance (Schaul et al. 2016, 3.3). accel_rl: C51 alone."""
+"""Smallest priority, so that a transition with error 0 can be drawn again (Schaul et al. 2016, 3.3). In accel_rl only
+C51 has it.
+"""
 
 
 class ActionValues:
-    """Numbers for each action, of which the best is taken; base of the value-based algorithms."""
+    """Base of the value-based algorithms: a value for each action, and the choice of the best action."""
 
     def __init__(self, settings: AlgorithmSettings, numbers: int, dueling: bool) -> None:
-        """Keep the settings, how many numbers describe each action's value, and whether two heads make them."""
+        """Store the settings; ``numbers``: numbers that describe an action's value; ``dueling``: use two heads."""
         self.settings = settings
         self.numbers = numbers
         self.dueling = dueling
 
     def heads(self, actions: Actions) -> dict[str, int]:
-        """Ask for the numbers of each action, or for those of the state and, beside them, each action's."""
+        """Return a head for all actions, or with dueling heads one for the state and one for all actions.
+
+        Raises ValueError for actions that are not discrete.
+        """
         if not isinstance(actions, int):
             others = "sac, a2c, ppo or impala" if isinstance(actions, tuple) else "a2c, ppo or impala"
             raise ValueError(
@@ -57,11 +62,11 @@ class ActionValues:
         raise NotImplementedError
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
-        """Take the best action of each row [N]; the settings' `exploration` replaces some of them."""
+        """Choose the best action of each row [N]; the settings' `exploration` replaces some of them."""
         return {"action": self.values(outputs).argmax(-1)}
 
     def per_action(self, outputs: Mapping[str, Tensor]) -> Tensor:
-        """Return the numbers of each action, […, A, n]; of dueling heads V + A - mean A (Wang et al., equation 9)."""
+        """Return the numbers of each action, […, A, n]; for dueling heads V + A - mean A (Wang et al., equation 9)."""
         flat = outputs["advantage" if self.dueling else "q"]
         numbers = flat.reshape(*flat.shape[:-1], -1, self.numbers)
         if not self.dueling:
@@ -75,7 +80,7 @@ class ActionValues:
         return numbers.gather(-2, chosen).squeeze(-2)
 
     def numbers_of_played(self, outputs: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        """Return the numbers of the actions played, [rows, B, n]; refuse outputs of other rows."""
+        """Return the numbers of the actions played, [rows, B, n]; raises ValueError for outputs of other rows."""
         for name, output in outputs.items():
             if output.shape[:-1] != batch.valid.shape:
                 raise ValueError(
@@ -85,7 +90,7 @@ class ActionValues:
         return self.numbers_of(outputs, played_actions(batch))
 
     def total(self, batch: Batch, error: Tensor) -> Tensor:
-        """Return the scalar to descend, from what each transition adds [rows, B]."""
+        """Return the loss, from the error of each transition [rows, B]."""
         loss = mean_over(batch.valid, error)
         if self.settings.reduction == "sum":
             loss = loss * batch.valid.sum()
@@ -93,28 +98,28 @@ class ActionValues:
 
 
 class QLearning(ActionValues):
-    """Base of those that learn from a replay; each adds `values`, `targets` and `loss`."""
+    """Base of the algorithms that learn from a replay; each one adds `values`, `targets` and `loss`."""
 
     settings: QSettings
 
     def __init__(self, settings: QSettings, numbers: int) -> None:
-        """Keep the settings, and how many numbers describe each action's value; there is no other state."""
+        """Store the settings; ``numbers``: numbers that describe an action's value. There is no other state."""
         super().__init__(settings, numbers, settings.dueling)
         self.prepared_rows = 1 if settings.double else 0
 
     def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Ask for nothing: a value is worked out anew whenever a transition is replayed."""
+        """Return none: values are computed again whenever a transition is replayed."""
         return {}
 
     def targets(self, batch: Batch, following: Tensor) -> Tensor:
-        """Return what row 0 should say, from the target network's numbers [1, B, n] of the best action in row 1."""
+        """Return the targets of row 0, from the target network's numbers [1, B, n] of the best action in row 1."""
         raise NotImplementedError
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
         """Add the column "target" and drop row 1.
 
         Outputs are [1, B, size] of row 1: "target.<head>" of the target network and, with `double`, "<head>" of the
-        network itself, which then chooses.
+        network itself, which then selects the best action.
         """
         prefix = "target."
         target = {name.removeprefix(prefix): o for name, o in outputs.items() if name.startswith(prefix)}
@@ -124,5 +129,5 @@ class QLearning(ActionValues):
         return replace(batch, observation=batch.observation[:1], first=batch.first[:1], columns=columns)
 
     def total(self, batch: Batch, error: Tensor) -> Tensor:
-        """Return the scalar to descend, from what each transition adds [rows, B], times its weight."""
+        """Return the loss, from the error of each transition [rows, B] times its weight."""
         return super().total(batch, batch.columns["weight"] * error)

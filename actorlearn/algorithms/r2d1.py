@@ -1,22 +1,22 @@
 """Recurrent replay DQN, not distributed, "R2D1": R2D2 (Kapturowski et al. 2019) as in rlpyt (Stooke and Abbeel 2019).
 
-Reads network outputs and a `Batch` of sequences; knows no network, optimizer or process. A sequence is L transitions,
-each with its own n-step return, which reaches a row of the same sequence or of the n rows behind it:
+Reads network outputs and a `Batch` of sequences. A sequence is L transitions, each with its own n-step return, which
+reaches a row of the same sequence or one of the n rows after it:
 
-    column reached    row whose value stands for the rest of the return, 1 … L - 1 + n
-    column discount   gamma^m of that value after m steps, 0 where the future ends
-    column weight     of its sequence in the loss: that of prioritised sampling, or 1
-    column state      the network's before row 0, from burn-in or as it acted
+    column reached    row whose value replaces the rest of the return, 1 … L - 1 + n
+    column discount   factor of that value: gamma^m after m steps, 0 where the future ends
+    column weight     weight of the sequence in the loss: from prioritised sampling, or 1
+    column state      state of the network before row 0, from burn-in or stored when acting
 
-Values are learned as h(value), which replaces the clipping of rewards (Pohlen et al. 2018); the order of actions is the
-same. The loss is half the squared error, the mean over all steps of all sequences.
+The network learns h(value), which replaces the clipping of rewards (Pohlen et al. 2018); the order of actions is the
+same. The loss is half the squared error, averaged over all steps of all sequences.
 
 Differences from the paper:
 
-    network      it does not see the last action and reward, and its dueling heads have no hidden layer
-    sequences    may reach over the end of a game, where the state is cleared; the paper's end there, and rlpyt learns
-                 from no step behind it
-    priorities   of new sequences: the largest so far (Schaul et al. 2016); the paper's actors compute first errors
+    network      it does not receive the last action and reward, and its dueling heads have no hidden layer
+    sequences    they may continue over the end of a game, where the state is set to zero; the paper's sequences end
+                 there, and rlpyt does not learn from the steps after it
+    priorities   new sequences get the largest priority so far (Schaul et al. 2016); the paper's actors compute errors
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from actorlearn.algorithms.specs.r2d1 import R2D1Settings
 
 
 class R2D1(QLearning):
-    """One number for each action, learned from sequences: h(return that is to be expected)."""
+    """One number for each action, learned from sequences: h(expected return)."""
 
     Settings = R2D1Settings
     settings: R2D1Settings
 
     def __init__(self, settings: R2D1Settings) -> None:
-        """Keep the settings; there is no other state."""
+        """Store the settings; there is no other state."""
         super().__init__(settings, numbers=1)
-        self.prepared_rows = 0  # with `double` the pass that is learned from chooses: it has all rows that are reached
+        self.prepared_rows = 0  # with `double`, the outputs for the loss select actions: they have all rows reached
 
     def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
         """Return h(expected return) of each action, […, A]."""
@@ -54,7 +54,7 @@ class R2D1(QLearning):
         return replace(batch, columns={**batch.columns, "following": self.values(target)})
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the scalar to descend, its terms and priorities; outputs are [L + n, B, size] of one forward pass."""
+        """Return the loss, its terms and priorities; outputs are [L + n, B, size] of one forward pass."""
         values = self.values(outputs)
         if values.shape[:-1] != batch.first.shape:
             raise ValueError(
@@ -74,7 +74,7 @@ class R2D1(QLearning):
         return self.total(batch, 0.5 * distance.square()), {name: metric.detach() for name, metric in metrics.items()}
 
     def _target(self, values: Tensor, batch: Batch) -> Tensor:
-        """Return h(r + discount * h^-1(value of the row reached)), [L, B]; nothing passes a discount of 0."""
+        """Return h(r + discount * h^-1(value of the row reached)), [L, B]; with discount 0 it is h(r)."""
         following, discount = batch.columns["following"], batch.columns["discount"]
         best = (values[1:] if self.settings.double else following).argmax(-1, keepdim=True)
         value = following.gather(-1, best).squeeze(-1)  # [L - 1 + n, B]
@@ -84,12 +84,12 @@ class R2D1(QLearning):
         return target if epsilon is None else rescale(target, epsilon)
 
     def _returns(self, values: Tensor) -> Tensor:
-        """Return the expected returns that the network's values stand for."""
+        """Return the expected returns for the network's values: h^-1(value)."""
         epsilon = self.settings.rescale_epsilon
         return values if epsilon is None else unscale(values, epsilon)
 
     def _priority(self, distance: Tensor, valid: Tensor) -> Tensor:
-        """Return eta * max + (1 - eta) * mean of the errors [L, B] of each sequence, [1, B]."""
+        """Return eta * max + (1 - eta) * mean of each sequence's errors [L, B]: [1, B]."""
         eta, steps = self.settings.priority_eta, valid.sum(0, keepdim=True).clamp(min=1)
         mean = distance.sum(0, keepdim=True) / steps
         return (eta * distance.amax(0, keepdim=True) + (1.0 - eta) * mean).clamp(min=LEAST_PRIORITY)
@@ -101,10 +101,10 @@ def rescale(x: Tensor, epsilon: float) -> Tensor:
 
 
 def unscale(x: Tensor, epsilon: float) -> Tensor:
-    """Return the x of which this is h(x).
+    """Return h^-1(x), the inverse of `rescale`.
 
-    With u = sqrt(|x| + 1) the root of epsilon u^2 + u = |h| + 1 + epsilon, written so that a small epsilon, or 0, loses
-    no digits.
+    u = sqrt(|h^-1(x)| + 1) is the root of epsilon u^2 + u = |x| + 1 + epsilon, computed in a form that is accurate for
+    a small epsilon and for 0.
     """
     least = x.abs() + 1.0 + epsilon
     u = 2.0 * least / ((1.0 + 4.0 * epsilon * least).sqrt() + 1.0)

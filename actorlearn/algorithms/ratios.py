@@ -1,6 +1,6 @@
-"""Importance ratios of the policy that learns to the one that acted: how much a sample is worth, by its policy lag.
+"""Metrics of the importance ratios of the learning policy to the acting policy, in total and by policy lag.
 
-Pure. All tensors are of detached values.
+Pure. All tensors are detached.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.lags import LAG_CLASSES
 
 SAMPLE_SIZE = "effective_sample_size"
-"""Metric by which ``optimizer.sample_size_scaling`` scales the learning rate."""
+"""Name of the metric by which ``optimizer.sample_size_scaling`` scales the learning rate."""
 
 
 def effective_sample_size(log_ratio: Tensor) -> Tensor:
     """Return the effective sample size of n weights [n], given their logarithms, as a share of n (Kong 1992).
 
-    (sum w)^2 / (n sum w^2) is 1 where all weights are equal, and 1/n where one has it all; of no weights it is 1.
+    (sum w)^2 / (n sum w^2) is 1 if all weights are equal, and 1/n if all but one are 0; without weights it is 1.
     """
     if not len(log_ratio):
         return torch.ones((), dtype=log_ratio.dtype, device=log_ratio.device)
@@ -29,14 +29,14 @@ def effective_sample_size(log_ratio: Tensor) -> Tensor:
 def ratio_metrics(batch: Batch, log_ratio: Tensor, clipped: Tensor) -> dict[str, Tensor]:
     """Return effective sample size and clipped share of the valid transitions, and of each class of lags that occurs.
 
-    ``log_ratio`` [T, B] is that of new to acting policy; ``clipped`` [T, B] says whose ratio the loss has clipped.
+    ``log_ratio`` [T, B]: log of the ratio of new to acting policy; ``clipped`` [T, B]: the loss clipped the ratio.
     """
     valid = batch.valid
     lag, log_ratio, clipped = batch.policy_lag[valid], log_ratio[valid], clipped[valid].float()
     found = {SAMPLE_SIZE: effective_sample_size(log_ratio), "clipped_share": _mean(clipped)}
     oldest, youngest = (int(lag.max()), int(lag.min())) if len(lag) else (-1, 0)
     for each in LAG_CLASSES:
-        if youngest in each and oldest in each:  # as nearly always: one rollout, one version
+        if youngest in each and oldest in each:  # the usual case: one version acted in the whole rollout
             found |= {f"{name}_{each.name}": value for name, value in found.items()}
             break
         if each.first <= oldest and (each.last is None or each.last >= youngest):
@@ -48,5 +48,5 @@ def ratio_metrics(batch: Batch, log_ratio: Tensor, clipped: Tensor) -> dict[str,
 
 
 def _mean(x: Tensor) -> Tensor:
-    """Return the mean of x [n]; 0 of nothing."""
+    """Return the mean of x [n]; 0 if it is empty."""
     return x.sum() / max(len(x), 1)

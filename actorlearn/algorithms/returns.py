@@ -1,14 +1,15 @@
-"""Returns: where they end, where they restart and what they sum, by rules that all algorithms share; pure functions.
+"""Returns: where they end, where they restart and what they sum, by common rules of all algorithms; pure functions.
 
-Reads a `Batch`'s rewards and boundary columns and the settings; knows no policy and no loss. Time is in the names, as
-in rlax: `x_t` belongs to arriving at observation t, `x_tm1` to the observation one step before. All tensors are [T, B],
-and no gradient flows: give detached values.
+Reads a `Batch`'s rewards and flags, and the settings. Names have the time, as in rlax: `x_t` belongs to the arrival at
+observation t, `x_tm1` to the previous observation. All tensors are [T, B]; values must be detached, because no gradient
+is intended.
 
-n-step returns, generalised advantages and V-trace need the same three things of a block, and differ only in the sum:
+n-step returns, generalised advantages and V-trace need the same three tensors of a block and differ only in the sum:
 
-    rewards     what arriving counted for the learner
-    discounts   how much of the future it keeps: 0 where the future ends (terminal)
-    restarts    where the future is V of the arrival, and not what the next transition collected (truncation, block end)
+    rewards     the learner's rewards
+    discounts   factor of the future: 0 where it ends (terminal)
+    restarts    where the future is V of the observation reached, and not the next transition's return (truncation, end
+                of the block)
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from actorlearn.algorithms.settings import AlgorithmSettings
 
 
 class Outcomes(NamedTuple):
-    """Outcomes of a batch's transitions, as a learner counts them; each [T, B]."""
+    """Outcomes of a batch's transitions for the learner; each [T, B]."""
 
     reward_t: Tensor
     discount_t: Tensor
@@ -36,7 +37,7 @@ def outcomes(batch: Batch, settings: AlgorithmSettings) -> Outcomes:
 
 
 def rewards(batch: Batch, settings: AlgorithmSettings) -> Tensor:
-    """Return the learner's rewards: a batch's cut to [-reward_clip, reward_clip], 0 where the transition is invalid."""
+    """Return the learner's rewards: clipped to [-reward_clip, reward_clip], and 0 for invalid transitions."""
     reward_t = batch.reward.where(batch.valid, 0.0)
     if settings.reward_clip is None:
         return reward_t
@@ -44,7 +45,7 @@ def rewards(batch: Batch, settings: AlgorithmSettings) -> Tensor:
 
 
 def discounts(batch: Batch, settings: AlgorithmSettings) -> Tensor:
-    """Return the discount, or 0 where the learner's episode ends by the settings or the transition is invalid."""
+    """Return the discount; 0 where the episode ends according to the settings, and for invalid transitions."""
     ended = batch.terminated | ~batch.valid
     if settings.life_loss_terminal:
         ended = ended | batch.life_lost
@@ -72,7 +73,7 @@ def lambda_returns(outcomes: Outcomes, value_t: Tensor, lambda_: float) -> Tenso
     reward_t, discount_t, restart_t = outcomes
     returns_tm1 = torch.empty_like(value_t)
     future = value_t[-1]  # [B]
-    # Work backwards; `where` and not a product, so that nothing, not even NaN, passes a restart.
+    # Backwards in time; `where` and not a product, so that not even NaN passes a restart.
     for t in reversed(range(len(reward_t))):
         if lambda_ != 1.0:
             future = lambda_ * future + (1.0 - lambda_) * value_t[t]
@@ -82,13 +83,13 @@ def lambda_returns(outcomes: Outcomes, value_t: Tensor, lambda_: float) -> Tenso
 
 
 class VTrace(NamedTuple):
-    """Value targets, and advantages before and after they are weighted by rho; each [T, B]."""
+    """Value targets, and advantages before and after multiplication by rho; each [T, B]."""
 
     target_tm1: Tensor
     error_tm1: Tensor
-    """r + discount * V-trace's value of the arrival - V: the advantage of an action, whoever chose it."""
+    """r + discount * V-trace's value of the next observation - V: the advantage, not multiplied by rho."""
     advantage_tm1: Tensor
-    """The same times rho, for a policy gradient without a ratio of its own."""
+    """The advantage times rho, for a policy gradient that does not include a ratio itself."""
 
 
 def vtrace(
@@ -101,18 +102,18 @@ def vtrace(
     c_clip: float,
     lambda_: float,
 ) -> VTrace:
-    """Correct returns for actions that another policy chose (Espeholt et al. 2018, section 4.1; lambda as in rlax).
+    """Correct returns for actions of another policy (Espeholt et al. 2018, section 4.1; lambda as in rlax).
 
-    `ratio_tm1` is pi(a|s) / mu(a|s) of the learner's and the acting policy; rho and c are that, cut at `rho_clip` and
-    `c_clip`, c also times `lambda_`. With ratios of 1, and no clip below, the targets are `lambda_returns` and the
-    advantages generalised ones.
+    `ratio_tm1` is pi(a|s) / mu(a|s) of the learner's and the acting policy. rho and c are this ratio clipped at
+    `rho_clip` and `c_clip`; c is also multiplied by `lambda_`. With ratios of 1 and clips of 1 or more the targets are
+    `lambda_returns`, and the advantages are generalised advantage estimates.
     """
     check_shapes("vtrace", *outcomes, value_tm1, value_t, ratio_tm1)
     reward_t, discount_t, restart_t = outcomes
     rho_tm1 = ratio_tm1.clamp(max=rho_clip)
     c_tm1 = lambda_ * ratio_tm1.clamp(max=c_clip)
     delta_tm1 = rho_tm1 * (reward_t + discount_t * value_t - value_tm1)
-    target_t = torch.empty_like(value_t)  # v_s of the arrival: V(s_t) where the next transition is no continuation
+    target_t = torch.empty_like(value_t)  # v_s of the next observation; V(s_t) where the return restarts
     target_tm1 = torch.empty_like(value_t)
     following = value_t[-1]  # [B]
     for t in reversed(range(len(reward_t))):
@@ -125,11 +126,11 @@ def vtrace(
 
 
 def mean_over(valid: Tensor, x: Tensor) -> Tensor:
-    """Return the mean of x over valid transitions; 0 when none is valid."""
+    """Return the mean of x over valid transitions; 0 if none is valid."""
     return x.where(valid, 0.0).sum() / valid.sum().clamp(min=1)
 
 
 def check_shapes(name: str, *tensors: Tensor) -> None:
-    """Refuse tensors that are not one number for each transition, as broadcasting would give numbers without sense."""
+    """Raise ValueError unless all tensors have the same shape: broadcasting would give wrong numbers."""
     if len({tensor.shape for tensor in tensors}) > 1:
         raise ValueError(f"{name}: shapes {[tuple(tensor.shape) for tensor in tensors]} must be one [T, B]")

@@ -1,12 +1,12 @@
 """Soft actor-critic (Haarnoja et al. 2018b): a stochastic actor, two critics, and a learned entropy temperature.
 
-Reads a replayed `Batch` and calls networks; knows no optimizer or process. The networks, each with a loss of its own:
+Reads a replayed `Batch` and calls networks. Each of these networks has its own loss:
 
     actor              observation -> mean and log standard deviation of a normal u; an action is tanh(u), in [-1, 1]
     critic_1, critic_2 observation, action -> soft Q value: expected discounted sum of rewards and entropies
     temperature        log(alpha), the weight of the entropy relative to the reward
 
-Targets and the actor's loss take the smaller of both critics' values, which counters overestimation (Fujimoto et al.
+Targets and the actor's loss use the smaller of both critics' values, which reduces overestimation (Fujimoto et al.
 2018).
 """
 
@@ -30,22 +30,22 @@ CRITICS = ("critic_1", "critic_2")
 LOG_DEVIATIONS = (-20.0, 2.0)
 """Bounds of the log standard deviation, as in the authors' code."""
 LEAST_PRIORITY = 1e-6
-"""Least priority, so that a transition with an error of 0 can be drawn again (Schaul et al. 2016, section 3.3)."""
+"""Smallest priority, so that a transition with error 0 can be drawn again (Schaul et al. 2016, section 3.3)."""
 
 
 class SAC:
-    """A policy that maximises reward and entropy, and the values that it is improved by."""
+    """A policy that maximises reward and entropy, and the critics that improve it."""
 
     Settings = SACSettings
     prepared_rows = 0
 
     def __init__(self, settings: SACSettings) -> None:
-        """Keep the settings; `heads` derives a target entropy from the actions where the settings have none."""
+        """Store the settings; `heads` derives a target entropy from the actions if the settings have none."""
         self.settings = settings
         self.target_entropy = settings.target_entropy or 0.0
 
     def heads(self, actions: Actions) -> dict[str, int]:
-        """Return a mean and a log standard deviation for each component of an action."""
+        """Return a mean and a log standard deviation for each component of an action; raises ValueError unless Box."""
         if not isinstance(actions, tuple):
             others = "dqn, a2c, ppo or impala" if isinstance(actions, int) else "a2c, ppo or impala"
             raise ValueError(
@@ -68,12 +68,12 @@ class SAC:
         return {}
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
-        """Draw an action [N, n] within [-1, 1], or take tanh of the mean."""
+        """Draw an action [N, n] in [-1, 1], or choose tanh of the mean."""
         policy = TanhGaussian(outputs["policy"])
         return {"action": policy.mean.tanh() if greedy else policy.sample(generator)[0]}
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
-        """Return the batch as it is: `losses` computes the targets."""
+        """Return the batch unchanged: `losses` computes the targets."""
         return batch
 
     def losses(
@@ -110,7 +110,7 @@ class SAC:
 
     @torch.no_grad()
     def _target(self, networks: Networks, batch: Batch, alpha: Tensor, generator: torch.Generator) -> Tensor:
-        """Return r + discount (smaller target Q - alpha log pi) [B] of an action drawn anew; r at discount 0."""
+        """Return r + discount (smaller target Q - alpha log pi) [B] for a newly drawn action; r at discount 0."""
         following, discount = batch.observation[1], batch.columns["discount"][0]
         action, log_prob = TanhGaussian(networks["actor"](following)["policy"]).sample(generator)
         lower = torch.minimum(*(self._value(networks[f"target.{name}"], following, action) for name in CRITICS))
@@ -127,7 +127,7 @@ class TanhGaussian:
     """Distribution of tanh(u) for independent normal u […, n] (appendix C of the paper)."""
 
     def __init__(self, output: Tensor) -> None:
-        """Take the means of u and then its log standard deviations: […, 2n]."""
+        """Use the means of u followed by its log standard deviations: […, 2n]."""
         self.mean, log_deviation = output.chunk(2, -1)
         self.log_deviation = log_deviation.clamp(*LOG_DEVIATIONS)
 

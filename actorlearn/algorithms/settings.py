@@ -1,9 +1,9 @@
-"""Settings and spec of an algorithm: the numbers that it reads, and all that is known of it before it is made.
+"""Settings and spec of an algorithm: the keys that it reads, and its properties before it is made.
 
-Loads no torch: simulators and the supervisor read this. An algorithm is two files, its spec
-(``algorithms/specs/a2c.py``: keys, defaults, facts) and its loss (``algorithms/a2c.py``), and a line of entry points.
-A class that is named as "package.module:Name" may do without the first: its ``Settings``, ``defaults`` and the
-facts of `AlgorithmSpec` are looked for in it.
+Loads no torch, because simulators and the supervisor import this file. An algorithm consists of two files, its spec
+(``algorithms/specs/a2c.py``: keys, defaults, properties) and its loss (``algorithms/a2c.py``), and an entry point. A
+class that is named as "package.module:Name" needs no spec: its ``Settings``, ``defaults`` and the properties of
+`AlgorithmSpec` are then its attributes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 
 BASE_DEFAULTS: Defaults = {
     "atari": {},
-    # Scores of other environments are small numbers that need no clip, and their time limits are no part of the task.
+    # Rewards of other environments are small numbers that need no clip, and their time limits are not part of the task.
     "vector": {"algorithm": {"horizon": 16, "loss_scale": 1.0, "reward_clip": None, "bootstrap_on_truncation": True}},
 }
-"""Defaults of all algorithms by kind of environment, where they are not the settings' own."""
+"""Defaults of all algorithms by kind of environment, where they differ from those of the settings."""
 OFF_POLICY_DEFAULTS: Defaults = {
     "atari": {},
     "vector": {**BASE_DEFAULTS["vector"], "replay": {"capacity_steps": 50_000, "learning_starts_steps": 1_000}},
@@ -38,22 +38,22 @@ OFF_POLICY_DEFAULTS: Defaults = {
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonSchedule:
-    """Share of actions at random, by the agent steps of all environments (``acting/exploration.py`` acts by it)."""
+    """Share of random actions over the agent steps of all environments (used by ``acting/exploration.py``)."""
 
     initial: float
     final: float
-    """Reached linearly, ``steps`` after the first ``hold_steps``."""
+    """Final share, reached linearly in ``steps`` steps after the first ``hold_steps``."""
     final_min: float | None
-    """The final one of environment 0, log-spaced up to the last environment's, ``final``; None: all have ``final``."""
+    """Final share of environment 0; other environments' are log-spaced up to ``final``. None: all have ``final``."""
     hold_steps: int
     steps: int
     evaluation: float
-    """Share of actions at random in evaluations that are not greedy."""
+    """Share of random actions in evaluations that are not greedy."""
 
 
 @dataclass(frozen=True)
 class HardCopies:
-    """A target network that is a copy of the network, made anew now and then (Mnih et al. 2015)."""
+    """A target network that is replaced by a copy of the network at intervals (Mnih et al. 2015)."""
 
     every_steps: int
     """Agent steps of all learners between two copies."""
@@ -61,14 +61,14 @@ class HardCopies:
 
 @dataclass(frozen=True)
 class Polyak:
-    """A target network that follows a little after each optimizer step (Lillicrap et al. 2016, section 3)."""
+    """A target network that moves towards the network after each optimizer step (Lillicrap et al. 2016, section 3)."""
 
     rate: float
-    """Share of the way to the network that an optimizer step moves it: tau."""
+    """tau: share of the distance to the network by which an optimizer step moves it."""
 
 
 TargetPolicy = HardCopies | Polyak
-"""The rule by which a target network is renewed (``learning/target.py`` does it)."""
+"""The rule by which a target network is updated (carried out by ``learning/target.py``)."""
 
 
 class AlgorithmSettings(Settings, frozen=True, kw_only=True):
@@ -122,16 +122,16 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def drops_stale(self) -> bool:
-        """Whether transitions beyond the lag are not learned from, and as many rollouts open as there can be."""
+        """Whether transitions beyond max_policy_lag are dropped, instead of opening fewer rollouts."""
         return False
 
     @property
     def lag_limit(self) -> int | None:
-        """Lag beyond which transitions are dropped; None: none are."""
+        """Policy lag beyond which transitions are dropped; None: no transitions are dropped."""
         return self.max_policy_lag if self.drops_stale else None
 
     def open_rollouts(self, blocks: int) -> int:
-        """Return how many rollouts may be open at once; with each one more, acting weights are one more update old."""
+        """Return how many rollouts may be open at once; each one more than 1 adds one update of policy lag."""
         if self.max_policy_lag is None or self.drops_stale:
             return blocks
         return min(blocks, self.max_policy_lag + 1)
@@ -143,7 +143,7 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def exploration(self) -> EpsilonSchedule | None:
-        """Actions at random in place of those that `act` chose; None: it explores by what it draws itself."""
+        """Schedule of random actions that replace those of `act`; None: `act` explores itself."""
         return None
 
 
@@ -173,7 +173,7 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
 
     @property
     def drops_stale(self) -> bool:
-        """Whether transitions beyond the lag are not learned from, and as many rollouts open as there can be."""
+        """Whether transitions beyond max_policy_lag are dropped, instead of opening fewer rollouts."""
         return self.max_policy_lag is not None and self.on_policy_lag == "drop"
 
     @property
@@ -197,7 +197,7 @@ class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
 
     @property
     def target(self) -> TargetPolicy:
-        """The rule by which the target network is renewed."""
+        """The rule by which the target network is updated."""
         raise NotImplementedError
 
 
@@ -211,36 +211,36 @@ class HardCopySettings(OffPolicySettings, frozen=True, kw_only=True):
 
     @property
     def target(self) -> TargetPolicy:
-        """The rule by which the target network is renewed."""
+        """The rule by which the target network is updated."""
         return HardCopies(self.target_every_steps)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmSpec(Spec):
-    """An algorithm, described without loading it; made by calling its class with its settings."""
+    """Description of an algorithm, without an import of it; its class is called with its settings."""
 
     methods = ("heads", "columns", "act", "prepare")
     described_in = "actorlearn/algorithms/interface.py"
     settings: type[AlgorithmSettings]
     replayed: bool = False
-    """It learns from a replay; a class without a spec does if it says so, or if its ``Settings`` do."""
+    """Whether it learns from a replay. For a class without a spec: its attribute, or else its ``Settings``, decide."""
     sequences: bool = False
-    """It learns from sequences of transitions, and not from single ones: with networks that have memory too."""
+    """Whether it learns from sequences of transitions, so that networks may have memory, and not from single ones."""
     by_ratio: bool = False
-    """It compares the probability of an action with that by which it was chosen."""
+    """Whether it uses the ratio of an action's probability to that with which it was chosen."""
     parts_of_transitions: bool = False
-    """Its minibatches are of single transitions, where the network has no memory, and not of environments."""
+    """Whether its minibatches, for networks without memory, have single transitions and not whole environments."""
     unit_actions: bool = False
-    """The numbers that it chooses are from -1 to 1, which the environment stretches to the bounds of its Box."""
+    """Whether it chooses numbers from -1 to 1, which the environment must scale to the bounds of its Box."""
     defaults: Defaults = field(default_factory=lambda: BASE_DEFAULTS)
-    """Defaults of a topology's keys by kind of environment, where they are not the settings' own."""
+    """Defaults of a topology's keys by kind of environment, where they differ from those of the settings."""
     optimizers: Defaults = field(default_factory=dict)
-    """Kind of environment -> name of an optimizer -> its numbers, where they are not the optimizer's own."""
+    """Kind of environment -> name of an optimizer -> its numbers, where they differ from the optimizer's."""
     metrics: tuple[Metric, ...] = ()
-    """Definitions of the metrics that its loss returns, where no other algorithm's loss has them too."""
+    """Definitions of those metrics of its loss that no other algorithm has."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that have not what the trainer reads, and facts that are not what they must be."""
+        """Raise ValueError for settings that lack keys of the trainer, and for fields of wrong types."""
         super().__post_init__()
         base = OffPolicySettings if self.replayed else OnPolicySettings
         if not issubclass(self.settings, base):
@@ -268,15 +268,15 @@ class AlgorithmSpec(Spec):
             raise ValueError(f"algorithm {self.name!r}: its metrics have {wrong[0]!r:.100}, which is no Metric")
 
     def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
-        """Raise ValueError for the methods that a class lacks; it has one loss, or several, of networks of its own."""
+        """Raise ValueError if a class lacks methods: it needs `loss`, or `losses` and `extra_networks`."""
         super().check(found, what, (*more, *(("extra_networks", "losses") if hasattr(found, "losses") else ("loss",))))
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Describe a class by what it says of itself under the names of these fields."""
+        """Make a spec for a class from its attributes with the names of these fields."""
         settings = settings_of(found, module, AlgorithmSettings)
         replayed = bool(getattr(found, "replayed", issubclass(settings, OffPolicySettings)))
-        if settings is AlgorithmSettings:  # it has none of its own
+        if settings is AlgorithmSettings:  # the class has no Settings
             settings = HardCopySettings if replayed else OnPolicySettings
         return cls(
             name=name,

@@ -1,14 +1,14 @@
 """VACO: PPO's epochs with V-trace advantages and a filter by total variation (Honari et al. 2026, arXiv 2603.01365).
 
-The ratio of the learner's policy to the one that acted has two parts. What the learner was ahead before the first epoch
-is corrected once, by V-trace with its own policy and values of that time ("align"). What the epochs add is bounded:
-while the mean of |ratio - 1| in a minibatch is beyond `variation_limit`, transitions whose gradient would move their
-ratio further from 1 are left out ("filter"), and none is clipped.
+The ratio of the learner's policy to the acting policy has two parts. V-trace corrects the difference before the first
+epoch once, with the learner's policy and values at that time ("align"). The change by the epochs is bounded: while the
+mean of |ratio - 1| in a minibatch is above `variation_limit`, transitions whose gradient would move their ratio further
+from 1 are left out ("filter"). No ratio is clipped.
 
-Built from the paper's abstract and introduction, its reviews at ICLR 2026, and the filter of a co-author in
+This is based on the paper's abstract and introduction, its reviews at ICLR 2026, and a co-author's filter in
 open-instruct (pull request 1681: mean |rho - 1|, sign of advantage times log ratio, V-trace's truncated rho as a
-factor); the text of its sections 4 and 5 was not at hand. From the reviews: the limit of 0.2, and V-trace before the
-first epoch only. Reads network outputs and a `Batch` with the column "log_prob"; knows no network and no process.
+factor); the text of its sections 4 and 5 was not available. The limit of 0.2, and V-trace only before the first epoch,
+are from the reviews. Reads network outputs and a `Batch` with the column "log_prob".
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from actorlearn.algorithms.specs.vaco import VACOSettings
 
 
 class VACO(ActorCritic):
-    """Several epochs over a batch, held near the policy that acted by leaving transitions out."""
+    """Several epochs over a batch; leaving out transitions keeps the policy near the acting one."""
 
     Settings = VACOSettings
     settings: VACOSettings
     recorded = ("log_prob",)
 
     def __init__(self, settings: VACOSettings) -> None:
-        """Keep the settings."""
+        """Store the settings."""
         super().__init__(settings)
         self.prepared_rows = settings.horizon + 1
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
         """Add columns "advantage", "return" and "log_prob_before", and drop the last row.
 
-        The advantages have V-trace's factor rho; "log_prob_before" is by the policy before the first epoch. Outputs are
-        [T+1, B, size] of all rows. A batch without the column "state" of a recurrent network becomes [1, T * B].
+        The advantages include V-trace's factor rho; "log_prob_before" is from the policy before the first epoch.
+        Outputs are [T+1, B, size] of all rows. A batch without the column "state" of a recurrent network becomes
+        [1, T * B].
         """
         outputs = {name: output[-len(batch.first) :] for name, output in outputs.items()}
         settings, value = self.settings, outputs["value"].squeeze(-1)  # [T+1, B]
@@ -65,7 +66,7 @@ class VACO(ActorCritic):
         return batch.parted(columns)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the scalar to descend, and its terms; outputs are [T, B, size] of one forward pass."""
+        """Return the loss and its terms; outputs are [T, B, size] of one forward pass."""
         self.check_shapes(outputs, batch)
         valid, columns = batch.valid, batch.columns
         policy_tm1, value_tm1 = self.policy(outputs), outputs["value"].squeeze(-1)
@@ -74,14 +75,14 @@ class VACO(ActorCritic):
         if self.settings.normalize_advantage:
             advantage = normalize(valid, advantage)
 
-        # Filter: beyond the limit, keep what moves the ratio to the acting policy toward 1.
+        # Filter: above the limit, keep only transitions that move their ratio to the acting policy towards 1.
         log_ratio = (log_prob_tm1.detach() - columns["log_prob"]).where(valid, 0.0)
         ahead = log_ratio.expm1()  # ratio - 1
         variation = mean_over(valid, ahead.abs())
         kept = (advantage * ahead <= 0) | (variation <= self.settings.variation_limit)
 
-        # The gradient at the policy before the epochs is V-trace's; its ratio to that policy carries it through them.
-        # It stays finite, for an infinite one times an advantage of 0 is no number.
+        # The ratio to the policy before the epochs; at that policy the gradient is V-trace's. The ratio is kept finite,
+        # because an infinite one times an advantage of 0 is NaN.
         moved = (log_prob_tm1 - columns["log_prob_before"]).where(valid, 0.0)
         ratio = moved.clamp(max=LARGEST_LOG).exp()
         policy_loss = -mean_over(valid, (ratio * advantage).where(kept, 0.0))

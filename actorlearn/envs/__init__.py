@@ -1,1 +1,1 @@
-"""Environments behind one interface: Atari through ale-py, anything else through gymnasium."""
+"""Environments behind one interface: ale-py's Atari games, gymnasium, PettingZoo and EnvPool."""

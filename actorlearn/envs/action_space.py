@@ -1,11 +1,11 @@
-"""Actions of gymnasium's spaces: as policies choose them, and as environments take them.
+"""Converts actions from the form in which policies choose them to the form that gymnasium's environments accept.
 
 ============================  =========================  ===========================================================
-space                         chosen as                  taken by the environment
+space                         chosen as                  passed to the environment
 ============================  =========================  ===========================================================
-Discrete                      an integer from 0          counted from the space's start
-MultiDiscrete, MultiBinary    one integer for each part  in the space's shape, counted from its start
-Box                           floats                     clipped to the bounds; or, chosen from -1 to 1, stretched
+Discrete                      an integer from 0          plus the space's start
+MultiDiscrete, MultiBinary    one integer for each part  in the space's shape, plus its start
+Box                           floats                     clipped to the bounds, or scaled from [-1, 1] to the bounds
 ============================  =========================  ===========================================================
 """
 
@@ -25,10 +25,13 @@ from actorlearn.envs.observations import short
 
 
 class ActionSpace:
-    """The actions of one space, of an environment with this id."""
+    """Converts, checks and draws the actions of one space."""
 
     def __init__(self, env_id: str, space: Space[Any], scales: bool) -> None:
-        """``scales``: numbers from -1 to 1 are stretched to a Box's bounds; raises ValueError where none are near."""
+        """Bind to a space; ``scales``: actions in [-1, 1] are scaled to a Box's bounds.
+
+        ``env_id`` is for errors. Raises ValueError for an unsupported space, and for bounds too far apart to scale.
+        """
         self.actions = actions_of(env_id, space)
         self.space = space
         self._scales = scales
@@ -41,12 +44,12 @@ class ActionSpace:
         self._shifted = bool(np.any(start))
 
     def taken(self, action: npt.NDArray[Any], count: int) -> list[Any]:
-        """Return ``count`` chosen actions [B, …] as environments take them; raises ActionError for others."""
+        """Return ``count`` actions [B, …] as a list of actions for environments; raises ActionError if invalid."""
         together = self.taken_together(action, count)
         return together.tolist() if isinstance(self.space, Discrete) else list(together)
 
     def taken_together(self, action: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
-        """Return the same actions as one array [B, …], of the space's dtype; raises ActionError."""
+        """Return ``count`` actions [B, …] as one array of the space's dtype; raises ActionError if invalid."""
         check_actions(action, count, self.actions)
         space: Any = self.space
         taken: npt.NDArray[Any] = action
@@ -60,7 +63,7 @@ class ActionSpace:
         return taken + self._start if self._shifted else taken
 
     def draw(self, count: int, random: np.random.Generator) -> npt.NDArray[Any]:
-        """Draw ``count`` actions as policies choose them, uniformly."""
+        """Draw ``count`` uniform random actions, in the form in which policies choose them."""
         space = self.space
         if isinstance(space, Box):
             low, high = (-1.0, 1.0) if self._scales else (space.low, space.high)
@@ -69,7 +72,7 @@ class ActionSpace:
 
 
 def actions_of(env_id: str, space: Space[Any]) -> Actions:
-    """The actions of a space as policies choose them; raises ValueError, one line, for a space that has none."""
+    """Return the actions of a space as policies choose them; raises ValueError, one line, for an unsupported space."""
     if isinstance(space, Discrete):
         return int(space.n)
     if isinstance(space, MultiDiscreteSpace):
@@ -85,6 +88,6 @@ def actions_of(env_id: str, space: Space[Any]) -> Actions:
 
 
 def _can_be_stretched(space: Box) -> bool:
-    """Whether numbers from -1 to 1 reach each number between the bounds: the distance of these is finite."""
+    """Whether the distance between the bounds is finite, so that [-1, 1] can be scaled to them."""
     with np.errstate(over="ignore"):
         return bool(np.isfinite(space.high - space.low).all())

@@ -1,10 +1,11 @@
 """Atari games through ale-py's C++ vector environment. The only file that imports ale_py.
 
 Reads: AtariSettings, one seed per environment, actions. Writes: rows; one copy from ALE's array into `row.observation`.
-Refuses to know: blocks, clipping of rewards, what a lost life means for learning.
+Does not depend on blocks, on clipping of rewards, or on the meaning of a lost life for learning.
 
-A preset is how a screen becomes an observation. Every preset sums rewards over the skipped frames and resizes by area
-(ale-py offers no other way); all but ba3c take the maximum of the last two of them, in gray. Each does not reproduce:
+A preset determines how a screen becomes an observation. Every preset sums rewards over the skipped frames and resizes
+by area, the only way that ale-py offers. All presets but ba3c take the maximum of the last two frames, in gray. The
+presets differ from the papers' code as follows:
 
     | preset        | observation      | of               | differs from that paper's code in                      |
     |---------------|------------------|------------------|--------------------------------------------------------|
@@ -13,29 +14,31 @@ A preset is how a screen becomes an observation. Every preset sums rewards over 
     | paac          | [stack, 84, 84]  | Clemente 2017    | area, not nearest resize; a game starts with stack-1   |
     |               |                  |                  | black frames, not with a history filled by 16 frames   |
     |               |                  |                  | of no-ops. Pixels are those of dqn                     |
-    | small         | [stack, 44, 44]  | nobody's paper   | dqn's, of a quarter of the pixels: acting and learning |
-    |               |                  |                  | cost a fourth with the same convolutions               |
-    | pong          | [stack, 44, 44]  | nobody's paper   | small's, of Pong's field alone: lines 33 to 191 of     |
-    |               |                  |                  | 210, without the score                                 |
+    | small         | [stack, 44, 44]  | no paper         | as dqn with a quarter of the pixels: acting and        |
+    |               |                  |                  | learning take a quarter of the time with the same      |
+    |               |                  |                  | convolutions                                           |
+    | pong          | [stack, 44, 44]  | no paper         | as small, but only Pong's field, without the score:    |
+    |               |                  |                  | lines 33 to 191 of 210                                 |
     | stooke-abbeel | [stack, 104, 80] | Stooke 2018,     | no NOOP, FIRE, UP at a game's start and after each     |
-    |               |                  | accel_rl         | lost life, and the history is not blanked there        |
+    |               |                  | accel_rl         | lost life, and the history is not cleared then         |
     | ba3c          | [3 stack, 84,    | Adamski 2018     | the same number of frames each step, not 2, 3 or 4 at  |
-    |               | 84]              |                  | random; area, not bilinear resize. Red, green and blue |
-    |               |                  |                  | of each frame, the last one alone                      |
+    |               | 84]              |                  | random; area, not bilinear resize. Observations have   |
+    |               |                  |                  | red, green and blue, of the last frame only            |
 
-Of all presets: a new game's first frame is not pooled and the frames before it are black. `noop_max` counts emulator
-frames and includes 0. With `fire_on_reset`, FIRE is one frame, and counts as one of the no-ops.
+In all presets a new game's first frame is not pooled, and the frames before it are black. `noop_max` counts emulator
+frames; the number of no-ops is drawn from 0 to `noop_max`. With `fire_on_reset`, FIRE takes one frame and counts as one
+of the no-ops.
 
-Facts of ale-py 0.12.1 this file works around, each with a test:
+This file works around these properties of ale-py 0.12.1, each with a test:
 
-* `life_loss_info=True` reports a lost life as `terminated`, and hides a truncation in the same step. So it stays off,
-  `terminated` is game over alone, and lives are compared here (lost = fewer than before and not 0, ale-py's own rule
-  and that of baselines' EpisodicLife).
-* An action out of range makes `step` wait for ever: it is refused here.
-* `noop_max=n` draws from 0 … n-1, so it gets one more.
-* It cannot save or load an emulator's state: seeds and actions are recorded instead (``envs/history.py``).
-* The step a game ends in (over or truncated) stops before the last frame is taken: its final observation is pooled
-  from the step's frames before that and the observation before, so it may lag by a frame.
+* `life_loss_info=True` reports a lost life as `terminated` and hides a truncation in the same step. So it stays off,
+  `terminated` means game over only, and lives are compared here. A life is lost if there are fewer lives than before
+  and not 0, as in ale-py and in baselines' EpisodicLife.
+* An action out of range makes `step` wait forever, so such an action is refused here.
+* `noop_max=n` draws from 0 … n-1, so n + 1 is passed.
+* It cannot save or load an emulator's state, so seeds and actions are recorded instead (``envs/history.py``).
+* The step in which a game ends (over or truncated) stops before its last frame is used. The final observation is made
+  from earlier frames of the step and the previous observation, so it may lag by a frame.
 """
 
 from __future__ import annotations
@@ -62,12 +65,12 @@ from actorlearn.envs.specs import AtariSettings
 from actorlearn.nearest import nearest
 
 UNLIMITED_FRAMES = 2**30
-"""Months of play, and far from where ALE's 32-bit counter overflows."""
+"""Limit for games without a time limit: months of play, and far below the overflow of ALE's 32-bit counter."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Size of the resized screen, which of its lines are kept, and what a frame is made of."""
+    """Size of the resized screen, the lines of it that are kept, and how a frame is made."""
 
     render_height: int
     render_width: int
@@ -75,9 +78,9 @@ class Preset:
     first_line: int = 0
     """The first of the kept lines."""
     colours: int = 1
-    """Channels of a frame: 1 = gray, 3 = red, green and blue."""
+    """Channels of a frame: 1: gray; 3: red, green and blue."""
     pooled: bool = True
-    """A frame is the maximum of the last two emulated, and not the last alone."""
+    """Whether a frame is the maximum of the last two emulated frames, and not the last one only."""
 
     @property
     def lines(self) -> slice:
@@ -90,11 +93,12 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "ba3c": Preset(84, 84, 84, colours=3, pooled=False),
         "dqn": Preset(84, 84, 84),
         "paac": Preset(84, 84, 84),
-        # Four divides its sides, as "space-to-depth" asks, and nips' second convolution sees all of it: of 40x40 it
-        # would not see the last four columns, where Pong's own paddle is.
+        # The sides are divisible by four, which "space-to-depth" needs, and nips' second convolution covers the whole
+        # image: with 40x40 it would leave out the last four columns, which have the player's paddle in Pong.
         "small": Preset(44, 44, 44),
-        # 210x160 halved is 105x80; without its last line that is accel_rl's two bottom lines cropped, then halved.
-        # 58 lines of 210 / 58 = 3.6 each: the first 9 are the score and the upper wall, the last 5 the lower wall.
+        # pong: 58 lines of 210 / 58 = 3.6 each; the first 9 are the score and the upper wall, the last 5 the lower
+        # wall. stooke-abbeel: 210x160 halved is 105x80; dropping its last line equals accel_rl's cropping of the two
+        # bottom lines before halving.
         "pong": Preset(58, 44, 44, first_line=9),
         "stooke-abbeel": Preset(105, 80, 104),
     }
@@ -102,12 +106,12 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 
 
 class Atari:
-    """B games of one ROM, stepped by one thread of ALE while this one waits without spinning."""
+    """B games of one ROM, stepped by one thread of ALE while the calling thread waits without spinning."""
 
     def __init__(
         self, settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
     ) -> None:
-        """One game per seed. ``beat`` is called now and then while games are replayed."""
+        """Make one game per seed. ``beat`` is called before each move while games are replayed."""
         preset = PRESETS[settings.preset]
         self.spec = spec(settings)
         self.count = len(seeds)
@@ -150,11 +154,11 @@ class Atari:
         self._begin(observation, info, slice(None), row)
 
     def step(self, action: npt.NDArray[np.integer[Any]], row: Row) -> None:
-        """Take action [B]; writes the rows it leads to."""
+        """Take action [B]; writes the rows after it."""
         env = self._open()
         check_actions(action, self.count, self.spec.actions)
         observation, reward, terminated, truncated, info = env.step(action.astype(np.int64, copy=False))
-        row.observation[...] = self._kept(observation)  # the one copy of gray screens: ALE's array is new each step
+        row.observation[...] = self._kept(observation)  # gray screens are copied only here; ALE's array is new
         row.reward[...] = reward
         row.terminated[...] = terminated
         row.truncated[...] = truncated
@@ -199,13 +203,13 @@ class Atari:
         return draw(self.spec.actions, (self.count,), random)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the history of the games, and a checksum of their present screens."""
+        """Return the history of the games, and a checksum of each game's current screens."""
         shown, lives, frames = self._seen()
         own = {"ended": self._ended, "shown": shown, "lives": lives, "frames": frames}
         return {name: array.copy() for name, array in own.items()} | self._history.state()
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Replay the games of a state; raises ValueError when they do not lead to where they did."""
+        """Replay the games of a state; raises ValueError if the result differs from the recorded state."""
         env = self._open()
         try:
             wanted = {name: state[name] for name in ("ended", "shown", "lives", "frames")}
@@ -236,18 +240,18 @@ class Atari:
                 self._ended = terminated | truncated
 
     def _seen(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Return, for each environment [B], a checksum of its screen, its lives, and the frames of its game."""
+        """Return, for each environment [B], a checksum of its screens, its lives, and the frames of its game."""
         observation, info = self._reset(np.zeros(self.count, np.bool_))
         shown = [zlib.crc32(screens.tobytes()) for screens in observation]
         return np.array(shown, np.int64), info["lives"], info["episode_frame_number"]
 
     def _reset(self, chosen: npt.NDArray[np.bool_], seeds: npt.NDArray[np.int64] | None = None) -> Any:
-        """Reset the chosen environments, of which a seed of -1 goes on with its random numbers; look at all."""
+        """Reset the chosen environments (a seed of -1 keeps the random numbers); returns observations of all."""
         return self._open().reset(seed=seeds, options={"reset_mask": chosen})
 
     def close(self) -> None:
         """Join ALE's thread and free its memory."""
-        self._env = None  # AtariVectorEnv.close does nothing; its C++ part ends with the last reference
+        self._env = None  # AtariVectorEnv.close does nothing; its C++ part is freed with the last reference
 
     def _open(self) -> AtariVectorEnv:
         if self._env is None:
@@ -256,37 +260,37 @@ class Atari:
 
 
 class Shown:
-    """Two vector environments of the same games: one as the policy sees them, one as people do."""
+    """Two vector environments with the same games: one makes the policy's observations, one screens in colour."""
 
     def __init__(self, seen: AtariVectorEnv, screens: AtariVectorEnv) -> None:
-        """Step both together from their first reset on."""
+        """Bind to the two vector environments, which must not have been reset yet."""
         self._seen, self._screens = seen, screens
         self.pictures: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
-        """Whole screens in colour [B, lines, columns, 3]; none before the first reset."""
+        """Whole screens in colour [B, lines, columns, 3]; empty before the first reset."""
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
-        """Reset both; returns what the policy sees."""
+        """Reset both; returns the result for the policy."""
         self.pictures = self._screens.reset(seed=seed, options=options and dict(options))[0][:, -1]
         return self._seen.reset(seed=seed, options=options)
 
     def step(self, action: npt.NDArray[np.int64]) -> Any:
-        """Step both; returns what the policy sees."""
+        """Step both; returns the result for the policy."""
         self.pictures = self._screens.step(action)[0][:, -1]
         return self._seen.step(action)
 
 
 class RenderedAtari(Atari):
-    """B games that are shown too. Screens do not change a game: seeds and actions alone decide it."""
+    """B games with pictures. Making pictures does not change a game: only seeds and actions determine it."""
 
     def __init__(
         self, settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
     ) -> None:
-        """One game per seed, emulated twice."""
+        """Make one game per seed, each emulated twice."""
         super().__init__(settings, seeds, beat)
         lines, columns = _load(rom(settings.id)).getScreenDims()
         screens = AtariVectorEnv(**self._game, img_height=lines, img_width=columns, grayscale=False, stack_num=1)
         self._shown = Shown(self._open(), screens)
-        self._env = self._shown  # type: ignore[assignment]  # it has the two methods that are called
+        self._env = self._shown  # type: ignore[assignment]  # it has `reset` and `step`
 
     def render(self) -> npt.NDArray[np.uint8]:
         """Return the whole screens [B, lines, columns, 3]."""
@@ -294,19 +298,19 @@ class RenderedAtari(Atari):
 
 
 def make(settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> Atari:
-    """One game per seed."""
+    """Make one game per seed."""
     return Atari(settings, seeds, beat)
 
 
 def make_rendered(
     settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
 ) -> RenderedAtari:
-    """One game per seed, which is shown."""
+    """Make one game per seed, with pictures."""
     return RenderedAtari(settings, seeds, beat)
 
 
 def spec(settings: AtariSettings) -> EnvSpec:
-    """Shapes and counts; reads the ROM once per process for its actions."""
+    """Return shapes and counts; reads the ROM once per process for its actions."""
     preset, actions = PRESETS[settings.preset], _actions(rom(settings.id), settings.full_action_space)
     return EnvSpec(
         observation_shape=(settings.stack * preset.colours, preset.kept_lines, preset.render_width),
@@ -320,12 +324,12 @@ def spec(settings: AtariSettings) -> EnvSpec:
 
 @functools.cache
 def ids() -> Mapping[str, str]:
-    """Every id this file knows, with the ROM it stands for: {"ALE/MsPacman-v5": "ms_pacman", …}."""
+    """Return all ids of Atari games with their ROMs: {"ALE/MsPacman-v5": "ms_pacman", …}."""
     return MappingProxyType({f"ALE/{name.title().replace('_', '')}-v5": name for name in roms.get_all_rom_ids()})
 
 
 def rom(env_id: str) -> str:
-    """The ROM of an id; raises ValueError with the nearest known id."""
+    """Return the ROM of an id; raises ValueError with the most similar known id."""
     known = ids()
     if env_id in known:
         return known[env_id]
@@ -343,7 +347,7 @@ def _actions(name: str, full_action_space: bool) -> tuple[ale_py.Action, ...]:
 
 def _load(name: str) -> ale_py.ALEInterface:
     """Return an emulator with this ROM."""
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # else every ROM prints a banner
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # otherwise each ROM prints a banner
     ale = ale_py.ALEInterface()
     path = roms.get_rom_path(name)
     if path is None:

@@ -1,8 +1,8 @@
-"""CartPole, all poles at once: gymnasium's vector class with the games of its class of one pole.
+"""CartPole with all poles in one array: gymnasium's vector class, with games identical to those of `CartPoleEnv`.
 
-gymnasium's draws the beginnings of all games from one generator and resets all games together. Here each environment
-has its generator and draws as `CartPoleEnv` does, so that its games are the same numbers, bit by bit, whichever class
-plays them (``tests/envs/test_cartpole.py``), and games can be begun one by one. A step is the parent's equations in the
+gymnasium's vector class draws the starts of all games from one generator and resets all games together. Here each
+environment has its own generator and draws as `CartPoleEnv` does. So games can be begun one by one, and they are
+bit-identical to those of `CartPoleEnv` (``tests/envs/test_cartpole.py``). A step computes the parent's equations in the
 parent's order, without its checks of the action.
 """
 
@@ -18,15 +18,15 @@ from gymnasium.utils.seeding import np_random
 Array = npt.NDArray[Any]
 
 EDGE = 0.05
-"""A game begins with four numbers uniformly between -EDGE and EDGE."""
+"""A game's four state variables begin uniformly between -EDGE and EDGE."""
 
 
 class CartPole(CartPoleVectorEnv):
-    """B poles, of mode NEXT_STEP, that are also reset by mask."""
+    """B poles in mode NEXT_STEP; games can also be reset by mask."""
 
     metadata = CartPoleVectorEnv.metadata | {"reset_mask": True}
     state: Any
-    """[4, B] float64: place, speed, angle and its speed; None before the first reset."""
+    """[4, B] float64: position, speed, angle and angular speed; None before the first reset."""
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
         """Begin all games, or those of ``options["reset_mask"]`` [B]; seeds, one each, make new generators."""
@@ -42,7 +42,7 @@ class CartPole(CartPoleVectorEnv):
         return self._observations(), {}
 
     def step(self, action: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
-        """Push all carts left (0) or right (1); a game that was over begins instead."""
+        """Push all carts left (0) or right (1); a game that had ended begins anew instead."""
         x: Array
         x, x_dot, theta, theta_dot = self.state  # views
         force = np.where(action == 1, self.force_mag, -self.force_mag)

@@ -1,7 +1,7 @@
-"""Catch: a ball falls through a 10x10 image and a paddle on the bottom line should be under it.
+"""Catch: a ball falls through a 10x10 image, and the paddle on the bottom line must be under it at the end.
 
-A pixel game small enough to be learned in seconds, for tests and first tries: `actorlearn.envs.catch:Catch`. Reads
-nothing but its seed and the actions; knows nothing of blocks or of this project's row.
+This game of pixels can be learned in seconds; it is meant for tests and first tries: `actorlearn.envs.catch:Catch`. It
+depends only on its seed and the actions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Image = npt.NDArray[np.uint8]
 SIZE = 10
 """Lines and columns of the image; the ball takes SIZE - 1 steps to fall."""
 REACH = 1
-"""The paddle covers its column and this many on each side."""
+"""The paddle covers its column and this number of columns on each side."""
 
 
 class Catch(gymnasium.Env[Image, np.int64]):
@@ -28,7 +28,7 @@ class Catch(gymnasium.Env[Image, np.int64]):
     """
 
     def __init__(self, render_mode: str | None = None) -> None:
-        """Need no arguments, as environments named by their class must; ``render_mode`` rgb_array shows the image."""
+        """All arguments are optional, as for every environment named by its class; ``render_mode``: rgb_array."""
         self.render_mode = render_mode
         self.observation_space = gymnasium.spaces.Box(0, 255, (1, SIZE, SIZE), np.uint8)
         self.action_space = gymnasium.spaces.Discrete(3)
@@ -58,12 +58,12 @@ class Catch(gymnasium.Env[Image, np.int64]):
         return self._image()[0, :, :, None].repeat(3, axis=2)
 
     def state(self) -> dict[str, Any]:
-        """Return the places of ball and paddle, and the generator's state."""
+        """Return the positions of ball and paddle, and the generator's state."""
         own = {"line": self._line, "column": self._column, "paddle": self._paddle}
         return {**own, "generator": self.np_random.bit_generator.state}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         self._line, self._column, self._paddle = state["line"], state["column"], state["paddle"]
         self.np_random.bit_generator.state = state["generator"]
 

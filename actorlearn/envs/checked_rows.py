@@ -1,6 +1,6 @@
-"""Rows of values that environments in Python returned: gathered one by one, checked together, and only then written.
+"""Gathers the values that environments in Python return, checks them together, and only then writes them to a row.
 
-A value that may not be learned from changes no row: MalformedStepError names the environment, the field and the value.
+An invalid value changes no row: MalformedStepError names the environment, the field and the value.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ NUMBERS = (float, int, np.floating, np.integer)
 
 
 class CheckedRows:
-    """Base of `VectorEnv`s that gather what each of B environments returns."""
+    """Base of `VectorEnv`s that gather the values of B environments."""
 
     def __init__(self, env_id: str, layout: ObservationLayout, count: int) -> None:
-        """Gather observations of this layout, of ``count`` environments; errors name them by ``env_id``."""
+        """Allocate observations of this layout for ``count`` environments; ``env_id`` is for errors."""
         self._id, self._layout = env_id, layout
         self._observation: npt.NDArray[Any] = np.zeros((count, *layout.shape), layout.dtype)
         self._reward = np.zeros(count, np.float64)
@@ -48,7 +48,7 @@ class CheckedRows:
         return bool(value)
 
     def _write(self, row: Row, terminated: Flags, truncated: Flags, first: Flags) -> None:
-        """Check everything that was gathered, then write it."""
+        """Check all gathered values, then write them and the flags to a row; raises MalformedStepError."""
         for field, values in (("reward", self._reward), ("observation", self._observation)):
             good = _finite(values)
             if not good.all():
@@ -67,7 +67,7 @@ class CheckedRows:
 
 
 def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which values are finite as float32, elementwise; NaN compares as false."""
+    """Return elementwise whether values are finite as float32; always true for integers."""
     if values.dtype.kind != "f":
         return np.ones((), np.bool_)
     finite: npt.NDArray[np.bool_] = np.isfinite(values) if values.dtype.itemsize <= 4 else np.abs(values) <= FLOAT32_MAX

@@ -1,8 +1,8 @@
-"""Makes one gymnasium environment of env.id, env.kwargs and env.wrappers, or several by env.vector.
+"""Makes one gymnasium environment from env.id, env.kwargs and env.wrappers, or a vector of them by env.vector.
 
-Anything that prevents it becomes a ValueError of one line.
+Every failure becomes a ValueError of one line.
 
-Reads the settings and imports the code they name, which is trusted. ``envs/registered.py`` finds ids.
+Reads the settings and imports the code that they name, which is trusted. ``envs/registered.py`` finds ids.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Maker = Callable[..., Any]
 Arguments = Mapping[str, Any]
 
 OWN_CLASSES = {"gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv": "actorlearn.envs.cartpole:CartPole"}
-"""Vector classes of gymnasium that do not reset by mask -> classes derived from them, here, that do."""
+"""Vector classes of gymnasium that do not reset by mask -> our subclasses of them that do."""
 
 
 def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
-    """Return an environment in its wrappers, and its registered time limit in steps; raises ValueError."""
+    """Return an environment with its wrappers, and its registered time limit in steps or None; raises ValueError."""
     env, limit = _bare(settings)
     try:
         for number, wrapper in enumerate(map(_named, settings.wrappers)):
@@ -43,9 +43,10 @@ def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
 
 
 def construct_vector(settings: GymnasiumSettings, count: int) -> tuple[Vector, int] | None:
-    """Return the vector environment that ``env.vector`` means, and the time limit it does not count itself, 0 = none.
+    """Return the vector environment that ``env.vector`` selects, and the time limit that the caller must count.
 
-    None where environments are stepped one after the other. Raises ValueError, one line, as `construct` does.
+    The limit is in steps, 0 for none. Returns None if environments are stepped one after the other. Raises ValueError,
+    one line, like `construct`.
     """
     found = _vector_class(settings)
     if found is None:
@@ -63,7 +64,7 @@ def construct_vector(settings: GymnasiumSettings, count: int) -> tuple[Vector, i
 
 
 def _vector_class(settings: GymnasiumSettings) -> tuple[Maker, Arguments, str] | None:
-    """Return what makes the vector environment, its arguments besides ``num_envs``, and how errors call it."""
+    """Return the maker of the vector environment, its arguments except ``num_envs``, and its name in errors."""
     if settings.vector == "none":
         return None
     if settings.vector != "auto":
@@ -82,7 +83,10 @@ def _vector_class(settings: GymnasiumSettings) -> tuple[Maker, Arguments, str] |
 
 
 def _registered_class(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[Maker, Arguments, str] | None:
-    """Return the vector class with which an id is registered, if it keeps all that the one-by-one path does."""
+    """Return the vector class registered for an id, if it can replace environments stepped one by one.
+
+    It must reset by mask and accept all arguments, and there must be no wrappers.
+    """
     found = registered.find(env_id)
     if found is None or found.vector_entry_point is None or settings.wrappers or found.additional_wrappers:
         return None
@@ -98,12 +102,12 @@ def _takes(maker: Maker, name: str) -> bool:
     """Whether a class or function has an argument of this name."""
     try:
         return name in inspect.signature(maker).parameters
-    except (TypeError, ValueError):  # not written in Python, no signature
+    except (TypeError, ValueError):  # code that is not Python has no signature
         return False
 
 
 def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
-    """Make the environment without wrappers: a class in a module, or a registered id, perhaps by a module's import."""
+    """Make the environment without wrappers, from a class or a registered id; a module in the id is imported first."""
     what, (module_name, colon, name) = f"env.id: {settings.id!r}", settings.id.partition(":")
     if not colon:
         return _registered(settings, settings.id, what)
@@ -129,11 +133,11 @@ def _registered(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[En
     found = registered.find(env_id)
     if found is None:
         raise ValueError(f"{what} is not registered with gymnasium; {registered.way_out(env_id)}")
-    if registered.is_ale(found):  # once ale_py is imported it registers ids that skip frames at random, in colour
+    if registered.is_ale(found):  # ale_py registers ids that skip frames at random, in colour
         raise ValueError(f"{what} is not how Atari games are played here; {registered.way_out(env_id)}")
     own = copy.copy(found)
     own.kwargs = {**found.kwargs, **settings.kwargs}
-    # The caller counts the time limit and keeps the order of calls, so the wrappers for these are left out.
+    # The caller counts the time limit and calls methods in order, so the wrappers for these are left out.
     own.order_enforce = False
     with _one_line(what, registered.module_of(found)):
         creator = load_env_creator(found.entry_point) if isinstance(found.entry_point, str) else found.entry_point
@@ -144,7 +148,7 @@ def _registered(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[En
 
 
 def _named(wrapper: str | WrapperSettings) -> WrapperSettings:
-    """Return a wrapper as its settings: a name alone stands for one without arguments."""
+    """Return a wrapper's settings; a name without settings means a wrapper without arguments."""
     return WrapperSettings(name=wrapper) if isinstance(wrapper, str) else wrapper
 
 
@@ -170,10 +174,10 @@ def called(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[str, Any], 
 
 
 def _check_arguments(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[str, Any], failure: str) -> None:
-    """Refuse unknown and missing arguments of a class or function."""
+    """Raise ValueError for unknown or missing arguments of a class or function."""
     try:
         signature = inspect.signature(maker)
-    except (TypeError, ValueError):  # not written in Python, no signature: the call itself raises
+    except (TypeError, ValueError):  # code that is not Python has no signature: the call itself raises
         return
     try:
         signature.bind(*arguments, **kwargs)
@@ -193,7 +197,7 @@ def _one_line(what: str, module: str) -> Iterator[None]:
     try:
         yield
     except (ImportError, gymnasium.error.Error) as error:
-        missing = error if isinstance(error, ModuleNotFoundError) else error.__cause__  # of DependencyNotInstalled
+        missing = error if isinstance(error, ModuleNotFoundError) else error.__cause__  # of a DependencyNotInstalled
         if isinstance(missing, ModuleNotFoundError) and missing.name:
             install = imports.to_install(module, missing.name)
             raise ValueError(f"{what} needs {missing.name!r}, which is not installed: {install}") from error

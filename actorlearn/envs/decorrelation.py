@@ -1,7 +1,7 @@
-"""Start-state decorrelation: environments that began together are spread over their games before anything is learned.
+"""Start-state decorrelation: spreads environments over different parts of their games before learning begins.
 
-Without it all environments reach the same part of the game at the same time, and the first batches are one situation
-many times over (Stooke & Abbeel 2018, section 5.3). Their code draws from the wall clock, this one from the seeds.
+Without it all environments reach the same part of the game at the same time, and the first batches have many rows of
+the same situation (Stooke & Abbeel 2018, section 5.3). Their code seeds from the clock; this code uses the run's seeds.
 Reads: seeds. Writes: one row.
 """
 
@@ -16,11 +16,12 @@ from actorlearn.envs.interface import Row, VectorEnv
 
 
 def decorrelate(env: VectorEnv, row: Row, most_steps: int, seeds: Sequence[int]) -> Iterator[None]:
-    """Start every environment and let it take 0 to ``most_steps`` random actions, both uniformly drawn from the seeds.
+    """Start every environment and let it take 0 to ``most_steps`` random actions.
 
-    Yields after each step, so that a caller can breathe. All are stepped together, so those that are to take fewer are
-    restarted on the way. At the end ``row`` is where each is now; a game that has ended there begins anew. The
-    agents of one game take as many steps.
+    The number and the actions are drawn uniformly, from ``seeds``; all agents of a game take the same number. Yields
+    after each step, so that the caller can give a sign of life. All environments are stepped together, so those that
+    take fewer steps are restarted when their steps begin. At the end ``row`` has the newest row of each environment; a
+    game that has just ended is restarted.
     """
     random = np.random.default_rng(seeds)
     agents = env.spec.agents

@@ -1,25 +1,25 @@
 """Atari games through EnvPool: an alternative to ale-py's vector environment (``envs/atari.py``), with the same keys.
 
-Ids are ale-py's behind a prefix: envpool:ALE/Pong-v5. Rows are ale-py's in shape and meaning. Both emulate by ALE, sum
-rewards over skipped frames, take the maximum of the last two frames in gray, and resize by area, rounded: after as many
-no-ops all rows are the same bit by bit, but for the last of a game. ``tests/envs/test_envpool_atari.py`` shows it, and
-that random games are alike in length, in score and in what is seen. They differ in:
+Ids are ale-py's with a prefix: envpool:ALE/Pong-v5. Rows have the same shape and meaning as ale-py's. Both use ALE, sum
+rewards over skipped frames, take the maximum of the last two frames in gray, and resize by area with rounding. After
+the same number of no-ops all rows are bit-identical, except the last row of a game. A test shows this, and that random
+games have similar lengths, scores and observations (``tests/envs/test_envpool_atari.py``). The two differ in:
 
     |                       | ale-py 0.12.1                        | EnvPool 1.2.5                                  |
     |-----------------------|--------------------------------------|------------------------------------------------|
     | no-ops at the start   | 0 … noop_max                         | 1 … noop_max; so noop_max must be 1 or more    |
-    | `fire_on_reset`       | FIRE is one of the no-ops            | the same, and the last of them                 |
+    | `fire_on_reset`       | FIRE is one of the no-ops            | FIRE is the last of the no-ops                 |
     | frames before a       | black                                | copies of the first; made black here           |
     | game's first          |                                      |                                                |
-    | newest frame of a     | may lag by a frame                   | may be that of the step before                 |
+    | newest frame of a     | may lag by a frame                   | may be that of the previous step               |
     | game's last row       |                                      |                                                |
-    | preset ba3c           | the last frame alone                 | always pooled, so it is refused                |
+    | preset ba3c           | the last frame only                  | always pooled, so it is refused                |
     | screens of more than  | whole                                | without the lines below the 210th              |
     | 210 lines             |                                      |                                                |
 
-Screens of 214 to 250 lines are those of Adventure, Air Raid, Carnival, Journey Escape, Keystone Kapers, King Kong,
-Klax, Laser Gates, Mr. Do!, Pac-Man, Pooyan, Sir Lancelot and Space War. EnvPool has no Combat, Joust, Maze Craze and
-Warlords.
+These games have screens of 214 to 250 lines: Adventure, Air Raid, Carnival, Journey Escape, Keystone Kapers, King Kong,
+Klax, Laser Gates, Mr. Do!, Pac-Man, Pooyan, Sir Lancelot and Space War. EnvPool does not have Combat, Joust, Maze Craze
+and Warlords.
 
 Reads: EnvPoolAtariSettings, seeds, actions. Writes: rows.
 """
@@ -40,7 +40,7 @@ from actorlearn.envs.interface import EnvSpec
 from actorlearn.envs.specs import EnvPoolAtariSettings
 
 UNLIMITED_STEPS = 2**30
-"""Years of play, and far from where EnvPool's 32-bit counter overflows."""
+"""Limit for games without a time limit: years of play, and far below the overflow of EnvPool's 32-bit counter."""
 
 Array = npt.NDArray[Any]
 
@@ -51,7 +51,7 @@ class EnvPoolAtari(Pooled):
     def __init__(
         self, settings: EnvPoolAtariSettings, seeds: Sequence[int], beat: Callable[[], object], **options: Any
     ) -> None:
-        """One game per seed; ``options`` are further arguments of EnvPool."""
+        """Make one game per seed; ``options`` are further arguments of EnvPool."""
         preset = atari.PRESETS[settings.preset]
         self._lines, self._stack = preset.lines, settings.stack
         options |= {
@@ -87,31 +87,31 @@ class EnvPoolAtari(Pooled):
 
 
 class RenderedEnvPoolAtari(EnvPoolAtari):
-    """B games that are shown too."""
+    """B games with pictures."""
 
     def __init__(
         self, settings: EnvPoolAtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
     ) -> None:
-        """One game per seed."""
+        """Make one game per seed."""
         super().__init__(settings, seeds, beat, render_mode="rgb_array")
 
 
 def make(
     settings: EnvPoolAtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
 ) -> EnvPoolAtari:
-    """One game per seed."""
+    """Make one game per seed."""
     return EnvPoolAtari(settings, seeds, beat)
 
 
 def make_rendered(
     settings: EnvPoolAtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
 ) -> RenderedEnvPoolAtari:
-    """One game per seed, which is shown."""
+    """Make one game per seed, with pictures."""
     return RenderedEnvPoolAtari(settings, seeds, beat)
 
 
 def spec(settings: EnvPoolAtariSettings) -> EnvSpec:
-    """Shapes and counts: ale-py's, of the same game."""
+    """Return shapes and counts: those of ale-py for the same game."""
     known(f"envpool:ALE/{_name(settings.id)}")
     game = settings.id.removeprefix("envpool:")
     found = atari.spec(msgspec.structs.replace(settings, id=game))
@@ -119,12 +119,12 @@ def spec(settings: EnvPoolAtariSettings) -> EnvSpec:
 
 
 def _name(env_id: str) -> str:
-    """Return EnvPool's own id of a game; it writes one of them with fewer capitals."""
+    """Return EnvPool's id of a game; one of them differs from ale-py's in its capitals."""
     return env_id.removeprefix("envpool:ALE/").replace("TicTacToe3D", "TicTacToe3d")
 
 
 def _inexact(settings: EnvPoolAtariSettings, rom: str) -> str:
-    """Say why a run with these games cannot be resumed exactly; empty where it can."""
+    """Return the reason why a run with these games cannot be resumed exactly; empty if it can."""
     if settings.repeat_action_probability > 0:
         return "EnvPool cannot repeat sticky actions from within a game: ale-py can, by env.id without envpool:"
     if rom in KEEPS_MEMORY:

@@ -1,20 +1,21 @@
 """Environments of EnvPool, written in C++, as a `VectorEnv`. The only file that imports envpool.
 
-Reads: settings, one seed per environment, actions. Writes: rows. ``envs/envpool_atari.py`` plays EnvPool's Atari games;
-here are all others whose observations and actions are single spaces or a Dict of them: classic control, MuJoCo,
-dm_control and the rest. Ids are EnvPool's own after the prefix: envpool:HalfCheetah-v4, envpool:CartpoleBalance-v1.
+Reads: settings, one seed per environment, actions. Writes: rows. ``envs/envpool_atari.py`` is for EnvPool's Atari
+games. This file is for all others whose observations and actions are single spaces or a Dict of them: classic control,
+MuJoCo, dm_control and more. Ids are EnvPool's with a prefix: envpool:HalfCheetah-v4, envpool:CartpoleBalance-v1.
 
-EnvPool begins a game in the step after the last one's end, as rows have it. A pool has one thread of its own, which
-steps the environments one after the other while this one waits: simulators are processes, so more threads than one
-would take cores from the others.
+EnvPool begins a game in the step after the previous game's end, as rows need it. A pool has one thread, which steps the
+environments one after the other while the calling thread waits. Simulators are processes, so more threads would take
+cores from other simulators.
 
-Facts of EnvPool 1.2.5 that this file works around, each with a test:
+This file works around these properties of EnvPool 1.2.5, each with a test:
 
-* A seed counts only when a pool is made. So `reset` makes a new pool unless this one is unused.
-* No state can be saved or loaded: the running game's actions are recorded and repeated (``envs/history.py``), which
-  holds for the families in REPLAYED. Their games depend on the seed and the number of games before, not on these.
-* A game that ends in the very step in which it reaches its time limit is reported as truncated, not as terminated.
-* The bounds of dm_control's observation spaces are wrong (from 2.2e-308), and are not read here.
+* A seed has an effect only when a pool is made. So `reset` makes a new pool unless the present one is unused.
+* State cannot be saved or loaded, so the running game's actions are recorded and repeated (``envs/history.py``). This
+  works for the families in REPLAYED: their games depend on the seed and on the number of earlier games, not on their
+  course.
+* A game that ends in the step in which it reaches its time limit is reported as truncated, not as terminated.
+* The bounds of dm_control's observation spaces are wrong (from 2.2e-308) and are not used here.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from actorlearn.nearest import nearest
 
 
 def _opengl() -> bool:
-    """Load the library that MuJoCo draws with; returns whether it is there, and will be found."""
+    """Load the library with which MuJoCo draws; returns whether it exists and is loaded before EnvPool."""
     try:
         ctypes.CDLL("libGL.so.1", ctypes.RTLD_GLOBAL)
     except OSError:
@@ -52,7 +53,7 @@ def _opengl() -> bool:
 
 
 DRAWS = _opengl()
-"""Whether MuJoCo can draw: EnvPool finds only what was loaded before it."""
+"""Whether MuJoCo can draw: EnvPool finds the library only if it was loaded before EnvPool."""
 
 import envpool  # noqa: E402
 from envpool.registration import registry  # noqa: E402
@@ -60,9 +61,9 @@ from envpool.registration import registry  # noqa: E402
 ATARI = "envpool.atari"
 """EnvPool's module of Atari games."""
 MUJOCO = "envpool.mujoco."
-"""Beginning of its modules of environments of MuJoCo."""
+"""Prefix of EnvPool's modules of MuJoCo environments."""
 REPLAYED = ("envpool.atari", "envpool.classic_control", "envpool.mujoco.dmc", "envpool.mujoco.gym")
-"""Modules whose games were found to lead to the same place when their actions are repeated."""
+"""Modules whose games reach the same state when their actions are repeated, as tests have shown."""
 POOLS = frozenset(
     {
         "base_path",
@@ -77,11 +78,11 @@ POOLS = frozenset(
         "thread_affinity_offset",
     }
 )
-"""Arguments of all EnvPool's environments, which follow from the topology or from what rows are."""
+"""Arguments of all EnvPool's environments that the topology determines, so that env.kwargs may not have them."""
 
 Array = npt.NDArray[Any]
 Tree = Any
-"""Observations of a pool: an array [B, …], or a dict of these, by name."""
+"""Observations of a pool: an array [B, …], or a dict of such arrays."""
 
 
 class Pooled:
@@ -90,7 +91,7 @@ class Pooled:
     def __init__(
         self, env_id: str, spec: EnvSpec, seeds: Sequence[int], options: Mapping[str, Any], beat: Callable[[], object]
     ) -> None:
-        """One environment per seed. ``options`` are EnvPool's arguments; ``beat`` is called during a replay."""
+        """Make one environment per seed. ``options`` are EnvPool's arguments; ``beat`` is called during a replay."""
         self.spec, self.count = spec, len(seeds)
         self._id, self._options, self._beat = env_id, options, beat
         self._ids = np.arange(self.count, dtype=np.int32)
@@ -120,7 +121,7 @@ class Pooled:
             self._begin(chosen, row)
 
     def step(self, action: Array, row: Row) -> None:
-        """Take action [B, …]; writes the rows it leads to."""
+        """Take action [B, …]; writes the rows after it."""
         self._need_open()
         check_actions(action, self.count, self.spec.actions)
         observation, reward, terminated, truncated, info = self._pool.step(self._taken(action))
@@ -144,14 +145,14 @@ class Pooled:
         return draw(self.spec.actions, (self.count,), random)
 
     def state(self) -> dict[str, Array]:
-        """Return the history of the games, and a checksum of their newest observations."""
+        """Return the history of the games, and a checksum of each environment's newest observation."""
         self._need_open()
         if self.spec.inexact:
             raise RuntimeError(self.spec.inexact)
         return {"ended": self._ended.copy(), "shown": self._checksums()} | self._history.state()
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Replay the games of a state; raises ValueError when they do not lead to where they did."""
+        """Replay the games of a state; raises ValueError if the result differs from the recorded state."""
         self._need_open()
         try:
             ended, shown = state["ended"], state["shown"]
@@ -169,32 +170,32 @@ class Pooled:
                 )
 
     def render(self) -> list[npt.NDArray[np.uint8]]:
-        """Return pictures of all environments, of pools made to be shown; raises ValueError, one line."""
+        """Return pictures of all environments of a pool made with render_mode; raises ValueError, one line."""
         try:
             return list(self._pool.render(self._ids))
-        except Exception as error:  # C++ code of many families
+        except Exception as error:  # the C++ code of some family may raise anything
             said = f"{type(error).__name__}: {error}".splitlines()[0]
             raise ValueError(f"env.id: {self._id!r} cannot be shown: {said}") from error
 
     def close(self) -> None:
         """Join the pool's thread and free its memory."""
-        self._closed, self._pool = True, None  # ends with the last reference
+        self._closed, self._pool = True, None  # the pool ends with its last reference
 
     def _taken(self, action: Array) -> Array:
-        """Return actions [B, …] as the pool takes them."""
+        """Return actions [B, …] in the form that the pool accepts."""
         raise NotImplementedError
 
     def _converted(self, observation: Tree, info: dict[str, Any]) -> Array:
-        """Return observations as rows have them: [B, *observation_shape]."""
+        """Return observations in the form of rows: [B, *observation_shape]."""
         raise NotImplementedError
 
     def _ends(self, terminated: Array, truncated: Array, info: dict[str, Any]) -> tuple[Array, Array]:
-        """Return which games are over, and which were cut, [B] each."""
+        """Return which games are over, and which were truncated, [B] each."""
         del info
         return terminated, truncated
 
     def _made(self) -> Any:
-        """Make a pool, whose games begin from the history's seeds; raises ValueError, one line."""
+        """Make a pool whose games begin from the history's seeds; raises ValueError, one line."""
         seeds = self._history.seeds().tolist()
         with _quiet():
             try:
@@ -202,7 +203,7 @@ class Pooled:
             except Exception as error:  # C++ code of many families
                 said = f"{type(error).__name__}: {error}".splitlines()[0]
                 raise ValueError(f"env.id: {self._id!r} cannot be made: {said}") from error
-            _ = pool.observation_space  # made once, at its first use
+            _ = pool.observation_space  # EnvPool makes it, with warnings, at its first use
         return pool
 
     def _begin(self, chosen: slice | npt.NDArray[np.bool_], row: Row) -> None:
@@ -228,7 +229,7 @@ class Pooled:
             if move.action is None:
                 self._start(move.chosen)
                 continue
-            ids, action = self._ids[move.chosen], move.action.astype(self._dtype)  # stretched from the same float32
+            ids, action = self._ids[move.chosen], move.action.astype(self._dtype)  # scaled from the same float32
             found = self._pool.step(self._taken(action)[ids], ids)
             self._newest[ids] = self._converted(found[0], found[4])
             terminated, truncated = self._ends(found[2], found[3], found[4])
@@ -252,19 +253,19 @@ class Pooled:
 
 
 class EnvPool(Pooled):
-    """B environments of any EnvPool id that is not Atari's."""
+    """B environments of any EnvPool id except Atari games."""
 
     def __init__(
         self, settings: EnvPoolSettings, seeds: Sequence[int], beat: Callable[[], object], **options: Any
     ) -> None:
-        """One environment per seed; ``options`` are further arguments of EnvPool."""
+        """Make one environment per seed; ``options`` are further arguments of EnvPool."""
         observation, action, arguments = _described(settings)
         self._actions = ActionSpace(settings.id, action, settings.scale_actions)
         self._layout = layout_of(settings.id, observation)[0]
         super().__init__(settings.id, _spec(settings), seeds, {**arguments, **options}, beat)
 
     def random_actions(self, random: np.random.Generator) -> Array:
-        """Draw one action for each environment, from all of the action space."""
+        """Draw one action for each environment, uniformly from the action space."""
         return self._actions.draw(self.count, random)
 
     def _taken(self, action: Array) -> Array:
@@ -276,27 +277,27 @@ class EnvPool(Pooled):
             self._layout.store_all(observation, values)
         except MisfitError as misfit:
             raise MalformedStepError(self._id, None, *misfit.args) from None
-        with np.errstate(over="ignore"):  # becomes infinite, and is refused as such
+        with np.errstate(over="ignore"):  # too large a number becomes infinite, which `_check` refuses
             return values.astype(self.spec.observation_dtype, copy=False)
 
 
 def make(settings: EnvPoolSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> EnvPool:
-    """One environment per seed."""
+    """Make one environment per seed."""
     return EnvPool(settings, seeds, beat)
 
 
 def make_rendered(
     settings: EnvPoolSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
 ) -> EnvPool:
-    """One environment per seed, which is shown; raises ValueError, one line, for MuJoCo's where there is no OpenGL."""
-    if known(settings.id).startswith(MUJOCO) and not DRAWS:  # it would end the process
+    """Make one environment per seed, with pictures; raises ValueError, one line, for MuJoCo without OpenGL."""
+    if known(settings.id).startswith(MUJOCO) and not DRAWS:  # EnvPool would end the process
         rule = "it needs libGL.so.1, loaded before envpool: apt-get install libgl1 libegl1"
         raise ValueError(f"env.id: {settings.id!r} cannot be shown: {rule}")
     return EnvPool(settings, seeds, beat, render_mode="rgb_array")
 
 
 def spec(settings: EnvPoolSettings) -> EnvSpec:
-    """Shapes and counts; makes one environment, as only that tells whether its arguments will do."""
+    """Return shapes and counts; makes one environment, because only this shows whether its arguments are valid."""
     env = EnvPool(settings, [0], lambda: None)
     env.close()
     return env.spec
@@ -338,7 +339,7 @@ def _described(settings: EnvPoolSettings) -> tuple[Space[Any], Space[Any], dict[
 
 
 def _check_arguments(settings: EnvPoolSettings, config: Any) -> None:
-    """Refuse arguments that EnvPool does not take, or that follow from the topology."""
+    """Raise ValueError for arguments that EnvPool does not accept or that the topology determines."""
     taken = sorted(set(config._fields) - POOLS)
     for name in settings.kwargs:
         if name not in taken:
@@ -347,7 +348,7 @@ def _check_arguments(settings: EnvPoolSettings, config: Any) -> None:
 
 
 def known(env_id: str) -> str:
-    """Return EnvPool's module of an id; raises ValueError that names the nearest known one."""
+    """Return EnvPool's module of an id; raises ValueError with the most similar known id."""
     name = re.sub(r"^envpool:(ALE/)?", "", env_id)
     if name not in registry.specs or (registry.specs[name][0] == ATARI) != ("ALE/" in env_id):
         closest = _written(nearest(name, registry.specs, likeness=0.0))
@@ -358,13 +359,13 @@ def known(env_id: str) -> str:
 
 
 def _written(name: str) -> str:
-    """Return an id of EnvPool as topologies have it."""
+    """Return an id of EnvPool as it is written in topologies."""
     return f"envpool:ALE/{name}" if registry.specs[name][0] == ATARI else f"envpool:{name}"
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Ignore gymnasium's warnings of the bounds of EnvPool's spaces, which come whenever one is made."""
+    """Ignore gymnasium's warnings about the bounds of EnvPool's spaces."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,7 +1,7 @@
-"""Any gymnasium environment as a `VectorEnv`, one stepped after the other, and the choice of a vector class instead.
+"""gymnasium environments as a `VectorEnv` that steps them one after the other, and the choice of a vector class.
 
-Reads: settings, one seed per environment, actions. Writes: rows. Knows no frame stacks and no blocks.
-``envs/gymnasium_vector.py`` steps environments together, ``envs/observations.py`` converts their observations.
+Reads: settings, one seed per environment, actions. Writes: rows. Does not depend on frame stacks or blocks.
+``envs/gymnasium_vector.py`` steps environments together; ``envs/observations.py`` converts their observations.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from actorlearn.envs.specs import GymnasiumSettings
 
 Beat = Callable[[], object]
 BEAT_EVERY_S = 0.1
-"""Least time between two signs of life within a step: most environments take microseconds."""
+"""Shortest time between two signs of life within a step, because most environments take only microseconds."""
 
 
 class Gymnasium(CheckedRows):
     """B environments of one kind, stepped one after the other.
 
-    Time limits are counted here and not by gymnasium's wrapper: the registered one and `time_limit_steps`, whichever
-    is shorter. A step that both ends the game and reaches a limit has ended the game.
+    This class counts the time limit, not gymnasium's wrapper: the registered limit or `time_limit_steps`, whichever is
+    shorter. A step that ends the game and reaches the limit counts as terminated, not as truncated.
     """
 
     def __init__(self, settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda: None) -> None:
-        """One environment per seed. ``beat`` is called between two of them that take longer than BEAT_EVERY_S."""
+        """Make one environment per seed. ``beat`` is called between environments; in a step at most every 0.1 s."""
         self.count = len(seeds)
         self._beat, self._beat_s = beat, 0.0
         self._seeds = [seed31(seed) for seed in seeds]
@@ -72,7 +72,7 @@ class Gymnasium(CheckedRows):
         row.take(begun, chosen)
 
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
-        """Take action [B, …]; writes the rows it leads to."""
+        """Take action [B, …]; writes the rows after it."""
         self._need_open()
         first, limit, steps = self._ended, self._limit, self._steps
         terminated, truncated = [False] * self.count, [False] * self.count
@@ -101,7 +101,7 @@ class Gymnasium(CheckedRows):
         return self._actions.draw(self.count, random)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Take the environments' states, and how far each is in its game."""
+        """Return the environments' states, and the number of steps of each game."""
         self._need_open()
         if self.spec.inexact:
             raise RuntimeError(self.spec.inexact)
@@ -109,7 +109,7 @@ class Gymnasium(CheckedRows):
         return {"steps": steps, "ended": ended, **states.read(self._envs)}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore a state; each environment is reset first, as some allocate what they need in ``reset``."""
+        """Restore a state; each environment is reset first, because some allocate their attributes in ``reset``."""
         self._need_open()
         try:
             steps, ended = state["steps"].tolist(), state["ended"].tolist()
@@ -130,7 +130,7 @@ class Gymnasium(CheckedRows):
             env.close()
 
     def render(self) -> list[npt.NDArray[np.uint8]]:
-        """Return the environments' own pictures; raises ValueError, one line, where there are none."""
+        """Return the environments' pictures; raises ValueError, one line, if there are none."""
         return [picture_of(self._id, env) for env in self._envs]
 
     def _constructed(self, settings: GymnasiumSettings) -> tuple[Environment, int | None]:
@@ -155,7 +155,7 @@ class Gymnasium(CheckedRows):
 
 
 def make(settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda: None) -> RenderedEnv:
-    """One environment per seed: stepped together where ``env.vector`` says so, else one after the other."""
+    """Make one environment per seed, stepped together or one after the other as ``env.vector`` says."""
     made = construct_vector(settings, len(seeds))
     if made is None:
         return Gymnasium(settings, seeds, beat)
@@ -170,14 +170,14 @@ def make(settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda:
 
 
 def make_rendered(settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda: None) -> RenderedEnv:
-    """One environment per seed, which is shown: made with render_mode rgb_array."""
+    """Make one environment per seed with pictures, by render_mode rgb_array."""
     draw_without_screen()
     kwargs = {**settings.kwargs, "render_mode": "rgb_array"}
     return make(msgspec.structs.replace(settings, kwargs=kwargs), seeds, beat)
 
 
 def spec(settings: GymnasiumSettings) -> EnvSpec:
-    """Shapes and counts; makes one environment and closes it."""
+    """Return shapes and counts; makes one environment and closes it."""
     env = make(settings, [0])
     env.close()
     return env.spec
@@ -196,7 +196,7 @@ def _spec(env_id: str, env: Environment, observations: ObservationLayout, left_o
 
 
 def _refuse_others(env_id: str, envs: Sequence[Environment], spec: EnvSpec) -> None:
-    """Refuse environments of one id whose actions or observations are not like those of the first, of this spec."""
+    """Raise ValueError if an environment's actions or observations differ from those of the first (``spec``)."""
     for i, env in enumerate(envs[1:], 1):
         own, first = env.action_space, envs[0].action_space
         if own != first:

@@ -1,26 +1,28 @@
-"""Any vector environment of gymnasium as a `VectorEnv`: whatever its autoreset mode, rows are those of the interface.
+"""A vector environment of gymnasium, in any autoreset mode, as a `VectorEnv` with the rows of the interface.
 
 Reads: a ``gymnasium.vector.VectorEnv``, seeds, actions. Writes: rows. All values are checked before a row is changed.
 
-What the vector does when a game ends follows from ``metadata["autoreset_mode"]``
-(https://farama.org/Vector-Autoreset-Mode). Rows always have the final observation, and the first one in the row after:
+``metadata["autoreset_mode"]`` tells how the vector behaves when a game ends
+(https://farama.org/Vector-Autoreset-Mode). Rows always have the final observation, and the next game's first
+observation in the following row:
 
 =========  ======================================  ================================================================
-mode       the step that ends a game returns       the row after it
+mode       the step that ends a game returns       the following row
 =========  ======================================  ================================================================
-NEXT_STEP  its final observation                   the next step begins a game: as rows have it
-SAME_STEP  the next game's first one, and the      all games are stepped together, so the one that has begun takes a
-           final one in ``info["final_obs"]``      step that no policy chose: it is begun anew by `reset`
-DISABLED   its final observation                   begun by `reset` before the step, as it must be, and anew after it
+NEXT_STEP  its final observation                   the next step begins a game, as rows need it
+SAME_STEP  the next game's first observation, and  the vector steps all games, so the new game takes a step that no
+           the final one in ``info["final_obs"]``  policy chose; `reset` then begins it again
+DISABLED   its final observation                   `reset` begins a game before the step, which this mode requires,
+                                                   and again after the step
 =========  ======================================  ================================================================
 
-The action from a last row is never seen by the vector: it gets the space's zero in its place. Begun anew are games by
-``reset(options={"reset_mask": [B] bool})``, which every vector of mode DISABLED has, and others that say so by
-``metadata["reset_mask"] = True``. One that has not begins no game at will (``spec.no_restart``), and of mode SAME_STEP
-the first observation in a row is that after one action zero, whose reward is not counted.
+The vector never receives the action chosen from a last row, but the space's zero instead. ``reset(options=
+{"reset_mask": [B] bool})`` begins chosen games. Every vector of mode DISABLED supports this, and other vectors that
+have ``metadata["reset_mask"] = True``. A vector without it cannot begin games at will (``spec.no_restart``); in mode
+SAME_STEP its first rows then have the observation after one zero action, whose reward is not counted.
 
-Seeds: ``reset`` gets a list of them, one for each environment; where it refuses that, one seed made of all, and then
-games depend on their neighbours.
+Seeds: ``reset`` is called with a list of seeds, one for each environment. If it refuses the list, it is called with one
+seed derived from all, and games then depend on the number and the seeds of the other environments.
 """
 
 from __future__ import annotations
@@ -60,10 +62,10 @@ class GymnasiumVector(CheckedRows):
         time_limit_steps: int = 0,
         beat: Callable[[], object] = lambda: None,
     ) -> None:
-        """Take a vector of as many environments as seeds; raises ValueError, one line, for one that rows cannot have.
+        """Bind to a vector with one environment per seed; raises ValueError, one line, if it is unsuitable.
 
-        ``env_id`` is named in errors. ``time_limit_steps``: the limit that is counted here and not by the vector, 0 =
-        none. ``beat`` is called before each call of the vector.
+        ``env_id`` is for errors. ``time_limit_steps`` is a limit that is counted here because the vector does not
+        count it; 0 means none. ``beat`` is called before each call of the vector.
         """
         self.count = len(seeds)
         self._vector, self._beat, self._open = vector, beat, True
@@ -96,7 +98,7 @@ class GymnasiumVector(CheckedRows):
         self._limit = time_limit_steps or FOREVER
         self._steps = np.zeros(self.count, np.int64)  # of the running game
         self._ended = np.zeros(self.count, np.bool_)
-        self._cut = np.zeros(self.count, np.bool_)  # by the limit counted here: the vector would go on
+        self._cut = np.zeros(self.count, np.bool_)  # truncated by the limit counted here; the vector would continue
 
     def reset(self, row: Row) -> None:
         """Start every environment from its seed; writes first rows."""
@@ -115,9 +117,9 @@ class GymnasiumVector(CheckedRows):
         row.take(begun, chosen)
 
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
-        """Take action [B, …]; writes the rows it leads to."""
+        """Take action [B, …]; writes the rows after it."""
         self._need_open()
-        taken = np.array(self._actions.taken_together(action, self.count))  # its own: rows lie in shared memory
+        taken = np.array(self._actions.taken_together(action, self.count))  # a copy: it is changed below
         first = self._ended
         games_begin = bool(first.any())
         if games_begin:
@@ -151,7 +153,7 @@ class GymnasiumVector(CheckedRows):
         return self._actions.draw(self.count, random)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Take the vector's state, and how far each environment is in its game."""
+        """Return the vector's state, and the steps and flags of each game."""
         self._need_open()
         if self.spec.inexact:
             raise RuntimeError(self.spec.inexact)
@@ -159,7 +161,7 @@ class GymnasiumVector(CheckedRows):
         return {name: array.copy() for name, array in own.items()} | states.read([self._vector])
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore a state; the vector is reset first, as some allocate what they need in ``reset``."""
+        """Restore a state; the vector is reset first, because some allocate their attributes in ``reset``."""
         self._need_open()
         try:
             own: list[Any] = [state["steps"].astype(np.int64), *(state[name].astype(np.bool_) for name in FLAGS)]
@@ -179,7 +181,7 @@ class GymnasiumVector(CheckedRows):
             self._vector.close()
 
     def render(self) -> list[npt.NDArray[np.uint8]]:
-        """Return the vector's own pictures; raises ValueError, one line, where there are none."""
+        """Return the vector's pictures; raises ValueError, one line, if there are none."""
         return pictures_of(self._id, self._vector)
 
     def _need_open(self) -> None:
@@ -187,12 +189,12 @@ class GymnasiumVector(CheckedRows):
             raise RuntimeError("the environments are closed")
 
     def _reset_from_seeds(self) -> None:
-        """Start all environments from their seeds, or from one seed made of all."""
+        """Start all environments from their seeds, or from one seed derived from all."""
         self._need_open()
         self._beat()
         try:
-            result = self._vector.reset(seed=self._seeds)  # type: ignore[arg-type]  # gymnasium's own take lists
-        except Exception:  # a class may refuse a list by anything
+            result = self._vector.reset(seed=self._seeds)  # type: ignore[arg-type]  # gymnasium's classes take lists
+        except Exception:  # a class may refuse a list by any exception
             result = self._vector.reset(seed=int(np.random.SeedSequence(self._seeds).generate_state(1)[0]) >> 1)
         self._gather_all(self._first_observations(result))
         self._reward.fill(0.0)
@@ -200,7 +202,7 @@ class GymnasiumVector(CheckedRows):
         self._ended, self._cut = np.zeros(self.count, np.bool_), np.zeros(self.count, np.bool_)
 
     def _begin_after(self, first: Flags) -> None:
-        """Make the rows of these environments first ones, after a step that was none of theirs."""
+        """Turn the rows of these environments into first rows, after a step whose action was not chosen for them."""
         self._reward[first] = 0.0
         self._steps[first] = 0
         anew = first & self._cut if self._mode is AutoresetMode.NEXT_STEP else first
@@ -208,7 +210,7 @@ class GymnasiumVector(CheckedRows):
             self._begin(anew)
 
     def _begin(self, chosen: Flags) -> None:
-        """Start a new game in the chosen environments, whatever they play."""
+        """Start a new game in the chosen environments."""
         self._gather_all(self._reset(chosen), chosen)
         self._reward[chosen] = 0.0
         self._steps[chosen] = 0
@@ -225,7 +227,7 @@ class GymnasiumVector(CheckedRows):
         return result[0]
 
     def _gather_all(self, observations: Any, chosen: Flags | None = None) -> None:
-        """Gather the chosen environments' (None: all) of B observations."""
+        """Gather the observations of the chosen environments (None: of all) from those of B environments."""
         into = self._observation if chosen is None else np.zeros_like(self._observation)
         try:
             self._batches.store_all(observations, into)
@@ -235,7 +237,7 @@ class GymnasiumVector(CheckedRows):
             self._observation[chosen] = into[chosen]
 
     def _observe_final(self, info: Any, over: Flags) -> None:
-        """Take the final observations of games that a vector of mode SAME_STEP has ended."""
+        """Gather the final observations of the games that have ended, for a vector of mode SAME_STEP."""
         try:
             final = info["final_obs"]
             parts = [(i, _part(final, i)) for i in np.flatnonzero(over).tolist()]
@@ -259,7 +261,7 @@ class GymnasiumVector(CheckedRows):
 
 
 def resets_by_mask(vector: object) -> bool:
-    """Whether a vector, or a class of them, begins chosen games by ``reset(options={"reset_mask": …})``."""
+    """Whether a vector, or a vector class, begins chosen games by ``reset(options={"reset_mask": …})``."""
     metadata: Mapping[str, Any] = getattr(vector, "metadata", {})
     mode = metadata.get("autoreset_mode")
     own = isinstance(getattr(vector, "unwrapped", None), SyncVectorEnv | AsyncVectorEnv)
@@ -282,14 +284,14 @@ def _name(vector: Vector) -> str:
 
 
 def _part(batch: Any, i: int) -> Any:
-    """Return element i of a batch of observations, which gymnasium nests in dicts and tuples."""
+    """Return element i of a batch of observations, through dicts and tuples."""
     if isinstance(batch, Mapping):
         return {key: _part(part, i) for key, part in batch.items()}
     return tuple(_part(part, i) for part in batch) if isinstance(batch, tuple) else batch[i]
 
 
 def _array(value: Any) -> npt.NDArray[Any]:
-    """Return a value as an array; one of objects where it is none."""
+    """Return a value as an array; an array of objects if it cannot be one."""
     try:
         return np.asarray(value)
     except Exception:  # a vector may return anything

@@ -1,14 +1,14 @@
-"""History of games: seeds and actions, by which new emulators or simulators are brought to the same state.
+"""History of games: the seeds and actions that bring new emulators to the same state.
 
 Neither ALE's vector interface nor EnvPool can save or load the state of a game. But the same seed and actions always
-lead to the same state, so these are stored (a byte per step of an Atari game) and repeated. Their extent depends on how
-games depend on one another:
+lead to the same state, so these are stored (a byte per step of an Atari game) and repeated. How much is stored depends
+on how games depend on one another:
 
 * With sticky actions (their random numbers continue across games) and for ROMs in KEEPS_MEMORY, a game depends on all
-  games since the seed, so everything since the seed is stored. To bound that, the first game after RESEED_STEPS steps
-  starts from a new seed derived from the first one; that takes 0.1 s, as the ROM is loaded again.
-* Otherwise a game depends only on the number of games before it: their resets are repeated (5 ms each), and the actions
-  of the running game.
+  games since the seed, so everything since the seed is stored. To limit this, the first game after RESEED_STEPS steps
+  starts from a new seed derived from the first one; this takes 0.1 s, because the ROM is loaded again.
+* Otherwise a game depends only on the number of games before it. Their resets are repeated (5 ms each), and then the
+  actions of the running game.
 
 Pure: reads and writes arrays. The owner of the emulators carries out the moves that ``replay`` yields.
 """
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESEED_STEPS = 25_000
-"""Steps between two seeds: at 0.4 ms a step loading the ROM adds 1 %; repeating them for 16 environments: 3 minutes."""
+"""Steps between two seeds. At 0.4 ms a step, loading the ROM adds 1 %; a replay of 16 environments takes 3 minutes."""
 
 KEEPS_MEMORY = frozenset(
     [
@@ -43,7 +43,7 @@ KEEPS_MEMORY = frozenset(
         "yars_revenge",
     ]
 )
-"""ROMs whose memory after a reset depends on the game before; found by filling it with random bytes first."""
+"""ROMs whose memory after a reset depends on the previous game; found by filling the memory with random bytes."""
 
 RESTART = 255
 """Code in place of an action where a game was started by ``restart``."""
@@ -56,7 +56,7 @@ class Move:
     """One call when a history is replayed: a step of all environments, or a reset of some."""
 
     chosen: NDArray[np.bool_]
-    """[B] bool: the environments to be reset, from ``seeds`` if there are any, or those whose step matters."""
+    """[B] bool: the environments to reset, from ``seeds`` if given; for a step, the environments that it belongs to."""
     seeds: NDArray[np.int64] | None = None
     action: NDArray[Any] | None = None
     """[B, …] the actions of a step, integers or floats."""
@@ -66,36 +66,36 @@ class History:
     """Seeds, number of games and actions of B environments."""
 
     def __init__(self, seeds: Sequence[int], whole: bool, action: tuple[str, tuple[int, ...]] = ("uint8", ())) -> None:
-        """``whole``: a new game depends on those before it. ``action``: dtype and shape of one, as it is stored."""
+        """Begin an empty history. ``whole``: a game depends on those before it. ``action``: stored dtype and shape."""
         self._first = np.array(seeds, np.int64)
         self._whole = whole
         self._environments = np.arange(len(seeds))
         self._seedings = np.zeros(len(seeds), np.int64)
         self._games = np.ones(len(seeds), np.int64)
-        """[B] games since the seed, the running one included; counted where older actions are not stored."""
+        """[B] games since the seed, including the running one; counted only if older actions are not stored."""
         self._log = np.zeros((len(seeds), ROOM, *action[1]), action[0])
         self._length = np.zeros(len(seeds), np.int64)
         self._room = ROOM
         """Records allocated per environment."""
 
     def seeds(self) -> NDArray[np.int64]:
-        """Return the seed [B] from which each environment started last, or is to start next."""
+        """Return the seed [B] from which each environment was last seeded, or will be seeded next."""
         pairs = zip(self._first.tolist(), self._seedings.tolist(), strict=True)
         return np.array([_derived(first, seeding) for first, seeding in pairs], np.int64)
 
     def begin(self) -> None:
-        """Record that all environments are reset from their first seeds."""
+        """Record a reset of all environments from their first seeds."""
         self._seedings[:], self._games[:], self._length[:] = 0, 1, 0
 
     def step(self, action: NDArray[Any], begun: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
-        """Record a step; where ``begun`` [B] it only started a game. Returns those to reseed [B], or None."""
+        """Record a step; in environments ``begun`` [B] it only started a game. Returns which to reseed [B], or None."""
         self._record(slice(None), action)
         if not begun.any():
             return None
         return self._new_games(begun)
 
     def restart(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Record that the chosen [B] start a game; returns their new seeds, -1 for those that keep theirs."""
+        """Record that the chosen environments [B] start a game; returns their new seeds, -1 for an unchanged one."""
         reseeded = self._new_games(chosen)
         if self._whole:
             again = chosen if reseeded is None else chosen & ~reseeded
@@ -128,9 +128,9 @@ class History:
             log[: len(part)] = part
 
     def replay(self) -> Iterator[Move]:
-        """Yield the moves that bring freshly reset environments to the recorded state.
+        """Yield the moves that bring newly made environments to the recorded state.
 
-        All are stepped together, so an environment with fewer steps to repeat starts later and all end together.
+        All environments are stepped together, so one with fewer steps to repeat starts later, and all end together.
         """
         logs = [log[:length].tolist() for log, length in zip(self._log, self._length, strict=True)]
         steps = np.array([len(log) - (log.count(RESTART) if self._whole else 0) for log in logs])
@@ -182,7 +182,7 @@ class History:
 
 
 def _derived(first: int, seeding: int) -> int:
-    """Return the 31-bit seed number ``seeding`` derived from the first one."""
+    """Return the 31-bit seed with number ``seeding`` that is derived from the first seed (number 0)."""
     if not seeding:
         return first
     return int(np.random.SeedSequence([first, seeding]).generate_state(1)[0]) >> 1

@@ -1,24 +1,24 @@
-"""The interface of environments: their shapes, and the row they fill. Their settings are in ``specs.py``.
+"""The interface of environments: their shapes, and the row that they fill. Their settings are in ``specs.py``.
 
-Reads and writes nothing. Knows neither ALE nor gymnasium nor torch, and not whether a row lies in shared memory.
+Reads and writes nothing. Does not depend on ALE, gymnasium or torch, or on whether a row is in shared memory.
 
-A `VectorEnv` steps B environments and writes what they return into the views of a `Row`. One row, per environment:
+A `VectorEnv` steps B environments and writes their results to the views of a `Row`. A row has, for each environment:
 
     | row                   | observation         | reward | terminated | truncated | life_lost | first |
     |-----------------------|---------------------|--------|------------|-----------|-----------|-------|
     | first of a game       | the game's first    | 0      | no         | no        | no        | yes   |
     | inside a game         | after the action    | raw    | no         | no        | maybe     | no    |
     | last, game over       | the game's final    | raw    | yes        | no        | no        | no    |
-    | last, cut by a limit  | the game's final    | raw    | no         | yes       | no        | no    |
+    | last, at a time limit | the game's final    | raw    | no         | yes       | no        | no    |
 
 The row after a last row is the first row of the next game; the action chosen from the last row is ignored (NEXT_STEP
-autoreset). So the final observation is always there to bootstrap from, without a column of its own. A game may also be
-begun at will, by `restart`: then its first row is written at once, and no action is ignored.
+autoreset). So there is always a final observation to bootstrap from, without an extra column. `restart` can also begin
+a game at any time: then its first row is written immediately, and no action is ignored.
 
-A game of several agents has a row for each, side by side, and each agent's row ends and begins for itself. While an
-agent is not in its game, because it has ended or is yet to come, its rows are *void*: first, reward 0, no flag, and
-any observation. The newest of them may be the agent's first: what follows tells. A new game begins where the rows of
-all its agents are first, because one of them at least goes on within a game.
+A game of several agents has adjacent rows, one for each agent, and each agent's rows end and begin independently. While
+an agent is not in its game, because it has ended or has not come yet, its rows are *void*: first is set, reward 0, no
+other flag, any observation. The newest such row may turn out to be the agent's first: the next row shows it. A new game
+begins at the rows in which all agents of a game have first set, because within a game at least one agent continues.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ from actorlearn.actions import Actions, MultiDiscrete
 
 
 class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Shapes and counts of one environment, from which networks, blocks and reports follow."""
+    """Shapes and counts of one environment, which determine networks, blocks and reports."""
 
     observation_shape: tuple[int, ...]  # of one environment
     observation_dtype: str  # "uint8" or "float32"
     actions: Actions
     frames_per_step: int
     stack: int = 1  # frames that an observation is made of, oldest first; those before a game's first are zeros
-    observation_from: str = ""  # for people: the space that observations are made of, and how
-    left_out: tuple[str, ...] = ()  # parts of the environment's observations that these leave out
-    agents: int = 1  # rows of one game, side by side: one for each of its agents
+    observation_from: str = ""  # in words: the space that observations are made from, and how
+    left_out: tuple[str, ...] = ()  # parts of the environment's observations that rows leave out
+    agents: int = 1  # rows of one game, which are adjacent: one for each of its agents
     fire: int | None = None  # the action that presses FIRE, in Atari games that have it
     inexact: str = ""  # why its state cannot be saved, so that a run cannot be resumed exactly; empty: it can
-    no_restart: str = ""  # why no game can be begun at will (`VectorEnv.restart`); empty: it can
+    no_restart: str = ""  # why games cannot be begun at will (`VectorEnv.restart`); empty: they can
 
 
 @dataclass(slots=True)
 class Row:
-    """One row of a block: B environments at one time. Arrays are views that the environment fills and never keeps."""
+    """One row of a block: B environments at one timestep. Environments fill its arrays and keep no references."""
 
     observation: npt.NDArray[Any]  # [B, *observation_shape]
     reward: npt.NDArray[np.float32]  # [B] raw: neither clipped nor scaled
     terminated: npt.NDArray[np.bool_]  # [B] the game is over
-    truncated: npt.NDArray[np.bool_]  # [B] a time limit cut the game
-    life_lost: npt.NDArray[np.bool_]  # [B] a life was lost and the game goes on
+    truncated: npt.NDArray[np.bool_]  # [B] a time limit ended the game
+    life_lost: npt.NDArray[np.bool_]  # [B] a life was lost and the game continues
     first: npt.NDArray[np.bool_]  # [B] the observation is a game's first; the action before it was ignored
 
     def take(self, other: Row, chosen: npt.NDArray[np.bool_]) -> None:
@@ -68,7 +68,7 @@ class Row:
 
 
 def empty_row(spec: EnvSpec, count: int) -> Row:
-    """A row of its own for ``count`` environments."""
+    """Return a new row for ``count`` environments, filled with zeros."""
     flags = {name: np.zeros(count, np.bool_) for name in ("terminated", "truncated", "life_lost", "first")}
     observation: np.ndarray[Any, Any] = np.zeros((count, *spec.observation_shape), spec.observation_dtype)
     return Row(observation=observation, reward=np.zeros(count, np.float32), **flags)
@@ -83,42 +83,41 @@ class VectorEnv(Protocol):
 
     @property
     def count(self) -> int:
-        """Number of rows, B: one for each environment, or for each agent of each."""
+        """B: number of environments; in games of several agents, number of agents of all games."""
 
     def reset(self, row: Row) -> None:
         """Start every environment from its seed and write the first row; the same seeds replay the same games."""
 
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
-        """Take action [B] or [B, k], integers, or [B, n], floats that are clipped to the bounds; write the row.
+        """Take actions, [B] or [B, k] integers or [B, n] floats, which are clipped to the bounds; write the row.
 
         An environment whose last row was written starts a new game.
 
-        Raises ActionError for an action outside the action space, MalformedStepError for values that may not be
-        learned from; the row is then not to be used.
+        Raises ActionError for an action outside the action space, and MalformedStepError for invalid values from an
+        environment; the row must then not be used.
         """
 
     def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
         """Start a new game in the chosen environments [B] and write their cells of its first row.
 
-        The others are not changed, nor are their cells. Each environment keeps its stream of random numbers. Raises
-        ValueError where some of a game's agents are chosen and others are not, RuntimeError where ``spec.no_restart``
-        is set.
+        The others and their cells are not changed. Each environment continues its stream of random numbers. Raises
+        ValueError if only some of a game's agents are chosen, and RuntimeError if ``spec.no_restart`` is set.
         """
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
-        """Draw an action for each environment, uniformly from the action space; `step` takes it."""
+        """Draw an action for each environment, uniformly from the action space, in the form that `step` takes."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything that determines the next rows, as arrays of numbers; after reset, restart or step.
 
-        Raises RuntimeError where ``spec.inexact`` is set, and any exception of an environment, which stays usable.
+        Raises RuntimeError if ``spec.inexact`` is set, and any exception of an environment, which remains usable.
         """
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Restore a state of as many environments with the same settings; seeds may differ. No row is written.
 
-        Called instead of `reset`, or at any time after it. Raises ValueError for a state that does not fit or cannot be
-        reached; the environments must then be reset.
+        It is called instead of `reset`, or at any time after it. Raises ValueError for a state that does not fit or
+        cannot be reached; the environments must then be reset.
         """
 
     def close(self) -> None:
@@ -126,24 +125,24 @@ class VectorEnv(Protocol):
 
 
 class RenderedEnv(VectorEnv, Protocol):
-    """B environments that are shown to people besides: the same games as those of `VectorEnv` with the same seeds."""
+    """B environments that also make pictures; with the same seeds their games are those without pictures."""
 
     def render(self) -> Sequence[npt.NDArray[np.uint8]]:
-        """Return a picture of each game as its newest row shows it: [lines, columns, 3], red, green and blue.
+        """Return a picture of each game at its newest row: [lines, columns, 3], red, green and blue.
 
-        Raises ValueError, one line, for environments that cannot be shown.
+        Raises ValueError, one line, for environments that cannot make pictures.
         """
 
 
 class ActionError(ValueError):
-    """An action outside the action space, not finite, or a wrong number of them: an error of the policy."""
+    """Actions are outside the action space, not finite, or too few or too many: an error of the policy."""
 
 
 class MalformedStepError(ValueError):
-    """An environment returned something that must not be written: names the environment, the field and the value."""
+    """An environment returned an invalid value; the text names the environment, the field, the value and the rule."""
 
     def __init__(self, env_id: str, environment: int | None, field: str, value: object, rule: str) -> None:
-        """`environment` is the index among the B environments, None = all; `rule` says what the field must be."""
+        """Compose the text; `environment` is an index below B, None: all; `rule` says what the field must be."""
         self.environment = environment
         self.field = field
         shown = repr(value)
@@ -154,7 +153,7 @@ class MalformedStepError(ValueError):
 
 
 def check_actions(action: npt.NDArray[Any], count: int, actions: Actions) -> None:
-    """Raise ActionError unless these are `count` actions, of finite numbers."""
+    """Raise ActionError unless these are `count` valid actions; floats must be finite and may exceed the bounds."""
     if isinstance(actions, tuple):
         return _check_box_actions(action, (count, *actions))
     if isinstance(actions, MultiDiscrete):
@@ -189,7 +188,7 @@ def _check_box_actions(action: npt.NDArray[Any], shape: tuple[int, ...]) -> None
 
 
 def seed31(seed: int) -> int:
-    """The 31 bits of a seed that every generator behind this interface takes."""
+    """Return the low 31 bits of a seed, which every environment accepts; raises ValueError for a negative seed."""
     if seed < 0:
         raise ValueError(f"seed {seed} must be 0 or more")
     return seed % 2**31

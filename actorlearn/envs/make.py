@@ -1,6 +1,6 @@
-"""Makes environments of any kind: imports the module of the kind that settings are for, and no other.
+"""Makes environments of any kind: imports only the module of the kind that the settings select.
 
-The module has `make` and `spec` with the same arguments as below, and `make_rendered` if its games can be shown.
+The module has `make` and `spec` with the same arguments as below, and `make_rendered` if its games have pictures.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ METHODS = ("reset", "step", "restart", "random_actions", "state", "restore", "cl
 
 
 def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> VectorEnv:
-    """One environment per seed; raises ValueError, one line, for settings that name none.
+    """Make one environment per seed; raises ValueError, one line, if that fails.
 
-    ``beat`` shows a sign of life: called between environments that are not of ALE, whose games take a moment together,
-    and while these are replayed.
+    ``beat`` gives a sign of life. It is called between environments that are stepped one by one in Python, and while
+    the games of ALE and EnvPool are replayed.
     """
     if not seeds:
         raise ValueError("seeds: there must be one seed per environment, and at least one")
@@ -30,7 +30,7 @@ def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object]
 def make_rendered(
     settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
 ) -> RenderedEnv:
-    """The same environments, which can be shown; raises ValueError, one line, where they cannot."""
+    """Make the same environments with pictures; raises ValueError, one line, if their kind has none."""
     module = ENVIRONMENTS.spec(settings.kind).load()
     if not hasattr(module, "make_rendered"):
         raise ValueError(f"env.id: {settings.id!r} cannot be shown: {module.__name__} has no function make_rendered")
@@ -39,20 +39,20 @@ def make_rendered(
 
 
 def _complete(made: Any, methods: Sequence[str]) -> Any:
-    """Return environments that have these methods; raises ValueError for those that lack any."""
+    """Return ``made``; raises ValueError if it lacks any of these methods."""
     if missing := [name for name in methods if not callable(getattr(made, name, None))]:
         raise ValueError(f"env.kind: {type(made).__name__} lacks {', '.join(missing)} (actorlearn/envs/interface.py)")
     return made
 
 
 def spec(settings: EnvSettings) -> EnvSpec:
-    """Shapes and counts without making B environments."""
+    """Return shapes and counts, without making B environments."""
     found: EnvSpec = ENVIRONMENTS.spec(settings.kind).load().spec(settings)
     return found
 
 
 def like(settings: EnvSettings) -> str:
-    """Return the kind of numbers that topologies on it take by default, by its actions and observations."""
+    """Return the kind of default numbers for this environment (``specs.FINER``), from its actions and its kind."""
     found, kind = spec(settings), ENVIRONMENTS.spec(settings.kind).like
     finer = "continuous" if isinstance(found.actions, tuple) else kind
     return finer if FINER.get(finer) == kind else kind

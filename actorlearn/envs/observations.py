@@ -1,24 +1,25 @@
-"""Observations of gymnasium's spaces as rows have them: each becomes one array of numbers.
+"""Converts observations of gymnasium's spaces to the form of rows: one array of numbers each.
 
 =============  ==================================================================================
 space          in a row
 =============  ==================================================================================
-Box            as it is: bytes stay bytes, other numbers become float32; of three dimensions an image, channels first
+Box            unchanged: bytes stay bytes, other numbers become float32; three dimensions: an image, channels first
 Box of bools   bytes: 0 and 255
 Discrete       one-hot
-MultiDiscrete  one-hot, piece after piece
+MultiDiscrete  one-hot vectors of all parts
 MultiBinary    zeros and ones
-Dict, Tuple    what they hold, one after the other in one vector; but a Box alone stays as it is
-text           left out of a Dict or Tuple, because networks see numbers
+Dict, Tuple    their parts, concatenated to one vector; a single Box in them is unchanged
+text           left out of a Dict or Tuple, because networks need numbers
 =============  ==================================================================================
 
-gymnasium's images are [lines, columns, channels], stacks of grey ones [frames, lines, columns], and networks take
-[channels, lines, columns]: see `channels_come_last`. Networks divide bytes by 255, so that bools are 0 and 1 to them.
+gymnasium's images are [lines, columns, channels] and its stacks of grey images [frames, lines, columns]; networks take
+[channels, lines, columns] (see `channels_come_last`). Networks divide bytes by 255, so that bools become 0 and 1.
 
-Bytes in a vector are divided by 255, as networks divide those of a Box that stays as it is: MiniGrid's image, kinds and
-colours from 0 to 10, could be learned without that, but two of three policies collapsed within 30,000 steps.
+Bytes in a vector are divided by 255, as networks do with an unchanged Box of bytes. MiniGrid's image, kinds and colours
+from 0 to 10, could be learned without the division, but two of three policies collapsed within 30,000 steps.
 
-Reads spaces and observations, and raises MisfitError for an observation outside its space. Knows no environment.
+Reads spaces and observations, and raises MisfitError for an observation outside its space. Does not depend on
+environments.
 """
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ Keys = tuple[str | int, ...]
 
 
 class SpaceError(ValueError):
-    """A space that has no form in a row; says which would do."""
+    """A space cannot be put into a row; the text names a remedy."""
 
 
 class MisfitError(ValueError):
-    """A value outside the declared space; the text names it, its value and the rule."""
+    """A value is outside the declared space; ``args`` are its name, the value and the rule."""
 
     def __init__(self, name: str, value: object, rule: str) -> None:
-        """Keep the three as ``args``."""
+        """Store the three arguments as ``args``."""
         super().__init__(name, value, rule)
 
 
 class ObservationLayout(Protocol):
-    """The place of each number of an observation in a row."""
+    """The position of each number of an observation in a row."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -61,24 +62,24 @@ class ObservationLayout(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Number type that `store` writes; all but uint8 is cast to float32 on its way into a row."""
+        """Number type that `store` writes; all types but uint8 are cast to float32 in a row."""
 
     @property
     def words(self) -> str:
-        """Describe its contents for people."""
+        """Description of the contents in words."""
 
     def store(self, observation: Any, into: Array, i: int) -> None:
         """Write an observation to ``into[i]``; raises MisfitError."""
 
     def name(self, place: list[int]) -> str:
-        """Name an element of the array as the observation has it."""
+        """Return the name, in the observation, of the element at an index of the array."""
 
 
 class BatchLayout(ObservationLayout, Protocol):
-    """The same, for observations that come one by one or batched."""
+    """A layout for single observations and for batches of them."""
 
     def store_all(self, observations: Any, into: Array) -> None:
-        """Write B observations to ``into`` [B, …], batched as gymnasium's vectors do; raises MisfitError."""
+        """Write B observations, batched as in gymnasium's vectors, to ``into`` [B, …]; raises MisfitError."""
 
 
 def layout(space: Space[Any]) -> tuple[BatchLayout, tuple[str, ...]]:
@@ -95,7 +96,7 @@ def layout(space: Space[Any]) -> tuple[BatchLayout, tuple[str, ...]]:
 
 
 def layout_of(env_id: str, space: Space[Any]) -> tuple[BatchLayout, tuple[str, ...]]:
-    """Return `layout` of an environment's observations; raises ValueError, one line, also where they are empty."""
+    """Return `layout` of an environment's observations; raises ValueError, one line, also if they are empty."""
     try:
         found, left_out = layout(space)
         if not prod(found.shape):
@@ -106,18 +107,18 @@ def layout_of(env_id: str, space: Space[Any]) -> tuple[BatchLayout, tuple[str, .
 
 
 def short(space: Space[Any]) -> str:
-    """Write a space for people, cut where it is long."""
+    """Return a space as text of at most 201 characters."""
     text = str(space)
     return text if len(text) <= 200 else text[:200] + "…"
 
 
 def _is_text(space: Space[Any]) -> bool:
-    """Whether it is a Text, or a space of a package's own whose values are str (MiniGrid's MissionSpace)."""
+    """Whether a space is a Text or another space whose values are str, such as MiniGrid's MissionSpace."""
     return isinstance(space, Text) or (space.dtype is not None and space.dtype.kind == "U")
 
 
 def _held(space: Space[Any], keys: Keys) -> Iterator[tuple[Keys, Space[Any]]]:
-    """The spaces that a space is made of, in its order, with their keys."""
+    """Yield the spaces in Dicts and Tuples, in order, with their keys; a space of another type yields itself."""
     if isinstance(space, Dict | Tuple):
         for key, part in space.items() if isinstance(space, Dict) else enumerate(space):
             yield from _held(part, (*keys, key))
@@ -126,10 +127,10 @@ def _held(space: Space[Any], keys: Keys) -> Iterator[tuple[Keys, Space[Any]]]:
 
 
 class Whole:
-    """A Box, as it is; of an image with its channels first."""
+    """Layout of a single Box: unchanged, but images get their channels first."""
 
     def __init__(self, box: Box, keys: Keys) -> None:
-        """Take the space, and the keys to it if it lies in Dicts or Tuples."""
+        """Bind to the space, and the keys to it if it is in Dicts or Tuples."""
         self._box, self._keys = box, keys
         self._channels_last, self._bools = channels_come_last(box.shape), box.dtype == np.bool_
         self.shape: tuple[int, ...] = (box.shape[2], *box.shape[:2]) if self._channels_last else box.shape
@@ -149,7 +150,7 @@ class Whole:
         observation, box = _found(observation, self._keys), self._box
         shape = (*batch, *box.shape)
         if type(observation) is not np.ndarray or observation.dtype != box.dtype or observation.shape != shape:
-            with np.errstate(over="ignore"):  # becomes infinite, and is refused as such
+            with np.errstate(over="ignore"):  # too large a number becomes infinite, which the caller refuses
                 observation = _in_box(observation, box, _name(self._keys), batch).astype(box.dtype)
         if self._channels_last:
             observation = np.moveaxis(observation, -1, -3)
@@ -159,7 +160,7 @@ class Whole:
             cells[...] = observation
 
     def name(self, place: list[int]) -> str:
-        """Name an element of the array as the observation has it."""
+        """Return the name, in the observation, of the element at an index of the array."""
         if self._channels_last and place:
             place = [*place[1:], place[0]]
         return f"{_name(self._keys)}{place or ''}"
@@ -168,8 +169,8 @@ class Whole:
 def channels_come_last(shape: tuple[int, ...]) -> bool:
     """Whether an array of this shape is an image [lines, columns, channels], and not [channels, lines, columns].
 
-    Two sides that are equal are lines and columns; else there are fewer channels than lines or columns. An array of
-    three equal sides (MinAtar's Seaquest) is as gymnasium has images.
+    If exactly two neighbouring sides are equal, they are lines and columns. Otherwise the channels are last if the last
+    side is not greater than the first. Three equal sides (MinAtar's Seaquest) are thus [lines, columns, channels].
     """
     if len(shape) != 3:
         return False
@@ -180,12 +181,12 @@ def channels_come_last(shape: tuple[int, ...]) -> bool:
 
 
 class Vector:
-    """Several spaces, or one of choices, as one vector."""
+    """Layout of several spaces, or of one space of choices, as one vector."""
 
     dtype = np.dtype(np.float64)
 
     def __init__(self, held: list[tuple[Keys, Space[Any]]], name: str) -> None:
-        """Lay the spaces out, each with its keys, in this order; ``name`` is that of them all."""
+        """Lay out the spaces, each with its keys, in this order; ``name``: type of the whole space."""
         self._pieces: list[Piece] = []
         start = 0
         for keys, space in held:
@@ -206,14 +207,14 @@ class Vector:
             piece.write(_found(observations, piece.keys), into[:, piece.cells], into.shape[:1])
 
     def name(self, place: list[int]) -> str:
-        """Name an element of the vector as the observation has it."""
+        """Return the name, in the observation, of the element at an index of the vector."""
         piece = next(piece for piece in self._pieces if place[0] < piece.cells.stop)
         return f"{_name(piece.keys)}[{place[0] - piece.cells.start}]"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One space in a vector, of numbers as they are."""
+    """A Box in a vector; bytes are divided by 255."""
 
     keys: Keys
     cells: slice
@@ -222,7 +223,7 @@ class Piece:
 
     @property
     def words(self) -> str:
-        """Describe it for people."""
+        """Description in words."""
         return f"Box {self.space.dtype}{list(self.shape)}"
 
     def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
@@ -237,7 +238,7 @@ class Bits(Piece):
 
     @property
     def words(self) -> str:
-        """Describe it for people."""
+        """Description in words."""
         return f"zeros and ones {list(self.shape)}"
 
     def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
@@ -254,11 +255,11 @@ class OneHot(Piece):
 
     sizes: npt.NDArray[np.int64]
     least: npt.NDArray[np.int64]
-    """The number of the first choice, of each part."""
+    """Number of each part's first choice."""
 
     @property
     def words(self) -> str:
-        """Describe it for people."""
+        """Description in words."""
         return f"one-hot of {', '.join(map(str, self.sizes))}"
 
     def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
@@ -271,7 +272,7 @@ class OneHot(Piece):
 
 
 def _piece(space: Space[Any], keys: Keys, start: int) -> Piece:
-    """A space's place in a vector."""
+    """Return a space's piece of a vector that begins at ``start``; raises SpaceError for an unsupported space."""
     if isinstance(space, Box | MultiBinary):
         kind = Piece if isinstance(space, Box) else Bits
         return kind(keys, slice(start, start + prod(space.shape)), space.shape, space)
@@ -289,7 +290,7 @@ def _piece(space: Space[Any], keys: Keys, start: int) -> Piece:
 
 
 def _found(observation: Any, keys: Keys) -> Any:
-    """Return the part of an observation at the end of the keys."""
+    """Return the part of an observation that the keys lead to; raises MisfitError if it is missing."""
     for depth, key in enumerate(keys):
         try:
             observation = observation[key]
@@ -299,9 +300,9 @@ def _found(observation: Any, keys: Keys) -> Any:
 
 
 def _in_box(value: Any, box: Box, name: str, batch: tuple[int, ...] = ()) -> Array:
-    """A value as an array, if it is of the declared shape and a kind that can be cast to the declared dtype."""
+    """Return a value as an array; raises MisfitError if its shape or its dtype does not fit the space."""
     array = _array(value, (*batch, *box.shape), name)
-    # Bytes would wrap around, so they must be bytes; other numbers are cast within their kind.
+    # A cast to bytes could wrap around, so bytes are required; other numbers are cast within their kind.
     casting: Any = "no" if box.dtype == np.uint8 else "same_kind"
     if array.dtype.kind not in "biuf" or not np.can_cast(array.dtype, box.dtype, casting):
         raise MisfitError(f"the dtype of {name}", str(array.dtype), f"its space says {box.dtype}")
@@ -326,10 +327,10 @@ def _array(value: Any, shape: tuple[int, ...], name: str) -> Array:
 
 
 def _path(keys: Keys) -> str:
-    """Keys for people: goal.position, pair[0]."""
+    """Return keys as a path: goal.position, pair[0]."""
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")
 
 
 def _name(keys: Keys) -> str:
-    """A part's name as Python has it: observation['goal'][0]."""
+    """Return a part's name in Python's notation: observation['goal'][0]."""
     return "observation" + "".join(f"[{key!r}]" for key in keys)

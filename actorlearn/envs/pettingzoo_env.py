@@ -1,12 +1,12 @@
 """PettingZoo's parallel environments as a `VectorEnv`: G games of A agents are B = G x A rows, played by one policy.
 
 Agent ``j`` of game ``g`` has row ``g * A + j``, in the order of ``possible_agents``. An agent that is not in its game,
-because it has ended while others go on, or is yet to come, has void rows (``envs/interface.py``), and its action is
-ignored. A game is over when none of its agents is left in it.
+because it has ended while others continue or has not come yet, has void rows (``envs/interface.py``), and its action is
+ignored. A game is over when it has no agent left.
 
-Reads: settings, one seed per game, actions. Writes: rows, after all values are checked. Ids are registered ones
-(butterfly/pistonball-v6), modules with a function ``parallel_env`` (mpe2.simple_spread_v3) or package.module:Class,
-each after the prefix ``pettingzoo:``.
+Reads: settings, one seed per game, actions. Writes: rows, after all values are checked. Ids have the prefix
+``pettingzoo:``, followed by a registered id (butterfly/pistonball-v6), a module with a function ``parallel_env``
+(mpe2.simple_spread_v3) or package.module:Class.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from actorlearn.envs.registered import did_you_mean
 from actorlearn.envs.specs import PettingZooSettings
 
 Game = Any
-"""A ``pettingzoo.ParallelEnv``: an extra, which is not there where types are checked."""
+"""A ``pettingzoo.ParallelEnv``; Any, because this extra is not installed where types are checked."""
 PREFIX = "pettingzoo:"
 EXAMPLES = (
     "ids are like 'pettingzoo:butterfly/pistonball-v6', 'pettingzoo:mpe2.simple_spread_v3' or "
@@ -43,14 +43,14 @@ EXAMPLES = (
 class PettingZoo(CheckedRows):
     """G games of one kind, stepped one after the other.
 
-    Each game gets a seed of its own: the first of game ``g`` its seed as given, later ones seeds that follow from it
-    and their number. What ``reset`` without a seed does to an environment's random numbers is left to its author.
+    Each reset gets a seed: the first game of an environment its given seed, later games seeds derived from it and their
+    number. ``reset`` is never called without a seed, because its effect on random numbers depends on the environment.
     """
 
     def __init__(
         self, settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
     ) -> None:
-        """One game per seed. ``beat`` is called before each of them is made, begun or stepped."""
+        """Make one game per seed. ``beat`` is called before a game is made, begun, stepped or closed."""
         self._beat = beat
         self._seeds = [seed31(seed) for seed in seeds]
         self._games: list[Game] = []
@@ -65,7 +65,7 @@ class PettingZoo(CheckedRows):
         self._begun = [0] * len(seeds)  # games begun, of each environment
         self._steps = [0] * len(seeds)  # of the running game
         self._present = np.zeros((len(seeds), len(self._agents)), np.bool_)
-        """Agents [G, A] that are in their game and take the next action; a game without any is over."""
+        """[G, A] whether an agent is in its game and takes the next action; a game without any is over."""
 
     def reset(self, row: Row) -> None:
         """Start every game from its seed; writes first rows."""
@@ -76,7 +76,7 @@ class PettingZoo(CheckedRows):
         self._write_first(row, np.ones(self.count, np.bool_))
 
     def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
-        """Start the chosen games anew; writes their first rows. Raises ValueError for a part of a game's agents."""
+        """Restart the chosen games; writes their first rows. Raises ValueError for only some of a game's agents."""
         self._need_open()
         games = chosen.reshape(self._present.shape)
         if (games.any(axis=1) != games.all(axis=1)).any():
@@ -86,7 +86,7 @@ class PettingZoo(CheckedRows):
         self._write_first(row, chosen)
 
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
-        """Take action [B, …]; writes the rows it leads to."""
+        """Take action [B, …]; writes the rows after it."""
         self._need_open()
         chosen = self._actions.taken(action, self.count)
         terminated, truncated, first = np.zeros((3, self.count), np.bool_)
@@ -106,7 +106,7 @@ class PettingZoo(CheckedRows):
         return self._actions.draw(self.count, random)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Take the games' states, and which of their agents are in them."""
+        """Return the games' states, and which agents are in them."""
         self._need_open()
         if self.spec.inexact:
             raise RuntimeError(self.spec.inexact)
@@ -115,7 +115,7 @@ class PettingZoo(CheckedRows):
         return {**numbers, "present": self._present.copy(), **states.read(self._games)}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore a state; each game is begun first, as some allocate what they need in ``reset``."""
+        """Restore a state; each game is begun first, because some allocate their attributes in ``reset``."""
         self._need_open()
         try:
             seeds, begun, steps = (state[name].tolist() for name in ("seeds", "begun", "steps"))
@@ -158,7 +158,7 @@ class PettingZoo(CheckedRows):
     def _step(
         self, game: int, chosen: Sequence[Any], terminated: npt.NDArray[np.bool_], truncated: npt.NDArray[np.bool_]
     ) -> None:
-        """Step one game; gathers what comes of it, and writes its agents' flags [A]."""
+        """Step one game; gathers observations and rewards, and writes its agents' flags [A]."""
         env, before = self._games[game], game * len(self._agents)
         acting = self._listed(game)
         result = env.step({agent: chosen[j] for j, agent in enumerate(self._agents) if acting[j]})
@@ -192,7 +192,7 @@ class PettingZoo(CheckedRows):
             self._observation[i] = 0
 
     def _listed(self, game: int) -> list[bool]:
-        """Return which agents the environment lists as being in the game."""
+        """Return which agents the environment lists as present."""
         listed = set(self._games[game].agents)
         if strangers := listed.difference(self._agents):
             first = game * len(self._agents)
@@ -216,18 +216,18 @@ class PettingZoo(CheckedRows):
 
 
 class RenderedPettingZoo(PettingZoo):
-    """G games that are shown too: made with render_mode rgb_array."""
+    """G games with pictures, by render_mode rgb_array."""
 
     def __init__(
         self, settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
     ) -> None:
-        """One game per seed."""
+        """Make one game per seed."""
         draw_without_screen()
         kwargs = {**settings.kwargs, "render_mode": "rgb_array"}
         super().__init__(msgspec.structs.replace(settings, kwargs=kwargs), seeds, beat)
 
     def render(self) -> list[npt.NDArray[np.uint8]]:
-        """Return a picture of each game; raises ValueError, one line, where there are none."""
+        """Return a picture of each game; raises ValueError, one line, if there are none."""
         return [picture_of(self._id, game) for game in self._games]
 
 
@@ -235,7 +235,7 @@ class Indexed:
     """Vectors of another layout, followed by the index of the row's agent in its game, one-hot."""
 
     def __init__(self, vectors: ObservationLayout, agents: int) -> None:
-        """Append an index below ``agents`` to vectors."""
+        """Append the one-hot index of ``agents`` agents to the vectors of another layout."""
         (self._length,), self._vectors, self._agents = vectors.shape, vectors, agents
         self.shape: tuple[int, ...] = (self._length + agents,)
         self.dtype = vectors.dtype
@@ -243,30 +243,30 @@ class Indexed:
         self._one = 255 if self.dtype == np.uint8 else 1  # networks divide bytes by 255
 
     def store(self, observation: Any, into: npt.NDArray[Any], i: int) -> None:
-        """Write an observation to ``into[i]``, of row ``i``; raises MisfitError."""
+        """Write the observation of row ``i`` to ``into[i]``; raises MisfitError."""
         self._vectors.store(observation, into[:, : self._length], i)
         into[i, self._length :] = 0
         into[i, self._length + i % self._agents] = self._one
 
     def name(self, place: list[int]) -> str:
-        """Name an element of the array as the observation has it."""
+        """Return the name, in the observation, of the element at an index of the array."""
         return self._vectors.name(place)
 
 
 def make(settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> PettingZoo:
-    """One game per seed."""
+    """Make one game per seed."""
     return PettingZoo(settings, seeds, beat)
 
 
 def make_rendered(
     settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
 ) -> RenderedPettingZoo:
-    """One game per seed, which is shown."""
+    """Make one game per seed, with pictures."""
     return RenderedPettingZoo(settings, seeds, beat)
 
 
 def spec(settings: PettingZooSettings) -> EnvSpec:
-    """Shapes and counts; makes one game and closes it."""
+    """Return shapes and counts; makes one game and closes it."""
     game = _constructed(settings)
     try:
         agents, observations, actions, left_out = _alike(settings, game)
@@ -297,7 +297,10 @@ def _spec(
 def _alike(
     settings: PettingZooSettings, game: Game
 ) -> tuple[list[Any], ObservationLayout, ActionSpace, tuple[str, ...]]:
-    """Return a game's agents and what all have: observations, actions, parts left out; refuses those that differ."""
+    """Return a game's agents, and their common observations, actions and parts left out.
+
+    Raises ValueError if the agents' spaces differ.
+    """
     agents = list(getattr(game, "possible_agents", ()))
     if not agents:
         raise ValueError(f"env.id: {settings.id!r} has no possible_agents: all agents must be known before a game")
@@ -326,12 +329,12 @@ def _alike(
 
 
 def _nth_seed(seed: int, number: int) -> int:
-    """Return the seed of a game by its number: the environment's own for the first, others that follow from it."""
+    """Return the seed of an environment's game with this number: ``seed`` for 0, else a seed derived from it."""
     return seed31(int(np.random.SeedSequence([seed, number]).generate_state(1)[0])) if number else seed
 
 
 def _constructed(settings: PettingZooSettings) -> Game:
-    """Make a game of env.id and env.kwargs; raises a one-line ValueError."""
+    """Make a game from env.id and env.kwargs; raises a one-line ValueError."""
     what = f"env.id: {settings.id!r}"
     made = called(_maker(settings.id, what), (), settings.kwargs, what)
     if not isinstance(made, ParallelEnv):
@@ -354,7 +357,7 @@ def _maker(env_id: str, what: str) -> Callable[..., Any]:
 
 
 def _registered(name: str, what: str) -> Callable[..., Any]:
-    """Return the entry point of a registered id, with the registration's own arguments behind those given."""
+    """Return the maker of a registered id; the registration's arguments are its defaults."""
     found = parallel_registry.get(name)
     if found is None:
         if name.startswith("mpe/"):

@@ -1,4 +1,4 @@
-"""Pictures of environments made with ``render_mode`` rgb_array, checked; and what drawing them needs."""
+"""Checks the pictures of environments made with ``render_mode`` rgb_array, and knows what drawing them needs."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import numpy as np
 import numpy.typing as npt
 
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")
-"""Variables that say where MuJoCo is to draw; without any of them it looks for a screen and fails."""
+"""Variables that tell MuJoCo where to draw; without any of them it looks for a screen and fails."""
 NEEDED = {
     "minatar.": "seaborn draws it: pip install 'actorlearn[minatar]'",
     "gymnasium.envs.mujoco.": "it draws with OpenGL: without a screen by EGL (libegl1), or by OSMesa (libosmesa6) "
     "where MUJOCO_GL=osmesa is set",
 }
-"""Beginnings of modules of environments, and what draws them."""
+"""Prefix of environments' modules -> the packages or libraries that draw them."""
 
 
 def draw_without_screen() -> None:
-    """Let MuJoCo draw by EGL where there is no screen; called before it is imported, which is when it chooses."""
+    """Let MuJoCo draw with EGL if there is no screen; must be called before MuJoCo is imported."""
     if not any(name in os.environ for name in SCREENS):
         os.environ["MUJOCO_GL"] = "egl"
 
 
 def picture_of(env_id: str, env: Any) -> npt.NDArray[np.uint8]:
-    """Return an environment's own picture [lines, columns, 3]; raises ValueError, one line, where there is none."""
+    """Return an environment's picture [lines, columns, 3]; raises ValueError, one line, if there is none."""
     return _checked(env_id, _rendered(env_id, env))
 
 
 def pictures_of(env_id: str, vector: Any) -> list[npt.NDArray[np.uint8]]:
-    """Return the pictures of a vector environment of gymnasium, one of each; raises ValueError, one line."""
+    """Return the pictures of a vector environment of gymnasium, one per environment; raises ValueError, one line."""
     return [_checked(env_id, picture) for picture in _rendered(env_id, vector) or (None,)]
 
 

@@ -1,7 +1,7 @@
-"""Recall: a cue is shown in a game's first observation and must be given back as the game's last action.
+"""Recall: a game's first observation shows a cue, which the last action must repeat.
 
-The smallest task that needs a memory, for tests and first tries: `actorlearn.envs.recall:Recall`. All games look alike
-but for their first observation, so a policy that sees one observation at a time scores 0 on average, whatever it does.
+This is the smallest task that needs memory, for tests and first tries: `actorlearn.envs.recall:Recall`. Games differ
+only in their first observation, so every policy without memory scores 0 on average.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ LENGTH = 6
 class Recall(gymnasium.Env[Seen, np.int64]):
     """Observation float32 [2]: the cue, -1 or 1, in the first row and 0 after it; 1 in the row of the last action.
 
-    Two actions; the reward of the last one is 1 if it is 0 for the cue -1 or 1 for the cue 1, and -1 otherwise. The
-    others count for nothing.
+    There are two actions, 0 and 1. The reward of the last action is 1 if it is 0 for the cue -1 or 1 for the cue 1,
+    and -1 otherwise. The other actions have no effect.
     """
 
     def __init__(self) -> None:
-        """Take no arguments, as environments named by their class must."""
+        """Take no arguments: an environment named by its class must not need any."""
         self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(2)
         self._cue = 0
@@ -40,17 +40,17 @@ class Recall(gymnasium.Env[Seen, np.int64]):
         return np.array([2 * self._cue - 1, 0], np.float32), {}
 
     def step(self, action: np.int64 | int) -> tuple[Seen, float, bool, bool, dict[str, Any]]:
-        """Show nothing but whether the next action is the last, and judge that one."""
+        """Show only whether the next action is the last one, and reward the last action."""
         self._steps += 1
         over = self._steps == LENGTH
         reward = (1.0 if int(action) == self._cue else -1.0) if over else 0.0
         return np.array([0, self._steps == LENGTH - 1], np.float32), reward, over, False, {}
 
     def state(self) -> dict[str, Any]:
-        """Return the cue, how far the game is, and the generator."""
+        """Return the cue, the number of steps, and the generator's state."""
         return {"cue": self._cue, "steps": self._steps, "generator": self.np_random.bit_generator.state}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         self._cue, self._steps = state["cue"], state["steps"]
         self.np_random.bit_generator.state = state["generator"]

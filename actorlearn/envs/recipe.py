@@ -1,7 +1,7 @@
-"""Recipes of environments: the calls that make one as a run has it, with gymnasium and its own package alone.
+"""Recipes of environments: calls that make an environment as in a run, with only gymnasium and its own package.
 
-Reads settings, and makes one environment to look at its spaces. An environment whose observations no such call can
-put into rows as ``envs/observations.py`` does has no recipe, and nor have those that gymnasium does not make.
+Reads settings, and makes one environment to read its spaces. An environment has no recipe if no such calls give the
+observations of ``envs/observations.py``, or if gymnasium does not make it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from actorlearn.envs.observations import ObservationLayout, channels_come_last, 
 from actorlearn.envs.specs import EnvSettings, GymnasiumSettings, WrapperSettings
 
 _SAMPLES = 8
-"""Observations that are drawn from a space to compare the recipe's rows with a run's."""
+"""Number of observations drawn from a space to compare the recipe's observations with a run's."""
 
 Call = tuple[str, dict[str, Any]]
 """Function or class, package.module:name, and its keyword arguments."""
@@ -26,16 +26,16 @@ Call = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """Calls, and how what they make differs from what a policy sees and chooses."""
+    """Calls, and how their environment differs from the observations and actions of the policy."""
 
     calls: tuple[Call, ...] = ()
-    """The first makes the environment; each further one gets the environment before it as its only argument."""
+    """The first call makes the environment; each further call wraps the result of the previous one."""
     channels_last: bool = False
-    """Whether observations are images [lines, columns, channels], which policies see channels first."""
+    """Whether observations are images [lines, columns, channels]; the policy needs channels first."""
     action_space: Space[Any] | None = None
-    """Actions that the environment takes; None where there is no recipe: then they are as policies choose them."""
+    """Actions that the environment accepts; None if there is no recipe."""
     missing: str = ""
-    """Reason for which there is no recipe; empty: there is one."""
+    """Reason why there is no recipe; empty if there is one."""
 
 
 def recipe(settings: EnvSettings) -> Recipe:
@@ -69,13 +69,13 @@ def _calls(settings: GymnasiumSettings, space: Space[Any]) -> list[Call]:
 
 
 def _alike(space: Space[Any], layout: ObservationLayout, last: bool) -> bool:
-    """Whether an observation drawn from a space comes into a row as the recipe has it, but for its channels."""
+    """Whether a random observation is the same in a row and by the recipe, apart from the order of its axes."""
     drawn = space.sample()
     row = np.zeros((1, *layout.shape), layout.dtype)
     try:
         layout.store(drawn, row, 0)
         seen = np.asarray(drawn if isinstance(space, Box) else flatten(space, drawn))
-    except (NotImplementedError, ValueError):  # a space without a vector
+    except (NotImplementedError, ValueError):  # the space cannot be flattened
         return False
     seen = np.moveaxis(seen, -1, 0) if last else seen
     kind = np.uint8 if layout.dtype == np.uint8 else np.float32

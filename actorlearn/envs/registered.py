@@ -22,9 +22,9 @@ from actorlearn import imports
 from actorlearn.nearest import ROUGHLY, nearest
 
 ENTRY_POINTS = ("gymnasium.envs", "gymnasium.envs.__root__")
-"""Groups of entry points that register environments; the second is highway-env's."""
+"""Groups of entry points that register environments; highway-env uses the second."""
 NO_NAMESPACE = ("__root__", "__internal__")
-"""Entry points of the first group whose ids have no prefix; all others prefix theirs with their name and a slash."""
+"""Entry points of the first group whose ids have no prefix; the ids of others begin with their name and a slash."""
 
 COME_WITH = {
     "flappy_bird_gymnasium": r"FlappyBird-",
@@ -37,14 +37,14 @@ COME_WITH = {
     "panda_gym": r"Panda",
     "vizdoom.gymnasium_wrapper": r"Vizdoom",
 }
-"""Modules of known packages, which may not be installed, that register ids, and the prefixes of these."""
+"""Module of a known package, which may not be installed -> pattern of the beginning of the ids that it registers."""
 
 EXAMPLES = "Ids are like 'CartPole-v1', 'ALE/Pong-v5', 'minigrid:MiniGrid-Empty-5x5-v0' or 'package.module:Class'"
 _ID = re.compile(r"""["']((?:[\w-]+/)?[\w.-]+-v\d+)["']""")
 
 
 def find(env_id: str) -> Registered | None:
-    """Return the registration of an id, or None; also by an entry point of an installed package."""
+    """Return the registration of an id, also by an entry point of an installed package; None if there is none."""
     if env_id not in gymnasium.registry:
         load_entry_points()
     return gymnasium.registry.get(env_id)
@@ -57,18 +57,18 @@ def load_entry_points() -> tuple[str, ...]:
     for point in (point for group in ENTRY_POINTS for point in metadata.entry_points(group=group)):
         bare = point.group != ENTRY_POINTS[0] or point.name in NO_NAMESPACE
         with nullcontext() if bare else namespace(point.name), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a package may register twice: when imported, and when called
+            warnings.simplefilter("ignore")  # a package may register its ids twice: when imported and when called
             try:
                 register = point.load()
                 if point.attr:
                     register()
-            except Exception as error:  # one broken package must not hide the others; nor leave its namespace behind
+            except Exception as error:  # a broken package must not hide the others
                 failed.append(f"{point.value}: {type(error).__name__}: {error}")
     return tuple(failed)
 
 
 def is_ale(registered: Registered) -> bool:
-    """Whether an environment is ale-py's gymnasium one, whose defaults differ from those here."""
+    """Whether an environment is ale-py's gymnasium environment, whose defaults differ from ours."""
     return module_of(registered).startswith("ale_py")
 
 
@@ -79,7 +79,7 @@ def module_of(registered: Registered) -> str:
 
 
 def list_module(module: ModuleType) -> dict[str, str]:
-    """Return the environments of a module, by class or registered by its package: name -> how to write it in env.id."""
+    """Return a module's classes of environments and its package's registered ids: name -> value for env.id."""
     root = module.__name__.partition(".")[0]
     found = {name: value for name, value in vars(module).items() if isinstance(value, type)}
     classes = [name for name, value in found.items() if issubclass(value, gymnasium.Env)]
@@ -88,7 +88,7 @@ def list_module(module: ModuleType) -> dict[str, str]:
 
 
 def did_you_mean(word: str, known: Mapping[str, str]) -> str:
-    """Suggest the most similar known word; empty where none is similar."""
+    """Suggest the most similar known word; empty if none is similar."""
     close = nearest(word, known, ROUGHLY)
     return f"did you mean {known[close]!r}? " if close else ""
 
@@ -111,7 +111,7 @@ def way_out(env_id: str) -> str:
 
 
 def _packaged() -> Iterator[tuple[str, str]]:
-    """Yield ids in the source of installed packages, and how each is written; nothing is imported."""
+    """Yield (id, value for env.id) from the source of installed packages, without importing them."""
     for package in metadata.distributions():
         if not any(re.match(r"gymnasium\b", needed) for needed in package.requires or ()):
             continue

@@ -1,8 +1,8 @@
-"""Kinds of environments before they are made: the keys that each reads, and the defaults of topologies on it.
+"""Kinds of environments before they are imported: the keys of each kind, and the defaults of topologies with it.
 
-The kind follows from the id: ALE/... is played by ale-py's own vector environment, ids with another kind's prefix by
-that kind, all else by gymnasium. A kind is one module, with ``make`` and ``spec``, and one entry, an
-``EnvironmentSpec`` that says everything the rest of the system asks. Loads no environment and no torch.
+The id determines the kind: ale-py's vector environment plays ALE/..., another kind plays the ids with its prefix, and
+gymnasium all others. A kind is a module with ``make`` and ``spec``, and an entry in the registry, an
+``EnvironmentSpec`` with all that the rest of the system needs to know. Loads no environment and no torch.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class EnvSettings(Settings, frozen=True, kw_only=True, tag_field="kind"):
 
     @property
     def frames_stacked(self) -> int:
-        """Frames that one observation is made of, and that a replay therefore keeps before each."""
+        """Number of frames in an observation; a replay stores single frames and stacks this number of them."""
         return 1
 
     def for_evaluation(self, noop_max: int) -> Self:
-        """The environment as evaluators play it: ``noop_max`` is ``evaluator.noop_max``, of kinds that have no-ops.
+        """Return the settings for evaluators; ``noop_max`` is ``evaluator.noop_max``, for kinds that have no-ops.
 
-        Raises ValueError, the rule alone, for a number that it cannot play.
+        Raises ValueError, with only the rule as its text, for a number that the kind does not support.
         """
         del noop_max
         return self
@@ -103,11 +103,11 @@ class AtariSettings(EnvSettings, frozen=True, kw_only=True, tag="atari"):
 
     @property
     def frames_stacked(self) -> int:
-        """Frames that one observation is made of; those in colour are kept as stacks."""
+        """Number of frames in an observation; 1 for observations in colour, which a replay stores as whole stacks."""
         return 1 if self.preset == "ba3c" else self.stack
 
     def for_evaluation(self, noop_max: int) -> Self:
-        """The same game from other starts."""
+        """Return settings of the same game with another ``noop_max``."""
         return msgspec.structs.replace(self, noop_max=noop_max)
 
 
@@ -131,7 +131,7 @@ class EnvPoolAtariSettings(AtariSettings, frozen=True, kw_only=True, tag="envpoo
     ] = 30
 
     def for_evaluation(self, noop_max: int) -> Self:
-        """The same game from other starts; raises ValueError for 0."""
+        """Return settings of the same game with another ``noop_max``; raises ValueError for 0."""
         if not noop_max:
             raise ValueError("EnvPool plays at least one no-op")
         return super().for_evaluation(noop_max)
@@ -202,18 +202,18 @@ class EnvPoolSettings(EnvSettings, frozen=True, kw_only=True, tag="envpool"):
 
 
 FINER: Mapping[str, str] = {"continuous": "vector"}
-"""Kinds of numbers that an environment's actions and observations tell apart -> the kind that they are part of.
+"""Finer kind of environments -> the kind that it is part of; algorithms have default numbers for each kind.
 
 ==========  ==============================  ====================  ==============================================
-kind        observations                    actions               told apart by
+kind        observations                    actions               determined by
 ==========  ==============================  ====================  ==============================================
 atari       screens of ALE                  choices               the id (``EnvironmentSpec.like``)
-vector      any                             choices               the id; all that is none of the others
-continuous  any                             numbers (a Box)       the environment itself, asked when a topology is
-                                                                  loaded (``make.like``)
+vector      any                             choices               the id: all that are not of another kind
+continuous  any                             numbers (a Box)       the environment's spaces, read when a topology
+                                                                  is loaded (``make.like``)
 ==========  ==============================  ====================  ==============================================
 
-An algorithm that says nothing of a finer kind has the numbers of the kind that it is part of.
+An algorithm without numbers for a finer kind uses the numbers of the kind that it is part of.
 """
 
 DEFAULTS: Mapping[str, Any] = {
@@ -222,12 +222,12 @@ DEFAULTS: Mapping[str, Any] = {
     "optimizer": {"name": "adam"},
     "evaluator": {"count": 0, "every_steps": 50_000, "episodes": 20, "greedy": True, "noop_max": 0},
 }
-"""Defaults of topologies on a kind of environments that says nothing else: cheap ones of small observations."""
+"""Defaults of topologies for kinds that do not override them: for cheap environments with small observations."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSpec(Spec):
-    """A kind of environments, described without importing its module.
+    """Description of a kind of environments, without an import of its module.
 
     The module has ``make(settings, seeds, beat) -> VectorEnv`` and ``spec(settings) -> EnvSpec``, as in
     ``actorlearn/envs/make.py``.
@@ -238,33 +238,33 @@ class EnvironmentSpec(Spec):
     described_in = "actorlearn/envs/make.py"
     settings: type[EnvSettings]
     prefix: str
-    """Prefix of its ids, such as ALE/; the kind with the longest matching prefix is taken. Empty only for gymnasium,
+    """Prefix of its ids, such as ALE/; the kind with the longest matching prefix is used. Empty only for gymnasium,
     which makes all other ids."""
     example: str
     """One of its ids."""
     like: str = "vector"
-    """The numbers that algorithms and optimizers take by default: vector (cheap, small observations) or atari; those of
-    a finer kind (``FINER``) where the environment's spaces are of one."""
+    """Kind of the default numbers of algorithms and optimizers: vector (cheap, small observations) or atari; a finer
+    kind (``FINER``) replaces it if the environment's spaces have one."""
     environments: int = 16
-    """Environments of all simulators together by default."""
+    """Default number of environments of all simulators together."""
     most_simulators: int = 2
-    """Most simulators by default: a step of a cheap environment costs less than the hand-over to a process."""
+    """Most simulators by default: a step of a cheap environment takes less time than a wakeup of another process."""
     most_trainer_threads: int = 1
-    """Most threads of a trainer by default: a network of small observations is too small to be shared out."""
+    """Most threads of a trainer by default: a network for small observations is too small for more threads."""
     needs: tuple[str, ...] = ()
     """Distributions that its module imports."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Section of a topology -> key -> default, and keys that stand in no section, where these are not ``DEFAULTS``."""
+    """Defaults that differ from ``DEFAULTS``: section of a topology -> key -> default, and keys outside sections."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a second kind that would take every id."""
+        """Raise ValueError for an empty prefix, which only gymnasium may have."""
         super().__post_init__()
         if not self.prefix and self.settings is not GymnasiumSettings:
             rule = "its prefix must say how its ids begin, such as my-kind/: gymnasium makes what has no other prefix"
             raise ValueError(f"kind of environments {self.name!r}: {rule}")
 
     def load(self) -> ModuleType:
-        """Import the module; raises ValueError, one line, where it cannot be or has not both functions."""
+        """Import the module; raises ValueError, one line, if that fails or the module lacks one of the functions."""
         what = f"env.kind: {self.name!r}"
         module = imports.module(self.made_by, what)
         self.check(module, f"{what}: {self.made_by}")
@@ -311,7 +311,7 @@ PETTINGZOO = EnvironmentSpec(
     made_by="actorlearn.envs.pettingzoo_env",
     prefix="pettingzoo:",
     example="pettingzoo:mpe2.simple_spread_v3",
-    environments=48,  # rows, one per agent: whole games of 2, 3, 4, 6, 8 or 12
+    environments=48,  # rows, one per agent: divisible into whole games of 2, 3, 4, 6, 8 or 12 agents
     needs=("pettingzoo",),
 )
 ENVPOOL = replace(
@@ -329,7 +329,7 @@ class Environments(Registry[EnvironmentSpec]):
     """Registry of the kinds of environments, found by id."""
 
     def of(self, env_id: str) -> EnvironmentSpec:
-        """Return the kind that makes an id: the longest prefix that fits; of two alike the shipped one's."""
+        """Return the kind that makes an id: that with the longest matching prefix; a shipped kind wins a tie."""
         fitting = [spec for spec in self.specs() if env_id.startswith(spec.prefix)]
         return max(fitting, key=lambda spec: len(spec.prefix))
 

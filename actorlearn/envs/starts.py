@@ -1,6 +1,6 @@
-"""Starts of games at the beginning of a block: all environments at a run's start, later those waiting for it.
+"""Starts of games at the beginning of a block: of all environments at first, later of those that wait for a block.
 
-Reads and writes rows; knows no blocks or rollouts. ``memory/rollout.py`` defines void rows.
+Reads and writes rows; does not depend on blocks or rollouts. ``memory/rollout.py`` defines void rows.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from actorlearn.envs.interface import Row, VectorEnv, empty_row
 
 
 class GameStarts:
-    """The environments of a group that begin the next block anew: all at first, later those whose game has ended."""
+    """The environments of a group that begin a game with the next block, and their first rows."""
 
     def __init__(self, env: VectorEnv, reset: str) -> None:
-        """``reset``: a new game begins ``inside`` the block the last one ended in, or must ``wait`` for the next."""
+        """``reset``: a new game begins ``inside`` the block in which the previous game ended, or must ``wait``."""
         self._env = env
         self._waits = reset == "wait"
         self._row = empty_row(env.spec, env.count)
-        """First rows of the environments that begin anew."""
+        """First rows of the environments that begin a game with the next block."""
         self._anew = np.ones(env.count, np.bool_)
         self._over = np.zeros(env.count, np.bool_)
-        """[B] environments whose game has ended in this block, and whose next one waits."""
+        """[B] environments whose game has ended in this block and whose next game waits."""
 
     def first(self, decorrelation_steps: int, seeds: Sequence[int]) -> Iterator[None]:
-        """Bring all environments to where their first block begins; yields after each step of them."""
+        """Prepare the first rows of all environments' first block (``decorrelate``); yields after each step."""
         self._anew[:], self._over[:] = True, False
         return decorrelate(self._env, self._row, decorrelation_steps, seeds)
 
     def void(self, row: Row) -> None:
-        """Void the rows of environments whose game is over: all are stepped together, and these wait for a block."""
+        """Make the rows of waiting environments void: they are stepped with the others, but their game is over."""
         if not self._waits:
             return
         row.reward[self._over] = 0.0
@@ -45,14 +45,14 @@ class GameStarts:
         self._over |= row.terminated | row.truncated
 
     def restart(self) -> None:
-        """Begin the games that wait. Called between blocks, while the trainer learns."""
+        """Begin the waiting games; called between blocks, while the trainer learns."""
         if self._over.any():
             self._env.restart(self._over, self._row)
             self._anew |= self._over
             self._over[:] = False
 
     def begin(self, row: Row) -> None:
-        """Write those that begin anew into row 0 of a block; the others go on from the block before."""
+        """Write first rows to row 0 of a block; environments without a new game continue from the previous block."""
         if self._anew.any():
             row.take(self._row, self._anew)
             self._anew[:] = False
@@ -63,12 +63,12 @@ class GameStarts:
         self._anew[:] = True
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return which environments begin anew with their first rows, and which wait."""
+        """Return which environments begin a game with the next block, their first rows, and which environments wait."""
         row = {column.name: getattr(self._row, column.name)[self._anew] for column in fields(self._row)}
         return {"anew": self._anew, "over": self._over, **row}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from a state; raises KeyError or ValueError when it is of others."""
+        """Restore a state; raises KeyError or ValueError if it does not fit."""
         self._anew[:], self._over[:] = state["anew"], state["over"]
         for column in fields(self._row):
             getattr(self._row, column.name)[self._anew] = state[column.name]

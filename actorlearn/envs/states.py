@@ -1,14 +1,14 @@
-"""State of a gymnasium environment and its wrappers: taken as arrays, put into another one of the same making.
+"""State of a gymnasium environment and its wrappers: read as arrays, and restored in another environment made alike.
 
-An environment defines its state by two methods on its class:
+An environment defines its state by two methods of its class:
 
     def state(self) -> dict: ...            # numbers, strings, None, arrays, and lists and dicts (by strings) of these
-    def restore(self, state: dict) -> None  # a tuple comes back as a list; everything else as it was
+    def restore(self, state: dict) -> None  # a tuple is restored as a list; everything else is equal
 
-The state includes the generator: ``self.np_random.bit_generator.state`` is such a dict, and can be assigned. A wrapper
-with state needs both methods too. For some of gymnasium's own classes ATTRIBUTES lists the state.
+The state includes the generator: ``self.np_random.bit_generator.state`` is such a dict and can be assigned. A wrapper
+with state needs both methods too. For some of gymnasium's classes ATTRIBUTES lists the state.
 
-Nothing is pickled: a state is one line of JSON and arrays.
+Pickle is not used: a state is one line of JSON, and arrays.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv": ("s", "lastaction"),
     "gymnasium.wrappers.common:OrderEnforcing": (),
     "gymnasium.wrappers.common:PassiveEnvChecker": (),
-    "gymnasium.wrappers.common:RecordEpisodeStatistics": (),  # has state, which only `info` shows
+    "gymnasium.wrappers.common:RecordEpisodeStatistics": (),  # its state affects only `info`
     "gymnasium.wrappers.common:TimeLimit": ("_elapsed_steps",),
 }
-"""Attributes that are all the state of a class, besides the generator of an environment."""
+"""Class -> the attributes that are its whole state, besides the generator of an environment."""
 STATELESS = ("gymnasium.wrappers.transform_",)
-"""Beginnings of modules whose wrappers keep no state: they change one observation, action or reward at a time."""
+"""Prefixes of modules whose wrappers have no state: they convert single observations, actions or rewards."""
 
 _ARRAY = "<array>"
 _TEXT = "text"
 
 
 def inexact(env: Environment) -> str:
-    """Say why an environment's state cannot be taken, and the way out; empty where it can."""
+    """Return the reason why an environment's state cannot be read; empty if it can."""
     for layer in _layers(env):
         if not (_has_pair(layer) or _known(layer)):
             what = "wrapper" if isinstance(layer, gymnasium.Wrapper) else "environment"
@@ -57,7 +57,7 @@ def inexact(env: Environment) -> str:
 
 
 def read(envs: Sequence[Environment]) -> Arrays:
-    """Return the state as arrays; raises TypeError for values of other types, and what its methods raise."""
+    """Return the state as arrays; raises TypeError for values of unsupported types, and exceptions of ``state()``."""
     arrays: list[npt.NDArray[Any]] = []
     text = json.dumps([[_plain(_of(layer), arrays, _name(layer)) for layer in _layers(env)] for env in envs])
     return {_TEXT: np.frombuffer(text.encode(), np.uint8), **{str(n): array for n, array in enumerate(arrays)}}
@@ -86,7 +86,7 @@ def _layers(env: Environment) -> Iterator[Environment]:
 
 
 def _has_pair(layer: Environment) -> bool:
-    """Whether a class itself defines both methods; an instance would forward to the environment it wraps."""
+    """Whether the class has both methods; a wrapper's instance would forward them to the wrapped environment."""
     return all(callable(getattr(type(layer), name, None)) for name in ("state", "restore"))
 
 
@@ -121,7 +121,7 @@ def _put(layer: Any, state: dict[str, Any]) -> None:
 
 
 def _plain(value: Any, arrays: list[npt.NDArray[Any]], name: str) -> Any:
-    """Return a value as JSON; numpy arrays and numbers are moved into ``arrays`` and referred to by index."""
+    """Return a value for JSON; numpy arrays and numbers are appended to ``arrays`` and replaced by their index."""
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufcSU":
         arrays.append(np.array(value))
         return {_ARRAY: len(arrays) - 1}
@@ -138,7 +138,7 @@ def _plain(value: Any, arrays: list[npt.NDArray[Any]], name: str) -> Any:
 
 
 def _whole(value: Any, state: Mapping[str, npt.NDArray[Any]]) -> Any:
-    """Return the value from which ``_plain`` made this."""
+    """Invert ``_plain``."""
     if isinstance(value, dict):
         if set(value) == {_ARRAY}:
             array = np.array(state[str(value[_ARRAY])])

@@ -1,7 +1,6 @@
-"""Wrappers for packages whose observations networks cannot take as they are; ``env.wrappers`` names them.
+"""Wrappers for packages whose observations networks cannot use directly; ``env.wrappers`` names them.
 
-Each reads an environment's observations and writes those that a row is made of. Knows no package: nothing is imported
-but gymnasium.
+Each converts an environment's observations. Only gymnasium is imported, not the packages.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import numpy.typing as npt
 from gymnasium.spaces import Box, Dict
 
 SYMBOLS = ("", "|-", ".", "#", "+", "<", ">", "")
-"""NetHack's characters by kind: unseen, walls and open doors, floor, corridors, closed doors, stairs up, stairs down;
-letters and @ are monsters, kind ``MONSTER``, and everything else lies there to be found."""
+"""NetHack's characters by kind: unseen, walls and open doors, floor, corridors, closed doors, stairs up, stairs down.
+Letters and @ are monsters, kind ``MONSTER``; all other characters are things, kind ``THING``."""
 MONSTER = len(SYMBOLS) - 1
 THING = len(SYMBOLS)
 
@@ -24,7 +23,7 @@ class Part(gymnasium.ObservationWrapper[Any, Any, Any]):
     """One entry of a Dict of observations, such as VizDoom's screen."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], key: str) -> None:
-        """Take the name of the entry; raises ValueError where there is none of this name."""
+        """Select the entry ``key``; raises ValueError if there is none of this name."""
         super().__init__(env)
         space = env.observation_space
         if not isinstance(space, Dict) or key not in space.spaces:
@@ -39,10 +38,10 @@ class Part(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 class Smaller(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Images of bytes [lines, columns] or [lines, columns, channels], each pixel the mean of a square of theirs."""
+    """Shrinks images of bytes [lines, columns] or [lines, columns, channels]: each pixel is the mean of a square."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], by: int = 2) -> None:
-        """Take the side of the squares; raises ValueError where it does not divide both sides of the images."""
+        """Use squares of ``by`` x ``by`` pixels; raises ValueError if ``by`` does not divide both sides."""
         super().__init__(env)
         space, self._by = env.observation_space, by
         if not isinstance(space, Box) or space.dtype != np.uint8 or len(space.shape) not in (2, 3):
@@ -54,7 +53,7 @@ class Smaller(gymnasium.ObservationWrapper[Any, Any, Any]):
         self.observation_space = Box(0, 255, self._shape, np.uint8)
 
     def observation(self, observation: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-        """Return the image, smaller."""
+        """Return the smaller image."""
         total = np.zeros(self._shape, np.uint32)
         for line in range(self._by):  # ten times as fast as a mean over two axes
             for column in range(self._by):
@@ -65,12 +64,12 @@ class Smaller(gymnasium.ObservationWrapper[Any, Any, Any]):
 class NetHackWindow(gymnasium.ObservationWrapper[Any, Any, Any]):
     """NetHack's map around the hero as an image of kinds: bool [kinds, lines, columns].
 
-    Characters are numbers without an order, so each kind of them (``SYMBOLS``) is a channel. The hero is in the middle,
-    and what is beyond the map is unseen. Reads ``chars`` and ``blstats`` of the NetHack Learning Environment.
+    The codes of characters have no order, so each kind of characters (``SYMBOLS``) is a channel. The hero is in the
+    middle, and cells beyond the map are unseen. Reads ``chars`` and ``blstats`` of the NetHack Learning Environment.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], reach: int = 8) -> None:
-        """Take how many cells are seen in each direction."""
+        """``reach``: number of cells that are seen in each direction, 1 to 79; raises ValueError for others."""
         super().__init__(env)
         if not 1 <= reach <= 79:
             raise ValueError(f"reach: {reach} must be 1 to 79, the columns of the map")

@@ -2,9 +2,9 @@
 
 Environment steps produced = used + dropped (for one of REASONS) + in flight (in blocks, not learned from yet).
 
-The trainer commits after its learned weights are stored and before it frees the rollout's blocks. A restarted trainer
-reads the next rollout and the counts from one record, of one moment (``memory/record.py``). A trainer that is killed
-before the commit has changed nothing, and its successor does the rollout again.
+The trainer commits after it has stored the new weights and before it frees the rollout's blocks. A restarted trainer
+reads the next rollout and the counts from one record (``memory/record.py``), so they belong together. A trainer killed
+before the commit has changed nothing, and its successor learns the rollout again.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class StepCounts(msgspec.Struct, kw_only=True):
     """Environment steps of one learner."""
 
     used: int = 0
-    """Steps learned from, in weights that have not been rolled back."""
+    """Steps learned from, except those rolled back."""
     dropped: dict[str, int] = {}
-    """Steps that will never be learned from, or were rolled back: one of REASONS -> steps."""
+    """Steps that will never be learned from, or were rolled back, by reason (REASONS)."""
 
     def __post_init__(self) -> None:
-        """Fill in missing reasons, in order: a checkpoint of an older version may lack some."""
+        """Fill in missing reasons, in the order of REASONS: a checkpoint of an older version may lack some."""
         self.dropped = {reason: self.dropped.get(reason, 0) for reason in REASONS}
 
     @property
@@ -52,21 +52,21 @@ class StepCounts(msgspec.Struct, kw_only=True):
 
 
 class Account:
-    """A learner's place and counts: the committed ones, and those that its trainer is about to commit."""
+    """A learner's next rollout and counts: the committed ones, and those that its trainer will commit next."""
 
     def __init__(self, segment: Segment) -> None:
-        """Bind to an account segment, and start from its last commit; from zero where there is none."""
+        """Bind to an account segment and start from its last commit, or from zero if there is none."""
         self._record = CommittedRecord(segment["commits"], segment["records"])
         self.rollouts_learned, self.steps = self.read_committed()
-        """The next rollout to be learned, and the counts of the steps of all before it."""
+        """The next rollout to be learned, and the counts of the steps of all rollouts before it."""
 
     @property
     def commits(self) -> int:
-        """Number of commits since the run's memory was made."""
+        """Number of commits since the segment was made."""
         return self._record.commits
 
     def read_committed(self) -> tuple[int, StepCounts]:
-        """Return the next rollout to be learned, and the counts of all before it; any process may call this."""
+        """Return the next rollout to be learned and the counts of all rollouts before it; any process may call this."""
         (record,) = self._record.read(slice(2 + len(REASONS)))
         rollouts_learned, used, *dropped = record.tolist()
         return rollouts_learned, StepCounts(used=used, dropped=dict(zip(REASONS, dropped, strict=True)))

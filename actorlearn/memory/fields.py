@@ -1,6 +1,6 @@
-"""Layout of a segment: named arrays, one after the other, computed without touching memory.
+"""Layout of a segment: a sequence of named arrays. Pure, except that ``views`` makes arrays over a buffer.
 
-Reads nothing, writes nothing. Every array starts on a cache line, so that two writers never share one by accident.
+Every array starts at a cache line, so that the writers of two arrays never share one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ CACHE_LINE_BYTES = 64
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One array of a segment; ``poison`` is what unwritten memory holds, so that reading it is loud."""
+    """One array of a segment; ``poison`` makes a read of unwritten memory noticeable."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     poison: float | int | None = None
-    """Value that unwritten cells have; None leaves zeros. uint8 observations use 0xA5, rewards NaN, versions -1."""
+    """Value of unwritten cells; None: zero. uint8 observations use 0xA5, rewards NaN, versions -1."""
 
     @property
     def bytes(self) -> int:
@@ -30,7 +30,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 def layout(fields: list[Field]) -> tuple[list[int], int]:
-    """Offsets of the fields from the start of the data, and the total size, in bytes."""
+    """Return the offsets of the fields from the start of the data, and the total size, in bytes."""
     offsets, end = [], 0
     for field in fields:
         offsets.append(end)
@@ -39,7 +39,7 @@ def layout(fields: list[Field]) -> tuple[list[int], int]:
 
 
 def views(buffer: Any, fields: list[Field]) -> dict[str, np.ndarray[Any, Any]]:
-    """Arrays over a buffer that holds the data of the fields; nothing is copied."""
+    """Return arrays over a buffer with the data of the fields, by name; nothing is copied."""
     offsets, _ = layout(fields)
     return {
         field.name: np.frombuffer(buffer, field.dtype, prod(field.shape), offset).reshape(field.shape)

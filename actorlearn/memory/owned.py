@@ -1,7 +1,7 @@
 """Directories that belong to a living process: each holds a lock file that its owner keeps locked (flock).
 
-The kernel releases the lock however the owner ends, so a free lock proves that the owner is dead. That holds across
-containers too, where process ids cannot be compared.
+The kernel releases the lock when the owner ends, for whatever reason, so a free lock proves that the owner is dead.
+This also holds across containers, in which process ids cannot be compared.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class OwnedDirectory:
 
     @classmethod
     def create(cls, path: Path) -> OwnedDirectory:
-        """Make and lock a directory for this user alone; raises FileExistsError when the name is taken."""
-        unnamed = path.with_name(f".{path.name}")  # hidden until locked: a concurrent sweep would remove it
+        """Make and lock a directory with mode 0700; raises FileExistsError if it or its unnamed form exists."""
+        unnamed = path.with_name(f".{path.name}")  # another name until locked: a concurrent sweep would remove it
         unnamed.mkdir(mode=0o700)
         lock = os.open(unnamed / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -38,12 +38,12 @@ class OwnedDirectory:
 
 
 def name_of(run_id: str) -> str:
-    """Return the name of a run's directories: user and run."""
+    """Return the name of a run's directories, made from the user's id and the run's id."""
     return f"actorlearn-{os.getuid()}-{run_id}"
 
 
 def owned_directories(root: Path) -> tuple[list[Path], list[Path]]:
-    """Directories of this user's runs below ``root``: those whose owner lives, and those whose owner has died."""
+    """Return this user's run directories in ``root``: those with a living owner, and those with a dead owner."""
     living: list[Path] = []
     dead: list[Path] = []
     for path in sorted(root.glob(name_of("*"))):
@@ -54,7 +54,7 @@ def owned_directories(root: Path) -> tuple[list[Path], list[Path]]:
 
 
 def sweep(root: Path) -> list[str]:
-    """Remove the directories of dead runs of this user below ``root``; returns their run ids."""
+    """Remove the directories of this user's dead runs in ``root``; returns their run ids."""
     _, dead = owned_directories(root)
     for path in dead:
         shutil.rmtree(path, ignore_errors=True)
@@ -67,7 +67,7 @@ def _owner_lives(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # cannot tell: leave it alone
+        return True  # unknown: do not remove it
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

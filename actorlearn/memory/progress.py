@@ -1,7 +1,7 @@
-"""Progress segment: one row per process with its heartbeat and its time per section.
+"""Progress segment: one row per process with its sign of life and its time per section.
 
-Each process writes only its own row; the supervisor reads all of them. A waiting process keeps beating, so a beat that
-stands still means a long operation or a hang, never idleness.
+Each process writes only its own row; the supervisor reads all rows. A waiting process also gives signs of life, so
+their absence means a long operation or a hang, never an idle process.
 """
 
 from __future__ import annotations
@@ -16,22 +16,24 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
 ROWS = 256
-"""Most processes a run can ever have had; each incarnation reuses the row of its name."""
+"""Most processes that a run can have over its whole life; each incarnation reuses the row of its name."""
 
 STACK_SIGNAL = signal.SIGUSR1
-"""Signal at which a process writes the stacks of its threads to its log. Sent before the first beat, it kills it."""
+"""Signal at which a process writes the stacks of its threads to its log. Before the first sign of life it would kill
+the process.
+"""
 
 
 def progress_fields(sections: int) -> list[Field]:
-    """Fields of the progress segment, for loops that divide their time into that many sections."""
+    """Return the fields of the progress segment; ``sections``: parts into which loops divide their time."""
     return [
-        Field("beat_ns", "int64", (ROWS, 8), -1),  # 8 words = one cache line: writers do not disturb one another
+        Field("beat_ns", "int64", (ROWS, 8), -1),  # 8 words = one cache line: writers do not slow one another down
         Field("section_ns", "int64", (ROWS, max(8, sections)), 0),
     ]
 
 
 class Progress:
-    """Heartbeat and section times of one process, in its row of shared memory; read by the supervisor."""
+    """Sign of life and section times of one process, in its row of shared memory; read by the supervisor."""
 
     def __init__(self, segment: Segment, index: int) -> None:
         """Bind to row ``index`` of the progress segment."""
@@ -42,6 +44,6 @@ class Progress:
     def beat(self) -> None:
         """Record a sign of life. A healthy loop calls it at least every 100 ms.
 
-        Long operations call it between their parts: minibatches, environments, parts of a file.
+        Long operations call it between their parts, such as minibatches, environments or parts of a file.
         """
         self._beat_ns[0] = time.monotonic_ns()

@@ -1,8 +1,9 @@
 """A record in shared memory that is replaced atomically and outlives its writer: two slots and a commit counter.
 
-One writer, any number of readers, no lock. The parity of ``commits`` names the current slot. The writer fills the other
-slot and increments ``commits`` last: killed before that, it has changed nothing. The previous record stays intact until
-the next replacement begins, so a reader that finds ``commits`` unchanged after copying has read one whole record.
+It has one writer, any number of readers and no lock. The parity of ``commits`` selects the current slot. The writer
+fills the other slot and increments ``commits`` last; if it is killed before that, the record is unchanged. The previous
+record stays intact until the next replacement begins. So a reader that finds ``commits`` unchanged after copying has
+read one whole record.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ class CommittedRecord:
 
     @property
     def commits(self) -> int:
-        """Number of times the record was replaced."""
+        """Number of times that the record was replaced."""
         return int(self._commits[0])
 
     @property
     def now(self) -> tuple[NDArray[Any], ...]:
-        """Views of the current arrays; for the writer only, as a reader's view could be overwritten."""
+        """Views of the current arrays; for the writer only, because a reader's view could be overwritten."""
         return self._slots[self.commits % SLOTS]
 
     @property
     def before(self) -> tuple[NDArray[Any], ...]:
-        """Views of the previous arrays, which the next replacement overwrites."""
+        """Views of the previous record's arrays, which the next replacement overwrites."""
         return self._slots[(self.commits + 1) % SLOTS]
 
     def replace(self, *values: ArrayLike) -> None:
@@ -50,13 +51,13 @@ class CommittedRecord:
         for array, value in zip(self.before, values, strict=True):
             array[: np.shape(value)[0]] = value
             hit("record.written")
-        self._commits[0] = self.commits + 1  # the word last
+        self._commits[0] = self.commits + 1  # last: this makes the record current
         hit("record.committed")
 
     def read(self, words: slice | Sequence[int] = slice(None)) -> tuple[NDArray[Any], ...]:
-        """Return copies of the given words of every array, all of one record; any process may call this.
+        """Return copies of the given words of every array, all from one record; any process may call this.
 
-        Raises RuntimeError when the record changed during each of 1,000 attempts.
+        Raises RuntimeError if the record changed during each of 1,000 attempts.
         """
         for _ in range(_ATTEMPTS):
             commits = self.commits

@@ -1,56 +1,59 @@
-"""Blocks of experience: the meaning of a row, the writer of each column, and the words that order their turns.
+"""Blocks of experience: the meaning of a row, the writer of each column, and the words that order the writers.
 
-A row ``t`` of a block holds, for the B environments of one simulator group:
+A row ``t`` of a block has, for the B environments of one simulator group:
 
 ====================================================  ==========  ================================================
 column                                                written by  meaning
 ====================================================  ==========  ================================================
-observation[t], reward[t], terminated[t],             simulator   the result of arriving at row t (reward is raw;
-truncated[t], life_lost[t], first[t]                              first = a new game starts here, nothing happened)
+observation[t], reward[t], terminated[t],             simulator   the result of the action before row t (reward is raw;
+truncated[t], life_lost[t], first[t]                              first: a new game starts here, without an action)
 action[t], policy_version[t], the algorithm's own     inference   chosen from observation[t]
 state[t + 1], recurrent networks only                 inference   the network's state after observation[t], its input
                                                                   together with observation[t + 1]
 ====================================================  ==========  ================================================
 
-Row T of a block is row 0 of the next, where the simulator copies it. So ``action[t]`` leads to ``reward[t + 1]``; the
-shift is made in one place, ``processes/batches.py``. Where ``first[t]`` is set, readers of ``state[t]`` use zeros
-instead: a game begins without memories. Where a game ends inside a block, ``simulators.reset`` decides what follows:
+Row T of a block is also row 0 of the next block: the simulator copies it. ``action[t]`` leads to ``reward[t + 1]``;
+``processes/batches.py`` is the one place that shifts them. If ``first[t]`` is set, readers use zeros instead of
+``state[t]``, because a game begins without memory. If a game ends inside a block, ``simulators.reset`` decides what
+follows:
 
 ================  ===============================================  ===================================================
-reset             the row after a game's last                      row 0 of the next block
+reset             the row after a game's last row                  row 0 of the next block
 ================  ===============================================  ===================================================
-inside            the first of the next game                       row T of this one
-wait              void, and so are all to row T: first, reward 0,  the first of the next game; row T of this one where
-                  no flag, any observation                         the game goes on
+inside            the first row of the next game                   row T of this block
+wait              void, like all rows up to row T: first is set,   the first row of the next game; row T of this block
+                  reward 0, no other flag, any observation         if the game continues
 ================  ===============================================  ===================================================
 
-The rows of an agent that is not in its game are void too, in games of several agents (``envs/interface.py``). A void
-row reads like a longer reset: the action that leads to a row with ``first`` is always ignored. Row 0 of a
-simulator's first rollout is the first of a game, or the state after ``simulators.decorrelation_steps``.
+In games of several agents the rows of an agent that is not in its game are void too (``envs/interface.py``). Readers
+treat a void row as a longer reset: the action that leads to a row with ``first`` is always ignored. Row 0 of a
+simulator's first rollout is the first row of a game, or the state after ``simulators.decorrelation_steps``.
 
-Turns are words, never messages. Time is cut in *rollouts* of T rows, numbered over the whole run; rollout r lies in
-block ``r % blocks`` of every group, and timestep n = r * T + t is row t of rollout r.
+Words in shared memory, not messages, determine which process continues. Time is divided into *rollouts* of T rows,
+numbered over the whole run; rollout r is in block ``r % blocks`` of every group, and timestep n = r * T + t is row t of
+rollout r.
 
 ==================  ==================  ==========================================================================
 word                one writer          meaning
 ==================  ==================  ==========================================================================
-open (run)          trainer             rollouts below it may be begun; raising it is what frees the older blocks
+open (run)          trainer             rollouts below it may be begun; raising it frees older blocks
 version, env_steps  trainer             of each open rollout: newest weights when it was opened, and steps before it
-judged (run)        trainer             newest rollout whose rows may be too old; ``judged_by``: for which weights
+judged (run)        trainer             newest rollout whose age was judged; ``judged_by``: the version it was judged by
 hold (run)          trainer             number of the newest snapshot it has requested; 0 = none
 hold_from (run)     trainer             first rollout whose rows belong in that snapshot
 held (member)       simulator           number of the newest snapshot it has answered; negative = it could not take it
-ready (member)      simulator           1 from when it could begin its first rollout; it is not admitted before
+ready (member)      simulator           1 when it can begin its first rollout; it is not admitted before
 joined (member)     trainer             first rollout the simulator takes part in; -1 until it is admitted
 left (member)       trainer             first rollout the simulator no longer takes part in
 released (member)   trainer             commit of the account after which the segment is no longer needed; 0 before
-observed[group]     simulator           timesteps below it have their observation
-acted[group]        inference           timesteps below it have their action
+observed[group]     simulator           timesteps below it have an observation
+acted[group]        inference           timesteps below it have an action
 completed[group]    simulator           rollouts below it are complete
 ==================  ==================  ==========================================================================
 
-Membership is given in rollouts and ``open`` is one word for all, so every process derives the same set of participants
-for every timestep: the composition of batches does not depend on timing, once all have read of a new member.
+Members join and leave at numbered rollouts, and ``open`` is one word for all processes. Every process therefore derives
+the same participants for every timestep, and the composition of batches does not depend on timing once all have read of
+a new member.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
 MOST_BLOCKS = 64
-"""Largest number of rollouts that can be open at once."""
+"""Most rollouts that can be open at once."""
 FAR = 2**62
 """Number of a rollout that is never reached: no limit."""
 
@@ -80,19 +83,19 @@ class BlockShape(msgspec.Struct, frozen=True, kw_only=True):
     groups: int
     blocks: int
     horizon: int
-    """T: rows an update learns from; a block has one more."""
+    """T: rows that an update learns from; a block has one more."""
     envs_per_group: int
     observation_shape: tuple[int, ...]
     observation_dtype: str
     actions: Actions
     columns: dict[str, tuple[str, tuple[int, ...]]] = {}
-    """The algorithm's own columns per row and environment: name -> (dtype, shape)."""
+    """The algorithm's columns, for each row and environment: name -> (dtype, shape)."""
     state_size: int = 0
-    """Numbers of a recurrent network's state per row and environment; 0 = there is no such column."""
+    """Length of a recurrent network's state, for each row and environment; 0: there is no such column."""
 
 
 def block_fields(shape: BlockShape) -> list[Field]:
-    """Fields of one simulator's segment."""
+    """Return the fields of a simulator's segment."""
     rows = (shape.groups, shape.blocks, shape.horizon + 1)
     per_env = (*rows, shape.envs_per_group)
     observation_poison = 0xA5 if shape.observation_dtype == "uint8" else float("nan")
@@ -127,7 +130,7 @@ def action_field(actions: Actions, per_env: tuple[int, ...]) -> Field:
 
 
 def rollouts_fields() -> list[Field]:
-    """Fields of the run's rollouts segment."""
+    """Return the fields of a learner's rollouts segment."""
     return [
         Field("open", "int64", (8,), 0),
         Field("hold", "int64", (8,), 0),
@@ -140,10 +143,10 @@ def rollouts_fields() -> list[Field]:
 
 
 class Rollouts:
-    """Rollouts that simulators may begin, and the weights' version and step count each was opened with."""
+    """Rollouts that simulators may begin, each with the newest version and the step count when it was opened."""
 
     def __init__(self, segment: Segment, steps: int = 0) -> None:
-        """Bind to a learner's rollouts segment; ``steps``: of one rollout of all learners, for the trainer."""
+        """Bind to a learner's rollouts segment; ``steps``: steps of one rollout of all learners (trainer only)."""
         self._open = segment["open"]
         self._hold, self._hold_from = segment["hold"], segment["hold_from"]
         self._version = segment["version"]
@@ -160,21 +163,21 @@ class Rollouts:
         return int(self._open[0])
 
     def version(self, rollout: int) -> int:
-        """Return the newest version of the weights when this open rollout was opened."""
+        """Return the version of the weights that was the newest when this rollout was opened."""
         return int(self._version[rollout % MOST_BLOCKS])
 
     def env_steps(self, rollout: int) -> int:
-        """Return the environment steps before this open rollout; rollouts still being played count in full."""
+        """Return the environment steps before this open rollout; rollouts still in progress count in full."""
         return int(self._env_steps[rollout % MOST_BLOCKS])
 
     def published(self, version: int, env_steps: int, rollouts_learned: int) -> None:
-        """Record a published version for rollouts opened from now on; ``env_steps``: of the rollouts learned before."""
+        """Store a published version for rollouts opened from now on; ``env_steps``: steps learned from so far."""
         self._newest = (version, env_steps, rollouts_learned)
 
     def judge(self, rollout: int, version: int) -> int:
-        """Return the version against which this rollout's rows are judged too old: that of the first call for it.
+        """Return the version by which this rollout's rows are judged too old: the ``version`` of its first call.
 
-        A restarted trainer that finishes a half-learned rollout thereby leaves out the same rows as the one before.
+        A restarted trainer that finishes a half-learned rollout therefore leaves out the same rows as its predecessor.
         """
         if self._judged[0] != rollout:
             self._judged_by[0] = version
@@ -200,7 +203,7 @@ class Rollouts:
         return self.hold
 
     def state(self, rollouts_learned: int) -> dict[str, Any]:
-        """Return version and steps of the open rollouts that are not learned yet, as plain numbers for a checkpoint."""
+        """Return version and steps of the open rollouts not learned yet, as plain numbers for a checkpoint."""
         opened = {str(r): [self.version(r), self.env_steps(r)] for r in range(rollouts_learned, self.open)}
         return {"newest": list(self._newest), "open": opened}
 
@@ -229,7 +232,7 @@ def make_segment(path: Any, shape: BlockShape, number: int = 0) -> Segment:
 
 
 class Blocks:
-    """One simulator's segment, seen through the words and columns above."""
+    """The words and columns of a simulator's segment."""
 
     def __init__(self, segment: Segment) -> None:
         """Bind to a simulator's segment; its shape is read from it."""
@@ -249,7 +252,7 @@ class Blocks:
         self.columns = [field.name for field in segment.fields if field.shape[:3] == rows]
         """Names of the columns."""
 
-    # Membership, written by the trainer but for the first word ---------------------------------------------------
+    # Membership, written by the trainer except for `ready` ------------------------------------------------------
 
     @property
     def ready(self) -> bool:
@@ -262,16 +265,16 @@ class Blocks:
 
     @property
     def joined(self) -> int:
-        """First rollout this member takes part in; -1 before it is admitted."""
+        """First rollout that this member takes part in; -1 before it is admitted."""
         return int(self._joined[0])
 
     @property
     def left(self) -> int:
-        """First rollout this member no longer takes part in."""
+        """First rollout that this member no longer takes part in."""
         return int(self._left[0])
 
     def admit(self, first_rollout: int) -> None:
-        """Let the member take part from this rollout on; the counters start there."""
+        """Let the member take part from this rollout on, and set its counters to this rollout."""
         timestep = first_rollout * self.horizon
         self._observed[:, 0] = timestep
         self._acted[:, 0] = timestep
@@ -279,12 +282,12 @@ class Blocks:
         self._joined[0] = first_rollout
 
     def leave(self, first_rollout_without: int) -> None:
-        """Let the member finish its rollouts below this one and then go."""
+        """Let the member finish its rollouts below this one and then leave."""
         self._left[0] = first_rollout_without
 
     @property
     def released(self) -> int:
-        """Commit of the account after which the segment may be removed: all its rows are counted; 0 before."""
+        """Commit of the account after which the segment may be removed, because all its rows are counted; 0 before."""
         return int(self._released[0])
 
     def release(self, commit: int) -> None:
@@ -299,25 +302,25 @@ class Blocks:
 
     @property
     def held(self) -> int:
-        """Number of the newest snapshot that this simulator has answered; negative when it could not take it."""
+        """Number of the newest snapshot that this simulator has answered; negative if it could not take it."""
         return int(self._held[0])
 
     def mark_held(self, number: int, taken: bool) -> None:
         """Mark the snapshot of this number as written, or as failed (not ``taken``); simulator only."""
         self._held[0] = number if taken else -number
 
-    # Turns -----------------------------------------------------------------------------------------------------
+    # Words that order the writers --------------------------------------------------------------------------------
 
     def observed(self, group: int) -> int:
-        """Return the timestep below which all rows have their observation."""
+        """Return the timestep below which all rows have an observation."""
         return int(self._observed[group, 0])
 
     def acted(self, group: int) -> int:
-        """Return the timestep below which all rows have their action."""
+        """Return the timestep below which all rows have an action."""
         return int(self._acted[group, 0])
 
     def completed(self, group: int) -> int:
-        """Return the rollout below which all are complete."""
+        """Return the rollout below which all rollouts are complete."""
         return int(self._completed[group, 0])
 
     def mark_observed(self, group: int, timestep: int) -> None:
@@ -325,13 +328,13 @@ class Blocks:
         self._observed[group, 0] = timestep + 1
 
     def mark_acted(self, group: int, timestep: int, policy_version: int) -> None:
-        """Mark the action of this timestep as written, by this version of the weights; inference only."""
+        """Mark the action of this timestep as written, chosen by this version of the weights; inference only."""
         rollout, t = divmod(timestep, self.horizon)
         self.segment["policy_version"][group, rollout % self.blocks, t] = policy_version
         self._acted[group, 0] = timestep + 1
 
     def go_on_at(self, group: int, timestep: int) -> None:
-        """Mark timesteps below this as acted in an earlier run; only for a simulator that chooses its own actions."""
+        """Mark timesteps below this one as acted before a resume; only for a simulator that runs the policy itself."""
         self._acted[group, 0] = timestep
 
     def mark_completed(self, group: int, rollout: int) -> None:
@@ -341,29 +344,29 @@ class Blocks:
     # Columns ---------------------------------------------------------------------------------------------------
 
     def row(self, name: str, group: int, timestep: int) -> NDArray[Any]:
-        """Column ``name`` of the row of this timestep: [B, ...]."""
+        """Return column ``name`` of the row of this timestep: [B, ...]."""
         rollout, t = divmod(timestep, self.horizon)
         view: NDArray[Any] = self.segment[name][group, rollout % self.blocks, t]
         return view
 
     def row_after(self, name: str, group: int, timestep: int) -> NDArray[Any]:
-        """Column ``name`` of the row that this timestep leads to, in the same block: [B, ...]."""
+        """Return column ``name`` of the row after this timestep, in the same block: [B, ...]."""
         rollout, t = divmod(timestep, self.horizon)
         view: NDArray[Any] = self.segment[name][group, rollout % self.blocks, t + 1]
         return view
 
     def last_row(self, name: str, group: int, rollout: int) -> NDArray[Any]:
-        """Column ``name`` of row T of a rollout, which becomes row 0 of the next: [B, ...]."""
+        """Return column ``name`` of row T of a rollout, which becomes row 0 of the next one: [B, ...]."""
         view: NDArray[Any] = self.segment[name][group, rollout % self.blocks, self.horizon]
         return view
 
     def block(self, name: str, group: int, rollout: int) -> NDArray[Any]:
-        """Column ``name`` of a whole rollout: [T + 1, B, ...] ([T + 1] for policy_version)."""
+        """Return column ``name`` of a whole rollout: [T + 1, B, ...] ([T + 1] for policy_version)."""
         view: NDArray[Any] = self.segment[name][group, rollout % self.blocks]
         return view
 
     def begin(self, group: int, rollout: int, first: bool) -> None:
-        """Copy row T of the rollout before into row 0 of this one; zeros in the simulator's first rollout."""
+        """Copy row T of the previous rollout to row 0 of this one; zeros in the simulator's first rollout."""
         for name in self._carried:
             before = 0 if first else self.last_row(name, group, rollout - 1)
             self.row(name, group, rollout * self.horizon)[:] = before
@@ -379,14 +382,15 @@ class Part(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """Name of the group, by which its games, rings and returns are kept: ``<socket id>/<group>``."""
+        """Name of the group, the key of its games, rings and returns: ``<socket id>/<group>``."""
         return f"{self.socket_id}/{self.group}"
 
 
 def unfinished_steps(blocks: Blocks, group: int) -> int:
     """Return the environment steps of a group in its incomplete rollout, which are lost when its simulator dies.
 
-    Row 0 of a rollout is no step: it is row T of the rollout before, or a new game. Nor is a row with ``first``.
+    Row 0 of a rollout is not a step: it is row T of the previous rollout, or a new game. A row with ``first`` is not a
+    step either.
     """
     if blocks.joined < 0:
         return 0
@@ -396,7 +400,7 @@ def unfinished_steps(blocks: Blocks, group: int) -> int:
 
 
 def steps_in_flight(blocks: Blocks, rollouts_learned: int) -> int:
-    """Return a member's environment steps not learned from yet: of complete rollouts, and of the one being played."""
+    """Return a member's environment steps not learned from yet, in complete rollouts and in the one in progress."""
     steps = sum(unfinished_steps(blocks, group) for group in range(blocks.groups))
     for group in range(blocks.groups):
         for rollout in range(max(rollouts_learned, blocks.joined), min(blocks.completed(group), blocks.left)):

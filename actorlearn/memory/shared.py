@@ -1,13 +1,13 @@
 """Shared memory segments: named files under one directory of /dev/shm per run. No other file maps shared memory.
 
-A segment is a file: a header (magic, layout version, owner, field table, and a checksum of these) and the arrays of
-``fields``. It is allocated with ``posix_fallocate``, so a full /dev/shm is an error here and never a SIGBUS later, and
-mapped with ``mmap``, so numpy and torch view it without a copy. Python's own SharedMemory is not used: before 3.13 a
-reader's exit destroys the segment for all other processes.
+A segment is a file with a header (magic, layout version, owner, field table, and a checksum of these) and the arrays of
+``fields``. It is allocated with ``posix_fallocate``, so that a full /dev/shm raises an error here instead of a SIGBUS
+later. It is mapped with ``mmap``, so numpy and torch use it without a copy. Python's SharedMemory is not used: before
+3.13 a reader's exit destroys the segment for all other processes.
 
-Memory order: single 8-byte words are written and read whole, and a reader that sees a new word sees what was written
-before it. That holds on x86-64 (total store order), where the project is tested; on other machines a run
-starts only when its topology allows it (``launch/plan/memory_order.py``).
+Memory order: an 8-byte word is written and read atomically, and a reader that sees a new word also sees everything
+written before it. This holds on x86-64 (total store order), on which the project is tested. On other machines a run
+starts only if its topology allows it (``launch/plan/memory_order.py``).
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _PREFIX = struct.Struct("<8sIIII")  # magic, layout version, bytes of the field 
 
 
 class SharedMemoryFull(OSError):
-    """/dev/shm has less room than the run needs."""
+    """/dev/shm has less free memory than needed."""
 
     def __str__(self) -> str:
-        """Return the message alone: bytes and the way out say more than the error's number."""
+        """Return the message without the error's number."""
         return str(self.strerror)
 
 
 class SegmentError(ValueError):
-    """A file that is not a segment of this layout version."""
+    """A file is not a segment of this layout version, or fields do not fit a header."""
 
 
 class Segment:
@@ -58,7 +58,7 @@ class Segment:
 
     @classmethod
     def create(cls, path: Path, fields: list[Field]) -> Segment:
-        """Make a new segment, poisoned; raises SharedMemoryFull, or FileExistsError when the path is taken."""
+        """Make a new segment filled with its poison; raises SharedMemoryFull, or FileExistsError if the path exists."""
         table = msgspec.msgpack.encode(fields)
         if len(table) > _HEADER_BYTES - _PREFIX.size:
             raise SegmentError(f"{path.name}: a field table of {len(table)} bytes does not fit {_HEADER_BYTES}")
@@ -83,7 +83,7 @@ class Segment:
 
     @classmethod
     def open(cls, path: Path) -> Segment:
-        """Map an existing segment; raises SegmentError when it is of another kind, version or size."""
+        """Map an existing segment; raises SegmentError if it has another kind, version or size."""
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             size = os.fstat(handle).st_size
@@ -97,42 +97,42 @@ class Segment:
             fields = msgspec.msgpack.decode(table, type=list[Field])
             if segment_bytes(fields) == size:
                 return cls(path, mapping, fields)
-        except (TypeError, ValueError) as error:  # no table, or of kinds of numbers that numpy does not know
+        except (TypeError, ValueError) as error:  # not a field table, or a dtype that numpy does not know
             raise SegmentError(f"{path}: unreadable field table: {error}") from None
         raise SegmentError(f"{path}: {size} bytes, but its fields need {segment_bytes(fields)}")
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
-        """The array of that name."""
+        """Return the array of this name."""
         return self._arrays[name]
 
     def __contains__(self, name: str) -> bool:
-        """Whether the segment has an array of that name."""
+        """Whether the segment has an array of this name."""
         return name in self._arrays
 
     def close(self) -> None:
-        """Release this process's mapping; numpy arrays that still view it keep it alive."""
+        """Release this process's mapping; numpy arrays that still use it keep it alive."""
         self._arrays = {}
         with suppress(BufferError):
             self._mapping.close()
 
     def unlink(self) -> None:
-        """Remove the file; processes that have it mapped keep their pages until they close it."""
+        """Remove the file; processes that have mapped it keep its memory until they close it."""
         self.path.unlink(missing_ok=True)
 
 
 def segment_bytes(fields: list[Field]) -> int:
-    """Bytes of the file a segment of these fields takes."""
+    """Return the size in bytes of the file of a segment with these fields."""
     return _HEADER_BYTES + max(layout(fields)[1], 1)
 
 
 def header(table: bytes) -> bytes:
-    """Prefix and field table of a segment that this process makes."""
+    """Return the header, prefix and field table, of a segment that this process makes."""
     prefix = _PREFIX.pack(_MAGIC, LAYOUT_VERSION, len(table), os.getpid(), 0)
     return _PREFIX.pack(_MAGIC, LAYOUT_VERSION, len(table), os.getpid(), zlib.crc32(prefix + table)) + table
 
 
 def _table(mapping: mmap.mmap, path: Path) -> bytes:
-    """Return a segment's field table in bytes; raises SegmentError when the header is damaged or not a segment's."""
+    """Return a segment's field table in bytes; raises SegmentError if the header is damaged or not a segment's."""
     magic, version, table_bytes, pid, checksum = _PREFIX.unpack_from(mapping)
     if magic != _MAGIC or version != LAYOUT_VERSION:
         raise SegmentError(
@@ -175,7 +175,7 @@ def free_bytes() -> int:
 
 
 def reserve(run_id: str, needed_bytes: int) -> OwnedDirectory:
-    """Make the run's directory in /dev/shm; raises SharedMemoryFull when ``needed_bytes`` are not free."""
+    """Make the run's directory in /dev/shm; raises SharedMemoryFull if ``needed_bytes`` are not free."""
     path = SHM_ROOT / name_of(run_id)
     if needed_bytes > free_bytes():
         raise _full(path, needed_bytes)
@@ -188,5 +188,5 @@ def sweep_shared() -> list[str]:
 
 
 def living_runs() -> list[Path]:
-    """Directories in /dev/shm of this user's runs whose supervisor is alive."""
+    """Return the directories in /dev/shm of this user's runs whose supervisor is alive."""
     return owned_directories(SHM_ROOT)[0]

@@ -1,10 +1,10 @@
-"""Frames per kilojoule (Assran et al. 2019, figure 3): energy counters of the whole machine, read between two reports.
+"""Frames per kilojoule (Assran et al. 2019, figure 3), from energy counters of the whole machine.
 
-Reads RAPL's counters under /sys/class/powercap, which Linux has for processors of Intel and AMD (each package, and its
-memory where that is counted apart), and NVML's of GPUs where the package ``nvidia-ml-py`` happens to be installed.
-Where neither can be read, ``Energy.why`` says why. nvidia-smi is not used: it gives power at a moment, not energy.
+Reads RAPL's counters under /sys/class/powercap, which Linux provides for processors of Intel and AMD (each package, and
+its memory if counted separately), and NVML's counters of GPUs if the package ``nvidia-ml-py`` is installed. If neither
+can be read, ``Energy.why`` has the reason. nvidia-smi is not used, because it gives momentary power and not energy.
 
-The numbers include everything else that runs on the machine.
+The numbers include all other programs on the machine.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ _J_PER_UJ, _J_PER_MJ = 1e-6, 1e-3
 
 @dataclass
 class Counter:
-    """Energy counter of one part of the machine, in units of its own; it may wrap around."""
+    """Energy counter of one part of the machine; it may wrap around."""
 
     name: str
     read: Callable[[], int]
     joules: float
     """Joules in one unit."""
     span: int = 0
-    """Units after which it wraps around to 0; 0 = it never does."""
+    """Units after which it wraps around to 0; 0: it never does."""
     last: int = 0
 
     def used_j(self) -> float:
-        """Return the joules since the last call; raises OSError. Call it more often than it wraps around (minutes)."""
+        """Return the joules since the last call; raises OSError. Call it more often than it wraps (minutes)."""
         now, before = self.read(), self.last
         self.last = now
         if now < before and not self.span:
-            return 0.0  # the driver was loaded anew
+            return 0.0  # the driver was loaded again
         return (now - before + (self.span if now < before else 0)) * self.joules
 
 
 class Energy:
-    """All counters that can be read here."""
+    """All energy counters that can be read on this machine."""
 
     def __init__(self, powercap: Path = POWERCAP) -> None:
-        """Find all counters, and begin to count."""
+        """Find all counters and begin to count."""
         processors, self.why = _rapl(powercap)
         self.counters = [*processors, *_gpus()]
         self._frames: int | None = None
@@ -56,14 +56,14 @@ class Energy:
         return bool(self.counters)
 
     def said(self) -> str:
-        """Return names of the counters, or why there are none, for people."""
+        """Return the names of the counters, or the reason why there are none, in words."""
         names = ", ".join(counter.name for counter in self.counters)
         return f"{names}; {self.why}" if names and self.why else names or f"not readable: {self.why}"
 
     def row(self, frames: int | None) -> dict[str, float]:
-        """Return the metric ``frames_per_kj`` since the last report; empty where no counter can be read.
+        """Return the metric ``frames_per_kj`` since the last report; empty if no counter can be read.
 
-        `frames`: frames that the run has played; fewer than before means that a trainer was restored.
+        `frames`: number of frames of the run so far; a smaller one than before means that a trainer was restored.
         """
         try:
             self._used_j += sum(counter.used_j() for counter in self.counters)
@@ -79,7 +79,10 @@ class Energy:
 
 
 def _rapl(powercap: Path) -> tuple[list[Counter], str]:
-    """Packages and memory; not the cores and graphics within a package, nor psys, which holds the packages again."""
+    """Return RAPL's counters of packages and memory, and the reason if there are none.
+
+    Counters of cores and graphics are part of a package's, and psys includes the packages, so these are left out.
+    """
     if not powercap.is_dir():
         return [], f"there is no {powercap} (RAPL), as in most virtual machines"
     found = []
@@ -104,7 +107,7 @@ def _reader(path: Path) -> Callable[[], int]:
 
 
 def _gpus() -> list[Counter]:
-    """NVIDIA's GPUs, from Volta on; none without the package or a driver."""
+    """Return the counters of NVIDIA's GPUs, from Volta on; none without the package or a driver."""
     try:
         nvml: Any = importlib.import_module("pynvml")
         nvml.nvmlInit()
@@ -112,7 +115,7 @@ def _gpus() -> list[Counter]:
         found = [Counter(f"gpu {index}", _gpu_reader(nvml, handle), _J_PER_MJ) for index, handle in enumerate(handles)]
         for counter in found:
             counter.used_j()
-    except Exception:  # its errors are of its own classes, which are not there without it
+    except Exception:  # the package's classes of errors cannot be named without the package
         return []
     return found
 

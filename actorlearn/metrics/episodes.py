@@ -1,7 +1,7 @@
-"""Raw scores of whole games, read off the boundary columns of blocks.
+"""Raw scores of whole games, computed from the rewards and the flags in blocks.
 
-A score is the sum of raw rewards from a game's first row to its last, whether or not the learner clips rewards or
-treats lives as episodes.
+A score is the sum of raw rewards from a game's first row to its last, even if the learner clips rewards or treats lives
+as episodes.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 RECENT_GAMES = 100
-"""Number of newest whole games that means are taken over."""
+"""Number of newest whole games over which means are taken."""
 
 
 class Episodes:
-    """Scores per environment, for one simulator group or several in a row."""
+    """Counts the scores and lengths of the games of one or several simulator groups."""
 
     def __init__(self, window: int = RECENT_GAMES) -> None:
-        """Keep the last ``window`` whole games for the mean."""
+        """Keep the last ``window`` whole games for the means."""
         self.finished = 0
         self.recent: deque[float] = deque(maxlen=window)
         self.recent_lengths: deque[int] = deque(maxlen=window)
@@ -28,11 +28,11 @@ class Episodes:
         self._lengths: dict[str, NDArray[np.int64]] = {}
 
     def add(self, owner: str, reward: NDArray[np.float32], over: NDArray[np.bool_], first: NDArray[np.bool_]) -> None:
-        """Count the block [T + 1, B] of one owner (simulator incarnation and group), in the order of rollouts.
+        """Add a block [T + 1, B] of one owner (simulator incarnation and group); called in the order of rollouts.
 
-        ``over`` is terminated | truncated (a life lost is not); ``first`` marks rows that begin a game. Row 0 was
-        counted as row T of the block before, or begins a game. A game is not scored if its first row was not seen
-        here, because this process, or the policy, began in the middle of it.
+        ``over`` is terminated | truncated; a lost life does not count. ``first`` marks rows that begin a game. Row 0
+        was counted as row T of the previous block, or begins a game. A game is not scored if its first row was not
+        added, because this process or the policy began in the middle of it.
         """
         if owner not in self._returns:
             self._returns[owner] = np.full(first.shape[1], np.nan)
@@ -57,12 +57,12 @@ class Episodes:
                 self.finished += 1
 
     def drop(self, owner: str) -> None:
-        """Forget the unfinished games of an owner that has gone."""
+        """Drop the unfinished games of an owner that has left."""
         self._returns.pop(owner, None)
         self._lengths.pop(owner, None)
 
     def state(self) -> dict[str, list[list[float | None]]]:
-        """Return score so far and length of each owner's unfinished games; score None = its beginning was not seen."""
+        """Return score so far and length of each owner's unfinished games; score None: its first row was not added."""
         scores = {owner: [None if np.isnan(s) else float(s) for s in own] for owner, own in self._returns.items()}
         lengths = {owner: own.tolist() for owner, own in self._lengths.items()}
         return {owner: [list(game) for game in zip(scores[owner], lengths[owner], strict=True)] for owner in scores}
@@ -74,9 +74,9 @@ class Episodes:
             self._lengths[owner] = np.array([length for _, length in own], np.int64)
 
     def mean(self) -> float | None:
-        """Mean raw score of the last whole games, or None before the first."""
+        """Return the mean raw score of the last whole games, or None before the first."""
         return float(np.mean(self.recent)) if self.recent else None
 
     def mean_length(self) -> float | None:
-        """Mean length in agent steps of the last whole games, or None before the first."""
+        """Return the mean length in agent steps of the last whole games, or None before the first."""
         return float(np.mean(self.recent_lengths)) if self.recent_lengths else None

@@ -1,4 +1,4 @@
-"""Counts how old the acting weights were, in updates, for each step that was learned from."""
+"""Counts the policy lag, the age of the acting weights in updates, of each step that was learned from."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from actorlearn.algorithms.lags import LAG_CLASSES
 
 
 class Lags:
-    """A histogram of lags, one count a step."""
+    """A histogram of the policy lags of steps."""
 
     def __init__(self) -> None:
         """Start with no steps."""
         self._steps: Counter[int] = Counter()
 
     def __bool__(self) -> bool:
-        """Whether anything was counted."""
+        """Whether any step was counted."""
         return bool(self._steps)
 
     def add(self, lags: NDArray[np.int64]) -> None:
@@ -27,7 +27,7 @@ class Lags:
         self._steps.update(dict(zip(values.tolist(), steps.tolist(), strict=True)))
 
     def row(self) -> dict[str, float | int]:
-        """Mean, largest, and the share of steps in each class of lags; all 0 when nothing was counted."""
+        """Return metrics: mean, largest, and the share of steps in each class of lags; all 0 if no step was counted."""
         total = max(self._steps.total(), 1)
         mean = sum(lag * steps for lag, steps in self._steps.items()) / total
         counted = {each: sum(steps for lag, steps in self._steps.items() if lag in each) for each in LAG_CLASSES}

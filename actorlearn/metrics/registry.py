@@ -1,8 +1,8 @@
 """Registry of metrics: the definition of every metric of a run by its name.
 
 Processes report plain mappings of names to numbers; the code that merges, writes or shows them looks the names up here.
-Metrics of a single algorithm, shipped or of another package, are defined in its spec.
-Imports no torch, and knows neither processes nor files. ``docs/metrics.md`` is generated from it.
+Metrics of a single algorithm, shipped or from another package, are defined in its spec. Imports no torch, and does not
+depend on processes or files. ``docs/metrics.md`` is generated from it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from actorlearn.metrics.episodes import RECENT_GAMES
 from actorlearn.metrics.timings import SECTIONS
 
 LEARNERS = "learners"
-"""Key of a merged row under which each learner's own metrics are kept: {name of its trainer: {metric: number}}."""
+"""Key of a merged row for the metrics of each learner: {name of its trainer: {metric: number}}."""
 SECONDARY = "secondary_"
-"""Prefix to the name of any metric: the same metric of the secondary learner, which never acts."""
+"""Prefix of a metric's name for the same metric of the secondary learner, which never acts."""
 
 
 _counter = partial(Metric, kind=Kind.COUNTER, merge=Merge.SUM, form=Form.WHOLE)
 _of_all = partial(Metric, kind=Kind.COUNTER, merge=Merge.MAX, form=Form.WHOLE)
-"""Counts that all learners make together: the largest value is the newest."""
+"""Counts of all learners together; the largest value is the newest."""
 _rate = partial(Metric, kind=Kind.RATE, merge=Merge.SUM, form=Form.WHOLE)
 _games = partial(Metric, weight="episodes", most_weight=RECENT_GAMES)
 _share = partial(Metric, form=Form.PERCENT)
@@ -34,7 +34,7 @@ _of_run = partial(Metric, merge=Merge.FIRST)
 """Measured once for the whole run."""
 _learning = partial(Metric, learning=True)
 _symptom = partial(Metric, learning=True, per_learner=True)
-"""Judged for each learner by the rules of ``launch/reports/health.py``."""
+"""Metrics that the rules of ``launch/reports/health.py`` check for each learner."""
 
 _PROGRESS = (
     _of_all("time_s", "s", "time since the run started, including the time before it was resumed", form=Form.DURATION),
@@ -140,7 +140,7 @@ _LEARNING = (
     Metric("minibatches", "minibatches", "minibatches learned after the newest rollout", form=Form.WHOLE),
 )
 HEALTH = "health"
-"""Column of the names of the rules by which learning is ill now; no row has an empty one."""
+"""Column with the names of the health rules that have fired; a row without any does not have it."""
 _percent = partial(Metric, form=Form.PERCENT, per_learner=True)
 _HEALTH = (
     Metric(HEALTH, "", "names of the [health](health.md) rules that have fired; absent if none has", text=True),
@@ -168,10 +168,10 @@ _NORMS = tuple(
     for part, where in (("", ""), ("_conv0", " of the first convolution"), ("_fc0", " of the first linear layer"))
 )
 STALENESS_SHOWN = 8
-"""Changes by others from which on a gradient's staleness is shown together with all above it."""
+"""Staleness of a gradient, in changes by others, from which on all values are shown as one metric."""
 _each = partial(Metric, per_learner=True)
 _since_report = partial(Metric, merge=Merge.SUM, form=Form.WHOLE, per_learner=True)
-"""Counted by each learner anew after each report."""
+"""Counts that each learner begins at 0 after each report."""
 _farthest = partial(Metric, merge=Merge.MAX, per_learner=True)
 _BETWEEN_LEARNERS = (
     _each("learner_wait_s", "s", "time that the learner waited for other learners since the previous report"),
@@ -267,19 +267,19 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
     "Between learners": _BETWEEN_LEARNERS,
     "Time": _TIME,
 }
-"""All metrics but those of one algorithm alone, as the reference page has them."""
+"""All metrics except those of a single algorithm, in the groups and the order of the reference page."""
 METRICS: dict[str, Metric] = {metric.name: metric for group in GROUPS.values() for metric in group}
 
 
 OWN_RATE = "learning_rate_"
-"""Beginning of the names of the learning rates of single networks (``optimizer.groups``)."""
+"""Prefix of the names of the learning rates of single networks (``optimizer.groups``)."""
 
 
 def metric(name: str) -> Metric:
     """Return the definition of a metric; for an unregistered name a default: a gauge, merged by the learners' mean.
 
-    An unregistered metric is shown among the terms of the loss. Values that are not numbers are merged by taking the
-    first learner's.
+    An unregistered metric is shown with the terms of the loss. If its values are not numbers, the first learner's is
+    used.
     """
     if found := METRICS.get(name) or _named(name, (m for spec in ALGORITHMS.known() for m in spec.metrics)):
         return found
@@ -296,7 +296,7 @@ def _named(name: str, metrics: Iterable[Metric]) -> Metric | None:
 
 
 def describe_metric(name: str) -> str:
-    """Return description and unit of a metric in words, "entropy [nats]"; empty for an unregistered one."""
+    """Return the description and unit of a metric, such as "entropy [nats]"; empty for an unregistered one."""
     about = metric(name)
     return f"{about.description} [{about.unit}]" if about.unit else about.description
 

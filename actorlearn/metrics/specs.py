@@ -1,4 +1,4 @@
-"""Writers of metrics, through which the rows of a run go into files: their interface, settings and registry."""
+"""Writers of metrics, which write the rows of a run to files or services: interface, settings and registry."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class WriterSettings(Settings, frozen=True, kw_only=True):
 
 
 class Writer(Protocol):
-    """Takes the rows of one run; made by calling its class with the run's folder."""
+    """Writes the rows of one run; its class is called with the run's folder."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Open for appending: the run may have been resumed."""
+        """Open for appending, because the run may have been resumed."""
 
     def row(self, values: Mapping[str, Any]) -> None:
         """Write one report: numbers, texts, lists and mappings of these, with an integer ``env_steps``.
 
-        Raises OSError naming the file that could not be written; ``row`` is called again with the next report.
+        Raises OSError naming the file that could not be written; ``row`` is then called again with the next report.
         """
 
     def close(self) -> None:
@@ -35,16 +35,16 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class WriterSpec(Spec):
-    """A writer, before it is made."""
+    """Description of a writer before it is made."""
 
     methods = ("row", "close")
     described_in = "actorlearn/metrics/specs.py"
     settings: type[WriterSettings] = WriterSettings
     needs: tuple[str, ...] = ()
-    """Packages that it needs and that may not be installed; its class is imported without them."""
+    """Packages that it needs and that may not be installed; its class can be imported without them."""
 
     def load(self) -> Any:
-        """Import the class; raises ValueError, one line, also where a package that it needs is not installed."""
+        """Import the class; raises ValueError, one line, also if a package that it needs is not installed."""
         for package in self.needs:
             if find_spec(package) is None:
                 install = imports.own_extra(package)
@@ -53,7 +53,7 @@ class WriterSpec(Spec):
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Describe a class that brings no spec."""
+        """Make a spec for a class that has none."""
         return cls(name=name, settings=tag_settings(settings_of(found, module, WriterSettings), name), made_by=name)
 
 
@@ -63,6 +63,6 @@ WANDB = WriterSpec(name="wandb", made_by="actorlearn.metrics.trackers:WandB", ne
 TRACKIO = WriterSpec(name="trackio", made_by="actorlearn.metrics.trackers:Trackio", needs=("trackio",))
 
 DEFAULT_WRITERS = (TENSORBOARD.name,)
-"""Default writers besides `JSONL`, which every run has because the rest of the system reads its rows."""
+"""Default writers besides `JSONL`, which every run has because other code reads its rows."""
 
 WRITERS = Registry("writer", "actorlearn.writers", WriterSpec)

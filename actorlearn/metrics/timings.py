@@ -1,7 +1,7 @@
-"""Measures where a loop's time goes, always: a few nanosecond counters per process.
+"""Measures the time of a loop's sections, with a few nanosecond counters per process that are always on.
 
-All roles use the same section names, on the screen and in metrics.jsonl. The array may lie in shared memory, where the
-supervisor reads it.
+All roles use the same names of sections, on the screen and in metrics.jsonl. The array may be in shared memory, where
+the supervisor reads it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ SECTIONS = ("simulate", "infer", "learn", "copy", "publish", "wait")
 
 
 class Timings:
-    """Adds the time since the last mark to one section after the other."""
+    """Adds the time between two calls of ``add`` to a section."""
 
     def __init__(self, section_ns: NDArray[np.int64] | None = None) -> None:
-        """Count into ``section_ns`` (at least len(SECTIONS) words), or into an array of its own."""
+        """Count in ``section_ns`` (at least len(SECTIONS) words), or in a new array."""
         self.section_ns = np.zeros(len(SECTIONS), np.int64) if section_ns is None else section_ns
         self.section_ns[:] = 0
         self._index = {name: i for i, name in enumerate(SECTIONS)}
@@ -32,7 +32,7 @@ class Timings:
 
 
 def shares(before_ns: NDArray[np.int64], after_ns: NDArray[np.int64]) -> dict[str, float]:
-    """Share of each section (0 to 1) in the time counted between two readings of one process."""
+    """Return each section's share, 0 to 1, of the time between two readings of a process's counters."""
     spent = (after_ns - before_ns)[: len(SECTIONS)].astype(np.float64)
     total = spent.sum()
     return {name: float(part / total) if total > 0 else 0.0 for name, part in zip(SECTIONS, spent, strict=True)}

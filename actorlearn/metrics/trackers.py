@@ -1,8 +1,8 @@
 """Writers that copy the rows of a run to experiment trackers: Weights & Biases, and trackio.
 
-A tracker waits for networks and starts threads and programs of its own, which the supervisor must not. So each writer
-has a process (``tracking.py``) that reads `METRICS_FILE` as it grows. It ends when the supervisor closes its standard
-input or dies, once all rows are handed over. What it prints is in the run's ``logs/``.
+A tracker waits for the network and starts threads and programs, which must not happen in the supervisor. So each writer
+has a process (``tracking.py``) that reads `METRICS_FILE` as it grows. When the supervisor closes the process's standard
+input or dies, the process sends the remaining rows and ends. Its output is in the run's ``logs/``.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any, ClassVar
 from actorlearn.metrics.writer import METRICS_FILE
 
 CLOSE_S = 60.0
-"""Longest wait at the end of a run for rows to be handed over, in seconds."""
+"""Longest wait at the end of a run for the process to send its rows, in seconds."""
 
 
 class Tracker:
-    """A writer that hands its rows to a process."""
+    """A writer whose rows a process sends to a tracker."""
 
     name: ClassVar[str]
-    """Name of the tracker, as ``tracking.py`` knows it."""
+    """Name of the tracker in ``tracking.py``."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Begin behind the rows of earlier lives of the run, which their processes handed over."""
+        """Begin after the rows of earlier lives of the run, which have been sent already."""
         self._run_dir = run_dir
         self._log = run_dir / "logs" / f"{self.name}.log"
         file = run_dir / METRICS_FILE
@@ -34,7 +34,7 @@ class Tracker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def row(self, values: Mapping[str, Any]) -> None:
-        """Start the process with the first row, which it finds in the file; raises OSError where it has ended."""
+        """Start the process at the first row; it reads rows from the file. Raises OSError if it has ended."""
         if self._process is None:
             self._process = self._started()
         elif (status := self._process.poll()) is not None:
@@ -43,7 +43,7 @@ class Tracker:
             )
 
     def close(self) -> None:
-        """Have all rows handed over; a process that takes too long is ended. A second call does nothing."""
+        """Wait until all rows are sent, and kill the process after CLOSE_S; a second call does nothing."""
         process, self._process = self._process, None
         if process is None or process.stdin is None:
             return
@@ -58,7 +58,7 @@ class Tracker:
         self._log.parent.mkdir(exist_ok=True)
         command = [sys.executable, "-m", "actorlearn.metrics.tracking", self.name, str(self._run_dir), str(self._begin)]
         with self._log.open("ab") as log:
-            # In a session of its own, since Ctrl-C is the supervisor's to hear.
+            # In its own session, so that only the supervisor receives Ctrl-C.
             return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
 
 

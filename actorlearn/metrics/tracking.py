@@ -1,7 +1,7 @@
 """Process that copies the rows of a run to a tracker: ``python -m actorlearn.metrics.tracking NAME RUN BEGIN``.
 
-Reads `METRICS_FILE` of the run's folder from the byte BEGIN on, and what the run was told and made by as the tracker's
-configuration. Ends at the end of its standard input, once all whole lines are handed over.
+Reads `METRICS_FILE` of the run's folder from byte BEGIN on. The tracker's configuration is the run's topology and its
+meta.json. At the end of its standard input the process sends the remaining whole lines and ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from actorlearn.metrics.writer import METRICS_FILE, flat_scalars
 
 LOOK_EVERY_S = 1.0
 PROJECT = "actorlearn"
-"""Project that runs belong to in trackers, unless the variable WANDB_PROJECT or TRACKIO_PROJECT names another."""
+"""Project of runs in trackers, unless the variable WANDB_PROJECT or TRACKIO_PROJECT names another."""
 
 
 @dataclass(frozen=True)
@@ -30,26 +30,26 @@ class About:
 
     folder: Path
     id: str
-    """Run id of its first life: a run that is resumed goes on under it."""
+    """Run id of its first life; a resumed run continues under it."""
     config: Mapping[str, Any]
-    """The resolved topology, and beside its keys ``meta``: version, commit and machine."""
+    """The resolved topology, and under the key ``meta`` version, commit and machine."""
 
 
 class Log(Protocol):
     """A tracker's run."""
 
     def row(self, scalars: Mapping[str, float]) -> None:
-        """Take the numbers of one row, by name."""
+        """Log the numbers of one row, by name."""
 
     def finish(self) -> None:
-        """Hand over everything; waits for it."""
+        """Send all rows and wait until this is done."""
 
 
 class WandBLog:
-    """A run of Weights & Biases, its files in ``RUN/wandb``; WANDB_MODE and the account are its own matter."""
+    """A run of Weights & Biases, with files in ``RUN/wandb``; wandb itself reads WANDB_MODE and the account."""
 
     def __init__(self, about: About) -> None:
-        """Open the run, or go on with it."""
+        """Begin the run, or continue it."""
         import wandb
 
         self._run = wandb.init(
@@ -62,7 +62,7 @@ class WandBLog:
         )
         self._run.define_metric(
             "*", step_metric="env_steps"
-        )  # its own steps may not go back, as a restored trainer does
+        )  # wandb's own steps may not decrease, but those of a restored trainer do
 
     def row(self, scalars: Mapping[str, float]) -> None:
         """Log one row."""
@@ -74,22 +74,22 @@ class WandBLog:
 
 
 class TrackioLog:
-    """A run of trackio, in its folder on this machine (TRACKIO_DIR), or where TRACKIO_SPACE_ID or its server says."""
+    """A run of trackio, in its folder on this machine (TRACKIO_DIR), in TRACKIO_SPACE_ID or on its server."""
 
     def __init__(self, about: About) -> None:
-        """Open the run, or go on with it."""
+        """Begin the run, or continue it."""
         import trackio
 
         self._run = trackio.init(
             project=os.environ.get("TRACKIO_PROJECT", PROJECT),
-            name=f"{about.folder.name}-{about.id}",  # it knows runs by their names alone
+            name=f"{about.folder.name}-{about.id}",  # trackio identifies runs by name
             resume="allow",
             config=dict(about.config),
             embed=False,
         )
 
     def row(self, scalars: Mapping[str, float]) -> None:
-        """Log one row at its steps."""
+        """Log one row at its ``env_steps``."""
         self._run.log(dict(scalars), step=int(scalars["env_steps"]))
 
     def finish(self) -> None:
@@ -110,7 +110,7 @@ def about(folder: Path) -> About:
 
 
 def whole_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield new lines, but for one that is still being written."""
+    """Yield new lines, except a last one that is still being written."""
     while line := file.readline():
         if not line.endswith(b"\n"):
             file.seek(-len(line), os.SEEK_CUR)
@@ -119,12 +119,12 @@ def whole_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def follow(log: Log, rows: Path, begin: int) -> None:
-    """Hand over rows until standard input is at its end, and then the last ones."""
+    """Log rows from byte ``begin`` on until standard input ends, then the remaining ones."""
     with rows.open("rb") as file:
         file.seek(begin)
         ended = False
         while not ended:
-            ended = bool(select.select([sys.stdin], [], [], LOOK_EVERY_S)[0])  # nothing is ever written into it
+            ended = bool(select.select([sys.stdin], [], [], LOOK_EVERY_S)[0])  # readable only at its end
             for line in whole_lines(file):
                 log.row(flat_scalars(json.loads(line)))
     log.finish()

@@ -1,12 +1,12 @@
-"""Files that a run leaves to be read: ``metrics.jsonl``, ``events.jsonl`` (an object a line) and TensorBoard scalars.
+"""Writes a run's ``metrics.jsonl`` and ``events.jsonl`` (one object per line), and TensorBoard scalars.
 
-``metrics.jsonl`` is the reference; TensorBoard is a copy of its numbers over ``env_steps``. Each file has one writing
-process. A concurrent reader must ignore a last line without a newline: it is being written, or was cut short by a crash
-and is removed when the file is opened again. Lines that find no room on the disk wait in memory for the next line
-(``actorlearn/files.py``). ``registry.py`` defines the metrics.
+``metrics.jsonl`` is the reference; TensorBoard has a copy of its numbers over ``env_steps``. Each file has one writing
+process. A concurrent reader must ignore a last line without a newline: it is being written, or a crash has cut it and
+it is removed when the file is opened again. Lines that cannot be written because the disk is full wait in memory and
+are written before the next line (``actorlearn/files.py``). ``registry.py`` defines the metrics.
 
-TensorBoard's files are written with its record format alone: its own writers would import TensorFlow where that happens
-to be installed, and start a thread.
+TensorBoard's files are written with its record format only, because its own writers import TensorFlow if it is
+installed, and start a thread.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TENSORBOARD_FOLDER = "tensorboard"
 
 
 class _LinesFile:
-    """Appends JSON lines, unbuffered: written lines survive the death of the process."""
+    """Appends JSON lines, unbuffered, so that written lines survive the death of the process."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ class _LinesFile:
         self._file = AppendedFile(path)
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Write one line; raises OSError when it found no room, and ValueError after ``close``."""
+        """Write one line; raises OSError if it could not be written, and ValueError after ``close``."""
         if self._file.closed:
             raise ValueError(f"{self._file.path} is closed: write the last line before close()")
         line = json.dumps(row, allow_nan=False, ensure_ascii=False) + "\n"
@@ -69,14 +69,14 @@ class JsonLines:
 
 
 class TensorBoard:
-    """Writes the numbers of each row as scalars over ``env_steps``; those of nested mappings are called ``a/b``."""
+    """Writes the numbers of each row as scalars over ``env_steps``; those of nested mappings are named ``a/b``."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Make a file of its own at the first row."""
+        """Use a new file, which is made at the first row."""
         self._scalars = _ScalarsFile(run_dir / TENSORBOARD_FOLDER)
 
     def row(self, values: Mapping[str, Any]) -> None:
-        """Write the scalars of one row; they are lost while the file cannot be made."""
+        """Write the scalars of one row; they are lost if the file cannot be made."""
         self._scalars.append(values["env_steps"], flat_scalars(values))
 
     def close(self) -> None:
@@ -85,10 +85,10 @@ class TensorBoard:
 
 
 class MetricsWriter:
-    """Writes one row a report: ``with MetricsWriter(run_dir) as writer: writer.row({"env_steps": 4096, …})``."""
+    """Writes one row per report: ``with MetricsWriter(run_dir) as writer: writer.row({"env_steps": 4096, …})``."""
 
     def __init__(self, run_dir: Path, writers: Sequence[str] = DEFAULT_WRITERS) -> None:
-        """Hand each row to `JSONL` and then to these writers, which are found in their registry, in this order.
+        """Use `JSONL` and then these writers, by their names in the registry, in this order.
 
         Raises ValueError for a writer whose class cannot be called with the folder.
         """
@@ -105,7 +105,7 @@ class MetricsWriter:
     def row(self, values: Mapping[str, Any]) -> None:
         """Write one report; NaN and infinity become null.
 
-        Raises the OSError of the first writer that had no room, when all have been handed the row.
+        Raises the OSError of the first writer that failed, after all writers have been called.
         """
         plain = {str(name): _plain(value) for name, value in values.items()}
         env_steps = plain.get("env_steps")
@@ -124,7 +124,7 @@ class MetricsWriter:
             raise failed
 
     def close(self) -> None:
-        """Close all writers, whatever one of them raises; a second call does nothing."""
+        """Close all writers, even if one of them raises an exception; a second call does nothing."""
         for name, writer in self._writers.items():
             with suppress(OSError), _as_os_error(name):
                 writer.close()
@@ -138,7 +138,7 @@ class MetricsWriter:
 
 @contextmanager
 def _as_os_error(name: str) -> Iterator[None]:
-    """Turn any exception of a user's writer into the OSError that a run survives."""
+    """Turn any exception of a user's writer into an OSError, which does not end the run."""
     try:
         yield
     except Exception as error:
@@ -157,14 +157,14 @@ class EventsWriter:
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Append to ``run_dir/events.jsonl``; ``time_s`` counts from here and never runs backwards."""
+        """Append to ``run_dir/events.jsonl``; ``time_s`` counts from this call and never decreases."""
         self._lines = _LinesFile(run_dir / EVENTS_FILE)
         self._monotonic = monotonic
         self._wall = wall
         self._started_s = monotonic()
 
     def event(self, kind: str, process: str, incarnation: int, cause: str, **fields: Any) -> None:
-        """Write one event with further ``fields``. Raises OSError as ``MetricsWriter.row`` does."""
+        """Write one event with further ``fields``; raises OSError if it could not be written."""
         row: dict[str, Any] = {
             "time": self._wall().isoformat(timespec="milliseconds"),
             "time_s": round(self._monotonic() - self._started_s, 4),
@@ -191,7 +191,7 @@ class EventsWriter:
 
 
 class _ScalarsFile:
-    """One TensorBoard event file, made at the first row; every record is in it as soon as it is written."""
+    """One TensorBoard event file, made at the first row; records are written without a buffer."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -201,7 +201,7 @@ class _ScalarsFile:
 
     def append(self, step: int, scalars: Mapping[str, float]) -> None:
         """Write the scalars of one step."""
-        # Imported here: a third of a second that other users of this module need not pay.
+        # Imported here because it takes a third of a second.
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
 
@@ -212,7 +212,7 @@ class _ScalarsFile:
             self._file = self._made()
             records.append(Event(wall_time=time.time(), file_version="brain.Event:2"))
             self._last_step = step + 1
-        if step < self._last_step:  # restored from a checkpoint: have TensorBoard drop the points from here on
+        if step < self._last_step:  # restored from a checkpoint: TensorBoard drops the points from this step on
             restart = SessionLog(status=SessionLog.START)
             records.append(Event(wall_time=time.time(), step=step, session_log=restart))
         self._last_step = step
@@ -234,7 +234,7 @@ class _ScalarsFile:
     def _made(self) -> AppendedFile:
         self._folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{time.time_ns() // 10**9:010d}.{socket.gethostname()}.{os.getpid()}"
-        number = len(list(self._folder.iterdir()))  # two writers in one second of one process
+        number = len(list(self._folder.iterdir()))  # for two writers of one process in the same second
         return AppendedFile(self._folder / f"{name}.{number}")
 
 
@@ -248,10 +248,10 @@ def _framed(record: bytes) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON: scalars of numpy and torch as Python's, NaN and infinity as None, paths as strings."""
+    """Return a value for JSON: scalars of numpy and torch as Python's, NaN and infinity as None, paths as strings."""
     if not isinstance(value, str | int | float | Mapping | list | tuple) and callable(getattr(value, "item", None)):
         value = value.item()
-    if isinstance(value, float):  # numpy's float64 is one too, and float() makes it Python's
+    if isinstance(value, float):  # also numpy's float64, which float() converts
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(name): _plain(part) for name, part in value.items()}
@@ -261,7 +261,7 @@ def _plain(value: Any) -> Any:
 
 
 def flat_scalars(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """The numbers of a row by name, those of nested mappings as ``a/b``; texts, lists and nulls stay in the JSON."""
+    """Return the numbers of a row by name, those of nested mappings as ``a/b``, without texts, lists and nulls."""
     scalars: dict[str, float] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):

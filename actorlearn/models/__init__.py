@@ -1,5 +1,5 @@
-"""Networks: observations in, one tensor per head out; no algorithm or process is known here.
+"""Networks: they map observations to one tensor per head. They do not depend on algorithms or processes.
 
-Import from the modules (`interface`, `encoders`, `heads`, `make`): this file imports nothing, so that reading the
-settings in `interface` never loads torch.
+Import from the modules (`interface`, `specs`, `encoders`, `heads`, `make`): this file imports nothing, so that reading
+the settings in `specs` does not load torch.
 """

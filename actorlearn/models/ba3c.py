@@ -1,6 +1,6 @@
 """BA3C's network (Adamski et al. 2018, section 2.2, and its code): images [N, C, H, W] to features [N, hidden_units].
 
-Reads observations as stored, through `PixelConvolution`; knows no heads. Its convolutions have no biases.
+Reads observations as stored, through `PixelConvolution`; does not depend on heads. Its convolutions have no biases.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from actorlearn.models.encoders import PixelConvolution, check_image
 from actorlearn.models.specs import BA3CSettings
 
 CHANNELS_MULTIPLE = 16
-"""The code fills the 12 channels of four frames in colour up with zeros to 16, for Intel's library of convolutions; the
-paper counts the weights on them (table 2)."""
+"""The paper's code pads the 12 channels of four frames in colour with zeros to 16, for Intel's library of convolutions;
+the paper's counts of weights include the padding (table 2)."""
 
 
 class Layer(NamedTuple):
-    """One square convolution of stride 1; after it the larger of each 2 x 2 values, or all."""
+    """One square convolution with stride 1; if ``pooled``, 2 x 2 max pooling follows."""
 
     channels: int
     kernel: int
@@ -32,17 +32,17 @@ LAYERS = (Layer(32, 5, True), Layer(32, 5, True), Layer(64, 5, True), Layer(64, 
 class BA3CEncoder(nn.Module):
     """Four convolutions, each followed by a ReLU, and one fully connected layer.
 
-    Channels lie innermost (channels_last): on a core of an AMD EPYC with avx512_bf16, 50 images then take 1.4 ms each
-    to act on and 3.4 ms to learn from in bf16, and 2.6 and 6.1 ms in fp32; with channels first 2.5 and 4.5 ms, and
-    3.7 and 7.6 ms.
+    Channels are the innermost dimension (channels_last). On a core of an AMD EPYC with avx512_bf16, 50 images then take
+    1.4 ms each for acting and 3.4 ms for learning in bf16, and 2.6 and 6.1 ms in fp32. With channels first they take
+    2.5 and 4.5 ms, and 3.7 and 7.6 ms.
 
-    The code has the last layer as several convolutions as large as what they see, so that parameter servers can share
-    it out: the same function, without a bias and without a function behind it (`hidden` linear). With `hidden` relu it
-    has both, and as many weights as the paper counts.
+    In the paper's code the last layer is several convolutions that cover their whole input, so that parameter servers
+    can divide it. This is the same function as a linear layer without bias and activation (`hidden` linear). With
+    `hidden` relu the layer has both, and as many weights as the paper counts.
     """
 
     def __init__(self, settings: BA3CSettings, shape: tuple[int, ...]) -> None:
-        """Size the layers for observations of this shape."""
+        """Make the layers for observations of this shape."""
         super().__init__()
         check_image(shape, smallest_side(), settings.name)
         seen, height, width = shape
@@ -68,7 +68,7 @@ class BA3CEncoder(nn.Module):
 
 
 def smallest_side() -> int:
-    """Return the least height or width that leaves at least one cell after the last convolution."""
+    """Return the smallest height or width that leaves at least one cell after the last convolution."""
     side = 1
     for layer in reversed(LAYERS):
         side = (2 * side if layer.pooled else side) + layer.kernel - 1

@@ -1,7 +1,7 @@
-"""From observations [N, *shape] to features [N, F]: stacks of convolutions and a perceptron.
+"""Encoders map observations [N, *shape] to features [N, F]: stacks of convolutions, and a perceptron.
 
-Reads observations as stored and scales uint8 by 1/255; knows no heads and no algorithm. Each encoder says the width of
-its output as `features`.
+They read observations as stored and scale uint8 by 1/255; they do not depend on heads or algorithms. Each encoder has
+the width of its output as `features`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Convolution(NamedTuple):
 
 
 class Stack(NamedTuple):
-    """Convolutions and the width of the layer behind them."""
+    """Convolutions, and the width of the fully connected layer after them."""
 
     convolutions: tuple[Convolution, ...]
     features: int
@@ -39,20 +39,21 @@ STACKS = {
     "nature": Stack((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3, 1)), 512),
     # Stooke and Abbeel 2018, A3C-Net: nips with its second convolution padded (section 5.1).
     "a3c": Stack((Convolution(16, 8, 4), Convolution(32, 4, 2, 1)), 256),
-    # The same, DQN-Net: nature with its second and third convolution padded, twice as large on screens of 104x80.
+    # Stooke and Abbeel 2018, DQN-Net: nature with padding in the second and third convolution, twice as large on
+    # screens of 104x80.
     "dqn-net": Stack((Convolution(32, 8, 4), Convolution(64, 4, 2, 1), Convolution(64, 3, 1, 1)), 512),
-    # Assran et al. 2019, as OpenAI baselines and Kostrikov have it: nature with half the channels in the third.
+    # Assran et al. 2019, as in OpenAI baselines and Kostrikov's code: nature with half the channels in the third.
     "gala": Stack((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(32, 3, 1)), 512),
-    # Young and Tian 2019, for images of 10x10 (section 3); it fits every image of at least 3x3.
+    # Young and Tian 2019, for images of 10x10 (section 3); it works for every image of at least 3x3.
     "minatar": Stack((Convolution(16, 3, 1),), 128),
 }
 
 
 class ConvolutionalEncoder(nn.Module):
-    """Convolutions and one fully connected layer, each followed by a ReLU, with ``layer_norm`` behind one."""
+    """Convolutions and one fully connected layer, each followed by a LayerNorm if ``layer_norm``, and a ReLU."""
 
     def __init__(self, settings: StackSettings, shape: tuple[int, ...]) -> None:
-        """Size the layers of the stack of that name for observations of this shape."""
+        """Make the layers of the stack named in the settings for observations of this shape."""
         super().__init__()
         convolutions, features = STACKS[settings.name]
         check_image(shape, smallest_side(convolutions), settings.name)
@@ -76,7 +77,7 @@ class ConvolutionalEncoder(nn.Module):
 
 
 class ChannelNorm(nn.LayerNorm):
-    """LayerNorm of the channels of each place, as flax has it (PQN's authors); torch's own is of all of an image."""
+    """LayerNorm over the channels at each position, as in flax (PQN's code); torch's covers the whole image."""
 
     def forward(self, image: Tensor) -> Tensor:
         """Map [N, C, H, W] to the same shape."""
@@ -88,15 +89,15 @@ RUNS = {2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
 
 
 class PixelConvolution(nn.Conv2d):
-    """A convolution of images as they are stored: uint8 ones are scaled to [0, 1] by scaling the weights.
+    """A convolution of images as stored; instead of scaling uint8 images to [0, 1] it scales the weights.
 
-    That is 4,096 multiplications instead of 28,224 for every image, and the images are converted once, to the type that
-    is computed in; bfloat16 holds every byte exactly. On two cores of an AMD EPYC an update of 192 rows of the NIPS
-    network in bf16 took 12.0 ms, so 13.5 ms with images scaled first.
+    This takes 4,096 multiplications, not 28,224 for every image, and the images are converted once, to the type used
+    for computing; bfloat16 represents every byte exactly. On two cores of an AMD EPYC an update of 192 rows of the NIPS
+    network in bf16 took 12.0 ms, and 13.5 ms with images scaled first.
     """
 
     layout = "plain"
-    """Or "space-to-depth", for unpadded ones whose stride divides kernel, height and width: see `_space_to_depth`."""
+    """Or "space-to-depth", for unpadded convolutions whose stride divides all sides: see `_space_to_depth`."""
 
     def forward(self, observation: Tensor) -> Tensor:
         """Map [N, C, H, W] to [N, channels, H', W']."""
@@ -112,9 +113,10 @@ class PixelConvolution(nn.Conv2d):
         return self.padding == (0, 0) and all(side % stride == 0 for side in sides)
 
     def _space_to_depth(self, observation: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
-        """The same as a convolution of stride 1: squares of s x s pixels become channels, [N, C s s, H/s, W/s].
+        """Compute the same by a convolution with stride 1 of squares of s x s pixels as channels.
 
-        The inner loop over channels is then 64 long, not 4, which matrix units need (Intel AMX: 2.2 times as fast).
+        The image becomes [N, C s s, H/s, W/s]. The inner loop over channels then has length 64 instead of 4, which
+        matrix units need (Intel AMX: 2.2 times as fast).
         """
         s = self.stride[0]
         count, channels, height, width = observation.shape
@@ -129,14 +131,14 @@ class PixelConvolution(nn.Conv2d):
 
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
-"""Functions behind the hidden layers of a perceptron."""
+"""Activation functions of a perceptron's hidden layers."""
 
 
 class Perceptron(nn.Module):
     """Fully connected layers on the flattened observation."""
 
     def __init__(self, settings: MLPSettings, shape: tuple[int, ...]) -> None:
-        """Size the layers for observations of this shape; no hidden sizes = the heads are linear in the observation."""
+        """Make the layers for observations of this shape; without hidden sizes heads are linear in the observation."""
         super().__init__()
         layers: list[nn.Module] = []
         self.features = self.inputs = prod(shape)
@@ -152,14 +154,14 @@ class Perceptron(nn.Module):
 
 
 def scale(observation: Tensor) -> Tensor:
-    """Return float32 observations, uint8 ones in [0, 1]."""
+    """Return observations as float32; uint8 is scaled to [0, 1]."""
     if observation.dtype == torch.uint8:
         return observation.float().mul_(1.0 / 255.0)
     return observation.float()
 
 
 def smallest_side(convolutions: Sequence[Convolution]) -> int:
-    """Return the least height or width that leaves at least one cell after the last convolution."""
+    """Return the smallest height or width that leaves at least one cell after the last convolution."""
     side = 1
     for convolution in reversed(convolutions):
         side = max(1, (side - 1) * convolution.stride + convolution.kernel - 2 * convolution.padding)
@@ -167,7 +169,7 @@ def smallest_side(convolutions: Sequence[Convolution]) -> int:
 
 
 def check_image(shape: tuple[int, ...], side: int, name: str) -> None:
-    """Refuse observations that are not images of at least this height and width."""
+    """Raise ValueError unless observations are images of at least this height and width."""
     if len(shape) != 3 or min(shape[1:]) < side:
         raise ValueError(
             f"model.name: {name!r} takes images [C, H, W] of at least {side}x{side}, but this environment's "

@@ -1,6 +1,6 @@
-"""A network's forward pass as one CUDA graph: a single launch in place of one for every layer.
+"""A network's forward pass as one CUDA graph: a single launch instead of one for each layer.
 
-For inference, whose batches are so small that launching costs more than computing. Knows no process.
+It is for inference, whose batches are so small that launches take longer than the computation.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _WARMUPS = 3
 
 
 class Graph:
-    """One forward pass over rows of one shape, as `unroll` takes them; the weights are read anew in every replay."""
+    """One forward pass over rows of one shape, as in `unroll`; every replay reads the current weights."""
 
     def __init__(self, network: nn.Module, example: Sequence[Tensor], precision: str) -> None:
-        """Capture the pass for rows like ``example`` on their GPU, and check it against the eager one.
+        """Capture the pass for rows like ``example`` on their GPU, and compare it with the eager pass.
 
-        Raises RuntimeError when the replay gives other numbers: a network whose pass depends on more than its input
+        Raises RuntimeError if the replay gives other numbers: a network whose pass depends on more than its input
         cannot be captured.
         """
         self._device = example[0].device
         self._rows = [tensor.clone() for tensor in example]
         with torch.cuda.device(self._device):
             self._capture(network, precision)
-        other = [tensor.flip(-1) for tensor in example]  # outputs left from the capture must not pass for a replay
+        other = [tensor.flip(-1) for tensor in example]  # other inputs, so that old outputs do not look correct
         with autocast(str(self._device), precision):
             eager, _ = unroll(network, *other)
         for name, output in self(*other)[0].items():
@@ -51,7 +51,7 @@ class Graph:
             self._outputs = unroll(network, *self._rows)
 
     def __call__(self, *rows: Tensor) -> tuple[Outputs, Tensor | None]:
-        """Outputs, and state, for rows of the captured shape; they are overwritten by the next call."""
+        """Return outputs and state for rows of the captured shape; the next call overwrites them."""
         with torch.cuda.device(self._device):
             for captured, tensor in zip(self._rows, rows, strict=True):
                 captured.copy_(tensor, non_blocking=True)

@@ -1,6 +1,6 @@
-"""From features to named outputs: linear heads over encoders, and how the shipped networks are initialised.
+"""Linear heads, which map an encoder's features to named outputs, and the initialisation of the shipped networks.
 
-Reads what an encoder returns; the names and sizes of the outputs come from the algorithm, which is not known here.
+The names and sizes of the outputs come from the algorithm, on which this file does not depend.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from actorlearn.models.ba3c import BA3CEncoder
 from actorlearn.models.encoders import ConvolutionalEncoder
 from actorlearn.models.residual import ResidualEncoder
 
-# Gains of the last layers (GALA, after OpenAI baselines); a head not named here gets 1.
+# Gains of the last layers (GALA, after OpenAI baselines); other heads get 1.
 HEAD_GAINS = {"logits": 0.01, "mean": 0.01}
 FREE = ("log_std",)
-"""Heads that are parameters and no functions of the observation (Schulman et al. 2017, section 6.1)."""
+"""Heads that are parameters and do not depend on the observation (Schulman et al. 2017, section 6.1)."""
 DUELING = "advantage"
-"""The head beside "value" that makes a network of images a dueling one."""
+"""The head, besides "value", that makes a network for images a dueling one."""
 
 
 class SharedTrunk(nn.Module):
     """One encoder and a linear head for each output (PAAC: "a single network with two separate output layers")."""
 
     def __init__(self, encoder: nn.Module, features: int, heads: Mapping[str, int]) -> None:
-        """Put one linear layer per head on the encoder's features."""
+        """Add one linear layer per head to an encoder with this number of features."""
         super().__init__()
         self.encoder = encoder
         self.heads = nn.ModuleDict(
@@ -37,25 +37,25 @@ class SharedTrunk(nn.Module):
     def forward(self, observation: Tensor) -> dict[str, Tensor]:
         """Map [N, *shape] to float32 [N, size] for each head, computed in float32 also under autocast.
 
-        Bfloat16 has 8 bits: a value near 3 would be off by up to 0.008, the probability of an action by a percent.
+        Bfloat16 has 8 bits of precision: a value near 3 would be wrong by up to 0.008, a probability by a percent.
         """
         features = self.encoder(observation).float()
-        if not torch.is_autocast_enabled(features.device.type):  # the context costs as much as a small layer
+        if not torch.is_autocast_enabled(features.device.type):  # the context takes as long as a small layer
             return {name: head(features) for name, head in self.heads.items()}
         with torch.autocast(features.device.type, enabled=False):
             return {name: head(features) for name, head in self.heads.items()}
 
 
 class SeparateTrunks(nn.Module):
-    """One encoder and one linear head for each output, with no weight in common.
+    """One encoder and one linear head for each output, without common weights.
 
-    For small observations. On CartPole (A2C, Adam, 16 environments, horizon 5, two rates, both inits, 3 seeds) these
-    scored about as much after 20,000 steps as a shared trunk after 80,000: presumably the value's errors, as large as
-    the returns, use up a clipped gradient.
+    This is for small observations. On CartPole (A2C, Adam, 16 environments, horizon 5, two rates, both inits, 3 seeds)
+    separate trunks scored about as much after 20,000 steps as a shared trunk after 80,000. The presumed reason: the
+    errors of the value are as large as the returns and dominate a clipped gradient.
     """
 
     def __init__(self, encoders: Mapping[str, nn.Module], features: int, heads: Mapping[str, int]) -> None:
-        """Put one linear layer on each head's own encoder."""
+        """Add one linear layer to each head's encoder."""
         super().__init__()
         self.trunks = nn.ModuleDict(
             {name: SharedTrunk(encoder, features, {name: heads[name]}) for name, encoder in encoders.items()}
@@ -64,7 +64,7 @@ class SeparateTrunks(nn.Module):
         self.asked: frozenset[str] | None = None
 
     def forward(self, observation: Tensor) -> dict[str, Tensor]:
-        """Map [N, *shape] to float32 [N, size] for each head, or each that `ask_only` has named."""
+        """Map [N, *shape] to float32 [N, size] for each head, or only for those that `ask_only` has selected."""
         asked = self.asked
         outputs = {
             name: trunk(observation)[name] for name, trunk in self.trunks.items() if asked is None or name in asked
@@ -73,14 +73,14 @@ class SeparateTrunks(nn.Module):
 
 
 def ask_only(network: nn.Module, heads: Collection[str] | None) -> None:
-    """Compute only these outputs, None = all, of networks that compute each by itself; others compute all as before."""
+    """Let networks with separate trunks compute only these heads; None: all. Other networks always compute all."""
     for module in network.modules():
         if isinstance(module, SeparateTrunks):
             module.asked = None if heads is None else frozenset(heads)
 
 
 class Dueling(nn.Module):
-    """Convolutions and, for each output, a hidden layer and a linear head of its own (Wang et al. 2016, figure 1).
+    """Convolutions, and a separate hidden layer and linear head for each output (Wang et al. 2016, figure 1).
 
     The algorithm combines both outputs into one value per action.
     """
@@ -91,7 +91,10 @@ class Dueling(nn.Module):
         heads: Mapping[str, int],
         gradient: float,
     ) -> None:
-        """Take the encoder's convolutions, and its hidden layer's size; `gradient` scales what comes back to them."""
+        """Use the encoder's convolutions and the size of its hidden layer.
+
+        `gradient` is a factor on the gradient that flows from the streams to the convolutions.
+        """
         super().__init__()
         layers = list(encoder.layers)
         place = max(place for place, layer in enumerate(layers) if isinstance(layer, nn.Linear))
@@ -112,7 +115,7 @@ class Dueling(nn.Module):
         """Map [N, C, H, W] to float32 [N, size] for each head."""
         features = self.convolutions(observation)
         if torch.is_grad_enabled():
-            # The difference is 0, but not its gradient.
+            # The difference is 0, but its gradient is not.
             features = features + (self.gradient - 1.0) * (features - features.detach())
         return self.streams(features)  # type: ignore[no-any-return]
 
@@ -121,17 +124,17 @@ class Free(nn.Module):
     """An output that is the same for every observation: a parameter, 0 until it is initialised."""
 
     def __init__(self, size: int) -> None:
-        """Hold so many numbers."""
+        """Make a parameter of ``size`` numbers."""
         super().__init__()
         self.value = nn.Parameter(torch.zeros(size))
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Repeat them for each of N rows: [N, size]."""
-        return self.value.expand(rows.shape[0], -1)  # len() would fix their number in an exported graph
+        """Return the parameter for each of N rows: [N, size]."""
+        return self.value.expand(rows.shape[0], -1)  # len() would be a constant in an exported graph
 
 
 def orthogonal(network: nn.Module) -> None:
-    """Re-initialise orthogonally, with gain sqrt(2), cells with gain 1, the heads by HEAD_GAINS, and biases 0.
+    """Re-initialise weights orthogonally: gain sqrt(2), 1 for recurrent cells, HEAD_GAINS for heads; biases are 0.
 
     Draws from torch's global generator.
     """
@@ -149,7 +152,7 @@ def orthogonal(network: nn.Module) -> None:
 def as_ba3c(network: nn.Module) -> None:
     """Re-initialise as BA3C's code: convolutions N(0, 0.03), cut at two deviations, others uniformly, biases 0.
 
-    The uniform ones keep the variance of their inputs, times 1.43 squared (TensorFlow's `uniform_unit_scaling`). Draws
+    Uniform weights multiply the variance of their inputs by 1.43 squared (TensorFlow's `uniform_unit_scaling`). Draws
     from torch's global generator.
     """
     for layer in network.modules():

@@ -1,7 +1,7 @@
-"""Makes a network from settings and a seed, and lays its weights out as one flat vector.
+"""Makes a network from settings and a seed, and lays out its weights as one flat vector.
 
-Reads the settings, an observation's shape, and the heads and further networks that an algorithm asks for; knows no
-algorithm and no optimizer.
+Reads the settings, an observation's shape, and the heads and extra networks of an algorithm; does not depend on
+algorithms and optimizers.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def make(
     seed: int,
     extra: Mapping[str, ExtraNetwork] | None = None,
 ) -> nn.Module:
-    """Construct the network, whose weights depend on nothing but the arguments; torch's global generator is left alone.
+    """Make a network whose weights depend only on the arguments; torch's global generator is not changed.
 
     It maps observations [N, *observation_shape] to {head: float32 [N, size]}; see `interface.Model`. `unroll.unroll`
-    calls any of them over time. With ``extra`` networks it is the actor of one module of all of them
-    (`several.SeveralNetworks`).
+    calls any network over time. With ``extra`` networks the result is one module of all networks, in which it is the
+    actor (`several.SeveralNetworks`).
     """
     shape = tuple(observation_shape)
     if not observation_dtype.startswith(("uint8", "float", "int", "bool")):
@@ -44,7 +44,7 @@ def make(
             f"observation_dtype: {observation_dtype!r} is not a numpy number type such as 'uint8' or 'float32'"
         )
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # the CPU's alone: torch.manual_seed would seed every device
+        torch.default_generator.manual_seed(seed)  # only the CPU's: torch.manual_seed would seed every device
         network = _initialised(settings, shape, heads)
         if extra:
             others = {name: _extra(settings, shape, name, asked) for name, asked in extra.items()}
@@ -53,7 +53,7 @@ def make(
 
 
 def _initialised(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:
-    """Construct a network with its initial weights."""
+    """Make a network with its initial weights."""
     network = construct(settings, shape, heads)
     if isinstance(settings, EncoderSettings):
         if settings.noisy:
@@ -69,7 +69,7 @@ def _initialised(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping
 
 
 def _extra(settings: ModelSettings, shape: tuple[int, ...], name: str, asked: ExtraNetwork) -> nn.Module:
-    """Construct a network besides the actor; refuse those whose passes need more than these inputs."""
+    """Make a network besides the actor; raises ValueError for normalisation, recurrence, or images with an action."""
     if settings.normalize_observation:
         raise ValueError(f"model.normalize_observation: true is for one network alone, and {name} is a second one")
     if isinstance(settings, EncoderSettings) and settings.recurrence != "none":
@@ -87,7 +87,7 @@ def _extra(settings: ModelSettings, shape: tuple[int, ...], name: str, asked: Ex
 
 
 def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:
-    """Construct the settings' network: a whole one, or an encoder with heads, recurrence and noise added."""
+    """Make the network of the settings: a whole network, or an encoder with heads and perhaps a recurrent cell."""
     spec = MODELS.spec(settings.name)
     kind = spec.load()
     if not isinstance(settings, EncoderSettings):
@@ -116,13 +116,14 @@ def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[st
 
 
 def flatten(module: nn.Module) -> tuple[Tensor, Tensor]:
-    """Re-lay a network as views of two flat float32 vectors: its weights, and the gradients of its parameters.
+    """Turn a network's tensors into views of two flat float32 vectors: its weights, and its parameters' gradients.
 
-    The weights are the parameters, in the order of `module.parameters()`, and behind them the statistics, of which
-    there are no gradients: an optimizer works on `weights[:gradients.numel()]`. Writing the first vector changes the
-    network; `backward` adds into the second, so zero it in place (`gradients.zero_()`, or zero_grad with
-    set_to_none=False) and do not replace `.grad`. Move the module to its device first: a later `.to(...)` would part it
-    from the vectors.
+    The weights are the parameters, in the order of `module.parameters()`, followed by the statistics, which have no
+    gradients: an optimizer works on `weights[:gradients.numel()]`. A write to the first vector changes the network.
+    `backward` adds to the second vector, so zero it in place (`gradients.zero_()`, or zero_grad with set_to_none=False)
+    and do not replace `.grad`. Move the module to its device first: a later `.to(...)` would detach it from the
+    vectors. Raises ValueError for a network without parameters, with parameters of other types, or with persistent
+    buffers.
     """
     parameters = list(module.parameters())
     behind = statistics(module)
@@ -151,12 +152,12 @@ def flatten(module: nn.Module) -> tuple[Tensor, Tensor]:
 
 
 def autocast(device: str, precision: str) -> torch.autocast:
-    """The context of a pass: "bf16" computes in bfloat16 where that loses little, "fp32" changes nothing."""
+    """Return the context of a pass: "bf16" computes in bfloat16 where this loses little; "fp32" changes nothing."""
     return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
 
 
 def set_layout(network: nn.Module, layout: str) -> None:
-    """Choose how the first convolution of a shipped network is computed: the same function of the same weights."""
+    """Select how a shipped network computes its first convolution; the function and the weights are the same."""
     for module in network.modules():
         if isinstance(module, PixelConvolution):
             module.layout = layout

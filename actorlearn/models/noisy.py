@@ -1,7 +1,7 @@
-"""Noisy networks: fully connected layers whose weights are shaken anew for each forward pass (Fortunato et al. 2018).
+"""Noisy networks: fully connected layers with new noise on the weights in each forward pass (Fortunato et al. 2018).
 
-The deviations are parameters, which learning reduces where noise harms: exploration without epsilon. `draw` draws the
-noise before a forward pass; the pass itself draws none, so it can be captured, compiled and repeated. Knows no process.
+The deviations are parameters; learning reduces them where noise is harmful. This is exploration without epsilon. `draw`
+draws the noise before a forward pass; the pass itself draws none, so it can be captured, compiled and repeated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 class NoisyLinear(nn.Linear):
-    """A linear layer with factorised Gaussian noise (equations 10 and 11): p + q numbers for p x q weights.
+    """A linear layer with factorised Gaussian noise (equations 10 and 11): p + q random numbers for p x q weights.
 
     Weight and bias are the means; nn.Linear draws them from the paper's distribution, U(+-1/sqrt(p)).
     """
@@ -22,7 +22,7 @@ class NoisyLinear(nn.Linear):
     noise_out: Tensor
 
     def __init__(self, inputs: int, outputs: int, deviation: float) -> None:
-        """Start all deviations at ``deviation`` / sqrt(inputs), and without noise."""
+        """Set all deviations to ``deviation`` / sqrt(inputs), and the noise to 0."""
         super().__init__(inputs, outputs)
         self.weight_deviation = nn.Parameter(torch.full_like(self.weight, deviation / sqrt(inputs)))
         self.bias_deviation = nn.Parameter(torch.full_like(self.bias, deviation / sqrt(inputs)))
@@ -36,7 +36,7 @@ class NoisyLinear(nn.Linear):
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator | None) -> None:
-        """Put noise into the next passes; none without a generator."""
+        """Draw the noise of the next passes; without a generator the noise is 0."""
         for noise in (self.noise_in, self.noise_out):
             if generator is None:
                 noise.zero_()
@@ -46,10 +46,10 @@ class NoisyLinear(nn.Linear):
 
 
 def draw(network: nn.Module, generator: torch.Generator | None) -> None:
-    """Draw the noise of all noisy layers, in their order, from a generator on their device; without one, none.
+    """Draw the noise of all noisy layers, in order, from a generator on their device; without one the noise is 0.
 
-    Called before every forward pass of acting and learning, each network with noise of its own (section 3.1); greedy
-    evaluation wants none. A network without noisy layers draws nothing.
+    Called before every forward pass of acting and learning, with separate noise for each network (section 3.1); greedy
+    evaluation has no noise. A network without noisy layers draws no numbers.
     """
     for module in noisy_layers(network):
         module.draw(generator)
@@ -61,7 +61,7 @@ def noisy_layers(network: nn.Module) -> list[NoisyLinear]:
 
 
 def make_noisy(network: nn.Module, deviation: float) -> None:
-    """Put a noisy layer in the place of every linear one; new weights, from torch's global generator."""
+    """Replace every linear layer by a noisy one, with new weights from torch's global generator."""
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
             if type(child) is nn.Linear:

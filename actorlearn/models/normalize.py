@@ -1,10 +1,10 @@
-"""Normalised observations: each element less its running mean, over its running standard deviation.
+"""Normalised observations: each element minus its running mean, divided by its running standard deviation.
 
-The running moments are three buffers, a network's *statistics*. They follow the parameters in its flat vector, so
-they are published, saved and loaded with the weights; they have no gradients and no optimizer changes them. Knows no
-process: the trainer merges every batch, acting and evaluating processes read the published values. Learning begins
-once there are statistics of ``rows_before_learning`` observations, as RND (Burda et al. 2018, section 2.4) initialises
-its normalisation before optimisation begins.
+The running moments are three buffers, a network's *statistics*. They follow the parameters in its flat vector, so they
+are published, saved and loaded with the weights. They have no gradients, and no optimizer changes them. The trainer
+merges every batch; processes that act or evaluate read the published values. Learning begins when the statistics
+include ``rows_before_learning`` observations; RND (Burda et al. 2018, section 2.4) also initialises its normalisation
+before optimisation begins.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from actorlearn.models.specs import ModelSettings
 from actorlearn.models.unroll import state_size
 
 EPSILON = 1e-8
-"""Added to the variance, as gymnasium's NormalizeObservation does."""
+"""Added to the variance, as in gymnasium's NormalizeObservation."""
 LIMIT = 10.0
-"""Normalised elements are cut to +-LIMIT (OpenAI baselines, VecNormalize)."""
+"""Normalised elements are clipped to +-LIMIT (OpenAI baselines, VecNormalize)."""
 LARGEST_BYTE = 255.0
-"""Images of bytes are divided by this until there are statistics."""
+"""Images of bytes are divided by this number until there are statistics."""
 LEAST_DEVIATION = 0.5
-"""Least deviation of a pixel, as a share of the root mean square of all pixels' deviations. A pixel that has hardly
-changed yet would otherwise be +-LIMIT at its first change."""
+"""Smallest deviation of a pixel, as a share of the root mean square of all pixels' deviations. Without it, a pixel that
+has hardly changed before would be +-LIMIT at its first change."""
 MOST_ROWS_BEFORE_LEARNING = 10_000
-"""Most observations that learning waits for, unless ``model.statistics_rows`` says otherwise."""
+"""Most observations for which learning waits by default; ``model.statistics_rows`` overrides it."""
 ROWS_AT_ONCE = 32
-"""Rows whose moments are taken at a time: images in float64 should stay in the cache (2,048 of [4, 44, 44] in 30 ms of
-a core, so 140 by the variance of torch)."""
+"""Rows whose moments are computed at a time, so that images in float64 stay in the cache: 2,048 of [4, 44, 44] take
+30 ms of a core, and 140 ms with torch's variance."""
 
 
 class Moments(NamedTuple):
-    """Number, mean and variance (divided by the number, not one less) of the observations so far."""
+    """Number, mean and variance (divided by the number, not by the number - 1) of observations."""
 
     number: Tensor  # []
     mean: Tensor  # [*shape]
@@ -42,7 +42,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, rows: Tensor) -> Moments:
-        """Moments of rows [N, *shape], in float64: sums of what they are away from the first row, in one pass."""
+        """Return the moments of rows [N, *shape] in float64, from sums of differences to the first row, in one pass."""
         number = torch.tensor(len(rows), dtype=torch.float64, device=rows.device)
         total, squares = (torch.zeros(rows.shape[1:], dtype=torch.float64, device=rows.device) for _ in range(2))
         if not len(rows):
@@ -56,7 +56,7 @@ class Moments(NamedTuple):
         return cls(number, origin + mean, (squares / number - mean.square()).clamp(min=0.0))
 
     def merge(self, other: Moments) -> Moments:
-        """Moments of both together (Chan, Golub & LeVeque 1979)."""
+        """Return the moments of all observations of both (Chan, Golub & LeVeque 1979)."""
         number = self.number + other.number
         share = other.number / number.clamp(min=1.0)
         difference = other.mean - self.mean
@@ -65,9 +65,9 @@ class Moments(NamedTuple):
 
 
 class Normalized(nn.Module):
-    """A network behind a normalisation of its observations.
+    """A network whose observations are normalised first.
 
-    Without statistics yet, images of bytes are divided by 255 and other observations pass unchanged.
+    Before there are statistics, images of bytes are divided by 255 and other observations are unchanged.
     """
 
     number: Tensor
@@ -75,35 +75,35 @@ class Normalized(nn.Module):
     variance: Tensor
 
     def __init__(self, network: nn.Module, shape: tuple[int, ...], pixels: bool = False) -> None:
-        """Put the statistics of observations of this shape in front of the network; ``pixels``: these are bytes."""
+        """Add statistics for observations of this shape to a network; ``pixels``: observations are bytes."""
         super().__init__()
         self.pixels = pixels
         self.network = network
         self.state_size = state_size(network)
-        self.register_buffer("number", torch.zeros(()))  # float32: exact to 16 million rows, to a part in that beyond
+        self.register_buffer("number", torch.zeros(()))  # float32: exact up to 16 million rows
         self.register_buffer("mean", torch.zeros(shape))
         self.register_buffer("variance", torch.full(shape, LARGEST_BYTE**2 if pixels else 1.0))
 
     def forward(self, observation: Tensor, *further: Tensor) -> Any:
-        """Call the network on the normalised observation [..., *shape], and whatever else it takes."""
+        """Call the network with the normalised observation [..., *shape] and the further arguments."""
         variance = self.variance
         if self.pixels:
             variance = torch.maximum(variance, LEAST_DEVIATION**2 * variance.mean())
-        seen = observation.float() - self.mean  # a tensor of its own, which is changed in place
+        seen = observation.float() - self.mean  # a new tensor, which is changed in place
         return self.network(seen.mul_((variance + EPSILON).rsqrt()).clamp_(-LIMIT, LIMIT), *further)
 
 
 @torch.no_grad()
 def moments_of(rows: Tensor) -> Tensor:
-    """Moments of rows [N, *shape] as one float64 vector, in the order of a network's statistics."""
+    """Return the moments of rows [N, *shape] as one float64 vector, in the order of a network's statistics."""
     return torch.cat([moment.reshape(-1) for moment in Moments.of(rows)])
 
 
 @torch.no_grad()
 def merge_into(own: Tensor, moments: Tensor) -> None:
-    """Merge moments of new observations into a network's statistics, in place; both as flat vectors.
+    """Merge the moments of new observations into a network's statistics, in place; both are flat vectors.
 
-    Moments that are not finite change nothing: the learner that observed them skips its update too.
+    Moments that are not finite are ignored; a learner skips its update for such observations too.
     """
     elements = len(own) // 2
     sizes = [1, elements, elements]
@@ -114,7 +114,7 @@ def merge_into(own: Tensor, moments: Tensor) -> None:
 
 
 def rows_before_learning(settings: ModelSettings, total_steps: int) -> int:
-    """Return how many observations must be in the statistics before anything is learned."""
+    """Return the number of observations that the statistics must include before learning begins."""
     if not settings.normalize_observation:
         return 0
     if settings.statistics_rows is not None:
@@ -123,6 +123,6 @@ def rows_before_learning(settings: ModelSettings, total_steps: int) -> int:
 
 
 def statistics(network: nn.Module) -> list[Tensor]:
-    """The statistics in a network: buffers that travel with its parameters."""
+    """Return a network's statistics: buffers that are published and saved with its parameters."""
     normalized = [module for module in network.modules() if isinstance(module, Normalized)]
     return [buffer for module in normalized for buffer in module.buffers(recurse=False)]

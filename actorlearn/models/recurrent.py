@@ -1,7 +1,7 @@
-"""Recurrent networks: an encoder, an LSTM or GRU cell over time, heads on what the cell gives.
+"""Recurrent networks: an encoder, an LSTM or GRU cell over time, and heads on the cell's output.
 
-The state is cleared where a game begins, and is handed in and out: nothing is remembered between calls. Knows no
-process; where the state lies meanwhile is said in ``memory/rollout.py``.
+The state is set to zero where a game begins. It is an argument and a result: the network stores nothing between calls.
+``memory/rollout.py`` describes where the state is stored.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from actorlearn.models.heads import SharedTrunk
 
 
 class Recurrent(nn.Module):
-    """A network whose outputs depend on the game so far (as Espeholt et al. 2018, figure 3, with an LSTM)."""
+    """A network whose outputs depend on the game so far (Espeholt et al. 2018, figure 3, with an LSTM)."""
 
     def __init__(self, encoder: nn.Module, features: int, recurrence: str, size: int, heads: Mapping[str, int]) -> None:
-        """Put a cell of ``size`` units on the encoder's features: "lstm" or "gru"."""
+        """Add a cell of ``size`` units, "lstm" or "gru", and the heads to an encoder."""
         super().__init__()
         self.encoder = encoder
         self.cell = {"lstm": nn.LSTMCell, "gru": nn.GRUCell}[recurrence](features, size)
         self.trunk = SharedTrunk(nn.Identity(), size, heads)
         self.size = size
-        self.state_size = 2 * size if recurrence == "lstm" else size  # an LSTM's is output and cell, side by side
+        self.state_size = 2 * size if recurrence == "lstm" else size  # an LSTM's state is output and cell, concatenated
 
     def forward(self, observation: Tensor, state: Tensor, first: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        """Map [T, B, *shape] to float32 [T, B, size] for each head, and the state [B, S] before to that after.
+        """Map [T, B, *shape] to float32 [T, B, size] for each head, and the state [B, S] before to the state after.
 
-        `first` [T, B]: the row begins a game, and whatever the state was, NaN too, does not count.
+        `first` [T, B]: the row begins a game, so the state before it, which may be NaN, is not used.
         """
         features = self.encoder(observation.flatten(0, 1)).float().unflatten(0, first.shape)
-        with torch.autocast(observation.device.type, enabled=False):  # rounding would add up over time
+        with torch.autocast(observation.device.type, enabled=False):  # rounding errors would add up over time
             hidden = []
             for features_t, first_t in zip(features, first, strict=True):
                 state = self._step(features_t, torch.where(first_t[:, None], 0.0, state))
@@ -41,7 +41,7 @@ class Recurrent(nn.Module):
         return {name: output.unflatten(0, first.shape) for name, output in outputs.items()}, state
 
     def _step(self, features: Tensor, state: Tensor) -> Tensor:
-        """The state [B, S] after one row."""
+        """Return the state [B, S] after one row."""
         if isinstance(self.cell, nn.LSTMCell):
             return torch.cat(self.cell(features, state.chunk(2, -1)), -1)
         return self.cell(features, state)  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
 """IMPALA's residual network (Espeholt et al. 2018, figure 3 right): images [N, C, H, W] to features [N, 256].
 
-Reads observations as stored, through `PixelConvolution`; knows no heads. Pooling is padded by one on every side, as in
-torchbeast: TensorFlow, which the paper used, pads even sides on the right alone. The sizes are the same.
+Reads observations as stored, through `PixelConvolution`; does not depend on heads. Pooling is padded by one on every
+side, as in torchbeast; TensorFlow, which the paper used, pads even sides only on the right. The sizes are the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ResidualEncoder(nn.Module):
     """Three sections of convolution, pooling and two residual blocks; then one fully connected layer."""
 
     def __init__(self, settings: ImageSettings, shape: tuple[int, ...]) -> None:
-        """Size the layers for observations of this shape."""
+        """Make the layers for observations of this shape."""
         super().__init__()
         check_image(shape, 1, settings.name)
         channels, height, width = shape
@@ -41,10 +41,10 @@ class ResidualEncoder(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """x + convolution(relu(convolution(relu(x)))), of one number of channels."""
+    """Computes x + convolution(relu(convolution(relu(x)))), with a constant number of channels."""
 
     def __init__(self, channels: int) -> None:
-        """Make both convolutions, 3x3 and padded so that the sides stay."""
+        """Make both convolutions, 3x3 with padding, so that the sides do not change."""
         super().__init__()
         self.layers = nn.Sequential(
             nn.ReLU(),  # not in place: x is added again

@@ -1,6 +1,6 @@
 """Several networks as one module: an actor, which chooses actions, and others such as critics, which learn with it.
 
-Their weights are one flat vector, in which the actor's parameters come first. Knows no algorithm.
+Their weights are one flat vector, in which the actor's parameters come first. Does not depend on algorithms.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SeveralNetworks(nn.Module):
     """Networks by name; calling it calls the actor."""
 
     def __init__(self, actor: nn.Module, extra: Mapping[str, nn.Module]) -> None:
-        """Take the actor and the other networks, of which none may be named "actor"."""
+        """Join the actor and the other networks, whose names must not be "actor"."""
         super().__init__()
         self.networks = nn.ModuleDict({ACTOR: actor, **extra})
         self.state_size = state_size(actor)
@@ -36,7 +36,7 @@ class ActionConditioned(nn.Module):
     """A network that reads an observation and an action, joined to one vector."""
 
     def __init__(self, network: nn.Module) -> None:
-        """Take a network of vectors as long as both together."""
+        """Wrap a network for vectors as long as observation and action together."""
         super().__init__()
         self.network = network
 
@@ -47,10 +47,10 @@ class ActionConditioned(nn.Module):
 
 
 class FreeParameters(nn.Module):
-    """Outputs that depend on no input: the parameters themselves, 0 at first."""
+    """Outputs that do not depend on inputs: the parameters themselves, initially 0."""
 
     def __init__(self, heads: Mapping[str, int]) -> None:
-        """Take the number of parameters of each head."""
+        """Make this number of parameters for each head."""
         super().__init__()
         self.heads = nn.ParameterDict({name: nn.Parameter(torch.zeros(size)) for name, size in heads.items()})
 
@@ -60,7 +60,7 @@ class FreeParameters(nn.Module):
 
 
 def spans(module: nn.Module) -> dict[str, slice]:
-    """Return each network's range of the flat vector of parameters; empty for a module that is a single network."""
+    """Return each network's range of the flat vector of parameters; empty for a module with a single network."""
     found: dict[str, slice] = {}
     start = 0
     for name, network in networks(module).items() if isinstance(module, SeveralNetworks) else ():
@@ -70,5 +70,5 @@ def spans(module: nn.Module) -> dict[str, slice]:
 
 
 def networks(module: nn.Module) -> dict[str, nn.Module]:
-    """Return all networks in a module by name; a module that is a single network is the actor."""
+    """Return all networks of a module by name; a module with a single network is the actor."""
     return dict(module.networks.items()) if isinstance(module, SeveralNetworks) else {ACTOR: module}

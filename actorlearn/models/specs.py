@@ -1,9 +1,9 @@
-"""Settings and specs of networks: the keys that each reads, and its properties, known before it is made; no torch.
+"""Settings and specs of networks: the keys and the properties of each, known before it is made; loads no torch.
 
 An encoder, whose settings are `EncoderSettings`, maps observations to features; ``models/make.py`` adds the heads, a
-recurrent cell, noise and the initialisation. It is called as Name(settings, observation_shape), and has the width of
-its output as ``features``. A whole network brings all of these itself: it is called as Name(observation_shape, heads),
-with its settings as the third argument if it has ``Settings``.
+recurrent cell, noise and the initialisation. It is made by Name(settings, observation_shape), and has the width of its
+output as ``features``. A whole network includes all of these: it is made by Name(observation_shape, heads), with its
+settings as the third argument if it has ``Settings``.
 """
 
 from __future__ import annotations
@@ -130,23 +130,23 @@ class MLPSettings(EncoderSettings, frozen=True, kw_only=True, tag="mlp"):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec(Spec):
-    """A network, as all processes that do not compute it know it."""
+    """Description of a network, for code that does not compute it."""
 
     methods = ("forward", "parameters")
     described_in = "actorlearn/models/interface.py"
     settings: type[ModelSettings]
     takes_settings: bool = False
-    """A whole network is called with its settings too."""
+    """Whether a whole network is made with its settings as a third argument."""
     separate: bool = False
-    """Each head has an encoder of its own."""
+    """Whether each head has its own encoder."""
     convolutional: bool = False
-    """It is of images, and large enough that bfloat16 pays."""
+    """Whether it is for images and large enough that bfloat16 saves time."""
     strided: bool = False
-    """Its first convolution has a stride, so that squares of pixels can be made into channels."""
+    """Whether its first convolution has a stride, so that squares of pixels can become channels."""
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Describe a torch module by its class: a whole network."""
+        """Make a spec for a torch module's class, as a whole network."""
         settings = settings_of(found, module, ModelSettings)
         own = settings is not ModelSettings
         return cls(name=name, settings=tag_settings(settings, name), made_by=name, takes_settings=own)

@@ -1,7 +1,4 @@
-"""One function to call any network over time, recurrent or not; acting, learning and evaluating use it.
-
-Knows no algorithm and no process.
-"""
+"""One function to call any network over time, recurrent or not; acting, learning and evaluating use it."""
 
 from __future__ import annotations
 
@@ -13,17 +10,17 @@ Outputs = dict[str, Tensor]
 
 
 def state_size(network: Any) -> int:
-    """Numbers in the state of one environment; 0 for a network that is not recurrent."""
+    """Return the length of the state for one environment; 0 for a network that is not recurrent."""
     return int(getattr(network, "state_size", 0))
 
 
 def unroll(
     network: Any, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None
 ) -> tuple[Outputs, Tensor | None]:
-    """Outputs {head: [T, B, size]} for observations [T, B, *shape], and the state after the last row.
+    """Return outputs {head: [T, B, size]} for observations [T, B, *shape], and the state after the last row.
 
-    A recurrent network needs the state [B, S] before the first row, and which rows begin games, `first` [T, B]. Others
-    need neither, and hand the state back as it was.
+    A recurrent network needs the state [B, S] before the first row, and `first` [T, B], which marks rows that begin
+    games. Other networks need neither and return the state unchanged.
     """
     if state_size(network):
         outputs, state = network(observation, state, first)

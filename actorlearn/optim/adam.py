@@ -1,6 +1,6 @@
 """Adam, with epsilon as in the paper and torch, or as in TensorFlow 1 and Lasagne ("epsilon hat"); RAdam.
 
-Reads gradients, writes parameters, its two accumulators and its count of steps; knows no network.
+Reads gradients; writes parameters, its two accumulators and its count of steps.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from actorlearn.optim.specs import AdamSettings
 
 
 class Adam:
-    """Moves by the mean gradient over the root mean square, both corrected for having started at 0."""
+    """Steps by the mean gradient divided by the root mean square, both corrected for their start at 0."""
 
     def __init__(self, settings: AdamSettings, parameters: Tensor, spread: Spread = whole) -> None:
-        """Start the accumulators, as long as the flat `parameters` and on their device."""
+        """Make the accumulators, as long as the flat `parameters` and on their device."""
         self.settings = settings
         self.spread = spread
         self.mean = torch.zeros_like(parameters)
@@ -36,12 +36,12 @@ class Adam:
         parameters[part].addcdiv_(self.mean[part], self.root[part], value=-rate)
 
     def advance(self, gradients: Tensor, learning_rate: float, move: Callable[[slice, float], object]) -> None:
-        """Take the gradients into the state; then `move` makes the step of each part: rate times mean / root."""
+        """Update the state with the gradients; then call `move` for the step of each part: rate * mean / root."""
         beta_mean, beta_square = self.settings.betas
         self.steps += 1
         steps = int(self.steps)
         root_correction = sqrt(1.0 - beta_square**steps)
-        # The corrections fold into the rate; the paper's epsilon then shrinks with them, epsilon hat does not.
+        # The corrections are part of the rate; they also scale the paper's epsilon, but not epsilon hat.
         epsilon = self.settings.epsilon * (1.0 if self.settings.epsilon_hat else root_correction)
         rectification = rectify(beta_square, steps) if self.settings.rectified else 1.0
         share = 1.0 if rectification is None else rectification * root_correction
@@ -65,17 +65,17 @@ class Adam:
         return {"mean": self.mean, "square": self.square, "steps": self.steps}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a checkpoint's accumulators and count in."""
+        """Copy a checkpoint's accumulators and count of steps into this state."""
         copy_state(state, self.state())
 
 
 def rectify(beta_square: float, steps: int) -> float | None:
-    """Return RAdam's factor on the rate of a step, the first is 1; None: too early for roots of squared gradients.
+    """Return RAdam's factor on the rate of step number ``steps``, from 1; None: do not divide by the root yet.
 
-    The squares of so few gradients have a variance that has no end, or is larger than it will be; the factor makes up
-    for it (Liu et al. 2020, section 4, with the bound of 5 of the authors' code).
+    The mean square of few gradients has an infinite or a large variance; the factor corrects for it (Liu et al. 2020,
+    section 4, with the bound of 5 of the authors' code).
     """
-    longest = 2.0 / (1.0 - beta_square) - 1.0  # rho, the length of the average, after infinitely many steps
+    longest = 2.0 / (1.0 - beta_square) - 1.0  # rho: length of the average after infinitely many steps
     decayed = beta_square**steps
     length = longest - 2.0 * steps * decayed / (1.0 - decayed)
     if length <= 5.0:

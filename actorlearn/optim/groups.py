@@ -1,6 +1,6 @@
-"""Parameter groups: ranges of the flat vector that are clipped and stepped with optimizer numbers of their own.
+"""Parameter groups: ranges of the flat vector with their own clipping, learning rate and epsilon.
 
-Each network of an algorithm with several is a group. Reads gradients, writes parameters and state.
+If an algorithm has several networks, each one is a group. Reads gradients, writes parameters and state.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ OptimizerT = TypeVar("OptimizerT", bound=Optimizer)
 
 
 class Group(NamedTuple):
-    """Parameters that are clipped together and stepped by the same numbers."""
+    """Parameters that are clipped together and have the same optimizer settings."""
 
     name: str
-    """Name of the network; empty where there is only one."""
+    """Name of the network; empty if there is only one."""
     number: int
-    """Its place among all groups, and that of its learning rate in ``GroupedOptimizer.step``."""
+    """Its index among all groups, and that of its learning rate in ``GroupedOptimizer.step``."""
     span: slice
     """Its range of the flat vector."""
     settings: OptimizerSettings
 
 
 class Part(NamedTuple, Generic[OptimizerT]):
-    """Adjacent groups with equal numbers, and the optimizer that steps them."""
+    """Adjacent groups with equal settings, and their optimizer."""
 
     span: slice
     group: int
-    """Number of the first of its groups."""
+    """Index of the first of its groups."""
     optimizer: OptimizerT
 
 
 def make_groups(settings: OptimizerSettings, networks: Mapping[str, slice], size: int) -> tuple[Group, ...]:
-    """Return a group for each network, or one of all ``size`` parameters where ``networks`` is empty.
+    """Return a group for each network, or one group of all ``size`` parameters if ``networks`` is empty.
 
-    Raises ValueError where ``optimizer.groups`` names a network that there is not.
+    Raises ValueError if ``optimizer.groups`` names a network that does not exist.
     """
     for name in settings.groups:
         if not networks:
@@ -64,7 +64,7 @@ def make_groups(settings: OptimizerSettings, networks: Mapping[str, slice], size
 
 
 def groups_within(groups: Sequence[Group], span: slice) -> tuple[Group, ...]:
-    """Return the groups of one range of the flat vector, their ranges counted from its start."""
+    """Return the groups in one range of the flat vector, with their ranges relative to its start."""
     cut = (
         group._replace(span=slice(max(group.span.start - span.start, 0), min(group.span.stop, span.stop) - span.start))
         for group in groups
@@ -73,9 +73,9 @@ def groups_within(groups: Sequence[Group], span: slice) -> tuple[Group, ...]:
 
 
 def clip(gradients: Tensor, groups: Sequence[Group]) -> Tensor:
-    """Scale each group's gradient in place so that its norm is at most its ``clip_norm``; return the old norm of all.
+    """Scale each group's gradient in place so that its norm is at most its ``clip_norm``; returns the old total norm.
 
-    If that norm is not finite the gradients are not usable (``clip_by_global_norm``).
+    If that norm is not finite, the gradients cannot be used (``clip_by_global_norm``).
     """
     if len(groups) == 1:
         return clip_by_global_norm(gradients, groups[0].settings.clip_norm)
@@ -87,16 +87,16 @@ def clip(gradients: Tensor, groups: Sequence[Group]) -> Tensor:
 
 
 class GroupedOptimizer(Generic[OptimizerT]):
-    """An optimizer for each group, on one flat vector, with the state of one optimizer for all of it.
+    """An optimizer for each group, on one flat vector, whose states together have the form of one optimizer's state.
 
-    Elements are updated independently, so adjacent groups with equal numbers share an optimizer: a vector whose groups
-    are all alike is stepped by one.
+    Elements are updated independently, so adjacent groups with equal settings share an optimizer. If all groups have
+    equal settings, there is a single optimizer.
     """
 
     def __init__(
         self, make: Callable[[OptimizerSettings, Tensor], OptimizerT], groups: Sequence[Group], parameters: Tensor
     ) -> None:
-        """Make the optimizers; raises ValueError for state that cannot be joined."""
+        """Make the optimizers; raises ValueError if their states cannot be joined."""
         self.vectors = groups[0].settings.state_vectors
         self.parts: list[Part[OptimizerT]] = []
         first = 0
@@ -117,14 +117,14 @@ class GroupedOptimizer(Generic[OptimizerT]):
                     )
 
     def step(self, parameters: Tensor, gradients: Tensor, learning_rates: Sequence[float]) -> None:
-        """Change the parameters in place by one step; ``learning_rates`` has one for each of all groups."""
+        """Change the parameters in place by one step; ``learning_rates`` has one rate for each group."""
         for span, group, optimizer in self.parts:
             optimizer.step(parameters[span], gradients[span], learning_rates[group])
 
     def state(self) -> dict[str, Tensor]:
-        """Return the state as one optimizer would: of several parts the vectors are joined, which copies them.
+        """Return the state in the form of one optimizer's; the vectors of several parts are joined, which copies them.
 
-        Everything else, such as Adam's count of steps, is equal in all parts, as they step together.
+        Other tensors, such as Adam's count of steps, are equal in all parts, because all take the same steps.
         """
         states = [part.optimizer.state() for part in self.parts]
         if len(states) == 1:
@@ -135,7 +135,7 @@ class GroupedOptimizer(Generic[OptimizerT]):
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a state in; raises ValueError where it is of another size or of another optimizer."""
+        """Copy a saved state into this one; raises ValueError for another size or another optimizer."""
         if len(self.parts) > 1:
             copy_state(state, self.state())  # checks the shapes; slices would always fit
         for span, _, optimizer in self.parts:

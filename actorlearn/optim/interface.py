@@ -1,6 +1,6 @@
 """The interface of an optimizer: three methods on one flat vector.
 
-Reads and writes nothing. An optimizer's settings and spec, known before it is made, are in ``specs.py``.
+Reads and writes nothing. Optimizers' settings and specs, which exist before an optimizer is made, are in ``specs.py``.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ Spread = Callable[[Callable[[slice], object], int], object]
 
 
 def whole(work: Callable[[slice], object], length: int) -> None:
-    """Work on vectors of this length as one slice."""
+    """Call ``work`` once, for a slice of the whole length."""
     work(slice(0, length))
 
 
 class Optimizer(Protocol):
     """An update rule for one flat float32 vector, with its state between steps.
 
-    Elements of the vector are updated independently, so one optimizer per slice gives the same result as one for all.
+    Elements of the vector are updated independently, so several optimizers for slices give the same result as one.
     """
 
     def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
-        """Change `parameters` in place, reading `gradients`; called for each optimizer step, after clipping."""
+        """Change `parameters` in place by `gradients`; called for each optimizer step, after clipping."""
 
     def state(self) -> dict[str, Tensor]:
-        """Return the tensors to save in a checkpoint, not copied: the next step changes them."""
+        """Return the tensors to save in a checkpoint, without a copy: the next step changes them."""
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a checkpoint's `state` in; called before the first step of a resumed run."""
+        """Copy a checkpoint's `state` into this one; called before the first step of a resumed run."""
 
 
 def copy_state(saved: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
-    """Copy a checkpoint's tensors into an optimizer's own; refuse those of another optimizer or model."""
+    """Copy a checkpoint's tensors into an optimizer's; raises ValueError for those of another optimizer or model."""
     found = {name: tuple(tensor.shape) for name, tensor in saved.items()}
     needed = {name: tuple(tensor.shape) for name, tensor in own.items()}
     if found != needed:

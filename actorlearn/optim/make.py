@@ -1,4 +1,4 @@
-"""Makes the optimizer of the settings for a flat vector; knows no network and no process."""
+"""Makes the optimizer of the settings for a flat vector."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from actorlearn.optim.specs import OPTIMIZERS, OptimizerSettings
 
 
 def make(settings: OptimizerSettings, parameters: Tensor, spread: Spread = whole) -> Optimizer:
-    """Construct the optimizer, with state as long as the flat `parameters`, on their device.
+    """Make the optimizer, with state as long as the flat `parameters` and on their device.
 
-    `spread` divides its steps into slices, perhaps for several cores; the result is the same.
+    `spread` may divide its steps into slices for several cores; the result is the same.
     """
     made: Optimizer = OPTIMIZERS.spec(settings.name).load()(settings, parameters, spread)
     return made

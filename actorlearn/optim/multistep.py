@@ -1,7 +1,7 @@
 """Adam that takes several local steps and then merges them into central parameters that other learners change too.
 
-Reads gradients, writes parameters and state; knows no network and no process. Source: Stooke & Abbeel (2018), appendix
-A, with either form of epsilon. For a sole learner it equals Adam.
+Reads gradients, writes parameters and state. Source: Stooke & Abbeel (2018), appendix A, with either form of epsilon.
+With a single learner it equals Adam.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from actorlearn.optim.specs import AdamSettings
 
 
 class MultiStepAdam(Adam):
-    """Adam whose local steps are also accumulated, so that they can be repeated from other parameters and state."""
+    """Adam that also accumulates its local steps, so that they can be repeated from other parameters and state."""
 
     def __init__(self, settings: AdamSettings, parameters: Tensor) -> None:
-        """Start state and accumulators, as long as the flat `parameters` and on their device."""
+        """Make state and accumulators, as long as the flat `parameters` and on their device."""
         super().__init__(settings, parameters)
         self.gradient_sum = torch.zeros_like(parameters)  # the appendix's a_g
         self.square_sum = torch.zeros_like(parameters)  # a_g²
@@ -41,7 +41,7 @@ class MultiStepAdam(Adam):
 
     @torch.no_grad()
     def repeat(self, parameters: Tensor) -> None:
-        """Repeat the local steps on central values, which the caller has copied to `parameters` and this state."""
+        """Apply the local steps to central values, which the caller has copied to `parameters` and this state."""
         beta_mean, beta_square = self.settings.betas
         parameters.sub_(self.moved)
         self.mean.mul_(beta_mean**self.pending).add_(self.gradient_sum, alpha=1.0 - beta_mean)
@@ -49,7 +49,7 @@ class MultiStepAdam(Adam):
 
     @torch.no_grad()
     def merge(self, parameters: Tensor) -> None:
-        """Repeat the local steps on central values and forget them: the next local steps begin there."""
+        """Apply the local steps to central values, as in `repeat`, and reset the accumulators."""
         self.repeat(parameters)
         for accumulator in (self.gradient_sum, self.square_sum, self.moved):
             accumulator.zero_()

@@ -1,6 +1,6 @@
-"""RMSProp in all the forms the papers' code used; torch.optim.RMSprop is one of them (epsilon outside, zeros).
+"""RMSProp in all forms of the papers' code; torch.optim.RMSprop is one of them (epsilon outside, zeros).
 
-Reads gradients, writes parameters and its two accumulators; knows no network.
+Reads gradients; writes parameters and its two accumulators.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from actorlearn.optim.specs import RMSPropSettings
 
 
 class RMSProp:
-    """Divides each gradient by the root of the decaying mean of its square (less the squared mean, if centered)."""
+    """Divides each gradient by the root of the decaying mean of its square (minus the squared mean, if centered)."""
 
     def __init__(self, settings: RMSPropSettings, parameters: Tensor, spread: Spread = whole) -> None:
-        """Start the accumulators, as long as the flat `parameters` and on their device."""
+        """Make the accumulators, as long as the flat `parameters` and on their device."""
         self.settings = settings
         self.spread = spread
         self.square = torch.full_like(parameters, settings.accumulator_init)
@@ -39,7 +39,7 @@ class RMSProp:
         root.copy_(square)
         if settings.centered:
             mean.lerp_(gradients, 1.0 - settings.decay)
-            # A variance of exactly 0 may round below it, and its root would be NaN.
+            # A variance of 0 may be rounded to a negative number, whose root would be NaN.
             root.addcmul_(mean, mean, value=-1.0).clamp_(min=0.0)
         if settings.epsilon_inside_root:
             root.add_(settings.epsilon).sqrt_()
@@ -52,5 +52,5 @@ class RMSProp:
         return {"square": self.square, "mean": self.mean}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a checkpoint's accumulators in."""
+        """Copy a checkpoint's accumulators into this state."""
         copy_state(state, self.state())

@@ -1,4 +1,4 @@
-"""Numbers that change along a run, as functions of the fraction of it that is done (by env steps, as in PAAC).
+"""Numbers that change along a run, as functions of its completed fraction (in env steps, as in PAAC).
 
 Also the scaling of the learning rate with the number of learners and the size of the batch.
 """
@@ -18,7 +18,7 @@ Numbers = TypeVar("Numbers", OptimizerSettings, GroupSettings)
 
 
 def linear(start: float, end: float, fraction: float) -> float:
-    """Return the point at `fraction` of the straight way from start to end; before 0 it is start, after 1 it is end."""
+    """Return the linear interpolation between start (`fraction` 0 or less) and end (1 or more)."""
     fraction = min(max(fraction, 0.0), 1.0)
     return start * (1.0 - fraction) + end * fraction
 
@@ -26,10 +26,11 @@ def linear(start: float, end: float, fraction: float) -> float:
 def scale_rate(learning_rate: float, batches: float, scaling: str) -> float:
     """Return the rate for a batch `batches` times as large: unchanged, times `batches`, or times its square root.
 
-    A batch that is worth less than its size, by its effective sample size, is a smaller one (VCPO, arXiv 2602.17616,
-    equation 5: the root of that share, over the share of on-policy samples, which is 1 where one network does both).
+    A batch counts as smaller if its effective sample size is below its size (VCPO, arXiv 2602.17616, equation 5: the
+    root of this share, divided by the share of on-policy samples, which is 1 if one network does both).
 
-    Linear is Goyal et al. (2017) and PAAC's .0007 for each environment, sqrt is GALA's; Stooke & Abbeel's A3C has none.
+    Linear scaling is from Goyal et al. (2017) and from PAAC (.0007 for each environment), sqrt from GALA; Stooke &
+    Abbeel's A3C does not scale.
     """
     if scaling not in SCALINGS:
         raise ValueError(f"scaling: {scaling!r} must be one of {list(SCALINGS)}")
@@ -39,9 +40,9 @@ def scale_rate(learning_rate: float, batches: float, scaling: str) -> float:
 def for_batches(settings: OptimizerSettings, batches: float, scaling: str) -> OptimizerSettings:
     """Return settings for a batch `batches` times as large: learning rates by ``scale_rate``, Adam's epsilon divided.
 
-    The gradient of a larger batch is smaller (Stooke & Abbeel, appendix C), so epsilon must shrink too to have the same
-    effect: theirs is 0.01 / batch (5.4.1). Their rates of RMSProp, 2.5, 7.5 and 15e-4 at 32, 512 and 1,024, are
-    about sqrt; those of Adam, 4.2e-4 from 256 on, none.
+    The gradient of a larger batch is smaller (Stooke & Abbeel, appendix C), so epsilon must also be smaller to have the
+    same effect: theirs is 0.01 / batch (5.4.1). Their learning rates of RMSProp, 2.5, 7.5 and 15e-4 at batches of 32,
+    512 and 1,024, approximately follow sqrt; those of Adam, 4.2e-4 from 256 on, are not scaled.
     """
 
     def rate(value: float) -> float:

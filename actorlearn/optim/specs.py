@@ -1,6 +1,6 @@
-"""Settings and specs of optimizers: the keys that each reads, its numbers, and its state. Loads no torch.
+"""Settings and specs of optimizers: the keys, the default numbers and the state of each. Loads no torch.
 
-Forms the papers' code used (PAAC's are the defaults):
+Forms used in the papers' code (PAAC's are the defaults):
 
     system            name     decay / betas  epsilon         other
     PAAC              rmsprop  .99            .1 inside       accumulator_init 1, clip_norm 3 (of the 5x loss)
@@ -52,7 +52,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def given(self) -> dict[str, float]:
-        """The numbers that are not left to the section ``optimizer``."""
+        """The numbers that are given here, and not by the section ``optimizer``."""
         return {key: value for key, value in msgspec.structs.asdict(self).items() if value is not None}
 
 
@@ -90,11 +90,11 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def state_vectors(self) -> tuple[str, ...]:
-        """Names of the optimizer's state that is as long as the parameters, number for number."""
+        """Names of the state's vectors that have one element for each parameter."""
         return ()
 
     def of_group(self, name: str) -> Self:
-        """Return the settings by which one network's parameters are stepped: its own numbers, and else these."""
+        """Return the settings for one network: the numbers of its group, and otherwise these."""
         own = self.groups[name].given if name in self.groups else {}
         if "learning_rate" in own:
             share = self.learning_rate_final / self.learning_rate
@@ -129,7 +129,7 @@ class RMSPropSettings(OptimizerSettings, frozen=True, kw_only=True, tag="rmsprop
 
     @property
     def state_vectors(self) -> tuple[str, ...]:
-        """Names of the optimizer's state that is as long as the parameters, number for number."""
+        """Names of the state's vectors that have one element for each parameter."""
         return ("square", "mean") if self.centered else ("square",)
 
 
@@ -154,30 +154,30 @@ class AdamSettings(OptimizerSettings, frozen=True, kw_only=True, tag="adam"):
 
     @property
     def state_vectors(self) -> tuple[str, ...]:
-        """Names of the optimizer's state that is as long as the parameters, number for number."""
+        """Names of the state's vectors that have one element for each parameter."""
         return ("mean", "square")
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerSpec(Spec):
-    """An optimizer, as all but the trainer know it; made by calling its class with settings, parameters and spread."""
+    """Description of an optimizer; its class is called with settings, parameters and spread."""
 
     methods = ("step", "state", "restore")
     described_in = "actorlearn/optim/interface.py"
     settings: type[OptimizerSettings]
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Its numbers by kind of environment, where they are not the settings' own."""
+    """Default numbers by kind of environment, where they differ from those of the settings."""
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Describe a class that brings no spec."""
+        """Make a spec for a class that has none."""
         settings = settings_of(found, module, OptimizerSettings)
         return cls(
             name=name, settings=tag_settings(settings, name), made_by=name, defaults=getattr(found, "defaults", {})
         )
 
 
-# An optimizer that is not a kind's own gets numbers of its own: PAAC's rate under Adam would destroy the network.
+# Each optimizer has its own default numbers for each kind: with PAAC's learning rate Adam would destroy the network.
 RMSPROP = OptimizerSpec(
     name="rmsprop",
     settings=RMSPropSettings,

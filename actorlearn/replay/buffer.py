@@ -1,14 +1,14 @@
-"""Replay memory in one shared segment: a ring of rows for each environment, every frame stored once.
+"""Replay memory in one shared segment: a ring of rows for each environment, with every frame stored once.
 
-Reads: blocks, as they lie in shared memory. Writes: its own segment (``replay/rows.py``). Refuses to know: what is
-learned, and torch.
+Reads: blocks in shared memory. Writes: its own segment (``replay/rows.py``). Does not depend on algorithms or torch.
 
-``add`` writes only into the margin of a ring: it changes nothing that is drawn, and may run while another thread
-samples. ``flush`` lets the rows added be drawn, and forgets as many of the oldest. Flushed after each rollout that is
-ordinary replay; flushed every C steps it is the replay of Fast DQN, and the margins are its temporary buffers.
+``add`` writes only to the margin of a ring: it changes no row that can be drawn, and may run while another thread
+samples. ``flush`` makes the added rows drawable and drops as many of the oldest rows. With a flush after each rollout
+this is an ordinary replay. With a flush every C steps it is the replay of Fast DQN, whose temporary buffers are the
+margins.
 
-A flush is committed as a whole or not at all, whenever its process is killed (``replay/flushed.py``). The next process
-that opens the segment calls ``recover``: environments keep their rings, and new rows are joined to the rows there.
+A flush is atomic, even if its process is killed (``replay/flushed.py``). The next process that opens the segment calls
+``recover``: environments keep their rings, and new rows continue the rows stored there.
 """
 
 from __future__ import annotations
@@ -33,35 +33,39 @@ from actorlearn.replay.samplers import Sampler
 from actorlearn.replay.saved import check, read
 
 PART_BYTES = 1 << 26
-"""Bytes between two fsyncs and heartbeats: under a second on a slow disk, where a whole replay takes minutes."""
+"""Bytes between two fsyncs and signs of life: under a second on a slow disk, on which a whole replay takes minutes."""
 _AS_THEY_ARE = ("action", "reward", "terminated", "truncated", "life_lost")
 _OVER = ("terminated", "truncated", "life_lost")
 
 
 class Sample(NamedTuple):
-    """A minibatch of B items of L transitions; its observations are overwritten by the next one of the same size.
+    """A minibatch of B items of L transitions; the next minibatch of the same size overwrites its observations.
 
-    It has R = L + n rows, but of single transitions, L = 1, only R = 2: the row and the one that its return reaches.
+    It has R = L + n rows. With single transitions (L = 1) it has R = 2 rows: the item's row and the row that its return
+    reaches.
     """
 
     observation: NDArray[Any]  # [R, B, *observation_shape]
-    first: NDArray[np.bool_]  # [R, B] the row begins without memories; not row 0, which has ``state``
-    state: NDArray[np.float32]  # [B, S] of a recurrent network before row 0, as it acted; S = 0 where none is stored
-    valid: NDArray[np.bool_]  # [L, B] a transition begins at the row: not at a game's final observation
+    first: NDArray[np.bool_]  # [R, B] the network's state is zero before the row; False for row 0, which has ``state``
+    state: NDArray[np.float32]  # [B, S] stored state of a recurrent network before row 0; S = 0 if none is stored
+    valid: NDArray[np.bool_]  # [L, B] a transition begins at the row: False for a game's final observation
     action: NDArray[Any]  # [L, B] int64, or [L, B, n] float32
     reward: NDArray[np.float32]  # [L, B] n-step sum, discounted and clipped
-    discount: NDArray[np.float32]  # [L, B] of the value of the observation reached: 0 at a terminal
-    reached: NDArray[np.int64]  # [L, B] the row of that observation, the final one where the game ended
-    cell: NDArray[np.int64]  # [B] place of the item's first row in the rings
-    position: NDArray[np.int64]  # [B] number of that row among all that its ring was given: tells whether it is there
-    probability: NDArray[np.float64]  # [B] of being drawn
+    discount: NDArray[np.float32]  # [L, B] factor of the value of the observation reached: 0 at a terminal
+    reached: NDArray[np.int64]  # [L, B] row of the observation reached: the final one if the game ended
+    cell: NDArray[np.int64]  # [B] cell of the item's first row in the rings
+    position: NDArray[np.int64]  # [B] position of that row in its ring; `update` checks by it that the row still exists
+    probability: NDArray[np.float64]  # [B] probability with which the item was drawn
 
 
 class Replay:
     """A segment of rings with a sampler; one process adds, flushes and samples."""
 
     def __init__(self, segment: Segment, shape: ReplayShape, returns: NStep, sampler: Sampler) -> None:
-        """Bind to a segment of ``replay_fields(shape)`` that holds nothing yet; ``sampler`` has rings * rows cells."""
+        """Bind to an empty segment of ``replay_fields(shape)``; ``sampler`` has rings * rows cells.
+
+        Raises ValueError if the rings are too short for the margin, the items and the returns.
+        """
         least = shape.margin + shape.stack + returns.steps + (shape.length - 1) + (shape.every - 1)
         if shape.size < least:
             items = f"items of {shape.length} rows at every {shape.every}, " if shape.length > 1 else ""
@@ -81,16 +85,16 @@ class Replay:
         self._column = {name: array.reshape(-1, *array.shape[2:]) for name, array in flat.items()}
         """Views of all columns by cell, [rings * rows, …]; cell = ring * rows + slot."""
         self._span = shape.length - 1 + returns.steps
-        """Rows that must follow an item's first before it is drawn."""
+        """Rows that must follow an item's first row before it is drawn."""
         self._out: dict[int, NDArray[Any]] = {}
 
     def __len__(self) -> int:
-        """Return how many items can be drawn."""
+        """Return the number of items that can be drawn."""
         return len(self.sampler)
 
     @property
     def transitions(self) -> int:
-        """Number of transitions stored with their returns, each of which an item may begin at or reach over."""
+        """Number of transitions stored with their returns, at any row of an item."""
         rows, oldest = self.shape.rows, self._oldest()
         count = np.maximum(self._shown - self.returns.steps - oldest, 0)
         usable, begin = self._segment["usable"], oldest % rows
@@ -99,17 +103,17 @@ class Replay:
 
     @property
     def rollouts(self) -> int:
-        """Number below which all rollouts have been flushed, as the caller of ``flush`` numbers them."""
+        """Number below which all rollouts have been flushed; the caller of ``flush`` numbers them."""
         return int(self._flushed.now.rollouts[0])
 
     @property
     def empty(self) -> bool:
-        """Whether no rows were ever flushed or restored."""
+        """Whether no rows have been flushed or restored yet."""
         return not self._flushed.flushes
 
     @property
     def begun(self) -> int:
-        """Environment steps of the run when the first row was stored, set by the learner; -1 before."""
+        """Environment steps of the run when the first row was stored; the learner sets it; -1 before."""
         return int(self._begun[0])
 
     @begun.setter
@@ -119,12 +123,12 @@ class Replay:
     # Writing ---------------------------------------------------------------------------------------------------
 
     def add(self, owner: str, rollout: int, block: Mapping[str, NDArray[Any]]) -> bool:
-        """Write a block's columns [T + 1, B, …] into the margins; row T's action is ignored, as row T comes again.
+        """Write a block's columns [T + 1, B, …] to the margins; row T is stored again with the next block.
 
-        ``owner`` names a simulator's incarnation and group; its rollouts are numbered consecutively. New rows are not
-        joined to the old ones where a number is missing, or where the first row of a simulator's next incarnation
-        shows another frame than the row stored last. Returns False, and stores nothing, when no rings are free for a
-        new owner. Raises ValueError when more rows are added between two flushes than the margin holds.
+        ``owner`` names a simulator's incarnation and group; its rollouts are numbered consecutively. New rows do not
+        continue the old ones if a number is missing, or if the first row of a simulator's next incarnation has another
+        frame than the last stored row. Returns False, and stores nothing, if no rings are free for a new owner. Raises
+        ValueError if more rows are added between two flushes than the margin holds.
         """
         first = block["first"]
         frame = block["observation"][:, :, -1] if self.shape.stack > 1 else block["observation"]
@@ -132,7 +136,7 @@ class Replay:
         if given is None:
             return False
         ring = given.rings
-        head = self._cell(ring, self._written[ring] - 1)  # [B] the row written last
+        head = self._cell(ring, self._written[ring] - 1)  # [B] the last written row
         over_head = self._stored_again(given, first[0], frame[0], head)
         kept = _of_games(first)
         position = self._written[ring] - over_head + kept.cumsum(axis=0) - 1  # [T + 1, B]
@@ -158,9 +162,9 @@ class Replay:
     def _stored_again(
         self, given: RingsGiven, first: NDArray[np.bool_], frame: NDArray[Any], head: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Return whether a block's row 0, given by ``first`` and ``frame`` [B, …], replaces the last row stored [B].
+        """Return [B] whether a block's row 0, given by ``first`` and ``frame`` [B, …], replaces the last stored row.
 
-        Row 0 is the last block's row T, unless its game began with this block; a void row T is replaced too. Where
+        Row 0 is the previous block's row T, unless its game began with this block; a void row T is replaced too. If
         another owner stored row T, the two are the same row only if their frames are equal.
         """
         cut = self._column["cut"][head]
@@ -178,7 +182,7 @@ class Replay:
         self._rings.leave_to(owners)
 
     def room(self, environments: Mapping[str, int]) -> set[str]:
-        """Return the owners of ``environments`` (owner -> count) that would find rings if all others left."""
+        """Return the owners of ``environments`` (owner -> count) that would get rings if all others left."""
         rings = Rings(self._rings.owner.copy(), self._rings.following.copy())
         rings.leave_to(environments)
         return {owner for owner, count in environments.items() if rings.place(owner, 0, count)}
@@ -201,9 +205,9 @@ class Replay:
         return {"cut": cut, "before": before, "usable": usable}
 
     def flush(self, rollouts: int | None = None) -> None:
-        """Let items be drawn whose rows and returns are complete, and forget as many of the oldest rows.
+        """Make items drawable whose rows and returns are complete, and drop as many of the oldest rows.
 
-        With ``rollouts``, all rollouts below it count as stored from then on: that and the rows are one commit.
+        With ``rollouts``, all rollouts below it count as stored from then on. This number and the rows are one commit.
         """
         now, n = self._flushed.now, self.returns.steps
         cell, new = (self._settled(now.shown, self._written, rows) for rows in (n, self._span))
@@ -211,10 +215,10 @@ class Replay:
         whole, going = usable[cell], np.ones(len(cell), np.bool_)
         for j in range(1, n + 1):
             then = self._after(cell, j)
-            whole &= ~(going & self._column["cut"][then])  # nothing leads there, and the game had not ended before
+            whole &= ~(going & self._column["cut"][then])  # the game's next row is missing: there is no return
             going &= ~(self._column["terminated"][then] | self._column["truncated"][then])
-        # These rows are not drawn yet. If the process is killed before the commit, adding them again gives the same
-        # flags: a row that is not whole keeps its cut, and without that row nothing is joined to it.
+        # These rows cannot be drawn yet. If the process is killed before the commit, adding them again gives the same
+        # flags: the cut after an incomplete row is kept, and a row that was not added again has no successor.
         usable[cell] = whole
         hit("buffer.whole")
         oldest = self._oldest()
@@ -228,9 +232,9 @@ class Replay:
         self._flushed.follow()
 
     def recover(self) -> None:
-        """Take up the rows that a killed process had flushed; called once, before anything else.
+        """Recover the rows that a killed process had flushed; called once, before any other method.
 
-        Rows it had added since its last flush are dropped, and are to be added again. Priorities are kept.
+        Rows added since its last flush are dropped and must be added again. Priorities are kept.
         """
         self._written[:] = self._flushed.now.shown
         new = self._settled(self._flushed.before.shown, self._shown, self._span)
@@ -240,13 +244,13 @@ class Replay:
         self._flushed.follow()
 
     def _settled(self, before: NDArray[np.int64], now: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
-        """Return the cells [N] whose row so many ``rows`` later lies in positions ``before`` … ``now`` - 1."""
+        """Return the cells [N] for which the row ``rows`` later is at a position from ``before`` to ``now`` - 1."""
         return cells_between(np.maximum(before - rows, 0), np.maximum(now - rows, 0), self.shape.rows)
 
     def _items(self, cell: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return those of these cells, whose following rows have all been flushed, at which an item begins.
+        """Return the given cells at which an item begins; all rows that follow them must have been flushed.
 
-        A transition begins at an item's first row, and at each of the others unless a game ends there.
+        A transition begins at an item's first row, and at each other row unless a game ends there.
         """
         usable, cut = self._column["usable"], self._column["cut"]
         begins: NDArray[np.int64] = cell[usable[cell] & (cell % self.shape.every == 0)]
@@ -259,12 +263,12 @@ class Replay:
     # Reading ---------------------------------------------------------------------------------------------------
 
     def drawable(self) -> NDArray[np.int64]:
-        """Return the cells [N] of all items that can be drawn, as the rings have them: ring by ring, oldest first."""
+        """Return the cells [N] of all items that can be drawn: ring by ring, the oldest first."""
         oldest = self._oldest()
         return self._items(cells_between(oldest, np.maximum(self._shown - self._span, oldest), self.shape.rows))
 
     def sample(self, count: int, random: np.random.Generator) -> Sample:
-        """Draw a minibatch of ``count`` items; raises LookupError while none can be drawn."""
+        """Draw a minibatch of ``count`` items; raises LookupError if none can be drawn."""
         cell, probability = self.sampler.draw(count, random)
         of_items = self._after(cell, np.arange(self.shape.length)[:, None])  # [L, B]
         following = self._after(of_items.reshape(-1, 1), np.arange(1, self.returns.steps + 1))  # [L * B, n]
@@ -288,16 +292,17 @@ class Replay:
         )
 
     def _rows(self, cell: NDArray[np.int64], steps: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the cells [R, B] of a sample's rows, and which of them the returns reach after ``steps`` [L, B]."""
-        if self.shape.length == 1:  # what lies between is not looked at
+        """Return the cells [R, B] of a sample's rows, and the rows [L, B] that returns of ``steps`` [L, B] reach."""
+        if self.shape.length == 1:  # the rows between are not needed
             return np.concatenate([cell[None], self._after(cell, steps)]), np.ones_like(steps)
         rows = self._after(cell, np.arange(self._span + 1)[:, None])
         return rows, np.arange(self.shape.length)[:, None] + steps
 
     def _observations(self, cell: NDArray[np.int64], first: NDArray[np.bool_]) -> NDArray[Any]:
-        """Return the observations of cells [R, B], in memory that the next so many overwrite; 0 where none is reached.
+        """Return the observations of cells [R, B], in memory that the next call for as many cells overwrites.
 
-        Those are rows after an item's L, from a cut on: they may be void.
+        Among the rows after an item's L rows, those from a cut on are zero: no return reaches them, and they may be
+        void.
         """
         count = cell.size
         if count not in self._out:
@@ -310,27 +315,27 @@ class Replay:
         return observation
 
     def _states(self, cell: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the states [B, S] before rows at which items begin."""
+        """Return the stored states [B, S] before rows at which items begin."""
         if not self.shape.state_size:
             return np.empty((len(cell), 0), np.float32)
         state: NDArray[np.float32] = self._column["state"][cell // self.shape.every]
         return state
 
     def update(self, sample: Sample, priority: NDArray[np.floating[Any]]) -> int:
-        """Set the priorities of a sample's items [B]; returns how many were forgotten, and got none."""
+        """Set the priorities of a sample's items [B]; returns the number of items that no longer exist."""
         there = sample.position >= self._oldest()[sample.cell // self.shape.rows]
         self.sampler.update(sample.cell[there], priority[there])
         return int(np.count_nonzero(~there))
 
     def _gather(self, cell: NDArray[np.int64], out: NDArray[Any]) -> None:
-        """Rebuild the observations of cells [B] from stored frames, into ``out`` [B, *observation_shape]."""
+        """Write the observations of cells [B], made from stored frames, to ``out`` [B, *observation_shape]."""
         k = self.shape.stack
         frames = self._after(cell[:, None], np.arange(1 - k, 1))  # [B, k], oldest first
-        # "clip" changes nothing, as all cells exist, but lets numpy copy straight into ``out``.
+        # All cells exist, so "clip" changes no index, but with it numpy copies to ``out`` without a buffer.
         np.take(self._frames, frames.ravel(), 0, out.reshape(-1, *self.shape.frame_shape), mode="clip")
         before = self._column["before"][cell]
         for b in np.flatnonzero(before < k - 1):
-            out[b, : k - 1 - before[b]] = 0  # by the game's own rule: there were no frames yet
+            out[b, : k - 1 - before[b]] = 0  # frames before the game's first are zeros
 
     @property
     def _shown(self) -> NDArray[np.int64]:
@@ -340,13 +345,13 @@ class Replay:
     def _frames(self) -> NDArray[Any]:
         return self._column["frame"]
 
-    # Places ----------------------------------------------------------------------------------------------------
+    # Cells and positions -----------------------------------------------------------------------------------------
 
     def _cell(self, ring: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray[np.int64]:
         return ring * self.shape.rows + position % self.shape.rows
 
     def _after(self, cell: NDArray[np.int64], steps: int | NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the cells so many rows later in the same ring, or earlier where ``steps`` is negative."""
+        """Return the cells ``steps`` rows later in the same ring; earlier if negative."""
         slot = cell % self.shape.rows
         return cell - slot + (slot + steps) % self.shape.rows
 
@@ -357,7 +362,7 @@ class Replay:
         return position
 
     def _oldest(self) -> NDArray[np.int64]:
-        """Return the least position of each ring [R] that is drawn: k - 1 rows lie before it for its stack."""
+        """Return the smallest drawable position of each ring [R]; the k - 1 rows before it complete its stack."""
         forgotten = self._shown - self.shape.size
         oldest: NDArray[np.int64] = np.where(forgotten > 0, forgotten + self.shape.stack - 1, 0)
         return oldest
@@ -365,10 +370,10 @@ class Replay:
     # Checkpoints -----------------------------------------------------------------------------------------------
 
     def save(self, folder: Path, beat: Callable[[], object] = lambda: None) -> dict[str, Any]:
-        """Write all arrays into files of a folder, and return the rest as plain numbers; raises OSError.
+        """Write all arrays to files of a folder, and return the rest as plain numbers; raises OSError.
 
-        Rows added since the last flush are left out, and are to be added again after a restore.
-        Files are written straight from shared memory, without a copy; ``beat`` is called after every PART_BYTES.
+        Rows added since the last flush are left out and must be added again after a restore. Files are written
+        directly from shared memory, without a copy; ``beat`` is called after every PART_BYTES.
         """
         rows = min(int(self._shown.max()), self.shape.rows)
         for name in self._columns:
@@ -381,7 +386,7 @@ class Replay:
         return {"shape": msgspec.to_builtins(self.shape), "sampler": self.sampler.state()}
 
     def _words(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that are no columns, by the names of their files."""
+        """Return the arrays that are not columns, by the names of their files."""
         return {**self._flushed.now._asdict(), "begun": self._begun}
 
     def restore(
@@ -393,12 +398,12 @@ class Replay:
         goes_on: bool = False,
         rollouts: int | None = None,
     ) -> None:
-        """Read back the files of a replay of the same shape; raises ValueError or OSError, and then stays empty.
+        """Read the files of a replay of the same shape; raises ValueError or OSError and then leaves it empty.
 
-        ``beat`` is called after every PART_BYTES, which are read from the disk as they are copied.
-        ``goes_on``: simulators continue exactly from where they were when the replay was saved, in a new incarnation.
-        Otherwise all simulators count as new ones, their next rows are not joined to the old ones, and ``rollouts``,
-        if given, is the first rollout to be stored. A process killed during this leaves the replay empty.
+        ``beat`` is called after every PART_BYTES, which are read from the disk as they are copied. With ``goes_on``,
+        simulators continue exactly from their state when the replay was saved, in a new incarnation. Otherwise all
+        simulators count as new, their next rows do not continue the old ones, and ``rollouts``, if given, is the first
+        rollout to be stored. A process killed during this call leaves the replay empty.
         """
         if msgspec.convert(state.get("shape"), ReplayShape) != self.shape:
             raise ValueError(f"{folder}: the replay saved there is {state['shape']!r:.500}, not {self.shape}")
@@ -427,7 +432,7 @@ class Replay:
 
 
 def _of_games(first: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which rows [T + 1, B] are stored: all but void ones, which are followed by another row with ``first``."""
+    """Return which rows [T + 1, B] are stored: all but void rows, which precede another row with ``first``."""
     kept = np.ones_like(first)
     kept[:-1] = ~(first[:-1] & first[1:])
     return kept
@@ -441,7 +446,7 @@ def _alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _write(path: Path, array: NDArray[Any], beat: Callable[[], object]) -> None:
-    """Write an array as np.save does, but in parts of PART_BYTES, each on disk (fsync) before the next is begun."""
+    """Write an array in the format of np.save, in parts of PART_BYTES, with an fsync after each part."""
     header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
@@ -457,7 +462,7 @@ def _write(path: Path, array: NDArray[Any], beat: Callable[[], object]) -> None:
 
 
 def _copy(saved: NDArray[Any], array: NDArray[Any], beat: Callable[[], object]) -> None:
-    """Copy a saved array into shared memory ring by ring, in parts of PART_BYTES."""
+    """Copy a saved array to shared memory ring by ring, in parts of PART_BYTES."""
     rings = zip(saved, array, strict=True) if array.ndim > 1 else [(saved, array)]
     for source, ring in rings:
         rows = max(1, PART_BYTES * len(ring) // max(ring.nbytes, 1))

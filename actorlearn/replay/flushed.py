@@ -1,7 +1,7 @@
-"""Commit record of a replay: how far each ring has been flushed, its owner, and which rollouts are stored.
+"""Commit record of a replay: the flushed position and the owner of each ring, and which rollouts are stored.
 
-All of it is one record (``memory/record.py``), replaced as a whole: a process that is killed during a flush has flushed
-a rollout with everything that belongs to it, or nothing of it.
+This is one record (``memory/record.py``), which is replaced atomically: a process killed during a flush has flushed all
+data of a rollout or none.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class FlushRecord(NamedTuple):
     shown: NDArray[np.int64]
     """Position below which all rows of a ring have been flushed [R]."""
     owner: NDArray[np.bytes_]
-    """Name of each ring's owner, or FREE (``replay/rings.py``) [R]."""
+    """Name of each ring's owner, or FREE [R] (``replay/rings.py``)."""
     following: NDArray[np.int64]
-    """Number of the rollout after the newest one stored in each ring [R]."""
+    """Number of the rollout after the newest stored one, for each ring [R]."""
     rollouts: NDArray[np.int64]
     """Number below which all rollouts have been stored [1]."""
 
 
 def flushed_fields(rings: int) -> list[Field]:
-    """Return the fields of a replay's segment that hold the record, for so many rings."""
+    """Return the fields of the record in a replay's segment with this number of rings."""
     return [
         Field("flushes", "int64", (1,), 0),
-        Field("sampled", "int64", (1,), 0),  # flushes that the sampler's memory has followed
+        Field("sampled", "int64", (1,), 0),  # number of flushes that the sampler's memory includes
         Field("shown", "int64", (SLOTS, rings), 0),
         Field("owner", f"S{OWNER_BYTES}", (SLOTS, rings)),
         Field("following", "int64", (SLOTS, rings), 0),
@@ -43,7 +43,7 @@ def flushed_fields(rings: int) -> list[Field]:
 
 
 class Flushed:
-    """The newest record, and the one before it until the next commit begins."""
+    """The newest record, and the previous one until the next commit begins."""
 
     def __init__(self, segment: Segment) -> None:
         """Bind to a replay's segment."""
@@ -63,7 +63,7 @@ class Flushed:
         return FlushRecord._make(self._record.before)
 
     def commit(self, record: FlushRecord) -> None:
-        """Replace the newest record, as a whole."""
+        """Replace the newest record atomically."""
         self._record.replace(*record)
         self.now = FlushRecord._make(self._record.now)
 
@@ -73,5 +73,5 @@ class Flushed:
         return bool(self._sampled[0] == self.flushes)
 
     def follow(self, ahead: int = 0) -> None:
-        """Mark the sampler as up to date with the newest flush, or with one that is ``ahead`` commits later."""
+        """Mark the sampler as up to date with the newest flush, or with the flush ``ahead`` commits later."""
         self._sampled[0] = self.flushes + ahead

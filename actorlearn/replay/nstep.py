@@ -1,6 +1,6 @@
-"""n-step returns of sampled rows: the sum of rewards, the row it reaches, and the discount of that row's value.
+"""n-step returns of sampled rows: the sum of rewards, the row that it reaches, and the discount of that row's value.
 
-Reads columns of the rows that follow; knows no ring. A return ends with the game it began in, whatever rows follow.
+Reads columns of the following rows; does not depend on rings. A return ends with the game in which it began.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 
 
 class NStep(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of a return: discounted rewards of ``steps`` steps at most, then a value of the observation reached."""
+    """Settings of a return: discounted rewards of at most ``steps`` steps, and the value of the observation reached."""
 
     steps: int = 1
     discount: float = 0.99
     reward_clip: float | None = 1.0
-    """Each reward is cut to [-reward_clip, reward_clip] before it is summed; None = raw."""
+    """Each reward is clipped to [-reward_clip, reward_clip] before it is summed; None: raw rewards."""
     life_loss_terminal: bool = False
-    """A lost life ends the return, though the game goes on."""
+    """Whether a lost life ends the return although the game continues."""
     bootstrap_on_truncation: bool = False
-    """False: a time limit is a terminal, as in all five papers' code; True: the final observation's value counts."""
+    """False: a time limit is a terminal, as in all five papers' code. True: the final observation's value counts."""
 
     def __post_init__(self) -> None:
-        """Refuse settings for which no return is defined."""
+        """Raise ValueError for settings for which no return is defined."""
         if self.steps < 1:
             raise ValueError(f"steps {self.steps} must be 1 or more")
         if not 0.0 <= self.discount <= 1.0:
@@ -45,9 +45,9 @@ class Returns(NamedTuple):
 
 
 def n_step(settings: NStep, reward: NDArray[np.float32], over: dict[str, NDArray[np.bool_]]) -> Returns:
-    """Return the returns of B rows, from ``reward`` [B, n] and flags ``over``, each [B, n], of the n rows after each.
+    """Return the returns of B rows, from ``reward`` [B, n] and flags ``over``, each [B, n], of the n following rows.
 
-    ``over`` has terminated, truncated and life_lost. Rows after the one that ends a return may hold any numbers.
+    ``over`` has terminated, truncated and life_lost. Rows after the end of a return may have any values.
     """
     terminal = over["terminated"].copy()
     if settings.life_loss_terminal:
@@ -63,7 +63,7 @@ def n_step(settings: NStep, reward: NDArray[np.float32], over: dict[str, NDArray
     nothing_left = np.zeros(count, np.bool_)
     going = np.ones(count, np.bool_)
     for j in range(n):
-        total += np.where(going, settings.discount**j * reward[:, j], 0.0)  # a product would let poison through
+        total += np.where(going, settings.discount**j * reward[:, j], 0.0)  # a product with 0 would keep NaN
         steps += going
         nothing_left |= going & terminal[:, j]
         going &= ~ends[:, j]

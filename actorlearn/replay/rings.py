@@ -1,4 +1,4 @@
-"""Ownership of rings: environments come and go, rings stay. Knows names and numbers, and no stored rows."""
+"""Ownership of rings by environments that join and leave. Uses names and numbers only, not the stored rows."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class RingsGiven(NamedTuple):
 
     rings: NDArray[np.int64]  # [B]
     goes_on: bool
-    """Whether the rollout is the next one after the last stored in these rings."""
+    """Whether the rollout directly follows the last one stored in these rings."""
     inherited: bool
-    """Whether another owner stored that last one."""
+    """Whether another owner stored that last rollout."""
 
 
 class Rings:
-    """Owners of all rings, one ring for each environment; a new owner gets the free rings that are unused longest."""
+    """Owners of all rings, one ring for each environment; a new owner gets the free rings unused for longest."""
 
     def __init__(self, owner: NDArray[np.bytes_], following: NDArray[np.int64]) -> None:
-        """Bind to each ring's owner, or FREE, [R] and the rollout after its newest [R]; both are changed in place."""
+        """Bind to each ring's owner, or FREE [R], and the rollout after its newest [R]; both are changed in place."""
         self.owner = owner
         self.following = following
 
     def of(self, owner: str) -> NDArray[np.int64]:
-        """Return an owner's rings [B], in the order of its environments; empty where it has none."""
+        """Return an owner's rings [B], in the order of its environments; empty if it has none."""
         return np.flatnonzero(self.owner == _name(owner))
 
     def owners(self) -> set[str]:
@@ -42,9 +42,9 @@ class Rings:
         return {name.decode() for name in np.unique(self.owner).tolist() if name != FREE}
 
     def place(self, owner: str, rollout: int, environments: int) -> RingsGiven | None:
-        """Return an owner's rings for a rollout, assigning rings to a new owner; None when too few are free.
+        """Return an owner's rings for a rollout, assigning rings to a new owner; None if too few are free.
 
-        A new owner takes over the rings kept for its name (``expect_heirs``), if they are as many as it needs.
+        A new owner gets the rings kept for its name (``expect_heirs``) if their number is the one that it needs.
         """
         rings = self.of(owner)
         inherited = not len(rings)
@@ -67,13 +67,13 @@ class Rings:
         self.owner[self.of(owner)] = FREE
 
     def leave_to(self, owners: Iterable[str]) -> None:
-        """Free the rings of all but these owners; rings that are kept for one of them stay kept."""
+        """Free the rings of all but these owners; rings kept for one of them remain kept."""
         names = set(owners)
         for owner in self.owners() - names - {_place(name) for name in names}:
             self.leave(owner)
 
     def expect_heirs(self) -> None:
-        """Keep each owner's rings for its next incarnation, whose environments go on where they stood."""
+        """Keep each owner's rings for its next incarnation, whose environments continue from the same state."""
         for owner in self.owners():
             self.owner[self.of(owner)] = _name(_place(owner))
 
@@ -86,12 +86,12 @@ def _name(owner: str) -> bytes:
 
 
 def _place(owner: str) -> str:
-    """Return an owner's name without its incarnation: simulator-0/1 for simulator-0.3/1."""
+    """Return an owner's name without its incarnation: "simulator-0/1" for "simulator-0.3/1"."""
     return _INCARNATION.sub("", owner)
 
 
 def cells_between(begin: NDArray[np.int64], end: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
-    """Return the cells of positions begin … end - 1 of every ring [R], ring after ring; a ring has ``rows`` cells."""
+    """Return the cells of positions begin … end - 1 of every ring [R], ring by ring; a ring has ``rows`` cells."""
     counts = np.maximum(end - begin, 0)
     ring = np.repeat(np.arange(len(begin)), counts)
     nth = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)

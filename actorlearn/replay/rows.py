@@ -1,22 +1,25 @@
 """Rows of a replay: the columns of a row, and the length of rings. Memory is poisoned until it is written.
 
-A row is a row of a block (``memory/rollout.py``): an observation, the outcome of arriving there, the action chosen from
-it. Row p of a ring leads to row p + 1 unless that is ``cut`` off: a game's first, or the first row of an environment
-that is new to the ring. So a transition is two neighbouring rows, an n-step return the n rows that follow, and a stack
-of k frames the k rows up to p, with zeros for those before the game's first row (as ale-py pads; a lost life changes
-nothing there). A game's final observation is a row like any other, from which no transition leads.
+A row is a row of a block (``memory/rollout.py``): an observation, the outcome of the action before it, and the action
+chosen from it. Row p of a ring leads to row p + 1 unless row p + 1 has ``cut`` set: then it is a game's first row, or
+the first row of an environment that is new to the ring. So a transition is two neighbouring rows, an n-step return uses
+the n following rows, and a stack of k frames is the k rows up to p, with zeros before the game's first row (like
+ale-py's padding; a lost life does not change it). A game's final observation is also a row, but no transition begins
+there.
 
-An item, which is what is drawn, is L neighbouring rows and begins at every ``every``-th row; L = 1 is a transition. It
-may reach over the ends of games, where its rows begin without memories, but over no other cut. For networks with
-memory the state before a row is stored too, of rows at which an item may begin.
+An item is the unit that is drawn: L neighbouring rows, which begin at a multiple of ``every``; with L = 1 it is a
+transition. It may continue over the end of a game, where the network's state begins at zero again, but over no other
+cut. For networks with memory the state before a row is stored too, for rows at which an item may begin.
 
 ======================  ==========================================================================================
-``shown - size`` and    rows that are drawn, but for the k - 1 oldest, whose stack is lost, and those of a game's end;
-above                   no item begins at the L - 1 + n newest, as its rows or their returns are not there yet
-``shown`` and above     rows added since the last flush, at most ``margin``; not drawn yet
+positions               rows
+======================  ==========================================================================================
+``shown - size`` and    drawable, except the k - 1 oldest, whose stack is incomplete, and rows at a game's end; no
+above                   item begins at the L - 1 + n newest, because its rows or their returns are not complete
+``shown`` and above     added since the last flush, at most ``margin`` rows; not drawable yet
 ======================  ==========================================================================================
 
-Positions count all rows that a ring was ever given; position p lies in slot ``p % rows``.
+Positions count all rows that were written to a ring; position p is in slot ``p % rows``.
 """
 
 from __future__ import annotations
@@ -33,34 +36,34 @@ from actorlearn.replay.sum_tree import tree_bytes
 COLUMNS = ("observation", "action", "reward", "terminated", "truncated", "life_lost", "first")
 """Columns of a block that every replay stores."""
 PRIORITIES = ("tree", "largest")
-"""Fields of the segment for a prioritised sampler's memory, so that priorities outlive a process that is killed."""
+"""Fields of the segment for a prioritised sampler's memory, so that priorities outlive a killed process."""
 
 
 class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers that determine the layout of a replay's segment."""
 
     rings: int
-    """Environments that store at the same time."""
+    """Number of environments that store rows at the same time."""
     size: int
-    """Rows of a ring that are drawn from; a replay's capacity is rings * size rows."""
+    """Rows of a ring that can be drawn from; a replay's capacity is rings * size rows."""
     margin: int
     """Most rows that an environment adds between two flushes: T + 1 for each rollout of T steps."""
     stack: int
-    """Frames of an observation, oldest first, of which the newest is stored; 1 = the whole observation is stored."""
+    """Frames of an observation, the oldest first; only the newest is stored. 1: the whole observation is stored."""
     observation_shape: tuple[int, ...]
     observation_dtype: str
     actions: Actions
     prioritised: bool = False
     """Whether the sampler's memory is part of the segment."""
     length: int = 1
-    """Rows of an item, L; 1 = items are transitions."""
+    """L: rows of an item; 1: items are transitions."""
     every: int = 1
-    """Rows from one at which an item may begin to the next."""
+    """Distance, in rows, between the rows at which an item may begin."""
     state_size: int = 0
-    """Numbers in a recurrent network's state, stored for rows at which an item may begin; 0 = none is stored."""
+    """Length of a recurrent network's state, stored for rows at which an item may begin; 0: none is stored."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers for which no ring can be laid out."""
+        """Raise ValueError for numbers with which no ring can be laid out."""
         if min(self.rings, self.size, self.margin, self.stack, self.length, self.every) < 1:
             raise ValueError(f"rings, size, margin, stack, length and every must be 1 or more: {self}")
         if self.stack > 1 and self.observation_shape[0] != self.stack:
@@ -68,7 +71,7 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> int:
-        """Rows of a ring, margin included: a multiple of ``every``, so that items begin at the same slots each time."""
+        """Rows of a ring, including the margin: a multiple of ``every``, so that items begin at the same slots."""
         return -(-(self.size + self.margin) // self.every) * self.every
 
     @property
@@ -90,14 +93,14 @@ def replay_fields(shape: ReplayShape) -> list[Field]:
     return [
         *(priorities if shape.prioritised else []),
         *flushed_fields(shape.rings),
-        Field("written", "int64", (shape.rings,), 0),  # positions below it are written
+        Field("written", "int64", (shape.rings,), 0),  # positions below it have been written
         Field("begun", "int64", (1,), -1),  # environment steps of the run when the first row was written
         *column_fields(shape),
     ]
 
 
 def column_fields(shape: ReplayShape) -> list[Field]:
-    """Return those fields that are columns: [rings, rows, …], and of states [rings, rows / every, size]."""
+    """Return the fields that are columns: [rings, rows, …], and [rings, rows / every, size] for states."""
     rows = (shape.rings, shape.rows)
     states = (shape.rings, shape.rows // shape.every, shape.state_size)
     poison = 0xA5 if shape.observation_dtype == "uint8" else float("nan")
@@ -109,8 +112,8 @@ def column_fields(shape: ReplayShape) -> list[Field]:
         Field("truncated", "bool", rows, 1),
         Field("life_lost", "bool", rows, 1),
         Field("cut", "bool", rows, 1),
-        Field("before", "uint8", rows, 0),  # rows of the same game before it, as many as a stack needs
-        Field("usable", "bool", rows, 0),  # its stack is known; from flush on: and its return is
+        Field("before", "uint8", rows, 0),  # number of rows of the same game before it, at most stack - 1
+        Field("usable", "bool", rows, 0),  # its stack is complete; after a flush: and so is its return
         *([Field("state", "float32", states, float("nan"))] if shape.state_size else []),
     ]
 
@@ -121,5 +124,5 @@ def replay_bytes(shape: ReplayShape) -> int:
 
 
 def sampler_bytes(shape: ReplayShape) -> int:
-    """Return the bytes of a sampler's private memory: a uniform one's two lists of cells; priorities are shared."""
+    """Return the bytes of a sampler's private memory: two lists of cells if uniform; priorities are in the segment."""
     return 0 if shape.prioritised else 2 * 8 * shape.rings * shape.rows

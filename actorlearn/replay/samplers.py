@@ -1,7 +1,7 @@
-"""Samplers: choose the stored transitions of a minibatch, and give their probabilities. Know cells, no transitions.
+"""Samplers: draw the cells of a minibatch's items and return their probabilities. They do not read the stored rows.
 
-The replay inserts and removes the cells that hold a drawable transition. A restored sampler draws the same cells for
-the same random numbers.
+The replay inserts and removes the cells at which an item can be drawn. A restored sampler draws the same cells for the
+same random numbers.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ class Drawn(NamedTuple):
 
 
 class Sampler(Protocol):
-    """A sampler as replays call it: ``remove``, then ``insert`` at a flush; ``draw``, then ``update`` a minibatch."""
+    """A sampler. Replays call ``remove`` and then ``insert`` at a flush, and ``draw`` and ``update`` per minibatch."""
 
     def __len__(self) -> int:
-        """Return how many cells can be drawn."""
+        """Return the number of cells that can be drawn."""
 
     def insert(self, cell: Cells) -> None:
-        """Let these cells [N] be drawn from now on; none of them could be before."""
+        """Make these cells [N] drawable; none of them was before."""
 
     def remove(self, cell: Cells) -> None:
-        """Let these cells [N] be drawn no more; all of them could be before."""
+        """Make these cells [N] no longer drawable; all of them were before."""
 
     def recover(self, cell: Cells, new: Cells) -> None:
         """Make exactly these cells [N] drawable after a process was killed; called before any other method.
 
-        Insertion of the ``new`` cells [M] among them was interrupted or not begun: they count as inserted now.
+        The insertion of the ``new`` cells [M] among them was interrupted or not begun; they count as inserted now.
         """
 
     def draw(self, count: int, random: np.random.Generator) -> Drawn:
-        """Draw ``count`` cells; raises LookupError when none can be drawn."""
+        """Draw ``count`` cells; raises LookupError if none can be drawn."""
 
     def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
         """Set the priorities [N] of cells that can be drawn."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays to be saved, as views."""
+        """Return the arrays to save, as views."""
 
     def state(self) -> dict[str, Any]:
-        """Return the plain numbers to be saved."""
+        """Return the plain numbers to save."""
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Take back the saved arrays and numbers; raises ValueError for those that do not fit."""
+        """Restore saved arrays and numbers; raises ValueError if they do not fit."""
 
 
 class Uniform:
@@ -65,9 +65,9 @@ class Uniform:
     def __init__(self, cells: int) -> None:
         """Make a sampler of cells 0 … cells - 1, none of which can be drawn yet."""
         self._cell = np.full(cells, -1, np.int64)
-        """List of the cells that can be drawn, in its first ``_count`` places; -1 after them."""
+        """List of the drawable cells in the first ``_count`` elements; -1 after them."""
         self._place = np.full(cells, -1, np.int64)
-        """Place of each cell in that list; -1 for those that are not in it."""
+        """Index of each cell in that list; -1 if it is not in it."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class Uniform:
         self._count += len(cell)
 
     def remove(self, cell: Cells) -> None:
-        """Take the cells out of the list, and fill the gaps with the last ones in it."""
+        """Remove the cells from the list, and fill the gaps with its last elements."""
         kept = self._count - len(cell)
         gaps = self._place[cell]
         gaps = gaps[gaps < kept]
@@ -94,11 +94,11 @@ class Uniform:
         self._count = kept
 
     def recover(self, cell: Cells, new: Cells) -> None:
-        """Insert the cells, in the order given."""
+        """Insert the cells in the given order."""
         self.insert(cell)
 
     def draw(self, count: int, random: np.random.Generator) -> Drawn:
-        """Draw places of the list independently."""
+        """Draw elements of the list independently."""
         if not self._count:
             raise LookupError("nothing has been stored that can be drawn")
         cell = self._cell[random.integers(self._count, size=count)]
@@ -112,11 +112,11 @@ class Uniform:
         return {"cell": self._cell[: self._count]}
 
     def state(self) -> dict[str, Any]:
-        """Return no numbers: all cells are drawn alike."""
+        """Return no numbers: a uniform sampler needs none."""
         return {}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Take back the list; raises ValueError unless it is of different cells."""
+        """Restore the list; raises ValueError unless its cells are valid and different."""
         check_cells(arrays["cell"], len(self._cell))
         self._place[:], self._count = -1, 0
         self.insert(arrays["cell"])
@@ -125,7 +125,7 @@ class Uniform:
 class Prioritised:
     """Draws each cell in proportion to priority^alpha, stratified by equal mass (Schaul et al. 2016, section 3.3).
 
-    With replacement: a cell may occur twice in a minibatch; of its new priorities the last one is kept.
+    A cell may occur twice in a minibatch; the last one of its new priorities is kept.
     """
 
     def __init__(
@@ -137,9 +137,9 @@ class Prioritised:
     ) -> None:
         """Make a sampler of cells 0 … cells - 1, none of which can be drawn yet.
 
-        ``new`` is the priority of a cell that was never drawn (accel_rl's rule); None = the largest priority so far, 1
-        before there is any (the paper's). ``memory`` holds the tree's nodes and the largest priority [1], 1 at first;
-        where it is shared memory, the process after this one can ``recover`` the priorities.
+        ``new`` is the priority of a cell that was never drawn (accel_rl's rule). With None it is the largest priority
+        so far, and 1 before there is any (the paper's rule). ``memory`` has the tree's nodes and the largest priority
+        [1], initially 1; if it is shared memory, a later process can ``recover`` the priorities.
         """
         if alpha < 0.0:
             raise ValueError(f"alpha {alpha} must be 0 or more")
@@ -153,11 +153,11 @@ class Prioritised:
         self._count = 0
 
     def __len__(self) -> int:
-        """Return the count, which includes cells of priority 0."""
+        """Return the number of inserted cells, including those with priority 0."""
         return self._count
 
     def insert(self, cell: Cells) -> None:
-        """Give the cells the priority of new ones."""
+        """Give the cells the priority of new cells."""
         self._tree.set(cell, self._largest[0] ** self._alpha)
         self._count += len(cell)
 
@@ -167,7 +167,7 @@ class Prioritised:
         self._count -= len(cell)
 
     def recover(self, cell: Cells, new: Cells) -> None:
-        """Keep the priorities of these cells that are in memory, and give the ``new`` ones that of new cells."""
+        """Keep the priorities of these cells from memory, but give the ``new`` cells the priority of new ones."""
         priority = np.zeros_like(self._tree.priorities)
         priority[cell] = self._tree.priorities[cell]
         priority[new] = self._largest[0] ** self._alpha
@@ -175,12 +175,12 @@ class Prioritised:
         self._count = len(cell)
 
     def draw(self, count: int, random: np.random.Generator) -> Drawn:
-        """Draw one cell from each stratum; raises LookupError also when all priorities are 0."""
+        """Draw one cell from each stratum; raises LookupError also if all priorities are 0."""
         cell = self._tree.stratified(count, random)
         return Drawn(cell, self._tree.priorities[cell] / self._tree.total)
 
     def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
-        """Write priority^alpha [N]; raises ValueError for one that is negative or not finite."""
+        """Set priority^alpha [N]; raises ValueError for a priority that is negative or not finite."""
         self._tree.set(cell, priority.astype(np.float64) ** self._alpha)
         if self._new is None and len(priority):
             self._largest[0] = max(self._largest[0], priority.max())
@@ -190,18 +190,18 @@ class Prioritised:
         return {"priority": self._tree.priorities}
 
     def state(self) -> dict[str, Any]:
-        """Return the largest priority so far, and how many cells can be drawn."""
+        """Return the largest priority so far and the number of inserted cells."""
         return {"largest": float(self._largest[0]), "count": self._count}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Fill the tree with the priorities, and take back the numbers."""
+        """Fill the tree with the saved priorities, and restore the numbers."""
         check_priorities(arrays["priority"], self._tree.size, state)
         self._tree.fill(arrays["priority"])
         self._largest[0], self._count = state["largest"], int(state["count"])
 
 
 def importance(probability: NDArray[np.float64], beta: float) -> NDArray[np.float32]:
-    """Return weights [B] that correct for unequal probabilities: probability^-beta over its largest in the minibatch.
+    """Return importance weights [B]: probability^-beta, divided by the largest in the minibatch.
 
     The paper's (N * probability)^-beta is the same: N cancels (Schaul et al. 2016, section 3.4).
     """

@@ -1,6 +1,6 @@
-"""Checks of a replay's files before they are read back: dtype, shape, and whether their numbers fit one another.
+"""Checks of a replay's files before they are restored: dtype, shape, and consistency of their numbers.
 
-Checkpoints are hashed as a whole; these checks find files that were wrong when saved, or are of another version.
+Checkpoints are hashed as a whole; these checks find files that were wrong when saved or have another version.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 
 def read(path: Path, into: NDArray[Any] | None = None) -> NDArray[Any]:
-    """Map a file's array; raises ValueError unless it fits ``into``, where it may have fewer rows of each ring."""
-    try:  # read as it is copied, never held whole; neither objects nor archives are
+    """Map a file's array; raises ValueError unless it fits ``into``; it may have fewer rows in each ring."""
+    try:  # mapped, so that it is read in parts; open_memmap accepts neither objects nor archives
         saved: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except (ValueError, TypeError, EOFError, OverflowError, SyntaxError, TokenError) as error:
         raise ValueError(f"{path}: no array: {error!s:.300}") from None
@@ -28,7 +28,7 @@ def read(path: Path, into: NDArray[Any] | None = None) -> NDArray[Any]:
 
 
 def check(folder: Path, words: Mapping[str, NDArray[Any]]) -> None:
-    """Raise ValueError for a negative position, or an owner's name that is not UTF-8, among the arrays of all rings."""
+    """Raise ValueError for a negative position or an owner's name that is not UTF-8 in the arrays of all rings."""
     for name in np.unique(words["owner"]).tolist():
         name.decode()  # UnicodeDecodeError is a ValueError
     if (words["shown"] < 0).any():
@@ -36,14 +36,14 @@ def check(folder: Path, words: Mapping[str, NDArray[Any]]) -> None:
 
 
 def check_cells(cell: NDArray[Any], cells: int) -> None:
-    """Raise ValueError unless these are different cells in 0 … cells - 1."""
+    """Raise ValueError unless ``cell`` has different cells from 0 to cells - 1."""
     whole = cell.ndim == 1 and cell.dtype == np.int64 and len(cell) <= cells
     if not whole or not ((cell >= 0) & (cell < cells)).all() or len(np.unique(cell)) != len(cell):
         raise ValueError(f"{cell.size} cells that can be drawn ({cell.dtype}): they must be different, and of {cells}")
 
 
 def check_priorities(priority: NDArray[Any], cells: int, state: Mapping[str, Any]) -> None:
-    """Raise ValueError unless there is a priority for each of so many cells, and ``state`` agrees with them."""
+    """Raise ValueError unless there is a valid priority for each of ``cells`` cells, and ``state`` is consistent."""
     fits = priority.dtype == np.float64 and priority.shape == (cells,)
     if not fits or not (np.isfinite(priority) & (priority >= 0.0)).all():
         raise ValueError(f"{priority.dtype} {priority.shape}: not priorities of {cells} cells, finite and 0 or more")

@@ -89,7 +89,7 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def sequence_rows(self) -> int:
-        """Rows of a sequence, burn-in included: L of the replay's items."""
+        """Rows of a sequence, including burn-in: L of the replay's items."""
         return self.burn_in_steps + self.sequence_steps
 
     @property
@@ -99,5 +99,5 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def batches(self) -> float:
-        """Ratio of a minibatch to the one that the optimizer's settings are for: batch_size / base_batch_size."""
+        """Size of a minibatch relative to the one that the optimizer's settings are for."""
         return self.batch_size / (self.base_batch_size or self.batch_size)

@@ -1,8 +1,8 @@
-"""Sum tree: draws indices with probabilities proportional to their priorities, many at once (Schaul et al. 2016).
+"""Sum tree: draws many indices at once with probabilities proportional to their priorities (Schaul et al. 2016).
 
-float64 throughout: sums in float32 drift, and then indices of priority 0 are drawn. A parent is always computed anew
-from its two children and never by adding differences, so a tree is a function of its leaves alone: rebuilt from saved
-priorities it draws the same.
+All numbers are float64: sums in float32 drift, and then indices with priority 0 are drawn. A parent is always computed
+from its two children, never by adding differences. The tree is therefore a function of its leaves: rebuilt from saved
+priorities, it draws the same indices.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class SumTree:
     """Priorities of ``size`` indices, all 0 at first."""
 
     def __init__(self, size: int, node: NDArray[np.float64] | None = None) -> None:
-        """Use ``node``, which may hold a tree already, as memory of ``tree_bytes(size)``; None = new zeros."""
+        """Use ``node``, memory of ``tree_bytes(size)`` that may have a tree already; None: new memory with zeros."""
         if size < 1:
             raise ValueError(f"size {size} must be 1 or more")
         self.size = size
@@ -32,20 +32,20 @@ class SumTree:
 
     @property
     def priorities(self) -> NDArray[np.float64]:
-        """Priorities of all indices [size], as a view that must not be written."""
+        """Priorities of all indices [size], as a view that must not be changed."""
         return self._node[self._leaves : self._leaves + self.size]
 
     def set(self, index: NDArray[np.int64], priority: NDArray[np.float64] | float) -> None:
-        """Set the priorities of indices [N]; of an index that occurs twice the last one counts.
+        """Set the priorities of indices [N]; for an index that occurs twice the last priority counts.
 
-        Raises ValueError for a priority that is negative or not finite, before anything is changed.
+        Raises ValueError, without a change, for a priority that is negative or not finite.
         """
         if not (np.isfinite(priority) & (np.asarray(priority) >= 0.0)).all():
             raise ValueError(f"priorities must be finite and 0 or more, not {np.min(priority)} … {np.max(priority)}")
         node = index + self._leaves
         self._node[node] = priority  # numpy's rule for repeated indices: the last value remains
         hit("sum_tree.leaves")
-        while node.size and node[0] > 1:  # all nodes are of one level
+        while node.size and node[0] > 1:  # all nodes are on one level
             node = np.unique(node >> 1) if node.size > 64 else node >> 1
             self._node[node] = self._node[2 * node] + self._node[2 * node + 1]
 
@@ -59,9 +59,10 @@ class SumTree:
             self._node[level : 2 * level] = self._node[2 * level : 4 * level].reshape(-1, 2).sum(axis=1)
 
     def find(self, mass: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the index at each mass [N] in [0, total): the last one before which priorities sum to at most it.
+        """Return, for each mass [N] in [0, total), the last index before which the priorities sum to at most the mass.
 
-        Never an index of priority 0, as long as the total is not 0. A rest left by rounding falls to the last index.
+        An index with priority 0 is never returned unless the total is 0. A remainder from rounding goes to the last
+        index.
         """
         node, mass = np.ones(mass.shape, np.int64), mass.copy()
         for _ in range(self._leaves.bit_length() - 1):
@@ -73,14 +74,14 @@ class SumTree:
         return node - self._leaves
 
     def stratified(self, count: int, random: np.random.Generator) -> NDArray[np.int64]:
-        """Draw one index from each of ``count`` equal parts of the total; raises LookupError when that is 0."""
+        """Draw one index from each of ``count`` equal parts of the total; raises LookupError if the total is 0."""
         if not self.total > 0.0:
             raise LookupError("all priorities are 0: there is nothing to draw")
         return self.find((np.arange(count) + random.random(count)) * (self.total / count))
 
 
 def tree_bytes(size: int) -> int:
-    """Return the bytes of a tree of so many indices."""
+    """Return the size in bytes of a tree for ``size`` indices."""
     return 2 * _leaves(size) * 8
 
 

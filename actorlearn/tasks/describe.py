@@ -1,4 +1,4 @@
-"""Describes an environment and a network for a plan, so that the planner imports neither.
+"""Describes an environment and a network for a plan, so that the planner does not import them.
 
 Reads its settings; prints one line of JSON: shapes, actions, columns and number of weights, or an error.
 """
@@ -35,7 +35,7 @@ SEED = 0
 
 
 def run(settings: DescribeSettings) -> None:
-    """Build each part once, rehearse with them, print their description; exits 2 with ``{"error": …}`` otherwise."""
+    """Make and rehearse the parts and print their description; exits 2 with ``{"error": …}`` if that fails."""
     try:
         check_devices(settings.devices)
         answer = describe(settings)
@@ -93,7 +93,7 @@ def describe(settings: DescribeSettings) -> dict[str, Any]:
 
 
 def check_devices(devices: Mapping[str, str]) -> None:
-    """Refuse a device that this machine, or this build of torch, has not."""
+    """Raise ValueError for a device that this machine or this build of torch does not have."""
     for key, device in devices.items():
         index = torch.device(device).index or 0
         if torch.device(device).type == "cuda" and torch.cuda.device_count() <= index:

@@ -1,6 +1,6 @@
 """Plays N whole games with the newest valid checkpoint of a run and prints one line of JSON.
 
-Learners with weights of their own are played each by its newest checkpoint, and all by the average of these.
+If learners have their own weights, the newest checkpoint of each one and the average of these weights are played.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from actorlearn.worker.settings import EvaluateSettings
 
 
 def run(settings: EvaluateSettings) -> None:
-    """Play and print; the policy is sampled from, or followed greedily."""
+    """Play and print; actions are sampled or greedy, as the settings say."""
     torch.set_num_threads(1)
     saved, warnings = newest_opened(Path(settings.run_dir) / "checkpoints", settings.behind_steps)
     policy = Policy(settings.policy, "cpu", settings.seed, stream=0, threads=settings.threads)
@@ -62,7 +62,10 @@ def run(settings: EvaluateSettings) -> None:
 
 
 def newest_opened(root: Path, behind_steps: int | None) -> tuple[dict[str, Checkpoint], list[str]]:
-    """Open the checkpoints that ``newest_of_each`` finds; finds them again if a living run removes one meanwhile."""
+    """Open the checkpoints of ``newest_of_each``; chooses again if a running run removes one meanwhile.
+
+    Returns them by the trainers' names, and warnings.
+    """
 
     def take(chosen: tuple[dict[str, Found], list[str]]) -> tuple[dict[str, Checkpoint], list[str]]:
         return {name: open_found(own) for name, own in chosen[0].items()}, chosen[1]
@@ -71,10 +74,10 @@ def newest_opened(root: Path, behind_steps: int | None) -> tuple[dict[str, Check
 
 
 def newest_of_each(root: Path, behind_steps: int | None) -> tuple[dict[str, Found], list[str]]:
-    """The newest whole checkpoint of each learner, by its trainer's name, and warnings about those that are damaged.
+    """Return the newest valid checkpoint of each learner, by its trainer's name, and warnings about damaged ones.
 
-    `behind_steps` None: that of the first alone. One that is further behind is of a learner that has left the run.
-    Raises CheckpointError when there is none.
+    `behind_steps` None: only the first learner's. A checkpoint that is more than `behind_steps` steps older than the
+    newest belongs to a learner that has left the run, and is left out. Raises CheckpointError if there is none.
     """
     found, wrong = {}, []
     for learner, directory in directories(root).items() if behind_steps is not None else [(0, root)]:

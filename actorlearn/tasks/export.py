@@ -1,7 +1,7 @@
-"""Writes the policy of a run into a folder, to be taken elsewhere, and prints one line of JSON about it.
+"""Writes the policy of a run to a folder, for use elsewhere, and prints one line of JSON about it.
 
-Reads the run's settings and its newest whole checkpoint. Writes ``weights.safetensors``, all weights by torch's names;
-and, if asked, ``policy.onnx`` (``acting/exported.py``) with ``play.py``, which plays it.
+Reads the run's settings and its newest valid checkpoint. Writes ``weights.safetensors`` with all weights by torch's
+names and, on request, ``policy.onnx`` (``acting/exported.py``) with ``play.py``, which plays it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WEIGHTS, ONNX, RUNNER = "weights.safetensors", "policy.onnx", "play.py"
 
 
 def run(settings: ExportSettings) -> None:
-    """Write the files and print; exits 1 with a line on stderr where the policy cannot be written as ONNX."""
+    """Write the files and print; exits 1 with a line on stderr if the policy cannot be loaded or written."""
     torch.set_num_threads(1)
     folder = Path(settings.folder)
     try:
@@ -32,7 +32,7 @@ def run(settings: ExportSettings) -> None:
         (folder / WEIGHTS).write_bytes(save(weights, metadata={"env_steps": str(policy.env_steps)}))
         if settings.onnx:
             _write_onnx(policy, folder)
-    except (ValueError, RuntimeError) as error:  # no checkpoint is whole, or torch's exporter does not know a layer
+    except (ValueError, RuntimeError) as error:  # no checkpoint is valid, or torch's exporter does not support a layer
         print(" ".join(str(error).split()), file=sys.stderr)
         sys.exit(1)
     answer = {
@@ -48,7 +48,7 @@ def run(settings: ExportSettings) -> None:
 
 
 def _write_onnx(policy: LoadedPolicy, folder: Path) -> None:
-    from actorlearn.acting import exported, play  # only now: both need packages of the extra onnx
+    from actorlearn.acting import exported, play  # here, because both need packages of the extra onnx
 
     exported.write(policy, recipe(policy.env), folder / ONNX)
     shutil.copyfile(play.__file__, folder / RUNNER)

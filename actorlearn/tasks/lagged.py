@@ -1,10 +1,10 @@
-"""Learns in one process from experience that is a given number of updates old, and says how well.
+"""Learns in one process from experience with a given policy lag, and prints scores and metrics.
 
-Plays and learns in turn by the parts of a run: rollout n is played by the weights after update n - lag, the first ones
-by the initial weights, and learned from by those after update n. A run with ``simulators.blocks: lag + 1`` whose
-simulators are always ahead does the same. Here timing has no part in it: the same settings give the same scores on a
-busy machine. Reads its settings; prints a line of JSON for each run. Knows feed-forward networks that learn from
-rollouts.
+It plays and learns in turn with the code of a run. Rollout n is played with the weights after update n - lag (the first
+ones with the initial weights), and the weights after update n learn from it. A run with ``simulators.blocks: lag + 1``
+whose simulators are always ahead does the same. Here the result does not depend on timing: the same settings give the
+same scores on a busy machine. Reads its settings; prints a line of JSON for each run. Supports only networks without
+memory, and algorithms that learn from rollouts.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from actorlearn.processes.batches import lags
 from actorlearn.worker.settings import LaggedRun, LaggedSettings
 
 POINTS = 20
-"""Points of a learning curve."""
+"""Number of points of a learning curve."""
 
 
 def run(settings: LaggedSettings) -> None:
-    """Learn in each way, one after the other, and print what became of it."""
+    """Carry out the runs one after the other, and print the result of each."""
     for one in settings.runs:
         print(json.dumps(Lagged(one).learn()), flush=True)
 
 
 class Lagged:
-    """An environment, a policy and a learner that is a number of updates ahead of it."""
+    """An environment, a policy, and a learner whose weights are ``lag`` updates newer than the policy's."""
 
     def __init__(self, settings: LaggedRun) -> None:
-        """Make all three; raises ValueError for what this cannot do."""
+        """Make all three; raises ValueError for a replay or a network with memory."""
         self._settings, self._lag = settings, settings.lag
         simulator, trainer = settings.simulator, settings.trainer
         self._learning = make_learning(trainer)
@@ -51,11 +51,11 @@ class Lagged:
         self._env = make_env(simulator.env, simulator.env_seeds)
         self._row = empty_row(self._env.spec, self._env.count)
         self._versions = deque([self._learning.weights.clone()], maxlen=settings.lag + 1)
-        """Weights after the newest updates, the oldest first."""
+        """Weights after the newest lag + 1 updates, the oldest first."""
         self._moment = 0
 
     def learn(self) -> dict[str, object]:
-        """Learn until the steps are done; returns score, curve and the means of what updates reported."""
+        """Learn for ``total_steps`` steps; returns score, learning curve, counts and the mean of each metric."""
         episodes, curve, told, total = Episodes(), list[tuple[int, float]](), list[Mapping[str, float]](), 0
         self._env.reset(self._row)
         updates, steps = 0, self._settings.trainer.total_steps
@@ -83,7 +83,7 @@ class Lagged:
         }
 
     def _play(self, lag: int) -> Batch:
-        """Play a rollout by the weights of so many updates ago."""
+        """Play a rollout with the weights of ``lag`` updates ago."""
         self._policy.flat.copy_(self._versions[-1 - lag])
         rows, acted = [_copied(self._row)], list[dict[str, Tensor]]()
         for _ in range(self._learning.algorithm_settings.horizon):
@@ -109,5 +109,5 @@ class Lagged:
 
 
 def _copied(row: Row) -> dict[str, Tensor]:
-    """Return the columns of a row, which the environment does not write to."""
+    """Return copies of a row's columns, which the environment does not overwrite."""
     return {name: torch.from_numpy(getattr(row, name).copy()) for name in Row.__slots__}

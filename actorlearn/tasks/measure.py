@@ -1,6 +1,6 @@
-"""Measures one part of a topology alone in its process: simulation, inference, learning, or the optimizer's step.
+"""Measures one part of a topology in a process of its own: simulation, inference, learning, or the optimizer's step.
 
-Reads its settings; prints one line of JSON with steps per second. Measures the same code that runs use.
+Reads its settings; prints one line of JSON with steps per second. It measures the code that runs use.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 POOL_BYTES = 64 * 1024**2
-"""Observations that inference is measured on: more than a cache holds, as in a run."""
+"""Bytes of observations with which inference is measured: more than a cache holds, as in a run."""
 MOST_BATCHES = 4096
 REPLAYED = 4096
-"""Least transitions of a replay that learning is measured on."""
+"""Smallest number of transitions in the replay with which learning is measured."""
 ROLLOUT = 20
-"""Rows stored in it at a time."""
+"""Number of timesteps that are stored in it at a time."""
 _WARMUP_S = 1.0
 
 
 def run(settings: MeasureSettings) -> None:
-    """Measure and print."""
+    """Measure one part and print the result."""
     measure = {"simulate": simulate, "infer": infer, "learn": learn, "optimize": optimize}[settings.part]
     print(json.dumps({"steps_per_s": measure(settings)}), flush=True)
 
 
 def simulate(settings: MeasureSettings) -> float:
-    """Step one group of a simulator's environments with random actions."""
+    """Return the steps per second of one group of a simulator's environments with random actions."""
     games = settings.environments // describe_env(settings.simulator.env).agents
     env = make_env(settings.simulator.env, settings.simulator.env_seeds[:games])
     row = empty_row(env.spec, env.count)
@@ -61,7 +61,7 @@ def simulate(settings: MeasureSettings) -> float:
 
 
 def infer(settings: MeasureSettings) -> float:
-    """Choose actions for one batch after another."""
+    """Return the rows per second for which a policy chooses actions, batch by batch."""
     import torch
 
     from actorlearn.acting.policy import Policy
@@ -88,7 +88,7 @@ def infer(settings: MeasureSettings) -> float:
 
 
 def learn(settings: MeasureSettings) -> float:
-    """Learn from one batch of random experience again and again, at rate 0; or from a replay of it."""
+    """Return the steps per second of learning, at learning rate 0, from a batch or a replay of random experience."""
     if settings.trainer.replay:
         return _learn_from_replay(settings, settings.trainer.replay)
     import torch
@@ -119,19 +119,22 @@ def learn(settings: MeasureSettings) -> float:
         }
         | ({"state": state} if learning.network.state_size else {}),
     )
-    end = trainer.total_steps  # where the learning rate has come down to 0
+    end = trainer.total_steps  # at this step the learning rate is 0
     return measured(lambda: learning.learn(batch, end, 0), horizon * environments, settings.seconds)
 
 
 def _learn_from_replay(settings: MeasureSettings, stored: TrainerReplay) -> float:
-    """Steps are those that a minibatch stands for; the replay is a small one, full of random rows."""
+    """Return the steps per second of learning from a small, full replay of random rows.
+
+    A minibatch counts as batch_steps / ratio environment steps.
+    """
     from actorlearn.learning.make import make
     from actorlearn.learning.replay import Replayed
 
     trainer, environments = settings.trainer, stored.shape.rings
     algorithm = trainer.policy.algorithm
     assert isinstance(algorithm, OffPolicySettings)
-    items = stored.shape.length + stored.shape.every - 2  # rows beside those of a transition
+    items = stored.shape.length + stored.shape.every - 2  # rows of an item besides those of a transition
     least = ROLLOUT + 1 + stored.shape.stack + algorithm.n_step + items
     rollouts = -(-max(REPLAYED // environments, least) // ROLLOUT)
     shape = msgspec.structs.replace(stored.shape, size=rollouts * ROLLOUT, margin=ROLLOUT + 1)
@@ -157,13 +160,13 @@ def _learn_from_replay(settings: MeasureSettings, stored: TrainerReplay) -> floa
             }
             replayed.replay.add("random", rollout, block)
             replayed.replay.flush()
-        end = trainer.total_steps  # where the learning rate has come down to 0
+        end = trainer.total_steps  # at this step the learning rate is 0
         steps = stored.settings.batch_steps / stored.settings.ratio
         return measured(lambda: learning.learn_from(replayed.draw_one(end), end), steps, settings.seconds)
 
 
 def optimize(settings: MeasureSettings) -> float:
-    """Take optimizer steps by a gradient of zeros, at rate 0; they are what is counted."""
+    """Return the optimizer steps per second, with a gradient of zeros and learning rate 0."""
     from actorlearn.algorithms.make import make as make_algorithm
     from actorlearn.learning.make import make_network
     from actorlearn.optim.make import make as make_optimizer
@@ -175,12 +178,12 @@ def optimize(settings: MeasureSettings) -> float:
 
 
 def to_rest(optimizer: OptimizerSettings) -> OptimizerSettings:
-    """Return the optimizer's settings by which the last step of a run moves nothing."""
+    """Return the optimizer's settings with learning rate 0 at the last step of a run."""
     return msgspec.structs.replace(optimizer, learning_rate_final=0.0)
 
 
 def observations(shape: tuple[int, ...], dtype: str, rows: tuple[int, ...]) -> Tensor:
-    """Random observations [*rows, *shape]: any byte for images, numbers from 0 to 1 for the rest."""
+    """Return random observations [*rows, *shape]: bytes for uint8, otherwise numbers from 0 to 1."""
     import torch
 
     if dtype == "uint8":
@@ -189,9 +192,9 @@ def observations(shape: tuple[int, ...], dtype: str, rows: tuple[int, ...]) -> T
 
 
 def measured(once: Callable[[], object], steps: float, seconds: float) -> float:
-    """Steps a second of calls that make this many steps each, after a warm-up.
+    """Return the steps per second of calls that make ``steps`` steps each, after a warm-up.
 
-    Says "ready" and waits for a line, so that several such processes measure at the same time.
+    Prints "ready" and waits for a line on standard input, so that several processes measure at the same time.
     """
     until_s = time.monotonic() + _WARMUP_S
     while time.monotonic() < until_s:

@@ -1,8 +1,8 @@
-"""Rehearses a run in one process: a few steps of one environment, and one update by what they gave.
+"""Rehearses a run in one process: takes a few steps in one environment, and makes one update from them.
 
-A plug-in that does not fit is thus refused in one line, before any process of a run is started: by what it returned or
-raised, where in its code, and the file that describes what it must do. Nothing is kept of the rehearsal; its steps
-and its update are of this process alone.
+An unsuitable plug-in is thus refused before any process of a run is started. The error is one line: what the plug-in
+returned or raised, where in its code, and the file that describes what it must do. The rehearsal has no effect on the
+run.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ from actorlearn.models.unroll import Outputs
 from actorlearn.worker.passes import Network
 
 STEPS = 2
-"""Steps of the environment."""
+"""Number of steps of the environment."""
 SEQUENCE = 2
-"""Transitions of a replayed sequence."""
+"""Number of transitions of a replayed sequence."""
 _LIBRARIES = tuple(str(Path(str(module.__file__)).parent) for module in (actorlearn, torch, gymnasium, np))
 _TAKEN = frozenset(Batch.__slots__) | {"state", "priority"}
 
 
 class Part(NamedTuple):
-    """A part of a run whose code is rehearsed: how errors call it."""
+    """A part of a run that is rehearsed, with its names in errors."""
 
     key: str
     """Its key in a topology."""
     name: str
     """The value of that key."""
     described_in: str
-    """The file that says what its methods do."""
+    """The file that documents its methods."""
 
 
 @contextmanager
 def blaming(part: Part, deed: str) -> Iterator[None]:
-    """Turn any exception of a part's code, SystemExit too, into a ValueError of one line that names the part."""
+    """Turn any exception of a part's code, also SystemExit, into a ValueError of one line that names the part."""
     try:
         yield
     except (Exception, SystemExit) as error:
         said = " ".join(str(error).split())
         if isinstance(error, ValueError) and said.startswith(f"{part.key.partition('.')[0]}."):
-            raise  # it names its key itself
+            raise  # the text already names the key
         if isinstance(error, MalformedStepError):
             raise ValueError(f"{part.key}: {said}") from error
         what = said if type(error) is ValueError else f"{type(error).__name__}: {said}".removesuffix(": ")
@@ -69,20 +69,20 @@ def blaming(part: Part, deed: str) -> Iterator[None]:
 
 
 def _place(error: BaseException) -> str:
-    """Return file and line of the innermost call that is no library's, in brackets; empty where there is none."""
+    """Return file and line of the innermost call outside the libraries, in brackets; empty if there is none."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((*_LIBRARIES, "<"))]
     return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
 def check_heads(heads: Any) -> None:
-    """Raise ValueError for heads that are no names and sizes."""
+    """Raise ValueError unless heads map names to sizes."""
     good = isinstance(heads, Mapping) and heads and all(_is_size(size) for size in heads.values())
     if not good:
         raise ValueError(f"heads returns {heads!r:.200}; it must map the name of each output to its size, 1 or more")
 
 
 def check_extra_networks(extra: Any) -> None:
-    """Raise ValueError for networks besides the actor that are no names and descriptions."""
+    """Raise ValueError unless the networks besides the actor map valid names to descriptions."""
     if not (isinstance(extra, Mapping) and all(isinstance(network, ExtraNetwork) for network in extra.values())):
         rule = "it must map names to ExtraNetwork (actorlearn/extra_networks.py)"
         raise ValueError(f"extra_networks returns {extra!r:.200}; {rule}")
@@ -91,7 +91,7 @@ def check_extra_networks(extra: Any) -> None:
 
 
 def check_columns(columns: Any) -> None:
-    """Raise ValueError for columns that blocks cannot have."""
+    """Raise ValueError for columns that cannot be in a block."""
     if not isinstance(columns, Mapping):
         raise ValueError(
             f"columns returns {columns!r:.200}; it must map names to (numpy dtype name, shape), or be {{}}"
@@ -111,7 +111,7 @@ def _is_size(size: object) -> bool:
 
 
 class Rehearsal:
-    """An environment, a network and an algorithm, which act and learn together."""
+    """An environment, a network and an algorithm that act and learn together."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Rehearsal:
         algorithm: Algorithm,
         network: Network,
     ) -> None:
-        """Rehearse what was made of the parts "env", "model" and "algorithm"; ``env`` is one environment."""
+        """Rehearse these objects, made from the parts "env", "model" and "algorithm"; ``env`` has one environment."""
         self._settings, self._parts, self._env = settings, parts, env
         self._algorithm, self._network = algorithm, network
         self._actions: Actions = env.spec.actions
@@ -129,7 +129,7 @@ class Rehearsal:
         self._columns = algorithm.columns(self._actions)
 
     def run(self) -> None:
-        """Play and learn; raises ValueError, one line, for what does not fit."""
+        """Play and learn; raises ValueError, one line, if a part is unsuitable."""
         batch = self.play()
         with blaming(self._parts["algorithm"], "cannot learn from a batch"):
             self.learn(batch.environments(torch.tensor([0, 0])))
@@ -137,9 +137,9 @@ class Rehearsal:
     # Acting --------------------------------------------------------------------------------------------------------
 
     def play(self) -> Batch:
-        """Take STEPS steps by the algorithm's actions; returns the first agent's as a batch of one environment."""
+        """Take STEPS steps with the algorithm's actions; returns the first agent's steps as a batch [STEPS, 1, …]."""
         row, rows, acted = empty_row(self._env.spec, self._env.count), [], []
-        state = before = torch.full((1, self._network.state_size), torch.nan)  # row 0 begins a game, which clears it
+        state = before = torch.full((1, self._network.state_size), torch.nan)  # row 0 begins a game: it must be reset
         with blaming(self._parts["env"], "cannot be reset"):
             self._env.reset(row)
         for _ in range(STEPS):
@@ -166,7 +166,7 @@ class Rehearsal:
         )
 
     def _outputs(self, row: Mapping[str, Tensor], state: Tensor) -> tuple[Outputs, Tensor]:
-        """Return the network's outputs [1, size] for a row, and the state after; refuse others than it must return."""
+        """Return the network's outputs [1, size] for a row and the state after it; raises ValueError if invalid."""
         module, part, size = self._network.module, self._parts["model"], self._network.state_size
         observation = torch.cat([row["observation"]] * 2)
         with blaming(part, "cannot pass over an observation"):
@@ -193,7 +193,7 @@ class Rehearsal:
 
     @torch.no_grad()
     def _act(self, outputs: Outputs) -> dict[str, Tensor]:
-        """Return the action and columns [1, …] for outputs; refuse others than the algorithm must return."""
+        """Return the action and columns [1, …] for the network's outputs; raises ValueError if invalid."""
         generator = torch.Generator().manual_seed(0)
         with blaming(self._parts["algorithm"], "cannot act"):
             if isinstance(self._algorithm, ReadsSomeHeads):
@@ -213,7 +213,7 @@ class Rehearsal:
     # Learning ------------------------------------------------------------------------------------------------------
 
     def learn(self, batch: Batch) -> None:
-        """Make the gradient of one minibatch; refuse a loss and metrics that cannot be learned from and reported."""
+        """Compute the gradient of one minibatch; raises ValueError for an invalid loss, metric or gradient."""
         replayed = isinstance(self._settings, OffPolicySettings)
         minibatch, target = self._replayed(batch) if replayed else (self._prepared(batch), None)
         losses = make_losses(self._algorithm, self._network, target, "cpu", "fp32")
@@ -228,7 +228,7 @@ class Rehearsal:
         return next(epochs.draw(prepared, 0, epochs.remaining(prepared, 0), 0))
 
     def _replayed(self, batch: Batch) -> tuple[Minibatch, Target]:
-        """Return a minibatch of items as a replay gives it, and the target network."""
+        """Return a minibatch of items in the form of a replay's, and the target network."""
         assert isinstance(self._settings, OffPolicySettings)
         policy = self._settings.target
         if not isinstance(policy, HardCopies | Polyak):
@@ -245,9 +245,9 @@ class Rehearsal:
 
 
 def items_of(batch: Batch, length: int, n: int) -> Batch:
-    """Return items of a replay made of a batch: transitions, and the rows that returns of ``n`` steps reach.
+    """Make items of a replay from a batch: ``length`` transitions, and the rows that returns of ``n`` steps reach.
 
-    The last transition and row stand for those that the batch has not.
+    The last transition and row are repeated if the batch has too few.
     """
     steps, count = batch.action.shape[:2]
     row, transition = torch.arange(length + n).clamp(max=steps), torch.arange(length).clamp(max=steps - 1)
@@ -275,7 +275,7 @@ def items_of(batch: Batch, length: int, n: int) -> Batch:
 
 
 def _copied(row: Row) -> dict[str, Tensor]:
-    """Return the columns of a row's first cell, each [1, …], which the environment does not write to."""
+    """Return copies of the first environment's columns, [1, …] each, which the environment does not overwrite."""
     names = ("observation", "reward", "terminated", "truncated", "life_lost", "first")
     return {name: torch.from_numpy(getattr(row, name)[:1].copy()) for name in names}
 
@@ -287,7 +287,7 @@ def _checked(prepared: Any) -> Batch:
 
 
 def _check_tensor(found: Any, what: str, shape: tuple[int, ...], dtype: str = "float32") -> None:
-    """Raise ValueError for another type or shape than this, and for numbers that are not finite."""
+    """Raise ValueError for another type, dtype or shape, and for numbers that are not finite."""
     wanted = f"{dtype} {list(shape)}"
     if not isinstance(found, Tensor):
         raise ValueError(f"returns {what} as {type(found).__name__}, not {wanted}")
@@ -298,7 +298,10 @@ def _check_tensor(found: Any, what: str, shape: tuple[int, ...], dtype: str = "f
 
 
 def _check_loss(found: LossAndMetrics, items: int | None) -> None:
-    """Raise ValueError for a loss, or metrics, that are no finite numbers; ``items`` of a replay have priorities."""
+    """Raise ValueError for a loss that is not finite or a metric that is not a detached number.
+
+    ``items``: number of items of a replay, which may have priorities; None without a replay.
+    """
     if not torch.isfinite(found.loss).all():
         raise ValueError(f"its loss is {float(found.loss.detach())}; it must be finite")
     for name, metric in found.metrics.items():

@@ -1,4 +1,4 @@
-"""Says of what kind an environment's actions and observations are, which decides defaults of a topology.
+"""Prints the kind of an environment's actions and observations, which determines defaults of a topology.
 
 Reads its settings; prints one line of JSON: ``{"like": "continuous"}``, or an error. Loads no torch.
 """
@@ -13,7 +13,7 @@ from actorlearn.worker.settings import SpacesSettings
 
 
 def run(settings: SpacesSettings) -> None:
-    """Make one environment and print its kind; exits 2 with ``{"error": …}`` where it cannot be made."""
+    """Make one environment and print its kind; exits 2 with ``{"error": …}`` if it cannot be made."""
     try:
         answer = {"like": make.like(settings.env)}
     except (Exception, SystemExit) as error:  # a user's environment may raise anything

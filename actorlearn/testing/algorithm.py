@@ -1,4 +1,4 @@
-"""Contract of an algorithm: how ``actorlearn.algorithms.interface`` says that it acts, prepares and learns."""
+"""Contract of an algorithm: tests that it acts, prepares and learns as in ``actorlearn.algorithms.interface``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AlgorithmContract:
     section: ClassVar[Mapping[str, Any]]
     """The section ``algorithm`` of a topology: ``{"name": "my_package:MyAlgorithm"}``."""
     actions: ClassVar[Actions] = 3
-    """Actions that it chooses among: n of Discrete, (n,) of Box, ``MultiDiscrete(sizes)``."""
+    """Space of the actions: n for Discrete, (n,) for Box, ``MultiDiscrete(sizes)``."""
 
     settings: ClassVar[AlgorithmSettings]
 
@@ -38,23 +38,23 @@ class AlgorithmContract:
         cls.settings = ALGORITHMS.read(cls.section)
 
     def spec(self) -> AlgorithmSpec:
-        """Return what is known of it before it is made."""
+        """Return the algorithm's spec."""
         return ALGORITHMS.spec(self.settings.name)
 
     def algorithm(self) -> Any:
-        """Construct the algorithm, and have it told its actions as every process does."""
+        """Make the algorithm, and call ``heads`` with its actions as every process does."""
         algorithm = make(self.settings)
         algorithm.heads(self.actions)
         return algorithm
 
     def outputs(self, *rows: int, seed: int = 0) -> dict[str, Tensor]:
-        """Draw outputs [*rows, size] of a network."""
+        """Draw random outputs [*rows, size] of a network."""
         generator = torch.Generator().manual_seed(seed)
         sizes = self.algorithm().heads(self.actions)
         return {name: torch.randn(*rows, size, generator=generator) for name, size in sizes.items()}
 
     def batch(self) -> Batch:
-        """Return a batch as the trainer hands it over: games that end, are cut and begin, or drawn from a replay."""
+        """Return a batch like the trainer's: a rollout in which games end, are truncated and begin, or replay items."""
         algorithm = self.algorithm()
         return self._replayed() if self.spec().replayed else self._played(algorithm)
 
@@ -62,7 +62,7 @@ class AlgorithmContract:
         terminated, truncated = NOTHING.clone(), NOTHING.clone()
         terminated[1, 0] = terminated[4, 3] = truncated[2, 1] = True
         valid = torch.ones(HORIZON, ENVIRONMENTS, dtype=torch.bool)
-        valid[1:] = ~(terminated | truncated)[:-1]  # the transition after an end is the reset
+        valid[1:] = ~(terminated | truncated)[:-1]  # the transition after a game's end is the reset
         acted = algorithm.act(self.outputs(HORIZON * ENVIRONMENTS), torch.Generator().manual_seed(1))
         columns = {name: value.reshape(HORIZON, ENVIRONMENTS, *value.shape[1:]) for name, value in acted.items()}
         return Batch(
@@ -101,7 +101,7 @@ class AlgorithmContract:
         )
 
     def learned(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-        """Return loss, metrics and gradients of the outputs, after the calls that the trainer makes for one update."""
+        """Make the trainer's calls for one update; returns loss, metrics and the gradients of the outputs."""
         algorithm, count = self.algorithm(), batch.action.shape[1]
         with torch.no_grad():
             last = self.outputs(algorithm.prepared_rows, count, seed=3) if algorithm.prepared_rows else {}
@@ -120,7 +120,7 @@ class AlgorithmContract:
         return loss.detach(), metrics, gradients
 
     def _by_networks(self, algorithm: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-        """Return the sum of its losses, metrics and the gradient of each network, of perceptrons."""
+        """Return the sum of the losses, the metrics and each network's gradient, with perceptrons as networks."""
         shape, heads = tuple(batch.observation.shape[2:]), algorithm.heads(self.actions)
         extra = extra_networks(algorithm, self.actions)
         own, older = (networks(make_model(MLPSettings(), shape, "float32", heads, seed, extra)) for seed in (5, 4))
@@ -135,7 +135,7 @@ class AlgorithmContract:
         return torch.stack([loss.detach() for loss in losses.values()]).sum(), metrics, gradients
 
     def test_it_asks_for_outputs_and_columns_that_there_can_be(self) -> None:
-        """Sizes of outputs are 1 or more; a column is a numpy type and a shape."""
+        """Sizes of heads are 1 or more; a column has a numpy dtype and a shape."""
         algorithm = self.algorithm()
         heads = algorithm.heads(self.actions)
         assert heads and all(isinstance(size, int) and size >= 1 for size in heads.values()), heads
@@ -145,7 +145,7 @@ class AlgorithmContract:
             assert np.dtype(dtype).itemsize and all(size >= 1 for size in shape)
 
     def test_an_action_is_one_of_those_there_are(self) -> None:
-        """With the columns that it has asked for, and no others; greedy or not."""
+        """``act`` returns valid actions and exactly the columns of ``columns``, greedy or not."""
         algorithm, rows = self.algorithm(), 50
         dtype, shape = cell(self.actions)
         for greedy in (False, True):
@@ -162,7 +162,7 @@ class AlgorithmContract:
                     assert found == (f"torch.{kind}", (rows, *of_one)), name
 
     def test_the_generator_alone_is_chance(self) -> None:
-        """Equal generators choose alike; greedy draws nothing; torch's global generator is left alone."""
+        """Equal generators give equal actions; greedy draws no numbers; torch's global generator is not used."""
         algorithm, outputs = self.algorithm(), self.outputs(50)
         before = torch.random.get_rng_state()
         one, same = (algorithm.act(outputs, torch.Generator().manual_seed(1))["action"] for _ in range(2))
@@ -176,7 +176,7 @@ class AlgorithmContract:
         assert torch.equal(before, torch.random.get_rng_state()), "torch's global generator was drawn from"
 
     def test_a_loss_is_a_finite_number_with_a_gradient(self) -> None:
-        """Its metrics are single numbers without one; of a replay's, "priority" is one for each item."""
+        """Metrics are single finite numbers without a gradient; "priority", with a replay, has one for each item."""
         batch = self.batch()
         loss, metrics, gradients = self.learned(batch)
         assert loss.shape == () and torch.isfinite(loss)
@@ -190,7 +190,7 @@ class AlgorithmContract:
         assert not wrong, f"{wrong} are not one finite number each"
 
     def test_nothing_goes_back_from_rows_to_bootstrap_from(self) -> None:
-        """The loss takes the outputs of the last ``bootstrap_rows`` rows for constants; trainers rely on it."""
+        """The loss has no gradient for the outputs of the last ``bootstrap_rows`` rows; trainers rely on this."""
         algorithm = self.algorithm()
         rows = algorithm.bootstrap_rows if isinstance(algorithm, Bootstraps) else 0
         _, _, gradients = self.learned(self.batch())
@@ -198,7 +198,7 @@ class AlgorithmContract:
         assert not moved, f"{moved} of the last {rows} rows have a gradient; detach them, or set bootstrap_rows to 0"
 
     def test_what_is_not_valid_counts_for_nothing(self) -> None:
-        """The action after a game's end was ignored: with another one, and any reward, the gradient is the same."""
+        """The gradient does not depend on actions and rewards of transitions that are not valid."""
         batch = self.batch()
         if batch.valid.all():
             batch = replace(batch, valid=torch.arange(batch.valid.numel()).reshape(batch.valid.shape) % 2 == 0)
@@ -215,14 +215,14 @@ class AlgorithmContract:
             torch.testing.assert_close(gradient, of_other[name], msg=name)
 
     def test_a_batch_without_a_valid_transition_changes_nothing(self) -> None:
-        """It happens where all of a rollout was too old: the loss is finite and its gradients are zeros."""
+        """The loss is then finite and its gradients are zeros; this happens if a whole rollout is too old."""
         batch = self.batch()
         loss, _, gradients = self.learned(replace(batch, valid=torch.zeros_like(batch.valid)))
         assert torch.isfinite(loss)
         assert not any(gradient.any() for gradient in gradients.values())
 
     def test_a_batch_is_learned_from_alike_each_time_and_left_as_it_is(self) -> None:
-        """A loss draws from the generator that it is handed alone, and minibatches may be views of one batch."""
+        """A loss draws only from its generator, and does not write to a batch: minibatches may be views of it."""
         batch, before = self.batch(), torch.random.get_rng_state()
         kept = batch.environments(torch.arange(batch.action.shape[1]))
         (loss, _, gradients), (again, _, of_again) = self.learned(batch), self.learned(batch)

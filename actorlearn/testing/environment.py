@@ -1,4 +1,4 @@
-"""Contract of an environment: rows, seeds, restarts and states as ``actorlearn.envs.interface`` describes them."""
+"""Contract of an environment: tests of rows, seeds, restarts and states as in ``actorlearn.envs.interface``."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ class EnvironmentContract:
     section: ClassVar[Mapping[str, Any]]
     """The section ``env`` of a topology: ``{"id": "my_package:MyEnv", "kwargs": {…}}``."""
     steps: ClassVar[int] = 200
-    """Random actions after which a game has ended in each of two environments."""
+    """Number of random actions within which a game ends in each of two environments."""
     exact: ClassVar[bool] = True
-    """Whether it has ``state()`` and ``restore(state)``, so that a run with it resumes exactly."""
+    """Whether it has ``state()`` and ``restore(state)``, so that a run with it can be resumed exactly."""
     independent: ClassVar[bool] = True
-    """Whether an environment's seed alone makes its games, whatever its neighbours play."""
+    """Whether an environment's games depend only on its seed and actions, not on other environments."""
     restarts: ClassVar[bool] = True
-    """Whether its games can be begun at will."""
+    """Whether its games can be begun at will (``restart``)."""
 
     settings: ClassVar[EnvSettings]
     env: ClassVar[VectorEnv]
-    """Two environments, with the seeds 3 and 11; one for all tests, each of which begins with a reset."""
+    """Two environments with the seeds 3 and 11; all tests share them, and each test begins with a reset."""
     agents: ClassVar[int]
-    """Rows of a game, one for each of its agents; those of the second environment follow the first's."""
+    """Number of agents of a game; the rows of the second environment follow those of the first."""
     second: ClassVar[npt.NDArray[np.bool_]]
-    """Which rows [B] are the second environment's."""
+    """[B] which rows belong to the second environment."""
     actions: ClassVar[npt.NDArray[Any]]
     rows: ClassVar[list[Row]]
-    """A whole play of these actions."""
+    """The rows after a reset and after each of these actions."""
 
     @classmethod
     def setup_class(cls) -> None:
-        """Construct two environments and play them once."""
+        """Make two environments and play them once."""
         kind = ENVIRONMENTS.of(cls.section["id"]).name
         cls.settings = ENVIRONMENTS.read({"kind": kind, **cls.section})
         cls.env = make(cls.settings, SEEDS)
@@ -61,7 +61,7 @@ class EnvironmentContract:
         cls.env.close()
 
     def test_the_rules_of_rows_hold(self) -> None:
-        """The table of ``actorlearn.envs.interface``."""
+        """Rows follow the table in ``actorlearn.envs.interface``."""
         rows = self.rows
         terminated, truncated, life_lost, first = (
             column(rows, name) for name in ("terminated", "truncated", "life_lost", "first")
@@ -83,7 +83,7 @@ class EnvironmentContract:
             assert np.isfinite(column(rows, "observation")).all()
 
     def test_its_description_says_what_rows_hold(self) -> None:
-        """Shapes are asked for before an environment is made, and must be those of the one that is."""
+        """``spec`` returns the shapes and counts of the environment that ``make`` makes."""
         assert spec(self.settings) == self.env.spec
         assert self.env.count == len(SEEDS) * self.agents
         assert self.env.spec.observation_dtype in ("uint8", "float32")
@@ -92,11 +92,11 @@ class EnvironmentContract:
         assert not (row.observation == 0xA5).all(), "reset must write the observation"
 
     def test_reset_replays_the_same_games(self) -> None:
-        """All randomness comes from the seed that reset hands over."""
+        """All random numbers depend only on the seed that ``reset`` uses."""
         assert_same(self.rows, play(self.env, self.actions))
 
     def test_its_seed_alone_makes_its_games(self) -> None:
-        """Not what its neighbour in the same process plays."""
+        """An environment's games do not depend on other environments in the same process."""
         if not self.independent:
             pytest.skip("its environments share a generator")
         actions = np.concatenate([random_actions(self.env.spec, self.agents, self.steps)] * 2, axis=1)
@@ -110,7 +110,7 @@ class EnvironmentContract:
             np.testing.assert_array_equal(column(rows_alone, name), column(rows, name)[:, self.second], err_msg=name)
 
     def test_the_action_after_a_game_is_ignored(self) -> None:
-        """It was chosen from the last row of a game, and the next row is the first of another."""
+        """The action from the last row of a game has no effect on the next game."""
         ignored = column(self.rows, "first")[1:]  # the action before a first row
         actions = self.env.spec.actions
         if isinstance(actions, tuple):
@@ -121,7 +121,7 @@ class EnvironmentContract:
         assert_same(self.rows, play(self.env, others))
 
     def test_a_written_row_is_left_alone(self) -> None:
-        """A row lies in shared memory and is read long after the environment has gone on."""
+        """An environment does not change a row after writing it: rows in shared memory are read much later."""
         row, copy = (poisoned_row(self.env.spec, self.env.count) for _ in range(2))
         self.env.reset(row)
         for action in random_actions(self.env.spec, self.env.count, 8):
@@ -130,7 +130,7 @@ class EnvironmentContract:
             np.testing.assert_array_equal(copy.observation, row.observation)
 
     def test_a_restart_begins_the_chosen_games_and_leaves_the_others_alone(self) -> None:
-        """Whatever the chosen environment plays: a game's first row, its middle, its last."""
+        """A restart works at a game's first row, in its middle and at its last row."""
         self._need_restarts()
         env, rows = self.env, self.rows
         played = play(env, self.actions[:0])
@@ -157,7 +157,7 @@ class EnvironmentContract:
             )
 
     def test_restarts_are_repeated_by_the_same_seeds(self) -> None:
-        """The random numbers of an environment go on over a restart."""
+        """Restarts do not reseed an environment, and the same seeds and restarts give the same rows."""
         self._need_restarts()
 
         def once() -> list[Row]:
@@ -175,7 +175,7 @@ class EnvironmentContract:
         assert_same(once(), once())
 
     def test_it_says_whether_its_games_can_be_begun_at_will(self) -> None:
-        """``check`` refuses a topology that needs it where they cannot."""
+        """``spec.no_restart`` is empty if games can be begun at will; otherwise ``restart`` raises RuntimeError."""
         assert (self.env.spec.no_restart == "") == self.restarts, self.env.spec.no_restart
         if not self.restarts:
             with pytest.raises(RuntimeError):
@@ -186,16 +186,16 @@ class EnvironmentContract:
             pytest.skip(self.env.spec.no_restart)
 
     def test_it_says_whether_its_state_can_be_taken(self) -> None:
-        """By ``state()`` and ``restore(state)``; ``check`` tells why a run with it does not resume exactly."""
+        """``spec.inexact`` is empty if the state can be saved; ``actorlearn check`` prints it otherwise."""
         assert (self.env.spec.inexact == "") == self.exact, self.env.spec.inexact or "set `exact = True`"
 
     def test_whoever_has_its_state_goes_on_as_it_does(self) -> None:
-        """From a first row, from within games, from last rows and from restarts; into ones that played others."""
+        """A restored state gives the same rows, from any moment of a game, also in used environments."""
         if not self.exact:
             pytest.skip(self.env.spec.inexact)
         over = column(self.rows, "terminated") | column(self.rows, "truncated")
         moments = {7, *np.flatnonzero(over[:, -1])[-1:].tolist()}
-        if "ALE/" not in self.settings.id:  # a seed takes these 0.1 s
+        if "ALE/" not in self.settings.id:  # seeding an Atari game takes 0.1 s
             moments |= {0, 1, *np.flatnonzero(over[:, 0])[:1].tolist()}
         on = np.concatenate([self.actions[-20:], self.actions[:30]])
         other = make(self.settings, [1000, 1001])
@@ -215,7 +215,7 @@ class EnvironmentContract:
             other.close()
 
     def test_a_state_of_others_is_refused(self) -> None:
-        """One of another number of environments, or in which something is missing."""
+        """A state of another number of environments, or with a missing array, raises ValueError."""
         if not self.exact:
             pytest.skip(self.env.spec.inexact)
         play(self.env, random_actions(self.env.spec, self.env.count, 2))
@@ -231,7 +231,7 @@ class EnvironmentContract:
                 self.env.restore({other: array for other, array in state.items() if other != name})
 
     def test_random_actions_are_uniform_and_drawn_by_the_generator_alone(self) -> None:
-        """With them games of one simulator are drawn apart before its first rollout."""
+        """``random_actions`` draws uniformly and only from its generator; decorrelation uses these actions."""
         count, actions = self.env.count, self.env.spec.actions
         found, again = (
             np.stack([self.env.random_actions(np.random.default_rng(seed)) for seed in range(600)]) for _ in range(2)
@@ -248,7 +248,7 @@ class EnvironmentContract:
             assert counts.min() > 0.7 * len(part) / number
 
     def test_actions_of_any_width_will_do(self) -> None:
-        """Floats for a Box, integers for all others."""
+        """``step`` accepts floats of any width for a Box, and integers of any width otherwise."""
         row = poisoned_row(self.env.spec, self.env.count)
         self.env.reset(row)
         floats = isinstance(self.env.spec.actions, tuple)
@@ -273,7 +273,7 @@ class EnvironmentContract:
             "too few": (zeros[:1], rf"action is int64\[1\]; it must be one integer for each of {count}"),
             "of the other kind": (zeros.astype(np.float64), "action is float64"),
         }[wrong]
-        if not isinstance(actions, int):  # each of them is of the wrong shape then
+        if not isinstance(actions, int):  # then all of these actions have a wrong shape
             says = rf"action is .*; it must be (floats|integers) of shape \[{count}, \d+\]"
         row = poisoned_row(self.env.spec, self.env.count)
         self.env.reset(row)
@@ -283,7 +283,7 @@ class EnvironmentContract:
         assert np.isfinite(row.reward).all()
 
     def test_closing_twice_is_harmless_and_stepping_after_it_is_not(self) -> None:
-        """RuntimeError says that it is closed."""
+        """Methods of a closed environment raise RuntimeError; a second ``close`` does nothing."""
         env = make(self.settings, [0])
         row = poisoned_row(env.spec, env.count)
         env.reset(row)
@@ -298,7 +298,7 @@ class EnvironmentContract:
 
 
 def poisoned_row(spec: EnvSpec, count: int) -> Row:
-    """Return a row in which every value is wrong until it is written."""
+    """Return a row with invalid values in all cells."""
     poison = 0xA5 if spec.observation_dtype == "uint8" else np.nan
     observation = np.full((count, *spec.observation_shape), poison, spec.observation_dtype)
     flags = {name: np.ones(count, np.bool_) for name in FLAGS}
@@ -306,7 +306,7 @@ def poisoned_row(spec: EnvSpec, count: int) -> Row:
 
 
 def random_actions(spec: EnvSpec, count: int, steps: int, seed: int = 0) -> npt.NDArray[Any]:
-    """Draw actions [steps, count, …]; those of a Box reach beyond its bounds, to which they are clipped."""
+    """Draw random actions [steps, count, …]; those of a Box may exceed its bounds."""
     generator = np.random.default_rng(seed)
     if isinstance(spec.actions, tuple):
         return generator.normal(0.0, 2.0, (steps, count, *spec.actions)).astype(np.float32)
@@ -314,7 +314,7 @@ def random_actions(spec: EnvSpec, count: int, steps: int, seed: int = 0) -> npt.
 
 
 def play(env: VectorEnv, actions: npt.NDArray[Any]) -> list[Row]:
-    """Reset and step; return the row of the reset, then one row for each row of actions."""
+    """Reset and step; returns the row of the reset, and then one row for each step."""
     rows = [poisoned_row(env.spec, env.count)]
     env.reset(rows[0])
     for action in actions:
@@ -324,18 +324,18 @@ def play(env: VectorEnv, actions: npt.NDArray[Any]) -> list[Row]:
 
 
 def column(rows: Sequence[Row], name: str) -> npt.NDArray[Any]:
-    """Return one column of many rows, [T, B, …]."""
+    """Return one column of several rows: [T, B, …]."""
     return np.stack([getattr(row, name) for row in rows])
 
 
 def assert_same(a: Sequence[Row], b: Sequence[Row]) -> None:
-    """Compare two plays, column by column."""
+    """Assert that two sequences of rows are equal."""
     for name in ("observation", "reward", *FLAGS):
         np.testing.assert_array_equal(column(a, name), column(b, name), err_msg=name)
 
 
 def through_a_file(state: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-    """Return a state as a checkpoint keeps it: arrays of numbers, without pickle."""
+    """Return a state after saving and loading it as a checkpoint does: as arrays, without pickle."""
     file = io.BytesIO()
     np.savez(file, **state)  # type: ignore[arg-type]
     file.seek(0)

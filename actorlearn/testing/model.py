@@ -1,4 +1,4 @@
-"""Contract of a network: how ``actorlearn.models.interface`` says that it is called, published and saved."""
+"""Contract of a network: tests that it can be called, published and saved as in ``actorlearn.models.interface``."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class ModelContract:
     observation_shape: ClassVar[tuple[int, ...]]
     """Shape of one observation."""
     observation_dtype: ClassVar[str] = "float32"
-    """Or ``uint8``, of images."""
+    """``float32``, or ``uint8`` for images."""
     heads: ClassVar[Mapping[str, int]] = {"logits": 3, "value": 1}
-    """Name and size of each output, as an algorithm asks for them."""
+    """Name and size of each output, as an algorithm's ``heads`` returns them."""
 
     settings: ClassVar[ModelSettings]
 
@@ -35,11 +35,11 @@ class ModelContract:
         cls.settings = MODELS.read(cls.section)
 
     def network(self, seed: int = 0) -> Any:
-        """Construct the network as every process does."""
+        """Make the network as every process does."""
         return make(self.settings, self.observation_shape, self.observation_dtype, self.heads, seed)
 
     def observations(self, *rows: int) -> Tensor:
-        """Draw observations [*rows, *observation_shape]."""
+        """Draw random observations [*rows, *observation_shape]."""
         generator = np.random.default_rng(0)
         shape = (*rows, *self.observation_shape)
         if self.observation_dtype == "uint8":
@@ -47,14 +47,14 @@ class ModelContract:
         return torch.from_numpy(generator.normal(size=shape).astype(self.observation_dtype))
 
     def outputs(self, network: Any, observations: Tensor) -> dict[str, Tensor]:
-        """Outputs [T, B, size] for observations [T, B, …], from a state of zeros where it has one."""
+        """Return outputs [T, B, size] for observations [T, B, …]; a state begins as zeros."""
         rows = observations.shape[:2]
         first = torch.zeros(rows, dtype=torch.bool)
         return unroll(network, observations, torch.zeros(rows[1], state_size(network)), first)[0]
 
     @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
     def test_outputs_are_float32_of_the_sizes_asked_for(self, precision: str) -> None:
-        """Under autocast too: a policy's probabilities need more digits than bfloat16 has."""
+        """Outputs are float32 also under autocast: probabilities need more precision than bfloat16 has."""
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
             outputs = self.outputs(self.network(), self.observations(2, 3))
         assert {name: tuple(output.shape) for name, output in outputs.items()} == {
@@ -64,7 +64,7 @@ class ModelContract:
         assert all(torch.isfinite(output).all() for output in outputs.values())
 
     def test_weights_depend_on_the_seed_alone(self) -> None:
-        """Equal seeds give equal weights in every process, also before the first weights are published."""
+        """Equal seeds give equal initial weights in every process; torch's global generator is not used."""
         before = torch.random.get_rng_state()
         first, again, other = (flatten(self.network(seed))[0] for seed in (1, 1, 2))
         assert torch.equal(first, again)
@@ -72,7 +72,7 @@ class ModelContract:
         assert torch.equal(before, torch.random.get_rng_state()), "torch's global generator was drawn from"
 
     def test_its_parameters_travel_as_one_vector(self) -> None:
-        """Another network that is given the vector computes the same."""
+        """A network with another's vector of weights computes the same outputs."""
         network, other = self.network(1), self.network(2)
         weights, others = flatten(network)[0], flatten(other)[0]
         others.copy_(weights)
@@ -83,7 +83,7 @@ class ModelContract:
             torch.testing.assert_close(outputs[name], same[name], rtol=0.0, atol=0.0)
 
     def test_every_parameter_learns(self) -> None:
-        """Each has a gradient from the outputs together; what has none should be a buffer with persistent=False."""
+        """Each parameter gets a gradient from the outputs; constants should be buffers with persistent=False."""
         network = self.network()
         gradients = flatten(network)[1]
         outputs = self.outputs(network, self.observations(4, 8))
@@ -95,7 +95,7 @@ class ModelContract:
         assert torch.isfinite(gradients).all()
 
     def test_a_row_does_not_depend_on_its_neighbours(self) -> None:
-        """Chance decides which rows are acted on together."""
+        """Outputs of a row do not depend on the other rows of a batch, which depend on timing."""
         network, seen = self.network(), self.observations(1, 5)
         with torch.no_grad():
             together = self.outputs(network, seen)
@@ -104,7 +104,7 @@ class ModelContract:
             torch.testing.assert_close(together[name], torch.cat([o[name] for o in alone], 1), rtol=1e-4, atol=1e-5)
 
     def test_a_state_is_carried_on_and_cleared_where_a_game_begins(self) -> None:
-        """Row by row as actors call it, or over all rows as the trainer does; the state before a game may be NaN."""
+        """Calls row by row, as in acting, equal one call for all rows; the state before a game may be NaN."""
         network, seen = self.network(), self.observations(4, 3)
         size = state_size(network)
         if not size:

@@ -1,13 +1,13 @@
 """ZeroMQ sockets with bounded queues and no lingering. The only file that imports zmq.
 
-ROUTER and DEALER with explicit ids carry the messages that must arrive. PUSH and PULL carry weights, of which only the
-newest matter: a killed puller loses messages. PUB/SUB is not used, because a late subscriber loses messages too.
+ROUTER and DEALER with explicit ids carry the messages that must arrive. PUSH and PULL carry weights: a killed puller
+loses messages, and only the newest weights matter. PUB/SUB is not used, because a late subscriber loses messages too.
 High-water marks, LINGER and mandatory routing are set before bind or connect: zmq ignores them afterwards.
 
-A socket has an ``Ipc`` address, which its owner's processes alone reach, or a ``Tcp`` one. On TCP everything is
-encrypted (CurveZMQ) and both ends have keys; ``wire/door.py`` decides who is let in. There is no thread for that: a
-listening socket looks after its door whenever it is received from, so it must be received from regularly. Heartbeats
-close connections whose other end is gone without a word.
+A socket has an ``Ipc`` address, which only processes of its owner can reach, or a ``Tcp`` address. On TCP all traffic
+is encrypted (CurveZMQ) and both ends have keys; ``wire/door.py`` decides which keys are admitted. There is no thread
+for this: a listening socket answers requests for admission only inside its receiving methods, so these must be called
+regularly. Heartbeats close connections whose other end has disappeared without closing them.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ RECONNECT_MOST_MS = 200
 TCP_RECONNECT_MS = 100
 TCP_RECONNECT_MOST_MS = 1000
 REDIAL_S = 0.5
-"""Least time between two attempts to connect to a listener that has refused this end: libzmq gives up there."""
+"""Shortest time between two attempts to connect to a listener that refused this end. libzmq does not retry then."""
 TCP_CONNECT_MS = 3000
-"""A connection attempt is given up and begun anew: the kernel alone would wait up to two minutes after a cut."""
+"""Time limit of a connection attempt, after which a new one begins; the kernel's limit can be two minutes."""
 HANDSHAKE_MS = 10_000
-"""A connection that has not proved its key by then is closed."""
+"""Time limit of a handshake. A connection that has not proved its key by then is closed."""
 HEARTBEAT_MS = 2000
 HEARTBEAT_LOST_MS = 6000
-"""A connection on which nothing came for so long is closed; heartbeats come from libzmq's thread, not from ours."""
+"""A connection that receives nothing for this time is closed. Heartbeats are sent by libzmq's thread, not by ours."""
 MOST_CONNECTIONS = 512
-"""Connections of a listening socket; while there are more, further ones are not accepted."""
+"""Limit on the connections of a listening socket. While there are more, no new ones are accepted."""
 _FRAMES = 2
-"""Frames of what a Router receives on ipc: the peer's id and the body."""
+"""Frames of a message that a Router receives on ipc: the peer's id and the body."""
 _MOST_REFUSED = 100
-"""Refused messages in a row after which ``recv`` returns, so that nobody can keep it busy."""
+"""Number of consecutive refused messages after which ``recv`` returns, so that no peer can keep it busy."""
 _MOST_MONITORED = 100_000
-"""Events of a monitor that wait to be read; libzmq's thread would stand still at the 2000 of its default."""
+"""Length of a monitor's queue of events. With a full queue libzmq's thread would block (its default is 2000)."""
 _BACKLOG = 128
 _HANDSHAKE_BYTES = 4096
-"""Room for the messages of a handshake, which are limited like all others."""
+"""Least limit on the size of a message on TCP: messages of the handshake are limited like all others."""
 _SEALED_BYTES = 64
-"""Room for what encryption adds to a frame (33 bytes, CurveZMQ)."""
+"""Bytes added to the limit for the overhead of encryption (33 bytes a frame, CurveZMQ)."""
 _IPV6 = 6
 _BPF_RETURN = 0x06  # linux/bpf_common.h
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # asm-generic/socket.h
@@ -71,7 +71,7 @@ _numbers = itertools.count()
 
 
 class ChannelError(RuntimeError):
-    """A socket that cannot be made."""
+    """The socket cannot be made."""
 
 
 def new_pair() -> Pair:
@@ -94,18 +94,18 @@ def _socket(kind: int, context: zmq.Context[zmq.Socket[bytes]] | None = None) ->
 
 
 def _on_network(socket: zmq.Socket[bytes], pair: Pair) -> None:
-    """Set what both ends of a TCP connection have in common."""
+    """Set the options that both ends of a TCP connection have in common."""
     socket.curve_publickey = pair.public
     socket.curve_secretkey = pair.secret
     socket.handshake_ivl = HANDSHAKE_MS
     socket.heartbeat_ivl = HEARTBEAT_MS
     socket.heartbeat_timeout = socket.heartbeat_ttl = HEARTBEAT_LOST_MS
-    socket.tcp_keepalive = 1  # where a heartbeat cannot be sent, because the kernel's buffer is full
+    socket.tcp_keepalive = 1  # for when the kernel's buffer is full, so that no heartbeat can be sent
     socket.tcp_maxrt = HEARTBEAT_LOST_MS
 
 
 def _bind(socket: zmq.Socket[bytes], address: Ipc | Tcp) -> None:
-    """Have a socket listen at an ipc address, its owner's alone; raises ChannelError naming the endpoint."""
+    """Bind a socket to an ipc address that only its owner can open; raises ChannelError naming the endpoint."""
     before = os.umask(0o177)  # the socket file must be 0600 from its first moment
     try:
         socket.bind(address.endpoint)
@@ -117,7 +117,7 @@ def _bind(socket: zmq.Socket[bytes], address: Ipc | Tcp) -> None:
 
 
 class _Monitor:
-    """Events in the life of a socket's connections, as libzmq's thread reports them."""
+    """Reads the events of a socket's connections that libzmq's thread reports."""
 
     def __init__(self, watched: zmq.Socket[bytes], context: zmq.Context[zmq.Socket[bytes]], events: int) -> None:
         """Watch a socket that is not bound or connected yet."""
@@ -146,13 +146,13 @@ class _Monitor:
 
 
 class _Guard:
-    """The sockets beside a listening TCP socket: libzmq asks on one who may enter, and reports on the other who failed.
+    """Two sockets beside a listening TCP socket: libzmq requests admission (ZAP) on one and reports events on another.
 
-    libzmq has one place to ask in each context, so every listening TCP socket has a context of its own.
+    libzmq has one ZAP endpoint per context, so each listening TCP socket has its own context.
     """
 
     def __init__(self, door: Door, address: Tcp) -> None:
-        """Open the port, and be ready to be asked: libzmq lets every key in where there is nobody to ask."""
+        """Open the port and bind the ZAP endpoint first: without this endpoint libzmq would admit every key."""
         self.door = door
         self._port = _open_port(address)
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -166,7 +166,7 @@ class _Guard:
         self._full = False
 
     def bind(self, socket: zmq.Socket[bytes]) -> None:
-        """Have a socket listen."""
+        """Bind a socket to the port."""
         socket.curve_server = True
         socket.zap_domain = b"actorlearn"
         socket.ipv6 = self._port.family == sockets.AF_INET6
@@ -183,7 +183,7 @@ class _Guard:
         return self._epoll.fileno()
 
     def attend(self) -> None:
-        """Answer who asks to be let in, and follow how many connections there are."""
+        """Answer libzmq's requests for admission, and count the open connections."""
         while True:
             try:
                 request = self._asked.recv_multipart(zmq.NOBLOCK)
@@ -197,12 +197,12 @@ class _Guard:
                 self._open.discard(value)
             elif event == zmq.EVENT_ACCEPT_FAILED:
                 self.door.refusals.note(f"a connection could not be accepted: {os.strerror(value)}")
-            elif event != zmq.EVENT_HANDSHAKE_FAILED_AUTH:  # those were asked about
+            elif event != zmq.EVENT_HANDSHAKE_FAILED_AUTH:  # `answer` has noted this refusal
                 self.door.refusals.note(_refused(value))
         self._bound_connections()
 
     def _bound_connections(self) -> None:
-        """Have the kernel drop requests for connections while there are too many; the open ones are not touched."""
+        """Let the kernel drop new connections while too many are open; the open ones are not affected."""
         full = len(self._open) > (MOST_CONNECTIONS // 2 if self._full else MOST_CONNECTIONS)
         if full == self._full:
             return
@@ -212,14 +212,14 @@ class _Guard:
             self.door.refusals.note(said)
             keep_nothing = ctypes.create_string_buffer(struct.pack("HBBI", _BPF_RETURN, 0, 0, 0))
             program = struct.pack("HP", 1, ctypes.addressof(keep_nothing))
-            with suppress(OSError):  # a kernel without socket filters accepts as many as there are descriptors
+            with suppress(OSError):  # without socket filters only the limit on file descriptors applies
                 self._port.setsockopt(sockets.SOL_SOCKET, _SO_ATTACH_FILTER, program)
         else:
             with suppress(OSError):
                 self._port.setsockopt(sockets.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
     def close(self, socket: zmq.Socket[bytes]) -> None:
-        """Close the listening socket and these, and free the port."""
+        """Close the listening socket and the two sockets beside it, and free the port."""
         self._epoll.close()
         self._monitor.close()
         socket.close()
@@ -229,7 +229,7 @@ class _Guard:
 
 
 def _open_port(address: Tcp) -> sockets.socket:
-    """Return a listening socket, of any free port for port 0; raises ChannelError naming the address."""
+    """Return a listening socket; port 0 means any free port. Raises ChannelError naming the address."""
     ip = address.ip
     if ip is None:
         raise ChannelError(f"{address}: one listens at an IP address, not at a name; write 10.0.0.1:{address.port}")
@@ -247,7 +247,7 @@ def _open_port(address: Tcp) -> sockets.socket:
 
 
 def _refused(value: int) -> str:
-    """Say why a handshake failed, by the error that libzmq's monitor gives."""
+    """Return the reason why a handshake failed, from the error number of libzmq's monitor."""
     if value == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
         return "a connection was refused: it was made with the public key of another head"
     if value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
@@ -256,12 +256,12 @@ def _refused(value: int) -> str:
 
 
 class _Listening:
-    """A listening socket, with its door on TCP."""
+    """A listening socket; on TCP with a door."""
 
     def __init__(self, kind: int, address: Ipc | Tcp, keys: ServerKeys | None, limit_bytes: int, queue: int) -> None:
         """Bind; raises ChannelError naming the address."""
         self.address = address
-        """The address; of port 0 with the port that was found."""
+        """The address; port 0 is replaced by the port that was chosen."""
         self._guard: _Guard | None = None
         if isinstance(address, Tcp):
             if keys is None:
@@ -273,7 +273,7 @@ class _Listening:
             self.address = self._guard.address
         self.socket = _socket(kind, self._guard.context if self._guard else None)
         self.socket.maxmsgsize = max(limit_bytes, _HANDSHAKE_BYTES) + _SEALED_BYTES if self._guard else limit_bytes
-        # On TCP libzmq puts the user id into the queue first; one of 1 is full then, and never read (4.3.5).
+        # On TCP libzmq first puts the user id into the queue. A queue of 1 would then be full and never read (4.3.5).
         self.socket.rcvhwm = queue + 1 if self._guard else queue
         if kind == zmq.ROUTER:
             self.socket.router_mandatory = 1
@@ -288,7 +288,7 @@ class _Listening:
 
     @property
     def sources(self) -> list[zmq.Socket[bytes]]:
-        """Sockets of which one is readable when there is something to do."""
+        """Sockets to poll: one of them is readable when a message or an event has arrived."""
         return [self.socket, *(self._guard.sockets if self._guard else ())]
 
     @property
@@ -297,11 +297,14 @@ class _Listening:
         return self._guard.fd if self._guard else int(self.socket.fd)
 
     def refusals(self) -> list[str]:
-        """Return who was refused since the last call and why, a line each, and the same at most once a minute."""
+        """Return the refusals since the last call, one line each; the same line at most once a minute."""
         return self._guard.door.refusals.read() if self._guard else []
 
     def _receive(self, deadline_s: float) -> tuple[list[bytes], str] | None:
-        """Return the frames of the next message, and on TCP its ZAP user id; looks after the door while it waits."""
+        """Return the frames of the next message and, on TCP, its ZAP user id; None at the deadline.
+
+        On TCP it also answers requests for admission while it waits.
+        """
         while True:
             if self._guard:
                 self._guard.attend()
@@ -330,22 +333,22 @@ class Router(_Listening):
     """The listening side; identifies peers by the ids they choose.
 
     An id belongs to the first peer that uses it. Messages of a second peer with the same id are dropped, so a process
-    started by hand beside a run cannot take the place of one of the run. On TCP a peer's id is the name of its key, or
-    begins with that and a slash; messages with another id are dropped.
+    started by hand cannot take the place of a process of the run. On TCP a peer's id is the name of its key, or begins
+    with that name and a slash; messages with another id are dropped.
     """
 
     def __init__(self, address: Ipc | Tcp, keys: ServerKeys | None = None, limit_bytes: int = LIMIT_BYTES) -> None:
-        """Bind, an ipc address owner-only, a TCP one with keys only; raises ChannelError naming the address.
+        """Bind; raises ChannelError naming the address. Only the owner can open an ipc address; TCP needs keys.
 
         A message of more than ``limit_bytes`` is refused; zmq disconnects the sender of such a frame before reading it.
         """
         super().__init__(zmq.ROUTER, address, keys, limit_bytes, HIGH_WATER_MARK)
 
     def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
-        """Return the next message as (peer id, body), or None when none came in time; on ipc an id may be any bytes.
+        """Return the next message as (peer id, body), or None if none came in time; on ipc an id may be any bytes.
 
-        On ipc a message of several frames is returned with an empty body, which decodes as no message. On TCP a message
-        that is refused is dropped, and its sender told why.
+        On ipc a message of several frames is returned with an empty body, which ``decode`` rejects. On TCP a refused
+        message is dropped, and the reason is sent to its sender.
         """
         deadline_s = time.monotonic() + timeout_ms / 1000
         for _ in range(_MOST_REFUSED):
@@ -368,7 +371,7 @@ class Router(_Listening):
         return route is not None and self._send(route, body) == 0
 
     def _connected(self, route: bytes) -> bool:
-        """Whether a connection is still there; an empty message, which its peer passes over, finds that out."""
+        """Whether a connection is still open: sends an empty message, which the peer ignores."""
         return self._send(route, b"") != zmq.EHOSTUNREACH
 
     def _send(self, *frames: bytes) -> int:
@@ -384,14 +387,14 @@ class Pull(_Listening):
     """The listening end for any number of pushers; it cannot reply."""
 
     def __init__(self, address: Ipc | Tcp, limit_bytes: int, keys: ServerKeys | None = None) -> None:
-        """Bind, an ipc address owner-only; zmq disconnects a sender of more than ``limit_bytes``, before reading it.
+        """Bind; only the owner can open an ipc address. zmq disconnects the sender of more than ``limit_bytes``.
 
-        Not conflating: libzmq 4.3.5 aborts the process when a message of several frames meets a conflating PULL.
+        The socket does not conflate: libzmq 4.3.5 aborts the process if a conflating PULL receives several frames.
         """
         super().__init__(zmq.PULL, address, keys, limit_bytes, queue=1)
 
     def recv(self, timeout_ms: int = 0) -> tuple[str, list[bytes]] | None:
-        """Return the next message as (name of its sender's key, frames), or None when none came in time.
+        """Return the next message as (name of its sender's key, frames), or None if none came in time.
 
         A valid message has a single frame. On ipc the name is empty.
         """
@@ -411,7 +414,7 @@ class Pull(_Listening):
 
 
 class Dealer:
-    """The dialling side, with an id of its own; reconnects by itself, also to a listener that lists its key later."""
+    """The connecting side, with its own id; reconnects automatically, also to a listener that admits its key later."""
 
     def __init__(
         self, address: Ipc | Tcp, identity: str, keys: ClientKeys | None = None, limit_bytes: int = LIMIT_BYTES
@@ -425,13 +428,13 @@ class Dealer:
         self.socket = _dialling(zmq.DEALER, address, keys)
         self.socket.maxmsgsize = max(limit_bytes, _HANDSHAKE_BYTES) + _SEALED_BYTES
         self._before: list[bytes] = []
-        """Frames that go before the body."""
+        """Frames that are sent before the body."""
         self._monitor: _Monitor | None = None
         self._trouble: str | None = None
         self._refused, self._dialled_s = False, time.monotonic()
         if isinstance(address, Tcp):
             self._before = [identity.encode(), new_session()]
-            self.socket.immediate = True  # nothing waits for a connection: its sender keeps it until there is one
+            self.socket.immediate = True  # without a connection, send fails instead of queueing the message
             self._trouble = "not connected yet"
             self._monitor = _Monitor(self.socket, zmq.Context.instance(), _FAILED | _DIALLED)
         else:
@@ -448,7 +451,7 @@ class Dealer:
         return True
 
     def recv(self, timeout_ms: int = 0) -> bytes | None:
-        """Return the next body, or None when none came in time."""
+        """Return the next body, or None if none came in time."""
         deadline_s = time.monotonic() + timeout_ms / 1000
         for _ in range(_MOST_REFUSED):
             left_ms = math.ceil(1000 * (deadline_s - time.monotonic()))
@@ -462,25 +465,25 @@ class Dealer:
                 return frames[0] if len(frames) == 1 else None
             if len(frames) == 1 and frames[0]:
                 return frames[0]
-            if len(frames) == _FRAMES and not frames[0]:  # else it is empty: the listener asked if this end is there
+            if len(frames) == _FRAMES and not frames[0]:  # a refusal; a single empty frame only tests the connection
                 self._look()
                 self._trouble = frames[1].decode("utf-8", "replace")
         return None
 
     @property
     def trouble(self) -> str | None:
-        """Reason why the listener is not reached, or does not let this end in, for people; None where it does."""
+        """Why the listener cannot be reached or refuses this end, in words; None while connected."""
         self._look()
         return self._trouble
 
     def _look(self) -> None:
-        """Follow the connection, and dial again where it was refused."""
+        """Read the connection's events, and connect again after a refusal."""
         for event, value in self._monitor.read() if self._monitor else ():
             self._trouble = self._told(event, value)
             self._refused = bool(event & _FAILED) or (self._refused and event != zmq.EVENT_HANDSHAKE_SUCCEEDED)
         if self._refused and time.monotonic() - self._dialled_s >= REDIAL_S:
             self._refused, self._dialled_s = False, time.monotonic()
-            with suppress(zmq.ZMQError):  # libzmq may have forgotten it
+            with suppress(zmq.ZMQError):  # libzmq may have dropped the endpoint already
                 self.socket.disconnect(self.address.endpoint)
             self.socket.connect(self.address.endpoint)
 
@@ -499,18 +502,18 @@ class Dealer:
 
     @property
     def sources(self) -> list[zmq.Socket[bytes]]:
-        """Sockets of which one is readable when there is something to do."""
+        """Sockets to poll: one of them is readable when a message has arrived."""
         return [self.socket]
 
     def close(self, linger_ms: int = 0) -> None:
-        """Close, waiting at most ``linger_ms`` for unsent messages; what is unsent then is dropped."""
+        """Close after waiting at most ``linger_ms`` for unsent messages; the rest is dropped."""
         if self._monitor is not None:
             self._monitor.close()
         self.socket.close(linger=linger_ms)
 
 
 class Push:
-    """The sending end of a line to one puller: a new message replaces one that is not sent yet, so nothing queues."""
+    """The sending end of a connection to one puller; a new message replaces one that has not been sent yet."""
 
     def __init__(self, address: Ipc | Tcp, keys: ClientKeys | None = None) -> None:
         """Connect; the puller may start later and restart. Raises ChannelError for an invalid address."""
@@ -518,10 +521,10 @@ class Push:
         self.socket.conflate = True  # before connect: zmq ignores options set afterwards
         _connect(self.socket, address)
         self.takes = True
-        """Whether the last message was taken. The line is not made again after a puller that has refused its key."""
+        """Whether the last message was accepted. There is no reconnection after the puller has refused the key."""
 
     def send(self, body: bytes) -> bool:
-        """Send without blocking and without a copy; False when it cannot be taken."""
+        """Send without blocking and without a copy; False if the message cannot be queued."""
         try:
             self.socket.send(body, zmq.NOBLOCK, copy=False)
         except zmq.ZMQError:
@@ -536,7 +539,7 @@ class Push:
 
 
 def _dialling(kind: int, address: Ipc | Tcp, keys: ClientKeys | None) -> zmq.Socket[bytes]:
-    """Return a socket that is to dial an address; raises ChannelError for a TCP one without keys."""
+    """Return a socket, not connected yet, for an address; raises ChannelError for a TCP one without keys or port."""
     if not isinstance(address, Tcp):
         socket = _socket(kind)
         socket.reconnect_ivl, socket.reconnect_ivl_max = RECONNECT_MS, RECONNECT_MOST_MS
@@ -564,7 +567,7 @@ def _connect(socket: zmq.Socket[bytes], address: Ipc | Tcp) -> None:
 
 
 def _speaks_only_ipv6(address: Tcp) -> bool:
-    """Whether the host is an IPv6 address, or a name that has no other; False for a name that is not known yet."""
+    """Whether the host is an IPv6 address or a name with only such addresses; False if the name is unknown."""
     if address.ip is not None:
         return address.ip.version == _IPV6
     try:
@@ -587,7 +590,7 @@ class Waiter:
             self._poller.register(source, zmq.POLLIN)
 
     def wait(self, timeout_ms: int) -> bool:
-        """Sleep, and clear the wakeup; returns False when the deadline passed without an event."""
+        """Sleep, then clear the wakeup; returns False if ``timeout_ms`` passed without an event."""
         woken = bool(self._poller.poll(timeout_ms))
         if woken and self._wakeup is not None:
             self._wakeup.clear()

@@ -1,7 +1,7 @@
-"""A child's line to the supervisor: hello, orders in, reports out.
+"""The child's side of the control socket: it sends Hello and reports to the supervisor, and receives orders.
 
-The supervisor's Order is the whole wanted state, repeated until it is Applied; reports wait here until the supervisor
-reads them. A child that has lost its supervisor is killed by the kernel (``processes/__main__.py``), not from here.
+The supervisor's Order is the complete wanted state and is repeated until the child answers Applied. Reports are queued
+until the supervisor reads them. If the supervisor dies, the kernel kills the child (``processes/__main__.py``).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class TurnedAwayError(RuntimeError):
 
 
 class Control:
-    """The child side of the control socket. Without an address (started by hand) it sends and receives nothing."""
+    """The child's side of the control socket. Without an address (started by hand) it sends and receives nothing."""
 
     def __init__(self, address: Ipc | None, own: ProcessId, run_id: str, *, last_words: bool = False) -> None:
-        """Connect as this process; ``last_words``: with its second id, as its first socket may still be open."""
+        """Connect as this process; ``last_words`` uses its second id, because its first socket may still be open."""
         self.id = own
         self.run_id = run_id
         self.order = Order(version=0)
@@ -59,7 +59,7 @@ class Control:
         )
 
     def listens(self, key: bytes, address: Tcp | None) -> None:
-        """Tell the supervisor this process's public key, and where other machines reach it."""
+        """Send this process's public key and network address to the supervisor."""
         self.send(Listens(key=key.hex(), address=address))
 
     def send(self, message: Message) -> None:
@@ -76,15 +76,15 @@ class Control:
             if isinstance(message, Order) and message.version >= self.order.version:
                 self.order = message
                 if message.version == self.applied_version:
-                    self._acknowledge()  # the acknowledgement was lost; once more
+                    self._acknowledge()  # a repeated order: the acknowledgement was lost
 
     @property
     def ordered(self) -> bool:
-        """Whether there is an order that has not been put into effect."""
+        """Whether there is an order that has not been applied."""
         return self.order.version > self.applied_version
 
     def applied(self, order: Order | None = None) -> None:
-        """Report ``order`` (default: the newest) as put into effect; a newer one may have arrived meanwhile."""
+        """Report that ``order`` (default: the newest) has been applied; a newer one may have arrived meanwhile."""
         self.applied_version = (order or self.order).version
         self._acknowledge()
 

@@ -1,14 +1,14 @@
-"""Admission on TCP: whose key may connect, as whom it may speak, and who was refused. Pure; opens no socket.
+"""Admission on TCP: the keys that may connect, the ids that each key may use, and refusals. Pure; opens no socket.
 
-Both ends of a connection have a pair of Curve25519 keys (CurveZMQ, https://rfc.zeromq.org/spec/26). The dialling end
-knows the listener's public key beforehand; the listening end has a list of public keys, each with a name. libzmq asks
-for each new connection, after the key exchange, whether its key may enter (ZAP, https://rfc.zeromq.org/spec/27), and
-then gives the key with every message: the name of a sender is the name of its key, whatever it says of itself.
+Both ends of a connection have a pair of Curve25519 keys (CurveZMQ, https://rfc.zeromq.org/spec/26). The connecting end
+knows the listener's public key beforehand; the listening end has a list of public keys, each with a name. After the key
+exchange of a new connection libzmq requests admission for its key (ZAP, https://rfc.zeromq.org/spec/27), and then
+returns the key with every message. The name of a sender is the name of its key; a message cannot claim another.
 
-A message from the dialling end has three frames: its id, its session and the body. The id is the name of its key, or
-that name, ``/`` and a word of its choice: the processes of a node. The session is random, and shows whether a second
-connection with an id is the first one's peer, which has dialled again, or another peer with the same key. An id belongs
-to the peer that has it for as long as that one is connected; another one is refused and told why.
+A message from the connecting end has three frames: its id, its session and the body. The id is the name of its key, or
+that name, ``/`` and a word, which names a process of a node. The session is random. It shows whether a second
+connection with an id comes from the same peer after a reconnection or from another peer with the same key. An id
+belongs to its peer while that peer is connected; a second peer with this id is refused and receives the reason.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""Names of keys. A slash cannot be in one: what follows it in an id is a process of that node."""
+"""Names of keys. A name has no slash: in an id a slash separates the key's name from a process of the node."""
 KEY_BYTES = 32
 SESSION_BYTES = 16
 MOST_PEERS = 256
-"""Ids of one key that are kept; of more the oldest is forgotten until it speaks again."""
+"""Most ids kept for one key. A further id replaces the oldest, which is kept again after its next message."""
 _ID_BYTES = 255
 _FRAMES = 3
-"""Frames of a message from the dialling end: id, session, body."""
+"""Frames of a message from the connecting end: id, session, body."""
 _ZAP_FRAMES = 7
 """Frames of a ZAP request for CURVE: version, request, domain, address, identity, mechanism, key."""
 _ZAP_VERSION = b"1.0"
 _MOST_TOLD = 32
-"""Different refusals that are told within a minute; further ones are counted together."""
+"""Most different refusals reported within a minute; further ones are counted together."""
 _TELL_AGAIN_S = 60.0
 _FORMER_ROUTES = 8
 
@@ -48,26 +48,26 @@ class Pair:
 
 @dataclass(frozen=True)
 class ServerKeys:
-    """The keys of an end that listens."""
+    """The keys of a listening end."""
 
     pair: Pair
     allowed: Callable[[bytes], str | None] = field(repr=False)
-    """Name that a public key may enter under, as of now; None: it may not."""
+    """Returns the name of a public key, or None if the key may not connect at the time of the call."""
     list_named: str = "`actorlearn keys list` shows the list"
-    """Words that say where the list of keys is found."""
+    """Words for error messages that say where to find the list of keys."""
 
 
 @dataclass(frozen=True)
 class ClientKeys:
-    """The keys of an end that dials."""
+    """The keys of a connecting end."""
 
     pair: Pair
     server: bytes
-    """Public key of the listener: no other one can answer."""
+    """Public key of the listener. A listener with another key cannot answer."""
 
 
 class RefusedError(Exception):
-    """A message that is not let in; the text is for both ends."""
+    """A message was refused; the text is for both ends."""
 
 
 @dataclass
@@ -75,25 +75,25 @@ class _Peer:
     key: bytes
     session: bytes
     route: bytes
-    """libzmq's id of the connection on which the peer spoke last."""
+    """libzmq's id of the connection of the peer's last message."""
     former: deque[bytes] = field(default_factory=lambda: deque(maxlen=_FORMER_ROUTES))
-    """Its earlier connections, whose late messages are taken and not answered."""
+    """Its earlier connections. Late messages from them are accepted; answers go to the newest connection."""
 
 
 class Refusals:
-    """Refusals that were not read yet, each kind once a minute with its count, however many there are."""
+    """Refusals that have not been read yet, by text; each text is returned at most once a minute, with its count."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Begin with none; ``clock`` returns seconds."""
         self._clock = clock
         self._counts: dict[str, int] = {}
         self._stand: dict[str, Callable[[], bool]] = {}
-        """Whether a refusal that was not read yet is still to be told, by its text."""
+        """By text: returns whether an unread refusal still holds."""
         self._told: dict[str, float] = {}
-        """Clock at which a text was last read."""
+        """By text: clock at which it was last read, in seconds."""
 
     def note(self, text: str, stands: Callable[[], bool] = lambda: True) -> None:
-        """Count a refusal; one that does not stand any more when it is read is forgotten."""
+        """Count a refusal; it is forgotten if ``stands`` returns False when it is read."""
         known = self._counts.keys() | self._told.keys()
         if text not in known and len(known) >= _MOST_TOLD:
             text, stands = "others were refused", lambda: True
@@ -101,7 +101,7 @@ class Refusals:
         self._counts[text] = self._counts.get(text, 0) + 1
 
     def read(self) -> list[str]:
-        """Return the refusals since the last call, a line each; one that was told within the last minute waits."""
+        """Return the refusals since the last call, one line each; a text returned within the last minute waits."""
         now_s = self._clock()
         self._counts = {text: count for text, count in self._counts.items() if self._stand[text]()}
         self._stand = {text: self._stand[text] for text in self._counts}
@@ -113,13 +113,13 @@ class Refusals:
 
 
 class Door:
-    """Decides for one listening socket who is let in, and remembers on which connection each peer is reached."""
+    """Decides for one listening socket which keys and messages are admitted, and stores each peer's connection."""
 
     def __init__(self, keys: ServerKeys, limit_bytes: int) -> None:
-        """Let in the keys that are allowed, at each moment, by ``keys``, with messages of at most so many bytes."""
+        """Admit the keys that ``keys`` allows at each moment, with messages of at most ``limit_bytes``."""
         self._keys, self._limit_bytes = keys, limit_bytes
         self._peers: dict[str, dict[str, _Peer]] = {}
-        """Peers by their ids, by the names of their keys."""
+        """Name of a key -> id -> peer."""
         self.refusals = Refusals()
 
     def answer(self, request: list[bytes]) -> list[bytes]:
@@ -137,7 +137,7 @@ class Door:
         return [_ZAP_VERSION, request_id, b"200", b"OK", key.hex().encode(), b""]
 
     def sender(self, user_id: str, frames: list[bytes]) -> str:
-        """Return the name of the key of a message; raises RefusedError for one that is not allowed, or too large."""
+        """Return the name of the key of a message; raises RefusedError for a revoked key or a message too large."""
         key = bytes.fromhex(user_id)
         name = self._keys.allowed(key)
         if name is None:
@@ -150,10 +150,10 @@ class Door:
     def enter(
         self, route: bytes, user_id: str, frames: list[bytes], connected: Callable[[bytes], bool]
     ) -> tuple[str, bytes]:
-        """Return a message as (peer's id, body); raises RefusedError for one that is not let in.
+        """Return a message as (peer's id, body); raises RefusedError if it is not admitted.
 
-        ``route``: libzmq's id of its connection; ``user_id``: of the ZAP answer; ``connected`` says whether the
-        connection of a route is still there.
+        ``route`` is libzmq's id of its connection, ``user_id`` the id from the ZAP answer; ``connected`` returns
+        whether the connection of a route is still open.
         """
         name = self.sender(user_id, frames[-1:])
         if len(frames) != _FRAMES or len(frames[1]) != SESSION_BYTES or len(frames[0]) > _ID_BYTES:
@@ -177,17 +177,17 @@ class Door:
         return peer, body
 
     def route(self, peer: str) -> bytes | None:
-        """Return libzmq's id of the connection on which a peer is reached; None for one that is not let in."""
+        """Return libzmq's id of a peer's connection; None for a peer that is unknown or no longer allowed."""
         name = peer.partition("/")[0]
         known = self._peers.get(name, {}).get(peer)
         return known.route if known is not None and self._keys.allowed(known.key) == name else None
 
 
 def new_session() -> bytes:
-    """Return the session of one dialling end."""
+    """Return a random session for a connecting end."""
     return secrets.token_bytes(SESSION_BYTES)
 
 
 def _shown(said: bytes) -> str:
-    """Return what a stranger sent so that it can stand in a log."""
+    """Return received bytes as short, escaped text for a log."""
     return f"{said.decode('utf-8', 'replace')!a:.80}"

@@ -1,6 +1,6 @@
-"""Identity of a process of a run: one value, from which its name and its ids on sockets follow. These are never parsed.
+"""Identity of a process of a run. Its name and its ids on sockets are derived from it and are never parsed.
 
-It travels in settings, messages and the plan; names are for people, for files and as keys.
+Settings, messages and the plan contain the identity; names are for people, for files and for use as keys.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Meta
 Name = Annotated[str, Meta(max_length=255)]
 """Name of a process, role, run, command, version or column."""
 Count = Annotated[int, Meta(ge=0, le=2**53)]
-"""Count of steps, orders or incarnations so far. JSON, and TensorBoard's axis, have room for it."""
+"""Count of steps, orders or incarnations so far. JSON and TensorBoard's axis represent numbers up to 2**53 exactly."""
 
 
 class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,7 +46,7 @@ class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.socket_id}.failed"
 
     def again(self, incarnation: int) -> ProcessId:
-        """Another incarnation of the same process."""
+        """Return another incarnation of the same process."""
         return msgspec.structs.replace(self, incarnation=incarnation)
 
 

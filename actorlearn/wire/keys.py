@@ -1,15 +1,16 @@
-"""Key files: a folder of the head's, with its secret key and the public keys that may connect, and a file per node.
+"""Key files: the head's folder, with its secret key and the public keys that may connect, and a file per node.
 
 ==================  ======  ==========================================================================================
-in the folder       mode    holds
+in the folder       mode    content
 ==================  ======  ==========================================================================================
 ``head.key``        0600    the head's secret key; never leaves the head's machine
 ``nodes/NAME.pub``  0644    the public key that may connect as NAME; revoked by removing the file
-``NAME.key``        0600    the secret key of node NAME and the head's public key; to be moved to that node's machine
+``NAME.key``        0600    the secret key of node NAME and the head's public key; you move it to that node's machine
 ==================  ======  ==========================================================================================
 
-A file is lines of a word and a value; keys are 64 hexadecimal digits. A secret key that others may read is refused, and
-so is a list that others may write. Nothing is ever overwritten, and secrets appear in no error, name or ``repr``.
+Each line of a file is a word and a value; keys are 64 hexadecimal digits. A secret key that other users may read is
+refused, and so is a list that other users may write. Files are never overwritten, and secrets appear in no error, name
+or ``repr``.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from actorlearn.wire.door import KEY_BYTES, NAME, ClientKeys, Pair, ServerKeys
 HEAD_FILE = "head.key"
 LIST_FOLDER = "nodes"
 LIST_AGAIN_S = 1.0
-"""A key that was added or revoked counts after this many seconds at most."""
+"""Seconds after which the list is read again: an added or revoked key takes effect within this time."""
 _LIMIT_BYTES = 4096
 _OTHERS_READ, _OTHERS_WRITE = 0o077, 0o022
 
 
 class KeysError(ValueError):
-    """Keys that cannot be made or used, with the value, the rule and the way out."""
+    """Keys cannot be made or used; the text has the value, the rule and a remedy."""
 
 
 class NodeKeys(NamedTuple):
-    """A node's key file: the name that the head knows it by, and the keys with which it dials."""
+    """A node's key file: the name under which the head lists it, and the keys with which it connects."""
 
     name: str
     keys: ClientKeys
@@ -54,7 +55,7 @@ class AllowList:
         self._read_s = time.monotonic()
 
     def __call__(self, public: bytes) -> str | None:
-        """Return the name of a key, None for one that may not connect; what cannot be read now is as it was."""
+        """Return the name of a key, or None if it may not connect; an unreadable list leaves the last one in force."""
         if time.monotonic() - self._read_s >= LIST_AGAIN_S:
             with suppress(KeysError, OSError):
                 self._names = {key: name for name, key in read_list(self._folder).items()}
@@ -63,9 +64,9 @@ class AllowList:
 
 
 def make_keys(folder: Path, names: Iterable[str]) -> list[Path]:
-    """Make a key file for each node, and the head's if there is none yet; returns the files to be moved to nodes.
+    """Make a key file for each node, and the head's if there is none yet; returns the files to move to the nodes.
 
-    Raises KeysError, before anything is made, for a name that is none, is repeated or has a key.
+    Raises KeysError, before it makes any file, for a name that is invalid, repeated or already has a key.
     """
     wanted = list(names)
     head, listed = folder / HEAD_FILE, folder / LIST_FOLDER
@@ -107,7 +108,7 @@ def node_keys(file: Path) -> NodeKeys:
 
 
 def read_list(folder: Path) -> dict[str, bytes]:
-    """Return the public keys that may connect by name; raises KeysError."""
+    """Return the public keys that may connect, name -> key; raises KeysError."""
     try:
         mode = folder.stat().st_mode
         files = sorted(folder.glob("*.pub"))
@@ -125,7 +126,7 @@ def read_list(folder: Path) -> dict[str, bytes]:
 
 
 def revoke(folder: Path, name: str) -> None:
-    """Take a node's key off the list, and remove its file if it is still here; raises KeysError for an unknown name."""
+    """Remove a node's key from the list, and its file if it is still here; raises KeysError for an unknown name."""
     file = folder / LIST_FOLDER / f"{name}.pub"
     if not NAME.fullmatch(name) or not file.exists():
         raise KeysError(f"{name!a:.100}: has no key in {folder}; `actorlearn keys list {folder}` shows who has")
@@ -134,7 +135,7 @@ def revoke(folder: Path, name: str) -> None:
 
 
 def _write(file: Path, said: Mapping[str, str | bytes], mode: int) -> None:
-    """Write a new file, of this mode from its first moment; raises OSError naming it where there is one."""
+    """Create a file with this mode; raises OSError naming it if it exists."""
     lines = [f"{word} {value if isinstance(value, str) else value.hex()}\n" for word, value in said.items()]
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with os.fdopen(handle, "w") as out:
@@ -172,7 +173,7 @@ def _pair(file: Path, said: Mapping[str, str]) -> Pair:
 
 
 def _key(file: Path, said: Mapping[str, str], word: str) -> bytes:
-    """Return one key of a file, without repeating what stands there."""
+    """Return one key of a file; raises KeysError, whose text does not repeat the value."""
     try:
         key = bytes.fromhex(said.get(word, ""))
     except ValueError:

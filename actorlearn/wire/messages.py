@@ -1,8 +1,8 @@
-"""Every message on one page: what may be said between processes, and how it is put into bytes.
+"""All control messages between processes, and their encoding.
 
 Control messages are typed structs in MessagePack, decoded against the closed unions below: an unknown kind, a wrong
-type, a count below zero or a size over its limit is a ``MessageError``, never a guess. Tensors never travel in these
-messages: they lie in shared memory.
+type, a count below zero or a size over its limit raises ``MessageError``. These messages contain no tensors: tensors
+are in shared memory.
 
 ===================  ==========================  =============================================================
 from                 to                          messages
@@ -16,8 +16,8 @@ supervisor           command line                Reply
 
 A process that waits for a row, an action or a rollout is woken by a wakeup, which has no content (``wire/wakeup.py``).
 
-Control is level-triggered: an ``Order`` is the whole wanted state with a version, repeated until the child answers
-``Applied`` with that version. Losing, repeating or re-ordering one therefore changes nothing.
+Control is level-triggered: an ``Order`` is the complete wanted state with a version, repeated until the child answers
+``Applied`` with that version. A lost, repeated or reordered order therefore changes nothing.
 """
 
 from __future__ import annotations

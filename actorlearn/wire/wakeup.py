@@ -3,9 +3,9 @@
 The byte written to the pipe has no meaning and may be lost: a sleeping process also looks again after a timeout. A
 wakeup belongs to one listener, any process of the run may signal it, and the pipe outlives both.
 
-A pipe instead of a zmq message, because every step needs several wake-ups. On two cores of an AMD EPYC a wake-up by
-zmq's ipc took 110 to 170 us, as each side has an I/O thread of zmq in between; cheap environments lost a third of
-their time to it.
+Wakeups are pipes and not zmq messages, because every step needs several. On two cores of an AMD EPYC a wakeup through
+zmq's ipc took 110 to 170 us, because each side has an I/O thread of zmq; cheap environments lost a third of their time
+to it.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ class Wakeup:
                 path.unlink()
         with suppress(FileExistsError):
             os.mkfifo(path, 0o600)
-        # Read and write: with a writer of its own the pipe never reports end-of-file.
+        # Read and write: the listener is itself a writer, so the pipe never reports end-of-file.
         self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def clear(self) -> None:
-        """Discard all wake-ups so far."""
+        """Discard all wakeups so far."""
         with suppress(BlockingIOError):
             os.read(self.fd, _PIPE_BYTES)
 
     def close(self) -> None:
-        """Stop listening; the pipe stays, for the next incarnation."""
+        """Stop listening; the pipe remains for the next incarnation."""
         os.close(self.fd)
 
 
 class Wakeups:
-    """The wakers' end: wakeups of several listeners, by the listener's id."""
+    """The writers' end: wakeups of several listeners, by the listener's id."""
 
     def __init__(self, paths: Mapping[str, Path] | None = None) -> None:
-        """Remember the listeners' paths; a pipe is opened at its first use."""
+        """Store the listeners' paths; a pipe is opened at its first use."""
         self._paths: dict[str, Path] = dict(paths or {})
         self._fds: dict[str, int] = {}
 
     def follow(self, paths: Mapping[str, Path]) -> None:
-        """Replace the listeners by these."""
+        """Replace the listeners."""
         for listener in [listener for listener in self._fds if listener not in paths]:
             os.close(self._fds.pop(listener))
         self._paths = dict(paths)
 
     def wake(self, listener: str) -> bool:
-        """Wake a listener; returns False when it does not listen. A full pipe counts as woken."""
+        """Wake a listener; returns False if it does not listen. A full pipe counts as woken."""
         if listener not in self._paths:
             return False
         try:
@@ -72,7 +72,7 @@ class Wakeups:
             os.write(self._fds[listener], b"!")
         except BlockingIOError:
             return True
-        except OSError:  # not made yet, or its listener has died
+        except OSError:  # the pipe does not exist yet, or its listener has died
             if listener in self._fds:
                 os.close(self._fds.pop(listener))
             return False

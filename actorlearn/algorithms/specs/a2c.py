@@ -1,4 +1,4 @@
-"""A2C as topologies know it: its keys, and PAAC's numbers (Clemente et al. 2017)."""
+"""Spec of A2C: its keys, with PAAC's numbers (Clemente et al. 2017)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SPEC = AlgorithmSpec(
     settings=A2CSettings,
     made_by="actorlearn.algorithms.a2c:A2C",
     defaults={
-        # PAAC as its authors released it, which is what the settings have (configs/atari/paac.yaml says where the paper
-        # differs). The learning rate is 0.0007 x 32 environments and belongs to loss_scale 5 and these 32 environments.
+        # The settings' defaults are PAAC as its authors released it (configs/atari/paac.yaml lists how the paper
+        # differs). The learning rate is 0.0007 x 32 environments, for loss_scale 5.
         "atari": {},
         "vector": VECTOR,
     },

@@ -1,4 +1,4 @@
-"""C51 as topologies know it: its keys, and the numbers of Bellemare et al. 2017."""
+"""Spec of C51: its keys, with the numbers of Bellemare et al. 2017."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class C51Settings(QSettings, frozen=True, kw_only=True, tag="c51"):
     value_max: Annotated[float, Meta(ge=-1_000_000, le=1_000_000, description="largest atom, in the same units")] = 10.0
 
     def __post_init__(self) -> None:
-        """Refuse a support without length."""
+        """Raise ValueError unless value_max is above value_min."""
         if self.value_max <= self.value_min:
             raise ValueError(f"algorithm.value_max: {self.value_max!r} must be above value_min, {self.value_min}")
         super().__post_init__()

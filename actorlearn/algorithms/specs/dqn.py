@@ -1,4 +1,4 @@
-"""DQN as topologies know it: its keys, and the numbers of Mnih et al. 2015."""
+"""Spec of DQN: its keys, with the numbers of Mnih et al. 2015."""
 
 from __future__ import annotations
 

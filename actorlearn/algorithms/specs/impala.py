@@ -1,4 +1,4 @@
-"""IMPALA as topologies know it: its keys, and the numbers of Espeholt et al. 2018, appendix G."""
+"""Spec of IMPALA: its keys, with the numbers of Espeholt et al. 2018, appendix G."""
 
 from __future__ import annotations
 
@@ -35,19 +35,20 @@ SPEC = AlgorithmSpec(
     by_ratio=True,
     metrics=(Metric("ratio_mean", "", "mean probability ratio of the new to the acting policy", learning=True),),
     defaults={
-        # 32 trajectories of 20 steps make a batch, losses are sums, and the squared error counts a half of 0.5.
+        # A batch is 32 trajectories of 20 steps, losses are sums, and the weight of the squared error is a half of 0.5.
         "atari": {
             "algorithm": {"horizon": 20, "entropy_cost": 0.01, "loss_scale": 1.0, "reduction": "sum"},
             "simulators": {"blocks": 2},
         },
-        # Seeds 1 and 2, steps to a mean of 475 on CartPole-v1: 165,000 and 190,000, and 500 to the end. On Catch both
-        # stay near 0.6, which is not V-trace's doing: with entropy_cost 0 a policy gives up a column and never catches
-        # there again, a2c's the same. There an entropy_cost of 0.05 that falls to 0 ends at 1.0 within 75,000 steps,
-        # one of 0.02 does not, and on CartPole-v1 either collapses; more seeds were not tried.
+        # On CartPole-v1 seeds 1 and 2 reach a mean of 475 after 165,000 and 190,000 steps, and have 500 at the end. On
+        # Catch both stay near 0.6. V-trace is not the reason: with entropy_cost 0 a policy never catches again in a
+        # column that it has given up, also with a2c. On Catch an entropy_cost of 0.05 that falls to 0 gives 1.0 within
+        # 75,000 steps, and one of 0.02 does not; on CartPole-v1 either makes the policy collapse. More seeds were not
+        # tried.
         "vector": {**VECTOR, "simulators": {"blocks": 2}},
     },
     optimizers={
-        # Epsilon inside the root and the accumulator from 1, as TensorFlow has them.
+        # Epsilon is inside the root and the accumulator begins at 1, as in TensorFlow.
         "atari": {"rmsprop": {"learning_rate": 6e-4, "epsilon": 0.01, "clip_norm": 40.0}},
     },
 )

@@ -1,4 +1,4 @@
-"""PPO as topologies know it: its keys, and the numbers of Schulman et al. 2017."""
+"""Spec of PPO: its keys, with the numbers of Schulman et al. 2017."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PPOSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="ppo"):
 
     @property
     def passes_before(self) -> bool:
-        """Whether a rollout's outputs by the weights before its epochs are needed, of every row."""
+        """Whether the outputs of all rows with the weights before the epochs are needed."""
         return self.proximal == "recomputed" or self.advantages == "vtrace"
 
 
@@ -69,7 +69,7 @@ SPEC = AlgorithmSpec(
         Metric("divergence", "nats", "estimate of KL(acting policy, new policy)", learning=True, per_learner=True),
     ),
     defaults={
-        # 32 environments x 64 steps, minibatches of 256, a clip of 0.1 as in the paper.
+        # 32 environments x 64 steps, minibatches of 256, and a clip of 0.1, as in the paper.
         "atari": {
             "algorithm": {
                 "horizon": 64,
@@ -84,8 +84,8 @@ SPEC = AlgorithmSpec(
             },
             "optimizer": {"name": "adam"},
         },
-        # Seeds 1 and 2, steps to a mean of 475 on CartPole-v1: 91,000 and 99,000, and 500 to the end; to 0.95 on Catch
-        # (of 100,000 steps): 18,000 and 22,000.
+        # On CartPole-v1 seeds 1 and 2 reach a mean of 475 after 91,000 and 99,000 steps, and have 500 at the end. On
+        # Catch (100,000 steps) they reach 0.95 after 18,000 and 22,000.
         "vector": {
             "algorithm": {
                 **VECTOR["algorithm"],
@@ -96,10 +96,10 @@ SPEC = AlgorithmSpec(
                 "minibatches": 4,
             },
         },
-        # What OpenAI baselines, CleanRL and Stable-Baselines3 have for MuJoCo, but for minibatches of 256 at 1e-3 in
-        # place of 64 at 3e-4, and a first deviation of exp(-1). HalfCheetah-v5, one seed, mean of the last 100 games
-        # after 300,000 steps in 8 environments x 256 steps: 3,229; with a first deviation of 1: 1,223; with minibatches
-        # of 64 too: 1,007, after 268,000.
+        # The numbers of OpenAI baselines, CleanRL and Stable-Baselines3 for MuJoCo, except for minibatches of 256 at
+        # learning rate 1e-3 instead of 64 at 3e-4, and an initial deviation of exp(-1). HalfCheetah-v5, one seed, mean
+        # of the last 100 games after 300,000 steps in 8 environments x 256 steps: 3,229. With an initial deviation of
+        # 1: 1,223. With minibatches of 64 as well: 1,007, after 268,000 steps.
         "continuous": {
             "model": {"init": "orthogonal", "log_std_init": -1.0, "normalize_observation": True},
             "algorithm": {

@@ -1,6 +1,6 @@
-"""PQN as topologies know it: its keys, and the numbers of Gallici et al. 2024, by the configs of the authors' code.
+"""Spec of PQN: its keys, with the numbers of Gallici et al. 2024, from the configs of the authors' code.
 
-    number               Atari, which these are    MinAtar              CartPole             CleanRL, CartPole
+    number               Atari (the defaults)      MinAtar              CartPole             CleanRL, CartPole
     environments x T     128 x 32                  128 x 32             32 x 64              4 x 128
     epochs, minibatch    2, of 128                 2, of 128            4, of 128            4, of 128
     q_lambda             0.65                      0.65                 0.95                 0.65
@@ -8,9 +8,9 @@
     epsilon              1 -> .001                 1 -> .05             1 -> .2              1 -> .05
     in                   a tenth of 10M steps      a tenth of 10M       a fifth of 500,000   a half of 500,000
     network              nature                    16 of 3x3, 128       256, 256             120, 84
-    rewards              clipped to +-1            as they are          times 0.1            as they are
+    rewards              clipped to +-1            raw                  times 0.1            raw
 
-All have LayerNorm before each ReLU, gradients of a norm of at most 10, and RAdam.
+All have LayerNorm before each ReLU, gradients clipped to a norm of 10, and RAdam.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PQNSettings(OnPolicySettings, frozen=True, kw_only=True, tag="pqn"):
 
     @property
     def exploration(self) -> EpsilonSchedule:
-        """Random actions with a probability that falls along the run, from its first step."""
+        """Schedule of random actions, whose share falls from the first step of the run."""
         return EpsilonSchedule(
             initial=self.epsilon_initial,
             final=self.epsilon_final,
@@ -63,7 +63,7 @@ SPEC = AlgorithmSpec(
     made_by="actorlearn.algorithms.pqn:PQN",
     parts_of_transitions=True,
     defaults={
-        # Minibatches of 128, as there, with 32 environments (configs/atari/pqn.yaml has the authors' 128).
+        # Minibatches of 128, as in their code, with 32 environments (configs/atari/pqn.yaml has the authors' 128).
         "atari": {
             "env": {"preset": "dqn"},
             "model": {"name": "nature", "layer_norm": True},

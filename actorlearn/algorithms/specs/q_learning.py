@@ -1,6 +1,6 @@
-"""Numbers of the value-based algorithms: exploration and targets; what they are by kind of environment, from a replay.
+"""Common keys of the value-based algorithms, for exploration and targets, and their defaults by kind of environment.
 
-Forms the papers' code used:
+Forms used in the papers' code:
 
     system                 double dueling n_step  epsilon            over agent steps  target_every_steps
     Nature DQN, fast-DQN   no     no      1       1 -> .1, eval .05     1,000,000            10,000
@@ -54,7 +54,7 @@ class QSettings(HardCopySettings, frozen=True, kw_only=True):
 
     @property
     def exploration(self) -> EpsilonSchedule:
-        """Random actions with a probability that falls along the run."""
+        """Schedule of random actions, whose share falls along the run."""
         return EpsilonSchedule(
             initial=self.epsilon_initial,
             final=self.epsilon_final,
@@ -65,7 +65,7 @@ class QSettings(HardCopySettings, frozen=True, kw_only=True):
         )
 
     def __post_init__(self) -> None:
-        """Refuse a least epsilon above the others'."""
+        """Raise ValueError if epsilon_final_min is above epsilon_final."""
         least = self.epsilon_final_min
         if least is not None and least > self.epsilon_final:
             raise ValueError(
@@ -74,7 +74,7 @@ class QSettings(HardCopySettings, frozen=True, kw_only=True):
 
 
 ATARI: dict[str, dict[str, Any]] = {
-    # Nature DQN as fast-DQN has it (Daley and Amato 2021; configs/atari/dqn.yaml says more).
+    # Nature DQN as in fast-DQN (Daley and Amato 2021; configs/atari/dqn.yaml has details).
     "env": {"preset": "dqn"},
     "model": {"name": "nature"},
     "algorithm": {"horizon": 4, "loss_scale": 1.0, "life_loss_terminal": True},
@@ -93,7 +93,7 @@ VECTOR: dict[str, Mapping[str, Any]] = {
     "optimizer": {"name": "adam"},
 }
 
-# A constant rate: value learning has no natural end, and runs are compared at many of their steps.
+# The learning rate is constant: value learning has no natural end, and runs are compared at many different steps.
 _RATE: dict[str, Any] = {"learning_rate": 2.5e-4, "learning_rate_final": 2.5e-4, "clip_norm": 0.0}
 _CHEAP: dict[str, Any] = {"learning_rate": 1e-3, "learning_rate_final": 1e-3, "epsilon": 1e-5, "clip_norm": 10.0}
 OPTIMIZERS = {

@@ -1,6 +1,6 @@
-"""R2D1 as topologies know it: its keys, and the numbers of R2D2 (Kapturowski et al. 2019) as rlpyt's R2D1 has them.
+"""Spec of R2D1: its keys, with the numbers of R2D2 (Kapturowski et al. 2019) and rlpyt's R2D1.
 
-Differences of the Atari defaults from the paper (rlpyt's ``configs/atari/dqn/atari_r2d1.py`` where it differs too):
+Differences of the Atari defaults from the paper, with the numbers of rlpyt (``configs/atari/dqn/atari_r2d1.py``):
 
     number               here                   paper              rlpyt
     batch_size           32                     64                 32
@@ -9,10 +9,10 @@ Differences of the Atari defaults from the paper (rlpyt's ``configs/atari/dqn/at
     capacity_steps       1,000,000              4,000,000          1,000,000, or 4,000,000
     epsilon              1 -> .0007 … .4        .0007 … .4         1 -> .0005 … .05, or .1
                          in 1,000,000 steps     from the start     in 1,000,000 steps
-    clip_norm            80                     none named         80
+    clip_norm            80                     not given          80
 
-2,500 updates are 6,400,000 steps here: a run of one machine would see a handful of target networks. What differs in the
-network, in sequences and in first priorities is said in ``algorithms/r2d1.py``.
+2,500 updates are 6,400,000 steps here: a run on one machine would have only a few target networks.
+``algorithms/r2d1.py`` lists the differences in the network, in sequences and in the priorities of new sequences.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class R2D1Settings(QSettings, frozen=True, kw_only=True, tag="r2d1"):
             description="e in the value rescaling h(x) = sign(x) (sqrt(|x| + 1) - 1) + e x; null = values are not "
             "rescaled"
         ),
-    ] = 1e-3  # Kapturowski et al. 2019; Pohlen et al. 2018, who found h, have 1e-2
+    ] = 1e-3  # Kapturowski et al. 2019; 1e-2 in Pohlen et al. 2018, who introduced h
     priority_eta: Annotated[
         Share,
         Meta(

@@ -1,4 +1,4 @@
-"""SAC as topologies know it: its keys, and the numbers of Haarnoja et al. 2018b ("Algorithms and Applications")."""
+"""Spec of SAC: its keys, with the numbers of Haarnoja et al. 2018b ("Algorithms and Applications")."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SACSettings(OffPolicySettings, frozen=True, kw_only=True, tag="sac"):
 
     @property
     def exploration(self) -> EpsilonSchedule | None:
-        """Uniformly random actions for the first ``random_steps``, and none after them."""
+        """Schedule of uniformly random actions for the first ``random_steps`` steps; None without such steps."""
         if not self.random_steps:
             return None
         return EpsilonSchedule(
@@ -76,7 +76,7 @@ SPEC = AlgorithmSpec(
             "replay": {
                 "capacity_steps": 1_000_000,
                 "batch_size": 256,
-                "ratio": 256.0,  # an optimizer step for each agent step
+                "ratio": 256.0,  # one optimizer step per agent step
                 "learning_starts_steps": 1_000,
             },
         },

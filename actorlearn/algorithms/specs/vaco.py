@@ -1,4 +1,4 @@
-"""VACO as topologies know it: its keys, and numbers like those of PPO (Honari et al. 2026)."""
+"""Spec of VACO (Honari et al. 2026): its keys, with numbers like those of PPO."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DEFAULTS: Defaults = {
     kind: {**sections, "algorithm": {key: value for key, value in sections["algorithm"].items() if key in _KEYS}}
     for kind, sections in PPO.defaults.items()
 }
-"""PPO's, without its clips: VACO takes the place of these alone."""
+"""PPO's defaults without its clips, which VACO replaces."""
 
 SPEC = AlgorithmSpec(
     name="vaco",
