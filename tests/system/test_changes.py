@@ -39,7 +39,7 @@ def test_simulators_join_and_leave_a_living_run(launched: Start, command: Comman
     assert attached.returncode == 0, attached.stderr
     answer = json.loads(attached.stdout)
     assert answer["names"] == answer["running"] == ["simulator-2", "simulator-3"]
-    assert answer["seconds"] > 0
+    assert answer["seconds"] < 10
     assert {e["process"] for e in run.events("attached")} == {"simulator-2", "simulator-3"}
     run.wait_for(lambda: learns_from(run, 4), "update from four simulators")
     assert {name: run.pids()[name] for name in before} == before
