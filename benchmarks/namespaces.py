@@ -14,14 +14,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from actorlearn.wire.keys import make_keys
 from launch.bench.measure.running import Running
-from launch.engines.shells import Shells, shell
+from launch.engines.shells import ShellEngine, shell
 from launch.engines.specs import NodeCommand
 from launch.errors import FailedError, RunError
 from launch.topology.schema import NodesSection
@@ -152,28 +152,20 @@ def _call(*words: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
-class LinkedNodes:
+class LinkedNodes(ShellEngine):
     """Engine whose nodes are started in the namespaces that belong to the one of its head."""
 
-    def __init__(self, run_dir: Path, _nodes: NodesSection) -> None:
+    def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
         """Start nothing yet; raises RunError where the head is in no such namespace."""
         word, _, name = own_namespace().rpartition("-")
         if name != HEAD:
             raise RunError(f"--engine {_ENGINE}: a benchmark runs it in namespaces of its own; choose another engine")
-        self._word, self._shells = word, Shells(run_dir)
+        self._word = word
+        super().__init__(run_dir, nodes)
 
-    def start(self, nodes: Sequence[NodeCommand]) -> None:
-        """Start nodes, each in the namespace of its name; raises OSError."""
-        for node in nodes:
-            self._shells.start(node, [*enter(f"{self._word}-{node.name}"), *shell(node)])
-
-    def gone(self) -> Mapping[str, str]:
-        """Return the nodes that have ended since the last call, with the reason."""
-        return self._shells.gone()
-
-    def close(self) -> None:
-        """End all nodes."""
-        self._shells.close()
+    def command(self, number: int, node: NodeCommand) -> list[str]:
+        """Return the command that starts a node's shell in the namespace of its name."""
+        return [*enter(f"{self._word}-{node.name}"), *shell(node)]
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from launch.engines.specs import NodeCommand
 from launch.machine.print_locks import open_beside, somebody_prints_to
+from launch.topology.schema import NodesSection
 
 FOLDER = "nodes"
 """Folder in the run's folder with the output of each node."""
@@ -58,17 +59,27 @@ _LEAVE_S, _END_S = 3.0, 25.0
 """Seconds to wait for nodes to end because the run has ended, and then for nodes that were told to end."""
 
 
-class Shells:
-    """Shells that each run a node; their output goes to ``nodes/NAME.log`` in the run's folder."""
+class ShellEngine:
+    """Starts each node in a shell on this machine; the output goes to ``nodes/NAME.log`` in the run's folder."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
         """Start no shell yet."""
+        self.nodes = nodes
         self._folder = run_dir / FOLDER
         self._shells: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, node: NodeCommand, command: Sequence[str]) -> None:
-        """Run a command that starts a shell, and send the shell the node's key; raises OSError."""
+    def start(self, nodes: Sequence[NodeCommand]) -> None:
+        """Start nodes; raises OSError."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        for number, node in enumerate(nodes):
+            self._start(node, self.command(number, node))
+
+    def command(self, number: int, node: NodeCommand) -> list[str]:
+        """Return the command that starts the shell of a node; engines for other machines override it."""
+        return shell(node)
+
+    def _start(self, node: NodeCommand, command: Sequence[str]) -> None:
+        """Run a command that starts a shell, and send the shell the node's key."""
         key = node.key.read_bytes()
         log = open_beside(self._log(node.name))
         try:

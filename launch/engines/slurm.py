@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from launch.engines.shells import FOLDER, Shells, shell
+from launch.engines.shells import FOLDER, ShellEngine, shell
 from launch.engines.specs import Engine, EngineSpec, NodeCommand
 from launch.errors import RunError
 from launch.topology.schema import NodesSection
@@ -45,7 +45,7 @@ def open_slurm(run_dir: Path, nodes: NodesSection) -> Engine:
             "by nodes.options=[--nodelist=…]"
         )
     if not inside:
-        return Jobs(run_dir, nodes)
+        return SlurmJobs(run_dir, nodes)
     if nodes.hosts and len(nodes.hosts) != nodes.count:
         raise RunError(
             f"nodes.hosts: {len(nodes.hosts)} machines of the allocation for nodes.count = {nodes.count}; name as "
@@ -57,34 +57,22 @@ def open_slurm(run_dir: Path, nodes: NodesSection) -> Engine:
             f"nodes.count: {nodes.count}; this allocation has {machines} machines, and each node has one of its own: "
             f"allocate more, such as salloc --nodes={nodes.count}"
         )
-    return Steps(run_dir, nodes)
+    return SlurmSteps(run_dir, nodes)
 
 
-class Steps:
+class SlurmSteps(ShellEngine):
     """Nodes in the head's allocation, one on each of ``nodes.hosts``; by default on its first machines."""
 
-    def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
-        """Start no node yet."""
-        self._shells, self._options, self._hosts = Shells(run_dir), nodes.options, nodes.hosts
-
-    def start(self, nodes: Sequence[NodeCommand]) -> None:
-        """Start nodes; raises OSError."""
-        for number, node in enumerate(nodes):
-            where = f"--nodelist={self._hosts[number]}" if self._hosts else f"--relative={number}"
-            place = ["--nodes=1", "--ntasks=1", where, "--overlap", "--cpu-bind=none"]
-            own = ["--no-kill", "--kill-on-bad-exit=0", f"--job-name={node.name}"]
-            self._shells.start(node, ["srun", *place, *own, *self._options, *shell(node)])
-
-    def gone(self) -> Mapping[str, str]:
-        """Return the nodes whose steps have ended since the last call, with the reason."""
-        return self._shells.gone()
-
-    def close(self) -> None:
-        """End all steps."""
-        self._shells.close()
+    def command(self, number: int, node: NodeCommand) -> list[str]:
+        """Return the command that starts a node's shell as a step on its machine."""
+        hosts = self.nodes.hosts
+        where = f"--nodelist={hosts[number]}" if hosts else f"--relative={number}"
+        place = ["--nodes=1", "--ntasks=1", where, "--overlap", "--cpu-bind=none"]
+        own = ["--no-kill", "--kill-on-bad-exit=0", f"--job-name={node.name}"]
+        return ["srun", *place, *own, *self.nodes.options, *shell(node)]
 
 
-class Jobs:
+class SlurmJobs:
     """Nodes that are the elements of a job array."""
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from launch.engines.shells import Shells, shell
+from launch.engines.shells import ShellEngine, shell
 from launch.engines.specs import EngineSpec, NodeCommand
 from launch.errors import RunError
 from launch.topology.schema import NodesSection
@@ -20,7 +19,7 @@ SSH = EngineSpec(name="ssh", made_by="launch.engines.ssh:SshEngine")
 _COMMAND = ("ssh", "-T", "-o", "BatchMode=yes")
 
 
-class SshEngine:
+class SshEngine(ShellEngine):
     """Nodes that are started through ssh; each ends with its connection."""
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
@@ -34,18 +33,8 @@ class SshEngine:
             )
         if odd := [host for host in nodes.hosts if host.startswith("-")]:
             raise RunError(f"nodes.hosts: {odd[0]!a}: ssh would take it for an option; write [user@]host")
-        self._nodes = nodes
-        self._shells = Shells(run_dir)
+        super().__init__(run_dir, nodes)
 
-    def start(self, nodes: Sequence[NodeCommand]) -> None:
-        """Start nodes, in the order of the hosts; raises OSError."""
-        for node, host in zip(nodes, self._nodes.hosts, strict=True):
-            self._shells.start(node, [*_COMMAND, *self._nodes.options, host, shlex.join(shell(node))])
-
-    def gone(self) -> Mapping[str, str]:
-        """Return the nodes whose connections have ended since the last call, with the reason."""
-        return self._shells.gone()
-
-    def close(self) -> None:
-        """End all connections, and with them all nodes."""
-        self._shells.close()
+    def command(self, number: int, node: NodeCommand) -> list[str]:
+        """Return the command that starts a node's shell on its host."""
+        return [*_COMMAND, *self.nodes.options, self.nodes.hosts[number], shlex.join(shell(node))]

@@ -12,8 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launch.engines.local import LocalEngine
-from launch.engines.shells import SCRIPT, shell, shells_live
+from launch.engines.shells import SCRIPT, ShellEngine, shell, shells_live
 from launch.engines.specs import NodeCommand, node_command
 from launch.topology.schema import NodesSection
 from tests.launch.engines.waiting import within
@@ -62,7 +61,7 @@ def lives(pid: int) -> bool:
 
 
 def test_a_node_has_its_key_in_a_file_for_its_user_alone_and_leaves_nothing(node: NodeCommand, tmp_path: Path) -> None:
-    engine = LocalEngine(tmp_path / "run", NodesSection())
+    engine = ShellEngine(tmp_path / "run", NodesSection())
     engine.start([node])
     pid, folder, mode, key = told(tmp_path)
     assert (mode, key) == ("0o600", KEY)
@@ -91,10 +90,11 @@ def test_a_node_ends_with_a_head_that_is_killed(node: NodeCommand, tmp_path: Pat
 
 def test_a_shell_is_known_to_live_after_its_head_until_its_node_has_ended(node: NodeCommand, tmp_path: Path) -> None:
     starts = (
-        "import sys; from pathlib import Path; from launch.engines.shells import Shells, shell;"
-        "from launch.engines.specs import NodeCommand; path = Path(sys.argv[1]);"
+        "import sys; from pathlib import Path; from launch.engines.shells import ShellEngine;"
+        "from launch.engines.specs import NodeCommand; from launch.topology.schema import NodesSection;"
+        "path = Path(sys.argv[1]);"
         "node = NodeCommand('a', path / 'key', tuple(sys.argv[2:]));"
-        "Shells(path / 'run').start(node, shell(node)); sys.stdin.read()"
+        "ShellEngine(path / 'run', NodesSection()).start([node]); sys.stdin.read()"
     )
     head = subprocess.Popen([sys.executable, "-c", starts, str(tmp_path), *node.words], stdin=subprocess.PIPE)
     pid, _, _, _ = told(tmp_path)
@@ -110,7 +110,7 @@ def test_a_node_that_ends_is_gone_with_its_last_words(
     node: NodeCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOW", "fail")
-    engine = LocalEngine(tmp_path / "run", NodesSection())
+    engine = ShellEngine(tmp_path / "run", NodesSection())
     engine.start([node])
     gone: dict[str, str] = {}
     assert within(20, lambda: bool(gone.update(engine.gone()) or gone))
@@ -122,7 +122,7 @@ def test_a_node_that_ends_is_gone_with_its_last_words(
 
 def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(KEY)
-    engine = LocalEngine(tmp_path / "run", NodesSection())
+    engine = ShellEngine(tmp_path / "run", NodesSection())
     engine.start([node_command("a", tmp_path / "key", "h:1", ["/no/such/actorlearn"])])
     gone: dict[str, str] = {}
     assert within(20, lambda: bool(gone.update(engine.gone()) or gone))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launch.engines import slurm
-from launch.engines.slurm import Jobs, Steps, open_slurm, write_script
+from launch.engines.slurm import SlurmJobs, SlurmSteps, open_slurm, write_script
 from launch.engines.specs import NodeCommand, node_command
 from launch.errors import RunError
 from launch.topology.schema import NodesSection
@@ -62,7 +62,7 @@ def test_a_job_is_submitted_followed_and_cancelled(
     monkeypatch.setattr(slurm, "ASK_EVERY_S", 0.0)
     monkeypatch.setattr(slurm, "LEAVE_S", 0.0)
     engine = open_slurm(tmp_path / "run", NodesSection())
-    assert isinstance(engine, Jobs)
+    assert isinstance(engine, SlurmJobs)
     engine.start(nodes_of(tmp_path, "a", "b"))
     gone: dict[str, str] = {}
     assert within(10, lambda: bool(gone.update(engine.gone()) or gone))
@@ -78,7 +78,7 @@ def test_a_controller_that_does_not_answer_says_nothing_about_nodes(
 ) -> None:
     install(sbatch="echo 7", squeue="echo 'Unable to contact slurm controller' >&2; exit 1", scancel="")
     monkeypatch.setattr(slurm, "ASK_EVERY_S", 0.0)
-    engine = Jobs(tmp_path / "run", NodesSection())
+    engine = SlurmJobs(tmp_path / "run", NodesSection())
     engine.start(nodes_of(tmp_path, "a"))
     assert not within(1, lambda: engine.gone() != {})
     install(squeue="echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
@@ -91,7 +91,7 @@ def test_the_job_of_an_earlier_life_is_cancelled_first(install: Install, tmp_pat
     install(sbatch="echo 8", squeue="", scancel="")
     (tmp_path / "run" / "nodes").mkdir(parents=True)
     (tmp_path / "run" / "nodes" / "slurm.job").write_text("7")
-    engine = Jobs(tmp_path / "run", NodesSection())
+    engine = SlurmJobs(tmp_path / "run", NodesSection())
     engine.start(nodes_of(tmp_path, "a"))
     assert (tmp_path / "calls").read_text().splitlines()[0] == "scancel 7"
     engine.close()
@@ -99,7 +99,7 @@ def test_the_job_of_an_earlier_life_is_cancelled_first(install: Install, tmp_pat
 
 def test_what_slurm_refuses_is_told_with_the_file(install: Install, tmp_path: Path) -> None:
     install(sbatch="echo 'sbatch: error: invalid partition specified: gpus' >&2; exit 1", squeue="", scancel="")
-    engine = Jobs(tmp_path / "run", NodesSection())
+    engine = SlurmJobs(tmp_path / "run", NodesSection())
     with pytest.raises(RunError, match=r"invalid partition specified: gpus \(nodes/slurm.sh; nodes.options adds to it"):
         engine.start(nodes_of(tmp_path, "a"))
     engine.close()
@@ -118,7 +118,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
         open_slurm(tmp_path / "run", NodesSection(options=("gpu",)))
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
-    assert isinstance(open_slurm(tmp_path / "run", NodesSection(count=2)), Steps)
+    assert isinstance(open_slurm(tmp_path / "run", NodesSection(count=2)), SlurmSteps)
     with pytest.raises(RunError, match="nodes.hosts: 1 machines of the allocation for nodes.count = 2; name as many"):
         open_slurm(tmp_path / "run", NodesSection(count=2, hosts=("n1",)))
     with pytest.raises(RunError, match="nodes.count: 4; this allocation has 2 machines"):
