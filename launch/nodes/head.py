@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn import __version__
-from actorlearn.address import Ipc, Tcp
 from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.parameters.checkpoint_folders import directory_of, folders, steps_of
@@ -84,7 +83,7 @@ class Head:
     ) -> None:
         """Nodes join through ``router``; ``names``: nodes with a key in the folder ``keys``. Raises ChannelError."""
         self._plan, self._addresses = plan, plan.addresses
-        self._wanted, self._router, self.keys, self._names = plan.topology.nodes, router, keys, names
+        self._wanted, self._router, self._keys, self._names = plan.topology.nodes, router, keys, names
         remove_unfinished(plan.addresses.run_dir)
         self._control = ControlSocket(plan.addresses.control)
         (sections,) = (field for field in progress_fields(len(SECTIONS)) if field.name == "section_ns")
@@ -113,11 +112,6 @@ class Head:
             NodeLeaving: self._leaving,
             NodeEnded: self._ended,
         }
-
-    @property
-    def address(self) -> Ipc | Tcp:
-        """Address at which agents can join."""
-        return self._router.address
 
     @property
     def fds(self) -> tuple[int, ...]:
@@ -271,10 +265,10 @@ class Head:
     def _note_waiting(self) -> ev.Note:
         """Start the wait for nodes; returns the note with the address at which they can join."""
         self._waited_s = time.monotonic()
-        reached = {"address": str(self._router.address), "keys": str(self.keys)}
+        reached = {"address": str(self._router.address), "keys": str(self._keys)}
         nodes = f"{self._wanted.count} node{'s' if self._wanted.count > 1 else ''}"
         said = f"{nodes}, by: actorlearn node --join {reached['address']} --key FILE"
-        return ev.Note("awaiting", cause=f"{said}, with a key of {self.keys}", fields=reached)
+        return ev.Note("awaiting", cause=f"{said}, with a key of {self._keys}", fields=reached)
 
     def _begin_if_joined(self) -> Iterator[NodeEvent]:
         """Yield Begin when all nodes have joined and the learners are placed; CannotRun if that fails or is late."""

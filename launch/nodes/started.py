@@ -1,64 +1,53 @@
-"""A head together with the engine that starts its nodes."""
+"""A head whose nodes are started by an engine."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from actorlearn.address import Tcp
+from actorlearn.address import Ipc, Tcp
+from actorlearn.wire.channel import Router
 from actorlearn.wire.keys import LIST_FOLDER
 from launch.engines.specs import Engine, EngineSpec, NodeCommand, node_command
 from launch.errors import RunError
 from launch.machine.network import interfaces
 from launch.nodes.head import Head, NodeEvent
-from launch.nodes.node import NodeAction
+from launch.plan.plan import Plan
 from launch.supervision import events as ev
 from launch.topology.schema import NodesSection
 
 ASK_EVERY_S = 1.0
 
 
-class StartedNodes:
-    """A head, as a `Node`, whose nodes are started when it listens; the caller closes the engine after it."""
+class EngineHead(Head):
+    """A head whose nodes are started when it listens; the caller closes the engine after it."""
 
-    def __init__(self, head: Head, engine: Engine, commands: Sequence[NodeCommand]) -> None:
-        """Nodes are started by the first call of ``events``."""
-        self._head, self._engine, self._commands = head, engine, commands
-        self._started = self._begun = self._over = False
+    def __init__(
+        self,
+        plan: Plan,
+        router: Router,
+        keys: Path,
+        names: Sequence[str],
+        engine: Engine,
+        commands: Sequence[NodeCommand],
+    ) -> None:
+        """Nodes are started by the first call of ``events``. Raises ChannelError."""
+        super().__init__(plan, router, keys, names)
+        self._engine, self._commands = engine, commands
+        self._started = self._can_run = self._cannot = False
         self._coming = {command.name for command in commands}
         """Names of nodes that may still join, or join again."""
         self._asked_s = 0.0
-
-    @property
-    def fds(self) -> tuple[int, ...]:
-        """The head's descriptors."""
-        return self._head.fds
-
-    @property
-    def section_ns(self) -> NDArray[np.int64]:
-        """The head's table."""
-        return self._head.section_ns
-
-    def do(self, action: NodeAction) -> ev.Event | None:
-        """Pass an action to the head."""
-        return self._head.do(action)
-
-    def add_learners(self, learners: Collection[int]) -> None:
-        """Place learners on nodes of the head."""
-        self._head.add_learners(learners)
 
     def events(self, now_s: float, gap_s: float) -> Iterator[NodeEvent]:
         """Yield the head's events, and a note for each node that has ended for good.
 
         Yields CannotRun if a node ends before the run has begun, and once no node is left.
         """
-        for event in self._head.events(now_s, gap_s):
-            self._begun |= isinstance(event, ev.Begin)
-            self._over |= isinstance(event, ev.CannotRun)
+        for event in super().events(now_s, gap_s):
+            self._can_run |= isinstance(event, ev.Begin)
+            self._cannot |= isinstance(event, ev.CannotRun)
             yield event
         if not self._started:
             self._started = True
@@ -71,23 +60,15 @@ class StartedNodes:
             for name, why in self._engine.gone().items():
                 yield ev.Note("gone", cause=f"node {name}: {why}", fields={"node": name})
                 self._coming.discard(name)
-                if not self._begun:
+                if not self._can_run:
                     yield from self._cannot_run(f"node {name} is gone before the run could begin: {why}")
-            if not self._coming and not self._head.nodes:
+            if not self._coming and not self.nodes:
                 yield from self._cannot_run("all its nodes are gone for good; resume goes on with others")
 
     def _cannot_run(self, reason: str) -> Iterator[NodeEvent]:
-        if not self._over:
-            self._over = True
+        if not self._cannot:
+            self._cannot = True
             yield ev.CannotRun(reason)
-
-    def end(self) -> None:
-        """End all processes of the head's nodes."""
-        self._head.end()
-
-    def close(self) -> None:
-        """Close the head."""
-        self._head.close()
 
 
 def open_engine(spec: EngineSpec, run_dir: Path, nodes: NodesSection, keys: Path | None) -> Engine:
@@ -113,10 +94,9 @@ def open_engine(spec: EngineSpec, run_dir: Path, nodes: NodesSection, keys: Path
     return spec.load()(run_dir.absolute(), nodes)
 
 
-def commands_of(head: Head, nodes: NodesSection) -> list[NodeCommand]:
-    """Return the commands of the nodes that a head waits for; raises RunError if there are too few keys."""
-    files = node_files(head.keys, nodes.count)
-    return [node_command(file.stem, file, str(head.address), nodes.command) for file in files]
+def commands_of(address: Ipc | Tcp, keys: Path, nodes: NodesSection) -> list[NodeCommand]:
+    """Return the commands of nodes that join a head at an address; raises RunError if there are too few keys."""
+    return [node_command(file.stem, file, str(address), nodes.command) for file in node_files(keys, nodes.count)]
 
 
 def node_files(keys: Path, count: int) -> list[Path]:

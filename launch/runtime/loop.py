@@ -26,7 +26,7 @@ from launch.errors import RunError
 from launch.nodes.head import Head
 from launch.nodes.local import LocalNode
 from launch.nodes.node import Node, ProtocolWarning
-from launch.nodes.started import StartedNodes, commands_of, open_engine
+from launch.nodes.started import EngineHead, commands_of, open_engine
 from launch.plan.memory_order import refuse_disorder
 from launch.plan.plan import Plan, Resumption, Start
 from launch.plan.planning import plan
@@ -73,10 +73,7 @@ def run(
         if topology.nodes.several:
             if opened is not None:
                 workspace.stack.enter_context(closing(opened))
-            head = workspace.stack.enter_context(closing(open_head(made, listen, keys)))
-            node: Node = head
-            if opened is not None:
-                node = StartedNodes(head, opened, commands_of(head, topology.nodes))
+            node: Node = workspace.stack.enter_context(closing(open_head(made, listen, keys, opened)))
         else:
             spawner = Spawner(workspace.run_dir / "logs", workspace.addresses.run_id)
             node = open_local(made, workspace, spawner)
@@ -133,17 +130,22 @@ def choose_listen_address(nodes: NodesSection, keys: Path | None) -> Tcp:
     return address
 
 
-def open_head(plan: Plan, listen: Tcp, keys: Path | None) -> Head:
+def open_head(plan: Plan, listen: Tcp, keys: Path | None, engine: Engine | None) -> Head:
     """Return the head of a run on several machines; ``keys``: the folder of the head's keys.
 
-    If ``keys`` is None, keys are made in the folder of sockets. Raises RunError or ChannelError.
+    ``engine`` starts its nodes; None: users start them. If ``keys`` is None, keys are made in the folder of sockets.
+    Raises RunError or ChannelError.
     """
     try:
         if keys is None:
             keys = plan.addresses.sockets / "keys"
             make_keys(keys, [f"node-{number}" for number in range(plan.topology.nodes.count)])
         names = sorted(read_list(keys / LIST_FOLDER))
-        return Head(plan, Router(listen, server_keys(keys)), keys, names)
+        router = Router(listen, server_keys(keys))
+        if engine is None:
+            return Head(plan, router, keys, names)
+        commands = commands_of(router.address, keys, plan.topology.nodes)
+        return EngineHead(plan, router, keys, names, engine, commands)
     except KeysError as error:
         raise RunError(f"--keys {error}") from None
 

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from launch.engines.specs import NodeCommand
 from launch.nodes import started
 from launch.nodes.head import Head, NodeEvent
-from launch.nodes.started import StartedNodes
+from launch.nodes.started import EngineHead
 from launch.supervision import events as ev
 
 NODES = [NodeCommand(name, Path(f"{name}.key"), ("actorlearn", "node")) for name in ("a", "b")]
 
-
-class FakeHead:
-    def __init__(self) -> None:
-        self.nodes: dict[str, object] = {}
-        self.told: list[NodeEvent] = []
-
-    def events(self, _now_s: float, _gap_s: float) -> Iterator[NodeEvent]:
-        told, self.told = self.told, []
-        yield from told
+NODE: Any = object()
 
 
 class FakeEngine:
@@ -44,26 +36,35 @@ class FakeEngine:
 
 
 class Run:
-    """A run whose nodes have been started, by fakes."""
+    """A run whose nodes have been started by a fake engine; its head yields the events in ``told``."""
 
-    def __init__(self) -> None:
-        self.head, self.engine = FakeHead(), FakeEngine()
-        self.nodes = StartedNodes(cast(Head, self.head), self.engine, NODES)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Head, "__init__", lambda *_: None)
+        monkeypatch.setattr(Head, "events", lambda *_: self.tell())
+        self.engine = FakeEngine()
+        nothing: Any = None
+        self.head = EngineHead(nothing, nothing, nothing, (), self.engine, NODES)
+        self.head.nodes = {}
+        self.told: list[NodeEvent] = []
         assert self.turn() == [] and self.engine.started == ["a", "b"]
+
+    def tell(self) -> Iterator[NodeEvent]:
+        told, self.told = self.told, []
+        yield from told
 
     def turn(self) -> list[str]:
         """Why the run cannot go on, by the events of one turn."""
-        return [event.reason for event in self.nodes.events(0.0, 0.0) if isinstance(event, ev.CannotRun)]
+        return [event.reason for event in self.head.events(0.0, 0.0) if isinstance(event, ev.CannotRun)]
 
     def begin(self) -> None:
-        self.head.nodes, self.head.told = {"a": object(), "b": object()}, [ev.Begin()]
+        self.head.nodes, self.told = {"a": NODE, "b": NODE}, [ev.Begin()]
         assert self.turn() == []
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(started, "ASK_EVERY_S", 0.0)
-    return Run()
+    return Run(monkeypatch)
 
 
 def test_a_run_that_one_node_will_not_join_cannot_begin(run: Run) -> None:
@@ -77,7 +78,7 @@ def test_a_run_goes_on_while_there_is_a_node_or_one_may_come(run: Run) -> None:
     run.begin()
     run.engine.ended, run.head.nodes = {"a": "killed"}, {}
     assert run.turn() == [], "b may join anew"
-    run.engine.ended, run.head.nodes = {"b": "killed"}, {"by-hand": object()}
+    run.engine.ended, run.head.nodes = {"b": "killed"}, {"by-hand": NODE}
     assert run.turn() == []
 
 
