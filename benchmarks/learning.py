@@ -16,7 +16,7 @@ from launch.bench.measure.interleaved import Spread, progress_bar
 from launch.bench.measure.report import SuiteReport, rate
 from launch.bench.measure.running import START_LIMIT_S, Running
 from launch.errors import FailedError
-from launch.runs.curves import SCORE, Curve, read_curve
+from launch.runs.curves import SCORE, LearningCurve, read_curve
 from launch.runs.find import Run
 from launch.runs.jsonl import Lines
 from launch.topology.load import load
@@ -29,7 +29,7 @@ _RATE = ("env_steps", "time_s")
 class LearningRun:
     """Curve and reports of one run; its time begins with the first report, so that starting does not count."""
 
-    curve: Curve
+    curve: LearningCurve
     rows: Sequence[Mapping[str, Any]]
 
     @property
@@ -152,7 +152,7 @@ def _for_rates(one: LearningRun) -> LearningRun:
     return replace(one, rows=[{at: row[at] for at in _RATE} for row in one.rows])
 
 
-def curve_of(run: Running, name: str, seconds: float, column: str = SCORE) -> Curve:
+def curve_of(run: Running, name: str, seconds: float, column: str = SCORE) -> LearningCurve:
     """Follow a run until its steps are done or the seconds over; raises FailedError where the column has no number."""
     run.wait(seconds)
     if error := run.error():
@@ -163,7 +163,7 @@ def curve_of(run: Running, name: str, seconds: float, column: str = SCORE) -> Cu
         raise FailedError(f"{name}: {no_curve}; give it more --seconds") from None
 
 
-def since_first(curve: Curve, rows: Sequence[dict[str, Any]]) -> tuple[Curve, list[dict[str, Any]]]:
+def since_first(curve: LearningCurve, rows: Sequence[dict[str, Any]]) -> tuple[LearningCurve, list[dict[str, Any]]]:
     """Both with the time of the first report taken away."""
     began_s = rows[0]["time_s"]
     stretches = [[(steps, minutes - began_s / 60, score) for steps, minutes, score in s] for s in curve.stretches]

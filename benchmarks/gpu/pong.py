@@ -18,7 +18,7 @@ from launch.bench.measure.running import Running
 from launch.bench.suites.gpu import CORES, GpuHost
 from launch.bench.suites.time_to_score import first_report_with
 from launch.errors import FailedError
-from launch.runs.curves import Curve, read_curve
+from launch.runs.curves import LearningCurve, read_curve
 from launch.runs.find import Run
 
 TOPOLOGY = "pong-fast.yaml"
@@ -84,7 +84,7 @@ def minutes_to(score: float, stay: Stay, trial: str, keys: tuple[str, ...]) -> f
     return float(first["time_s"]) / 60
 
 
-def _keep_curve(stay: Stay, trial: str, curve: Curve) -> tuple[float, float, float]:
+def _keep_curve(stay: Stay, trial: str, curve: LearningCurve) -> tuple[float, float, float]:
     """Keep some of the points in the folder, if there is one; returns the newest: steps, minutes, score."""
     points = [point for stretch in curve.stretches for point in stretch]
     if (path := _file(stay, trial)) is not None:
@@ -93,13 +93,13 @@ def _keep_curve(stay: Stay, trial: str, curve: Curve) -> tuple[float, float, flo
     return points[-1]
 
 
-def _kept_curve(stay: Stay, trial: str) -> Curve | None:
+def _kept_curve(stay: Stay, trial: str) -> LearningCurve | None:
     """Return the curve that this call, or one before it, has kept; None where there is none."""
     if (path := _file(stay, trial)) is None or not path.is_file():
         return None
     with path.open(newline="") as file:
         rows = [(float(steps), float(minutes), float(score)) for steps, minutes, score in list(csv.reader(file))[1:]]
-    return Curve(trial, "Pong", None, None, [rows])
+    return LearningCurve(trial, "Pong", None, None, [rows])
 
 
 def _file(stay: Stay, trial: str) -> Path | None:

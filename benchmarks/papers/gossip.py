@@ -34,7 +34,7 @@ from benchmarks.request import BenchmarkRequest
 from launch.bench.measure.interleaved import Spread, progress_bar
 from launch.bench.measure.report import SuiteReport, rate
 from launch.bench.measure.running import Running
-from launch.runs.curves import Curve
+from launch.runs.curves import LearningCurve
 from launch.runs.jsonl import Lines, read_object
 from launch.topology.load import Topology, load
 from launch.topology.modes import section_of
@@ -77,7 +77,7 @@ Case = tuple[str, int]
 class GossipRun:
     """Curve and logs of one run; its time begins with its first report, so that starting processes does not count."""
 
-    curve: Curve
+    curve: LearningCurve
     rows: Sequence[dict[str, Any]]
     """READ of each report that has any."""
     mixed: frozenset[str]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launch.display.plot import COLOURS, INK, draw_line, dress, save
-from launch.runs.curves import Curve
+from launch.runs.curves import LearningCurve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ class Figures:
     """Score from which a run is convergent."""
     convergent: Mapping[tuple[str, int], float]
     """Mode and learners -> share of runs."""
-    curves: Mapping[str, Sequence[Curve]]
+    curves: Mapping[str, Sequence[LearningCurve]]
     """Mode -> a curve for each seed, with the most learners."""
     consensus: Sequence[Sequence[tuple[float, float, float]]]
     """Series of each gossip run with the most learners: minutes, a learner's distance from the mean, its bound."""

@@ -15,7 +15,7 @@ from launch.bench.measure.interleaved import Spread, progress_bar
 from launch.bench.measure.report import SuiteReport
 from launch.bench.measure.running import Running
 from launch.machine.cores import begun_cores
-from launch.runs.curves import Curve
+from launch.runs.curves import LearningCurve
 
 BASE_ENVIRONMENTS = 16
 BASE_RATE = 7e-4
@@ -55,7 +55,7 @@ def _constant(rate: float) -> tuple[str, ...]:
 def scaling(request: BenchmarkRequest) -> SuiteReport:
     """Score against steps by environments and learners, as the paper's figure 3; --seconds is each run's budget."""
     wanted = runs(begun_cores(), request.quick)
-    curves: list[Curve] = []
+    curves: list[LearningCurve] = []
     rows: list[tuple[str, ...]] = []
     bars: dict[str, Spread] = {}
     with progress_bar() as progress:
@@ -84,7 +84,7 @@ def scaling(request: BenchmarkRequest) -> SuiteReport:
     )
 
 
-def _curve(request: BenchmarkRequest, name: str, topology: str, overrides: tuple[str, ...]) -> Curve:
+def _curve(request: BenchmarkRequest, name: str, topology: str, overrides: tuple[str, ...]) -> LearningCurve:
     """Return the learning curve of one run, which is ended when its seconds are over."""
     with Running(topology, overrides, total_steps=None) as run:
         return curve_of(run, name, request.seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from docs.pages.markdown import table
 from launch.reports.format import as_percent
-from launch.reports.health import GAMES, KEPT, LEARNED, REPORTS, RULES, WELL_REPORTS, Rule
+from launch.reports.health import GAMES, KEPT, LEARNED, REPORTS, RULES, WELL_REPORTS, HealthRule
 
 _HEAD = f"""# Health of learning
 
@@ -38,7 +38,7 @@ def page() -> str:
     return _HEAD + table(("rule", "fires when", "for at least", "remedy", "source"), map(_line, RULES))
 
 
-def _line(rule: Rule) -> tuple[str, ...]:
+def _line(rule: HealthRule) -> tuple[str, ...]:
     over = f"{rule.steps} optimizer steps{', all reports' if rule.share == 1.0 else ''}"
     mark = " *" if rule.unless_it_learns else ""
     return f"{rule.name}{mark}", rule.when, over, rule.remedy, rule.source

@@ -18,7 +18,7 @@ from launch.errors import RunError
 from launch.reports.compare import permutation_p, resample
 from launch.reports.format import DASH, as_number, as_whole
 from launch.reports.statistics import Interval, Numbers, interquartile_mean, interval, probability_of_improvement
-from launch.runs.curves import Group, group_runs
+from launch.runs.curves import RunGroup, group_runs
 from launch.runs.find import Run, find
 
 WIDE = 200
@@ -29,7 +29,7 @@ WIDE = 200
 class Compared:
     """A group of runs at the steps that all compared runs cover."""
 
-    group: Group
+    group: RunGroup
     numbers: Numbers
     """The values of the column for each run at these steps: [runs, steps]."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from launch.display.console import timed_line
 from launch.reports.format import printable
-from launch.reports.health import Change, Facts, Health
+from launch.reports.health import Facts, Health, HealthChange
 from launch.runs import find
 
 
@@ -18,7 +18,7 @@ def health(word: str | None, json: bool) -> int:
     """Print the changes of each rule over the run; return the exit status, which is 0 even if rules fired."""
     run = find.find(word)
     judged, updates = Health(Facts.of(run.topology())), 0
-    changes: list[tuple[float | None, Change]] = []
+    changes: list[tuple[float | None, HealthChange]] = []
     for row in run.metrics().new():
         changes += [(row.get("time_s"), change) for change in judged.add(row)]
         updates = max(updates, int(row.get("updates") or 0))
@@ -33,7 +33,7 @@ def health(word: str | None, json: bool) -> int:
     return 0
 
 
-def _line(change: Change) -> str:
+def _line(change: HealthChange) -> str:
     """Return a change in one line."""
     who = f"{change.learner} " if change.learner else ""
     if not change.ill:
@@ -41,7 +41,7 @@ def _line(change: Change) -> str:
     return f"{who}ill: {change.rule.name}: {change.says}; try: {change.rule.remedy} ({change.env_steps:,} steps)"
 
 
-def _as_json(time_s: float | None, change: Change) -> dict[str, Any]:
+def _as_json(time_s: float | None, change: HealthChange) -> dict[str, Any]:
     said = {"says": change.says, "try": change.rule.remedy} if change.ill else {}
     about = {"time_s": time_s, "env_steps": change.env_steps, "learner": change.learner}
     return {**about, "rule": change.rule.name, "ill": change.ill, **said}

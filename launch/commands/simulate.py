@@ -18,7 +18,7 @@ from launch.plan.probe import describe
 from launch.runs.find import find
 from launch.simulate import keys as simulate_keys
 from launch.simulate.scenario import Costs, Scenario
-from launch.simulate.sweep import changed, curves, scenario_of, work_of
+from launch.simulate.sweep import curves, scenario_of, work_of
 from launch.topology.load import Topology, load
 from launch.topology.overrides import expand
 
@@ -105,7 +105,7 @@ def _costs(asked: Asked, run: str | None, seconds: float) -> tuple[Costs, int]:
     end_in_order()
     alone = (asked.path, asked.overrides, work_of(asked.topology), weights, float(begun_cores()))
     measured = measure(*alone, seconds) if run is None else from_run(*alone, find(run))
-    return changed(measured, asked.costs), weights
+    return msgspec.structs.replace(measured, **asked.costs), weights
 
 
 def _said(whole: Scenario) -> str:

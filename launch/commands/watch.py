@@ -1,6 +1,6 @@
 """Shows a run from another process: the picture of ``top`` and the output of ``logs``.
 
-Works on ended runs too, and changes nothing. Reads runs through ``launch/runs/view.py`` and ``tail.py``.
+Works on ended runs too, and changes nothing. Reads runs through ``launch/runs/view.py``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json as json_format
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rich.console import Console as Terminal
@@ -20,11 +20,12 @@ from launch.errors import RunError
 from launch.reports.format import event_line
 from launch.runs import find
 from launch.runs.find import Run
-from launch.runs.tail import Tail
 from launch.runs.view import RunReader, RunView
 
 _LOOK_EVERY_S = 1.0
 _FOLLOW_EVERY_S = 0.2
+_BYTES_A_LINE = 400
+"""Estimate of a long line; the lines of a traceback are shorter."""
 
 
 def top(word: str | None, once: bool, json: bool, plain: bool) -> int:
@@ -112,3 +113,29 @@ def _print_new(tails: Mapping[Path, Tail], named: bool, last: bool = False) -> N
         for line in tail.new(last):
             print(f"{path.stem:<{width}} | {line}" if named else line)
     sys.stdout.flush()
+
+
+class Tail:
+    """The last lines of a growing text file, then the lines that are added."""
+
+    def __init__(self, path: Path, lines: int) -> None:
+        """Start about ``lines`` lines before the end."""
+        self._path = path
+        size = path.stat().st_size
+        self._offset = max(0, size - lines * _BYTES_A_LINE)
+        with path.open("rb") as file:
+            file.seek(self._offset)
+            read = file.read(size - self._offset)
+        ends = [i for i, byte in enumerate(read) if byte == ord("\n")]
+        starts = [0, *(end + 1 for end in ends)] if self._offset == 0 else [end + 1 for end in ends]
+        starts = [start for start in starts if start < len(read)]
+        self._offset += starts[-lines] if 0 < lines <= len(starts) else (starts[0] if lines and starts else len(read))
+
+    def new(self, last: bool = False) -> Iterator[str]:
+        """Yield the lines written since the last call; an incomplete line only if this is the ``last`` call."""
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            read = file.read()
+        taken = read if last else read[: read.rfind(b"\n") + 1]
+        self._offset += len(taken)
+        yield from taken.decode("utf-8", "replace").splitlines()

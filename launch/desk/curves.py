@@ -23,28 +23,28 @@ _COLUMNS = ("time_s", "env_steps")
 _Floats = npt.NDArray[np.float64]
 
 
-class Curve(NamedTuple):
+class CurvePoints(NamedTuple):
     """Points of one metric, in the order of their reports."""
 
     steps: _Floats
     minutes: _Floats
     numbers: _Floats
 
-    def that_count(self) -> Curve:
+    def that_count(self) -> CurvePoints:
         """Return the points without those that a restore has undone, so that steps increase."""
         least_later = np.append(np.minimum.accumulate(self.steps[::-1])[::-1][1:], np.inf)[: len(self.steps)]
         kept = self.steps < least_later
-        return Curve(self.steps[kept], self.minutes[kept], self.numbers[kept])
+        return CurvePoints(self.steps[kept], self.minutes[kept], self.numbers[kept])
 
     def steps_at(self, time_s: float) -> float | None:
         """Return the environment steps of the run at a time, linear between reports; None if no times are known."""
         timed = self.with_times()
         return float(np.interp(time_s / 60.0, timed.minutes, timed.steps)) if len(timed.minutes) else None
 
-    def with_times(self) -> Curve:
+    def with_times(self) -> CurvePoints:
         """Return the points whose times are known."""
         known = np.isfinite(self.minutes)
-        return Curve(self.steps[known], self.minutes[known], self.numbers[known])
+        return CurvePoints(self.steps[known], self.minutes[known], self.numbers[known])
 
 
 class GrowingCurve:
@@ -69,11 +69,11 @@ class GrowingCurve:
                 self._add(point)
 
     @property
-    def points(self) -> Curve:
+    def points(self) -> CurvePoints:
         """The current points."""
         with self._lock:
             time_s, steps, numbers = (np.array(column) for column in self._columns)
-        return Curve(steps, time_s / 60.0, numbers)
+        return CurvePoints(steps, time_s / 60.0, numbers)
 
     def _add(self, point: tuple[float, ...]) -> None:
         if math.isnan(point[1]) or math.isnan(point[2]):

@@ -25,7 +25,7 @@ from actorlearn.metrics.registry import (
     metric,
 )
 from launch.desk.cast import Process
-from launch.desk.curves import Curve
+from launch.desk.curves import CurvePoints
 from launch.desk.graph import graph
 from launch.desk.watched import WatchedRun
 from launch.display.plot import COLOURS
@@ -163,7 +163,7 @@ def curve(watched: WatchedRun, shown: str) -> Part:
     }
 
 
-def _mark(curve: Curve, marked: Mapping[str, Any]) -> Part:
+def _mark(curve: CurvePoints, marked: Mapping[str, Any]) -> Part:
     time_s = marked.get("time_s")
     if not is_number(time_s):
         return None

@@ -52,7 +52,7 @@ HEADERS = {
 }
 
 
-class Change(msgspec.Struct, forbid_unknown_fields=True):
+class ChangeRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a request for a change."""
 
     simulators: int = 0
@@ -109,7 +109,7 @@ class Guard:
         return given is not None and hmac.compare_digest(given.encode(), self._token.encode())
 
 
-class Server:
+class DeskServer:
     """Answers the requests of pages."""
 
     def __init__(self, runs: WatchedRuns, changes: bool) -> None:
@@ -151,7 +151,7 @@ class Server:
             if len(body) > MOST_BODY:
                 return JSONResponse({"ok": False, "text": f"{command}: a change has at most {MOST_BODY:,} bytes"}, 413)
         try:
-            wanted = msgspec.json.decode(body, type=Change)
+            wanted = msgspec.json.decode(body, type=ChangeRequest)
         except msgspec.MsgspecError as error:
             return JSONResponse({"ok": False, "text": f"{command}: {error}"}, 400)
         asked = functools.partial(
@@ -220,7 +220,7 @@ def serve(runs: WatchedRuns, listening: socket.socket, token: str, changes: bool
     """Serve pages until Ctrl-C or SIGTERM."""
     port: int = listening.getsockname()[1]
     config = uvicorn.Config(
-        Server(runs, changes).app(token, port), log_level="warning", lifespan="off", timeout_graceful_shutdown=1
+        DeskServer(runs, changes).app(token, port), log_level="warning", lifespan="off", timeout_graceful_shutdown=1
     )
     with suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listening])

@@ -16,7 +16,7 @@ from actorlearn.files import write_atomically
 from actorlearn.metrics.registry import describe_metric
 from launch.reports.compare import Points, interquartile_band
 from launch.reports.format import as_number, printable
-from launch.runs.curves import SCORE, Curve, Group, group_runs
+from launch.runs.curves import SCORE, LearningCurve, RunGroup, group_runs
 from launch.runs.find import Run
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def plot(runs: Sequence[Run], output: Path, columns: Sequence[str] = (SCORE,), a
     """
     if not runs:
         raise ValueError("no run given to plot: name one or more run folders")
-    lines: list[tuple[str, Sequence[Curve]]] = []
+    lines: list[tuple[str, Sequence[LearningCurve]]] = []
     for column in columns:
         groups = group_runs(runs, column)
         if apart:
@@ -48,12 +48,12 @@ def plot(runs: Sequence[Run], output: Path, columns: Sequence[str] = (SCORE,), a
     draw_groups(lines, output)
 
 
-def draw_curves(curves: Sequence[Curve], names: Sequence[str], output: Path) -> None:
+def draw_curves(curves: Sequence[LearningCurve], names: Sequence[str], output: Path) -> None:
     """Draw curves under these names; raises ValueError if the picture's format is not supported."""
     draw_groups([(name, [curve]) for name, curve in zip(names, curves, strict=True)], output)
 
 
-def draw_groups(groups: Sequence[tuple[str, Sequence[Curve]]], output: Path) -> None:
+def draw_groups(groups: Sequence[tuple[str, Sequence[LearningCurve]]], output: Path) -> None:
     """Draw groups of curves under their names; raises ValueError if the picture's format is not supported."""
     figure = make_figure(output, 11.0)
     _draw(figure, groups)
@@ -89,7 +89,7 @@ def save(figure: Figure, path: Path) -> None:
     write_atomically(path, drawn.getvalue())
 
 
-def _distinct_names(groups: Sequence[Group]) -> list[str]:
+def _distinct_names(groups: Sequence[RunGroup]) -> list[str]:
     """Return names for the legend: the topology's; if groups share it, their differing keys or the run's folder."""
     labels = [group.curves[0].label for group in groups]
     alike = [{curve.label for curve in group.curves} == {label} for label, group in zip(labels, groups, strict=True)]
@@ -105,7 +105,7 @@ def _distinct_names(groups: Sequence[Group]) -> list[str]:
     return names
 
 
-def _draw(figure: Figure, groups: Sequence[tuple[str, Sequence[Curve]]]) -> None:
+def _draw(figure: Figure, groups: Sequence[tuple[str, Sequence[LearningCurve]]]) -> None:
     by_steps, by_minutes = figure.subplots(1, 2, sharey=True)
     every = [curve for _, curves in groups for curve in curves]
     most_steps = max(point[0] for curve in every for stretch in curve.stretches for point in stretch)
@@ -134,11 +134,11 @@ def _draw(figure: Figure, groups: Sequence[tuple[str, Sequence[Curve]]]) -> None
     figure.suptitle(_as_written(", ".join(games)) or "learning curves", fontsize=13, fontweight="bold", color=INK)
 
 
-def _last(curve: Curve) -> str:
+def _last(curve: LearningCurve) -> str:
     return f": last score {curve.final:,.1f}" if curve.column == SCORE else f": last {curve.final:.4g}"
 
 
-def _speed(curves: Sequence[Curve]) -> str:
+def _speed(curves: Sequence[LearningCurve]) -> str:
     """Return the median speed of the runs; empty if none is known."""
     speeds = [curve.steps_per_s for curve in curves if curve.steps_per_s is not None]
     return f", {median(speeds):,.0f} steps/s" if speeds else ""
@@ -149,7 +149,7 @@ def _as_written(text: str) -> str:
     return printable(text).replace("$", r"\$")
 
 
-def draw_line(axes: Axes, curve: Curve, column: int, unit: float, colour: str, style: str) -> None:
+def draw_line(axes: Axes, curve: LearningCurve, column: int, unit: float, colour: str, style: str) -> None:
     """Draw one run in one panel; a stretch with a single point is visible only by its mark."""
     for stretch in curve.stretches:
         x = [point[column] / unit for point in stretch]
@@ -189,7 +189,7 @@ def dress(axes: Axes) -> None:
     axes.margins(y=0.08)
 
 
-def _add_frames(axes: Axes, curves: Sequence[Curve], unit_name: str) -> None:
+def _add_frames(axes: Axes, curves: Sequence[LearningCurve], unit_name: str) -> None:
     """Add an axis of emulator frames at the top, if all runs have the same number of frames a step."""
     ratios = {round(curve.frames_per_step, 2) if curve.frames_per_step else None for curve in curves}
     ratio = ratios.pop()

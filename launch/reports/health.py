@@ -107,7 +107,7 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class HealthRule:
     """A rule: a condition that shows a failure of learning."""
 
     name: str
@@ -230,8 +230,8 @@ def _steps(row: Row) -> str:
     return f"{_number(row, 'env_steps') or 0:,.0f} steps"
 
 
-RULES: tuple[Rule, ...] = (
-    Rule(
+RULES: tuple[HealthRule, ...] = (
+    HealthRule(
         "policy collapsed",
         f"`entropy_share` is below {as_percent(ENTROPY_SHARE)}",
         _below("entropy_share", ENTROPY_SHARE),
@@ -243,7 +243,7 @@ RULES: tuple[Rule, ...] = (
         "Mnih et al. 2016 (arXiv 1602.01783), section 4: entropy regularisation against premature convergence",
         steps=200,
     ),
-    Rule(
+    HealthRule(
         "updates too large",
         f"`divergence` is above {DIVERGENCE}, PPO's `clipped_share` above {as_percent(CLIPPED_SHARE)}, or "
         f"`effective_sample_size` below {as_percent(SAMPLE_SIZE)}",
@@ -255,7 +255,7 @@ RULES: tuple[Rule, ...] = (
         steps=20,
         unless_it_learns=False,
     ),
-    Rule(
+    HealthRule(
         "updates without effect",
         f"`weights_change` is below {NO_CHANGE:g}, or `divergence` below {NO_DIVERGENCE:g} although an update has "
         f"several optimizer steps; not while the learning rate is below {as_percent(RATE_SHARE)} of its "
@@ -268,7 +268,7 @@ RULES: tuple[Rule, ...] = (
         steps=50,
         unless_it_learns=False,
     ),
-    Rule(
+    HealthRule(
         "values explain nothing",
         f"`explained_variance` is below {EXPLAINED} although there are rewards other than 0",
         _explains_nothing,
@@ -280,7 +280,7 @@ RULES: tuple[Rule, ...] = (
         "OpenAI baselines, explained_variance: 0 is as good as a constant, and less is worse",
         steps=500,
     ),
-    Rule(
+    HealthRule(
         "values too large",
         f"`value_mean` or `q_mean` is more than {BOUNDS:g} times the largest discounted return, reward_clip / "
         "(1 - discount)",
@@ -293,7 +293,7 @@ RULES: tuple[Rule, ...] = (
         steps=20,
         unless_it_learns=False,
     ),
-    Rule(
+    HealthRule(
         "gradients far above clip_norm",
         f"`gradient_norm` is more than {LIMITS:g} times optimizer.clip_norm. Clipping at nearly every step is "
         "normal: Adam and RMSProp divide by the remaining size",
@@ -306,7 +306,7 @@ RULES: tuple[Rule, ...] = (
         "Pascanu et al. 2013 (arXiv 1211.5063), section 3.2, advises a limit of half to ten times the average norm",
         steps=100,
     ),
-    Rule(
+    HealthRule(
         "dead units",
         f"`dead_units` is above {as_percent(DEAD)}",
         _above("dead_units", DEAD),
@@ -318,7 +318,7 @@ RULES: tuple[Rule, ...] = (
         "Sokar et al. 2023, The Dormant Neuron Phenomenon in Deep Reinforcement Learning (arXiv 2302.12902)",
         steps=20,
     ),
-    Rule(
+    HealthRule(
         "rewards always 0",
         f"no report had a reward other than 0, and {as_percent(UNREWARDED_SHARE)} of the run's steps are done",
         _unrewarded,
@@ -329,7 +329,7 @@ RULES: tuple[Rule, ...] = (
         share=1.0,
         unless_it_learns=False,
     ),
-    Rule(
+    HealthRule(
         "observations constant",
         "`observations_constant` is 100%",
         lambda row, facts, past: None if (share := _number(row, "observations_constant")) is None else share == 1.0,
@@ -340,7 +340,7 @@ RULES: tuple[Rule, ...] = (
         share=1.0,
         unless_it_learns=False,
     ),
-    Rule(
+    HealthRule(
         "observations huge",
         f"`inputs_largest` is above {HUGE:g}",
         _above("inputs_largest", HUGE),
@@ -350,7 +350,7 @@ RULES: tuple[Rule, ...] = (
         "observations",
         steps=20,
     ),
-    Rule(
+    HealthRule(
         "no game finished",
         f"`episodes` is 0, and {as_percent(UNFINISHED_SHARE)} of the run's steps are done",
         _unfinished,
@@ -362,17 +362,17 @@ RULES: tuple[Rule, ...] = (
         unless_it_learns=False,
     ),
 )
-BY_NAME: dict[str, Rule] = {rule.name: rule for rule in RULES}
+BY_NAME: dict[str, HealthRule] = {rule.name: rule for rule in RULES}
 
 
 # A run ----------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class HealthChange:
     """A rule has begun or ceased to hold."""
 
-    rule: Rule
+    rule: HealthRule
     learner: str
     """Name of the learner; empty if there is only one."""
     ill: bool
@@ -389,7 +389,7 @@ class _Verdict:
     """Optimizer steps and judgement of each row."""
     ill: bool = False
 
-    def add(self, rule: Rule, steps: int, held: bool) -> bool:
+    def add(self, rule: HealthRule, steps: int, held: bool) -> bool:
         """Add a judgement; return whether the rule has begun or ceased to hold."""
         self.held.append((steps, held))
         if self.ill:
@@ -408,7 +408,7 @@ class _Verdict:
         return self.ill
 
 
-class _Learner:
+class _LearnerHealth:
     """The judgements about one learner."""
 
     def __init__(self) -> None:
@@ -418,7 +418,7 @@ class _Learner:
     def ill(self) -> list[str]:
         return [name for name, verdict in self.verdicts.items() if verdict.ill]
 
-    def add(self, row: Row, facts: Facts) -> Iterator[tuple[Rule, bool]]:
+    def add(self, row: Row, facts: Facts) -> Iterator[tuple[HealthRule, bool]]:
         """Judge another row; yield the rules that have begun or ceased to hold."""
         updates = int(_number(row, "updates") or 0)
         if updates < self.updates:  # a trainer was restored from a checkpoint
@@ -439,19 +439,19 @@ class Health:
     def __init__(self, facts: Facts) -> None:
         """``facts``: facts of the run's topology."""
         self._facts = facts
-        self._learners: dict[str, _Learner] = {}
+        self._learners: dict[str, _LearnerHealth] = {}
 
-    def add(self, row: Row) -> list[Change]:
+    def add(self, row: Row) -> list[HealthChange]:
         """Judge another row of metrics.jsonl; return the changes."""
         changes = []
         rows = _rows_of(row)
         for name in self._learners.keys() - rows.keys():  # learners that have left
             del self._learners[name]
         for name, own in rows.items():
-            learner = self._learners.setdefault(name, _Learner())
+            learner = self._learners.setdefault(name, _LearnerHealth())
             for rule, ill in learner.add(own, self._facts):
                 said = rule.says(own, self._facts) if ill else ""
-                changes.append(Change(rule, name, ill, said, int(_number(row, "env_steps") or 0)))
+                changes.append(HealthChange(rule, name, ill, said, int(_number(row, "env_steps") or 0)))
         return changes
 
     def ill(self) -> list[str]:

@@ -21,7 +21,7 @@ SCORE = "episode_return_mean"
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class LearningCurve:
     """The learning curve of a run, divided into stretches: a new stretch begins where a restore went back in steps."""
 
     label: str
@@ -55,14 +55,14 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs that differ only in name and seed, with their curves of one column."""
 
     runs: Sequence[Run]
     seeds: Sequence[Any]
     keys: Mapping[str, Any]
     """Keys by which it differs from other groups, with their values."""
-    curves: Sequence[Curve]
+    curves: Sequence[LearningCurve]
 
     @property
     def name(self) -> str:
@@ -70,13 +70,13 @@ class Group:
         return said(self.keys)
 
     @property
-    def apart(self) -> list[Group]:
+    def apart(self) -> list[RunGroup]:
         """Each run as a group of its own."""
         members = zip(self.runs, self.seeds, self.curves, strict=True)
-        return [Group([run], [seed], self.keys, [curve]) for run, seed, curve in members]
+        return [RunGroup([run], [seed], self.keys, [curve]) for run, seed, curve in members]
 
 
-def group_runs(runs: Sequence[Run], column: str = SCORE) -> list[Group]:
+def group_runs(runs: Sequence[Run], column: str = SCORE) -> list[RunGroup]:
     """Read the curves of runs and group them; raises RunError for a repeated run, ValueError for one without a curve.
 
     A run whose topology cannot be read is a group of its own.
@@ -92,7 +92,7 @@ def group_runs(runs: Sequence[Run], column: str = SCORE) -> list[Group]:
         ([number], {}) for number, topology in enumerate(topologies) if not topology
     ]
     return [
-        Group(
+        RunGroup(
             [runs[number] for number in indices],
             [topologies[number].get("seed") for number in indices],
             keys,
@@ -102,7 +102,7 @@ def group_runs(runs: Sequence[Run], column: str = SCORE) -> list[Group]:
     ]
 
 
-def read_curve(run: Run, column: str = SCORE) -> Curve:
+def read_curve(run: Run, column: str = SCORE) -> LearningCurve:
     """Read a curve from a run folder; raises ValueError if it has none."""
     rows = _read_rows(run)
     stretches = _stretches(rows, column)
@@ -114,7 +114,7 @@ def read_curve(run: Run, column: str = SCORE) -> Curve:
     view = identify(run)
     name, last = view.topology.get("name"), rows[-1]
     steps, frames = _value(last, "env_steps"), _value(last, "frames")
-    return Curve(
+    return LearningCurve(
         label=name if name and isinstance(name, str) else run.name,
         game=view.env_id,
         frames_per_step=frames / steps if steps and frames else None,

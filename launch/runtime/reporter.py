@@ -20,7 +20,7 @@ from actorlearn.wire.messages import brief
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan
 from launch.reports import evaluations
-from launch.reports.health import Change, Facts, Health
+from launch.reports.health import Facts, Health, HealthChange
 from launch.reports.merge import LearnerRows, merge
 from launch.runs.jsonl import Lines
 from launch.runtime import metadata
@@ -172,7 +172,7 @@ class Reporter:
             self.note(ev.Note("warned", cause=f"nothing is shown any more: {error}; the run goes on"))
 
 
-def _note_of(change: Change) -> ev.Note:
+def _note_of(change: HealthChange) -> ev.Note:
     """Return the note that learning has become ill by a rule of health, or well again."""
     rule = change.rule
     if not change.ill:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import simpy
 
 from actorlearn.parameters.frame_headers import MEETING
 from actorlearn.parameters.mixing import in_peers, neighbours
 from actorlearn.parameters.rendezvous import NUMBERS
-from launch.simulate.network import Machine, Network, Port, Steps
+from launch.simulate.network import Machine, Port, SimulatedNetwork, Steps
 from launch.simulate.scenario import Scenario
 
 _NUMBERS_BYTES = 8.0 * NUMBERS
@@ -39,23 +38,21 @@ class Peer:
     """Gradients that arrived too late to be used."""
 
 
-class Exchange(Protocol):
-    """A way to exchange: makes the new version of the weights after each optimizer step."""
-
-    def agree(self, peer: Peer) -> Steps:
-        """Begin an update; in lock-step together with all others."""
-
-    def step(self, peer: Peer) -> Steps:
-        """Make new weights from a gradient."""
-
-
 @dataclass
-class _Place:
-    """Base of all exchanges."""
+class SimulatedExchange:
+    """A way to exchange, which makes new weights after each gradient; this base is that of learners on their own."""
 
     env: simpy.Environment
     scenario: Scenario
-    network: Network
+    network: SimulatedNetwork
+
+    def agree(self, peer: Peer) -> Steps:
+        """Begin an update; in lock-step together with all others, else do nothing."""
+        yield from ()
+
+    def step(self, peer: Peer) -> Steps:
+        """Make new weights from a gradient, here by a step of the learner's optimizer."""
+        yield self.optimize(peer)
 
     def meets(self, peer: Peer) -> bool:
         """Count a step of a learner in lock-step; return whether it ends ``local_steps`` or the batch."""
@@ -73,19 +70,6 @@ class _Place:
         began_s = self.env.now
         yield event
         peer.waited_s += self.env.now - began_s
-
-
-@dataclass
-class Alone(_Place):
-    """Learners that do not exchange."""
-
-    def agree(self, peer: Peer) -> Steps:
-        """Do nothing."""
-        yield from ()
-
-    def step(self, peer: Peer) -> Steps:
-        """Take a step of the learner's optimizer."""
-        yield self.optimize(peer)
 
 
 @dataclass
@@ -110,7 +94,7 @@ class _Barrier:
 
 
 @dataclass
-class LockStep(_Place):
+class LockStepExchange(SimulatedExchange):
     """Learners of one machine that add all gradients in shared memory (``parameters/allreduce.py``)."""
 
     def __post_init__(self) -> None:
@@ -130,7 +114,7 @@ class LockStep(_Place):
 
 
 @dataclass
-class Hub(_Place):
+class HubExchange(SimulatedExchange):
     """Learners of several machines that meet at a hub, a thread of the first one (``remote_rendezvous.py``)."""
 
     at: Machine
@@ -162,14 +146,10 @@ class Hub(_Place):
 
 
 @dataclass
-class Store(_Place):
+class StoreExchange(SimulatedExchange):
     """A store on one machine that learners change asynchronously (``asynchronous.py``)."""
 
     version: int = 0
-
-    def agree(self, peer: Peer) -> Steps:
-        """Do nothing."""
-        yield from ()
 
     def step(self, peer: Peer) -> Steps:
         """Change the store and read its weights, every ``local_steps`` steps; waiting for locks is ignored."""
@@ -198,7 +178,7 @@ class _Shard:
 
 
 @dataclass
-class Servers(_Place):
+class ServersExchange(SimulatedExchange):
     """Parameter servers, each with its part of the weights in shards, which learners change asynchronously."""
 
     machines: Sequence[Machine]
@@ -250,7 +230,7 @@ class Servers(_Place):
 
 
 @dataclass
-class Quorum(Servers):
+class QuorumExchange(ServersExchange):
     """Parameter servers that make a new version from the first K gradients of the last; later ones are dropped."""
 
     def take(self, peer: Peer, shard: _Shard) -> Steps:
@@ -285,7 +265,7 @@ class _Edge:
 
 
 @dataclass
-class Gossip(_Place):
+class GossipExchange(SimulatedExchange):
     """Learners with their own weights, which they mix with those of their in-peers (``gossip.py``)."""
 
     peers: Sequence[Peer]
@@ -298,10 +278,6 @@ class Gossip(_Place):
         self._news = [self.env.event() for _ in numbers]
         self._unmixed = [0 for _ in numbers]
         self._steps = [0 for _ in numbers]
-
-    def agree(self, peer: Peer) -> Steps:
-        """Do nothing."""
-        yield from ()
 
     def step(self, peer: Peer) -> Steps:
         """Take a step; every ``local_steps``, post the weights, and mix if those of all in-peers have arrived."""

@@ -12,8 +12,17 @@ from dataclasses import dataclass
 
 import simpy
 
-from launch.simulate.exchange import Alone, Exchange, Gossip, Hub, LockStep, Peer, Quorum, Servers, Store
-from launch.simulate.network import Machine, Network, Port, Steps
+from launch.simulate.exchange import (
+    GossipExchange,
+    HubExchange,
+    LockStepExchange,
+    Peer,
+    QuorumExchange,
+    ServersExchange,
+    SimulatedExchange,
+    StoreExchange,
+)
+from launch.simulate.network import Machine, Port, SimulatedNetwork, Steps
 from launch.simulate.scenario import Scenario
 
 WARMUP = 0.1
@@ -25,7 +34,7 @@ BUSY = 0.9
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Prediction:
     """Prediction for one case, for the time after the warm-up."""
 
     seconds: float
@@ -60,7 +69,7 @@ class Outcome:
         return {"exchange": name, "wait": "the slowest learner"}.get(stage, stage)
 
 
-class _Learner:
+class SimulatedLearner:
     """A learner: its simulators and servers collect rollouts, and its trainer learns from them."""
 
     def __init__(self, env: simpy.Environment, scenario: Scenario, number: int, machine: Machine) -> None:
@@ -92,7 +101,7 @@ class _Learner:
             yield self.env.timeout(costs.wake_s)
             yield self._ready.put(1)
 
-    def learn(self, exchange: Exchange) -> Steps:
+    def learn(self, exchange: SimulatedExchange) -> Steps:
         """Learn from one rollout after another."""
         costs, due = self.scenario.costs, 0.0
         while True:
@@ -152,7 +161,7 @@ class _Run:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario, self.env = scenario, simpy.Environment()
         costs = scenario.costs
-        self.network = Network(
+        self.network = SimulatedNetwork(
             self.env,
             scenario.link_bytes_per_s,
             scenario.latency_s,
@@ -162,7 +171,7 @@ class _Run:
         self.machines = [Machine(self.env, f"machine {n}", scenario.cores) for n in range(scenario.machines)]
         self.server_machines = self._server_machines()
         self.learners = [
-            _Learner(self.env, scenario, number, self.machines[scenario.machine_of(number)])
+            SimulatedLearner(self.env, scenario, number, self.machines[scenario.machine_of(number)])
             for number in range(scenario.learners)
         ]
         exchange = self._exchange()
@@ -179,23 +188,23 @@ class _Run:
             return [Machine(self.env, f"server {n}", scenario.cores) for n in range(scenario.parameter_servers)]
         return [self.machines[n % scenario.nodes % scenario.machines] for n in range(scenario.parameter_servers)]
 
-    def _exchange(self) -> Exchange:
+    def _exchange(self) -> SimulatedExchange:
         own = self.env, self.scenario, self.network
         match self.scenario.exchanging:
             case "alone":
-                return Alone(*own)
+                return SimulatedExchange(*own)
             case "lock-step":
-                return LockStep(*own)
+                return LockStepExchange(*own)
             case "hub":
-                return Hub(*own, self.machines[0])
+                return HubExchange(*own, self.machines[0])
             case "store":
-                return Store(*own)
+                return StoreExchange(*own)
             case "servers":
-                return Servers(*own, self.server_machines)
+                return ServersExchange(*own, self.server_machines)
             case "quorum":
-                return Quorum(*own, self.server_machines)
+                return QuorumExchange(*own, self.server_machines)
             case "gossip":
-                return Gossip(*own, [learner.peer for learner in self.learners])
+                return GossipExchange(*own, [learner.peer for learner in self.learners])
 
     def until(self, updates: int) -> _Reading:
         """Simulate until the learners have made ``updates`` updates together; return the counts."""
@@ -224,7 +233,7 @@ class _Run:
         return found
 
 
-def simulate(scenario: Scenario) -> Outcome:
+def simulate(scenario: Scenario) -> Prediction:
     """Return the prediction for one case."""
     run, total = _Run(scenario), scenario.learners * scenario.updates
     before = run.until(max(1, round(WARMUP * total)))
@@ -237,7 +246,7 @@ def simulate(scenario: Scenario) -> Outcome:
     dropped, used = after.dropped - before.dropped, after.used - before.used
     lost = dropped / (dropped + used) if dropped else 0.0
     stages = {stage: after.stages[stage] - before.stages[stage] for stage in after.stages}
-    return Outcome(
+    return Prediction(
         seconds=seconds,
         env_steps_per_s=(1 - lost) * updates * scenario.work.env_steps / seconds,
         updates_per_s=updates / seconds,

@@ -82,7 +82,7 @@ class Machine:
         self.cores_count = cores
 
 
-class Network:
+class SimulatedNetwork:
     """The links between machines, and the cost of a message at both ends."""
 
     def __init__(

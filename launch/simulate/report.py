@@ -15,7 +15,7 @@ from actorlearn.files import write_atomically
 from launch.display.plot import COLOURS, dress, make_figure, save
 from launch.errors import RunError
 from launch.simulate.estimate import Estimate
-from launch.simulate.model import Outcome
+from launch.simulate.model import Prediction
 
 AXES = {"nodes": "nodes", "quorum": "K: gradients that make an update", "servers": "parameter servers"}
 _HEADINGS = {**AXES, "quorum": "K", "servers": "servers"}
@@ -31,7 +31,7 @@ class Point:
 
     at: int
     """The value on the horizontal axis of the curve."""
-    outcome: Outcome
+    outcome: Prediction
     estimate: Estimate
 
     def row(self) -> dict[str, Any]:

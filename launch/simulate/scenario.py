@@ -73,7 +73,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, simulators=msgspec.structs.replace(self.simulators, **keys))
 
 
-class Stragglers(msgspec.Struct, frozen=True, kw_only=True):
+class SlowLearners(msgspec.Struct, frozen=True, kw_only=True):
     """Learners that are slower than the others."""
 
     count: int = 0
@@ -120,7 +120,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Rate of a machine's link, in each direction."""
     latency_s: float = 1e-4
     """Time of a byte from one machine to another on an idle link, in seconds."""
-    stragglers: Stragglers = Stragglers()
+    stragglers: SlowLearners = SlowLearners()
     updates: int = 100
     """Mean number of simulated updates of a learner, after a warm-up of a tenth of them."""
     seed: int = 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -11,7 +10,7 @@ from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.parameters.frame_headers import MAILBOX, MAILBOX_ROW_BYTES, MEETING, SHARD, SHARD_ROW_BYTES
 from actorlearn.parameters.shard_layout import Sharding
 from launch.simulate.keys import SimulateKeys
-from launch.simulate.scenario import Costs, Exchanging, Scenario, Stragglers, Work
+from launch.simulate.scenario import Costs, Exchanging, Scenario, SlowLearners, Work
 from launch.topology.load import Topology
 from launch.topology.modes import asked, mode
 
@@ -63,7 +62,7 @@ def scenario_of(
             local_steps=learners.local_steps,
             link_bytes_per_s=keys.link_mbit_per_s * 1e6 / 8 * _FRAME_SHARE,
             latency_s=keys.latency_ms / 1e3,
-            stragglers=Stragglers(count=keys.slow_learners, factor=keys.slow_factor),
+            stragglers=SlowLearners(count=keys.slow_learners, factor=keys.slow_factor),
             seed=topology.seed,
             **exchange,
         ),
@@ -127,8 +126,3 @@ def _with_exchange(scenario: Scenario, topology: Topology, keys: SimulateKeys) -
 def _doubling(most: int) -> list[int]:
     """Return 1, 2, 4, … below ``most``, and ``most``."""
     return [*(1 << power for power in range((most - 1).bit_length())), most]
-
-
-def changed(costs: Costs, given: Mapping[str, float]) -> Costs:
-    """Return costs, with the given ones replaced."""
-    return msgspec.structs.replace(costs, **given)

@@ -23,7 +23,7 @@ from benchmarks.request import BenchmarkRequest, shipped
 from launch.bench.measure.interleaved import Spread
 from launch.bench.measure.report import SuiteReport
 from launch.errors import RunError
-from launch.runs.curves import Curve
+from launch.runs.curves import LearningCurve
 from launch.topology.load import load
 from tests.sizes import ROOT
 
@@ -272,14 +272,14 @@ def test_two_learners_are_judged_by_the_hours_of_their_own_table() -> None:
 
 def test_the_minutes_to_a_score_are_those_of_the_first_time() -> None:
     points = [(0.0, 0.0, -21.0), (500.0, 1.5, 18.2), (900.0, 2.0, 17.0), (1_000.0, 2.5, 19.0)]
-    ran = LearningRun(Curve("", "Pong", 1.0, None, [points]), [{"time_s": 0.0, "env_steps": 0}])
+    ran = LearningRun(LearningCurve("", "Pong", 1.0, None, [points]), [{"time_s": 0.0, "env_steps": 0}])
     assert (ran.minutes_to(18.0), ran.minutes_to(18.5), ran.minutes_to(20.0), ran.best) == (1.5, 2.5, None, 19.0)
 
 
 def test_cases_are_compared_after_equal_steps_and_after_equal_minutes() -> None:
     def ran(points: list[tuple[float, float, float]]) -> LearningRun:
         rows = [{"time_s": 60 * minutes, "env_steps": steps} for steps, minutes, _ in points]
-        return LearningRun(Curve("", "Catch", 1.0, None, [points]), rows)
+        return LearningRun(LearningCurve("", "Catch", 1.0, None, [points]), rows)
 
     slow = ran([(0.0, 0.0, -0.4), (500.0, 1.0, 0.0), (1_000.0, 2.0, 0.2)])
     fast = ran([(0.0, 0.0, -0.4), (1_000.0, 0.5, 0.1), (2_000.0, 1.0, 0.9)])
@@ -346,7 +346,7 @@ def test_update_rules_are_topologies_that_differ_in_rule_and_minibatch(monkeypat
 def test_an_entry_is_written_with_curves_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim = CLAIMS["fast-dqn-repeated"]
     weights = {name: {"weights_sha256": sha} for name, sha in (("a", "1" * 64), ("b", "1" * 64), ("c", "2" * 64))}
-    curve = Curve("a, seed 1", "Catch", 1.0, None, [[(10.0, 0.5, -0.25), (20.0, 1.0, 0.75)]])
+    curve = LearningCurve("a, seed 1", "Catch", 1.0, None, [[(10.0, 0.5, -0.25), (20.0, 1.0, 0.75)]])
     measured = SuiteReport(
         "made", ("", "n"), [("a", "1")], {"a": Spread((1.0,))}, "n", figures={"found": weights}, curves=[curve]
     )

@@ -13,7 +13,7 @@ from benchmarks.papers import dba3c_games, dba3c_learning, dba3c_nodes
 from benchmarks.registry import FOUR_NODES, ONE_LEARNER, SUITES
 from benchmarks.request import BenchmarkRequest, shipped
 from launch.errors import FailedError, RunError
-from launch.runs.curves import Curve
+from launch.runs.curves import LearningCurve
 from launch.topology.load import Topology, load
 
 CATCH = shipped("dba3c-catch.yaml")
@@ -35,7 +35,7 @@ def ran(scores: list[float], seconds: float = 60.0) -> LearningRun:
         }
         for n in range(len(scores))
     ]
-    return LearningRun(Curve("", "Catch", 1.0, 1_000.0, [points]), rows)
+    return LearningRun(LearningCurve("", "Catch", 1.0, 1_000.0, [points]), rows)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from benchmarks.request import BenchmarkRequest, shipped
 from launch.bench.measure import report
 from launch.bench.measure.report import SuiteReport
 from launch.commands import bench
-from launch.runs.curves import Curve
+from launch.runs.curves import LearningCurve
 from launch.topology.load import Topology, TopologyError, load
 
 Consensus = list[tuple[float, float, float]]
@@ -46,7 +46,7 @@ def ran(
 ) -> GossipRun:
     """A run with a point of its curve every minute."""
     points = [(1_000.0 * minute, float(minute), score) for minute, score in enumerate(scores)]
-    return GossipRun(Curve("", "Catch", 1.0, 1_000.0, [points]), rows or [], mixed, consensus or [])
+    return GossipRun(LearningCurve("", "Catch", 1.0, 1_000.0, [points]), rows or [], mixed, consensus or [])
 
 
 CONSENSUS = [(1.0, 1.0, 2.0), (2.0, 3.0, 4.0)]
@@ -113,7 +113,7 @@ def test_a_graph_that_does_not_fit_is_refused_before_anything_is_measured() -> N
 
 def test_time_begins_with_the_first_report() -> None:
     rows = [{"time_s": 60.0, "env_steps": 5}, {"time_s": 90.0, "env_steps": 7}]
-    curve, shifted = since_first(Curve("", "", None, None, [[(5.0, 1.0, 2.0)], [(7.0, 1.5, 3.0)]]), rows)
+    curve, shifted = since_first(LearningCurve("", "", None, None, [[(5.0, 1.0, 2.0)], [(7.0, 1.5, 3.0)]]), rows)
     assert curve.stretches == [[(5.0, 0.0, 2.0)], [(7.0, 0.5, 3.0)]]
     assert shifted == [{"time_s": 0.0, "env_steps": 5}, {"time_s": 30.0, "env_steps": 7}]
 
@@ -122,7 +122,7 @@ def test_results_that_stand_in_the_folder_are_not_run_again_and_are_compared_aft
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = BenchmarkRequest(shipped("catch.yaml"), (), 1, 1.0, output=tmp_path)
-    slow = Curve("", "Catch", 1.0, 500.0, [[(500.0, 1.0, -1.0), (1_000.0, 2.0, 0.5)]])
+    slow = LearningCurve("", "Catch", 1.0, 500.0, [[(500.0, 1.0, -1.0), (1_000.0, 2.0, 0.5)]])
     cases = [(mode, count) for count in (1, 2) for mode in modes(count, 2, 1)]
     *others, last = cases
     for mode, count in others:

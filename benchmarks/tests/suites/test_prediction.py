@@ -13,7 +13,7 @@ from benchmarks.suites import prediction
 from benchmarks.suites.nodes import SMALL
 from benchmarks.suites.prediction import NodesCase, NodesRate, Priced, cases, scenario
 from launch.errors import FailedError
-from launch.simulate.scenario import Costs, Stragglers
+from launch.simulate.scenario import Costs, SlowLearners
 from launch.topology.load import load
 
 COSTS = Costs(step_s=1e-4, step_wait_s=0.02, pass_s=1e-3, gradient_s=1e-2)
@@ -55,7 +55,7 @@ def test_nodes_share_the_cores_unless_links_are_between_them_or_they_have_one_ea
     assert made("slow-link", 4) == ("hub", 4, 4, 2.0)
     assert made("computing-gossip", 2) == ("gossip", 2, 2, 1.0)
     late = scenario(shipped("catch.yaml"), SMALL, NodesCase("straggler", 2), PRICED)
-    assert late.stragglers == Stragglers(count=1, factor=5.0)
+    assert late.stragglers == SlowLearners(count=1, factor=5.0)
 
 
 def test_what_is_in_the_output_folder_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from actorlearn.metrics.energy import Energy
 from launch.bench.measure.interleaved import Spread
 from launch.display.plot import COLOURS, INK, draw_curves, save
 from launch.machine.cores import Cores
-from launch.runs.curves import Curve
+from launch.runs.curves import LearningCurve
 from launch.runtime.metadata import commit, machine, versions
 
 WIDE = 200
@@ -38,7 +38,7 @@ class SuiteReport:
     notes: Sequence[str] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)
     """Further values, only in the JSON."""
-    curves: Sequence[Curve] = ()
+    curves: Sequence[LearningCurve] = ()
     """Learning curves; if there are any, they are the picture."""
     picture: Callable[[Path], None] | None = None
     """Function that draws the picture, if it is neither bars nor curves."""

@@ -28,7 +28,7 @@ class Asked:
     def __init__(self, folder: Path, changes: bool) -> None:
         self.listening = server.listen(0)
         self.port = self.listening.getsockname()[1]
-        app = server.Server(WatchedRuns(folder), changes).app(TOKEN, self.port)
+        app = server.DeskServer(WatchedRuns(folder), changes).app(TOKEN, self.port)
         self.uvicorn = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
         self.thread = threading.Thread(target=self.uvicorn.run, kwargs={"sockets": [self.listening]})
         self.thread.start()

@@ -13,8 +13,8 @@ pytest.importorskip("simpy", reason="the extra `simulate` is not installed")
 
 from actorlearn.parameters.mixing import GraphSettings
 from launch.simulate.estimate import estimate, kth_of, processor_s, update_s
-from launch.simulate.model import Outcome, simulate
-from launch.simulate.scenario import Costs, Scenario, Stragglers, Work
+from launch.simulate.model import Prediction, simulate
+from launch.simulate.scenario import Costs, Scenario, SlowLearners, Work
 from launch.topology.schema import SimulatorsSection
 
 COSTS = Costs(step_s=1e-3, pass_s=2e-3, copy_s=1e-3, gradient_s=8e-3, optimizer_s=2e-3, publish_s=1e-3, wake_s=1e-3)
@@ -36,7 +36,7 @@ def varied(deviation: float) -> Costs:
     return msgspec.structs.replace(COSTS, deviation=deviation)
 
 
-def update_of(outcome: Outcome) -> float:
+def update_of(outcome: Prediction) -> float:
     """Seconds of an update of all learners together."""
     return 1 / outcome.updates_per_s
 
@@ -92,15 +92,15 @@ def test_learners_that_share_cores_share_their_rate() -> None:
 
 
 def test_lock_step_waits_for_the_slowest() -> None:
-    slow = Stragglers(count=1, factor=5.0)
-    even, one_slow = (simulate(on_machines("quorum", 4, quorum=4, stragglers=s)) for s in (Stragglers(), slow))
+    slow = SlowLearners(count=1, factor=5.0)
+    even, one_slow = (simulate(on_machines("quorum", 4, quorum=4, stragglers=s)) for s in (SlowLearners(), slow))
     ratio = one_slow.updates_per_s / even.updates_per_s
     assert ratio == pytest.approx(1 / 5, rel=0.15)
     assert one_slow.bottleneck == "the slowest learner"
 
 
 def test_three_of_four_do_not_wait_for_one_that_is_five_times_slower() -> None:
-    slow = Stragglers(count=1, factor=5.0)
+    slow = SlowLearners(count=1, factor=5.0)
     even = simulate(on_machines("quorum", 4, quorum=4))
     spared = simulate(on_machines("quorum", 4, quorum=3, stragglers=slow))
     versions_per_s = spared.updates_per_s * (1 - spared.dropped_share) / 3
@@ -141,7 +141,7 @@ def test_a_hub_takes_all_gradients_and_sends_as_many_sums_each_way_through_one_l
 
 def test_learners_of_a_store_have_a_staleness_of_all_others() -> None:
     for factor in (1.0, 4.0):
-        outcome = simulate(on_machines("store", 6, costs=varied(0.3), stragglers=Stragglers(count=2, factor=factor)))
+        outcome = simulate(on_machines("store", 6, costs=varied(0.3), stragglers=SlowLearners(count=2, factor=factor)))
         assert outcome.staleness_mean == pytest.approx(5, rel=0.03)
 
 
@@ -161,7 +161,7 @@ def test_a_server_with_one_processor_is_the_queue_of_one_server_with_fixed_servi
 
 
 def test_learners_that_gossip_wait_for_nobody_unless_they_must() -> None:
-    slow = Stragglers(count=1, factor=5.0)
+    slow = SlowLearners(count=1, factor=5.0)
     ring = GraphSettings(name="ring")
     free = simulate(on_machines("gossip", 4, graph=ring, stragglers=slow))
     bound = simulate(on_machines("gossip", 4, graph=ring, stragglers=slow, max_staleness=0))
