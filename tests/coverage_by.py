@@ -144,7 +144,6 @@ COVERED_BY = {
     "launch/nodes/agent.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/messages.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/workspace.py": "tests/launch/nodes/test_head.py",
-    "launch/nodes/saved_set.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/remote.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/control.py": "tests/launch/runtime/test_odd_messages.py",
     "launch/nodes/local.py": "tests/launch/runtime/test_loop.py",

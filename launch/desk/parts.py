@@ -275,8 +275,8 @@ def _histograms(row: Mapping[str, Any]) -> Iterator[Part]:
     classes = [(one.name, one.words) for one in LAG_CLASSES]
     for prefix, title in (
         ("policy_lag_", "Steps by age of the acting weights"),
-        ("effective_sample_size_", "Effective sample size by that age"),
-        ("clipped_share_", "Clipped share by that age"),
+        ("effective_sample_size_", "Effective sample size by age of the acting weights"),
+        ("clipped_share_", "Clipped share by age of the acting weights"),
     ):
         yield from _histogram(row, prefix, title, classes)
     ages = [(str(age), f"{age} change{'s' * (age != 1)}") for age in range(STALENESS_SHOWN)]
@@ -308,7 +308,7 @@ def _about(view: RunView) -> Part:
     meta = view.meta
     machine, packages = (_mapping(meta.get(name)) for name in ("machine", "packages"))
     memory = machine.get("memory_bytes")
-    commit = f"{meta['commit']}{' and changes to it' if meta.get('dirty') else ''}" if meta.get("commit") else ""
+    commit = f"{meta['commit']}{' with uncommitted changes' if meta.get('dirty') else ''}" if meta.get("commit") else ""
     facts = {
         "folder": view.folder,
         "started": meta.get("started"),

@@ -52,7 +52,7 @@ def _collect(runs: Sequence[Run], metric: str) -> dict[str, Any]:
     found = Overview(watched, metric, changes=False, live=False).changed()
     known = [one["name"] for one in found["desk"]["metrics"]]
     if metric not in known:
-        raise RunError(f"--y {metric}: no run has numbers of it; there are {', '.join(known)}")
+        raise RunError(f"--y {metric}: no run has this metric; name one of {', '.join(known)}")
     left = MOST_FILM_BYTES
     for one in watched.look():
         full = InFull(one.run).changed()

@@ -98,11 +98,11 @@ class Guard:
         """Return why a request is refused; empty if it is allowed."""
         host = request.headers.get("host", "")
         if host.partition(":")[0] not in HOSTS:  # a foreign name that was made to resolve to this address
-            return f"host {host!a:.100}: the desk is at {HOST} alone"
+            return f"host {host!a:.100}: the desk answers only at {HOST}"
         if not known:
-            return "token missing or wrong: open the address that `actorlearn desk` printed"
+            return "the token is missing or wrong; open the address that `actorlearn desk` printed"
         if request.method != "GET" and request.headers.get("origin") != f"http://{host}":
-            return "a change must come from the desk's own page"
+            return "a change must be requested by the desk's own page"
         return ""
 
     def _is_token(self, given: str | None) -> bool:
@@ -135,21 +135,21 @@ class DeskServer:
         watched = self._runs.get(request.path_params["run"])
         word, steps = request.path_params["word"], request.path_params["steps"]
         if watched is None or word not in FILM_WORDS:
-            return PlainTextResponse("no such film\n", 404)
+            return PlainTextResponse("this film does not exist\n", 404)
         folder = filmed(watched.run.path).get(steps)
         if folder is None or not (folder / f"{word}.mp4").is_file():
-            return PlainTextResponse("no such film\n", 404)
+            return PlainTextResponse("this film does not exist\n", 404)
         return FileResponse(folder / f"{word}.mp4")
 
     async def _change(self, request: Request) -> Response:
         watched, command = self._runs.get(request.path_params["run"]), request.path_params["change"]
         if watched is None or command not in CHANGES:
-            return JSONResponse({"ok": False, "text": "no such run, or no such change"}, 404)
+            return JSONResponse({"ok": False, "text": "the run or the change does not exist"}, 404)
         body = b""
         async for piece in request.stream():
             body += piece
             if len(body) > MOST_BODY:
-                return JSONResponse({"ok": False, "text": f"{command}: a change has at most {MOST_BODY:,} bytes"}, 413)
+                return JSONResponse({"ok": False, "text": f"{command}: more than {MOST_BODY:,} bytes"}, 413)
         try:
             wanted = msgspec.json.decode(body, type=ChangeRequest)
         except msgspec.MsgspecError as error:
@@ -212,7 +212,7 @@ def listen(port: int) -> socket.socket:
         listening.listen()
     except OSError as error:
         listening.close()
-        raise RunError(f"--port {port}: {error.strerror}; name another, or 0 for any that is free") from None
+        raise RunError(f"--port {port}: {error.strerror}; name another port, or 0 for any free port") from None
     return listening
 
 

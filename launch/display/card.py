@@ -18,13 +18,13 @@ _PLAYED = """
 
 ```sh
 pip install numpy onnxruntime gymnasium    # and the environment's own package
-python play.py 10    # so many games
+python play.py 10    # play 10 games
 ```
 """
 _NOT_PLAYED = """
 ## Play
 
-`play.py` makes no environment: {why}. Its class `Policy` takes your own observations.
+`play.py` cannot make the environment: {why}. Use its class `Policy` with your own observations.
 """
 _USED = """
 ```python
@@ -34,14 +34,14 @@ policy = Policy()
 action = policy.act(observation, first)    # {observation}[N, …] and bool[N] to N actions
 ```
 
-`first` says which observations begin a game{memory}. The action is the likeliest one; the other outputs of
-`policy.onnx` are what it was chosen by, to draw one instead.
+`first` marks the observations that begin a game{memory}. The action is the likeliest one. The other outputs of
+`policy.onnx` are the numbers by which it was chosen; use them to draw actions at random instead.
 """
 _FILES = {
-    "policy.onnx": "the policy: observations to actions, normalisation and memory included",
-    "play.py": "plays it with numpy and onnxruntime alone",
-    "weights.safetensors": "all weights, also those that only learning needs, by torch's names",
-    "topology.yaml": "everything that the run was told, with all defaults",
+    "policy.onnx": "the policy: from observations to actions, with normalisation and memory",
+    "play.py": "plays the policy; needs only numpy and onnxruntime",
+    "weights.safetensors": "all weights by their names in torch, including those that only learning needs",
+    "topology.yaml": "the configuration of the run, with all defaults",
 }
 
 
@@ -66,7 +66,7 @@ def card(view: RunView, told: Mapping[str, Any], scored: Mapping[str, Any] | Non
     if "play.py" in files:
         why = told["not_made"]
         lines += (_NOT_PLAYED.format(why=printable(why)) if why else _PLAYED).splitlines()
-        memory = ", where a recurrent network forgets the game before" if told["state_size"] else ""
+        memory = ", where a recurrent network clears its memory" if told["state_size"] else ""
         lines += _USED.format(observation=told["observation_dtype"], memory=memory).splitlines()
     return "\n".join([*lines, "", "## Repeat", "", *_repeat(view), ""])
 
@@ -91,14 +91,14 @@ def _facts(view: RunView, told: Mapping[str, Any], scored: Mapping[str, Any] | N
     row, shape = view.row, list(told["observation_shape"])
     facts = {
         "environment": f"`{printable(view.env_id)}`, observations {told['observation_dtype']} {shape}",
-        "learned by": f"{_name(view, 'algorithm')}, network {_name(view, 'model')} of {told['parameters']:,} numbers",
+        "learned by": f"{_name(view, 'algorithm')}, network {_name(view, 'model')} with {told['parameters']:,} weights",
         "steps": f"{told['env_steps']:,} of the environment in {as_duration(view.elapsed_s)}, "
         f"seed {view.topology.get('seed', DASH)}",
     }
     if scored:
         facts["score"] = (
             f"{scored['mean']:.2f} ± {scored['std']:.2f}, mean and standard deviation of {scored['episodes']} whole "
-            f"games by the likeliest actions, with weights of {scored['env_steps']:,} steps"
+            f"games with the likeliest actions, with weights of {scored['env_steps']:,} steps"
         )
     facts["score in training"] = (
         f"{as_number(row.get('episode_return_mean'))}, mean of the last {RECENT_GAMES} of "
@@ -113,7 +113,7 @@ def _facts(view: RunView, told: Mapping[str, Any], scored: Mapping[str, Any] | N
 def _repeat(view: RunView) -> list[str]:
     version, commit = printable(str(view.meta.get("version", DASH))), view.meta.get("commit")
     if commit:
-        local = ", with local changes that no commit has" if view.meta.get("dirty") else ""
+        local = ", with uncommitted changes" if view.meta.get("dirty") else ""
         of = f"version {version}, commit `{printable(str(commit))}`{local}"
     else:
         of = f"version {version}"

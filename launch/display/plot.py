@@ -37,7 +37,7 @@ def plot(runs: Sequence[Run], output: Path, columns: Sequence[str] = (SCORE,), a
     ``apart``: runs that differ only in the seed are drawn as separate lines.
     """
     if not runs:
-        raise ValueError("no run given to plot: name one or more run folders")
+        raise ValueError("no run is given to plot; name one or more run folders")
     lines: list[tuple[str, Sequence[LearningCurve]]] = []
     for column in columns:
         groups = group_runs(runs, column)
@@ -46,11 +46,6 @@ def plot(runs: Sequence[Run], output: Path, columns: Sequence[str] = (SCORE,), a
         more = f" {column}" if len(columns) > 1 else ""
         lines += [(f"{name}{more}", group.curves) for name, group in zip(_distinct_names(groups), groups, strict=True)]
     draw_groups(lines, output)
-
-
-def draw_curves(curves: Sequence[LearningCurve], names: Sequence[str], output: Path) -> None:
-    """Draw curves under these names; raises ValueError if the picture's format is not supported."""
-    draw_groups([(name, [curve]) for name, curve in zip(names, curves, strict=True)], output)
 
 
 def draw_groups(groups: Sequence[tuple[str, Sequence[LearningCurve]]], output: Path) -> None:

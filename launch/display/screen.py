@@ -121,13 +121,17 @@ def _figure(
     row: Mapping[str, Any], name: str, more: Sequence[str], sparks: str = "", alarm: bool = False
 ) -> RenderableType:
     """Return a line with a metric, its trend, and related numbers in dim letters."""
-    line = Text.assemble((f" {metric_value(row, name):>9}", "bold"), f" {printable(metric(name).shown_as):<10}")
+    line = _line((f" {metric_value(row, name):>9}", "bold"), f" {printable(metric(name).shown_as):<10}")
     if sparks:
         line.append(f"  {sparks}", style="cyan")
     if more:
         line.append(f"  {' · '.join(more)}", style="bold red" if alarm else "bright_black")
-    line.no_wrap, line.overflow = True, "ellipsis"
     return line
+
+
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """Return texts, or pairs of a text and its style, as one line that is cut where it does not fit."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 def sparkline(trend: Sequence[tuple[int, float]], width: int) -> str:
@@ -155,11 +159,9 @@ def _illness(row: Mapping[str, Any]) -> list[RenderableType]:
     """Return the rules that find that learning fails, and a remedy for the first; empty if there are none."""
     if not (names := names_in(row)):
         return []
-    line = Text.assemble((f" learning is ill: {printable(', '.join(names))}", "bold red"))
-    if remedy := remedy_of(names[0]):
-        line.append(f"  try: {remedy}", style="red")
-    line.no_wrap, line.overflow = True, "ellipsis"
-    return [line]
+    remedy = remedy_of(names[0])
+    ill = f" learning fails: {printable(', '.join(names))}"
+    return [_line((ill, "bold red"), (f"  try: {remedy}" if remedy else "", "red"))]
 
 
 def _problems(view: RunView) -> list[RenderableType]:
@@ -167,10 +169,8 @@ def _problems(view: RunView) -> list[RenderableType]:
     if not view.alarm:
         return []
     counts = " · ".join(f"{number} {kind}" for kind, number in view.problems.items())
-    line = Text.assemble((f" {counts}", "bold red"), f", newest at {as_duration(view.alarm.get('time_s'))}: ")
-    line.append(event_line(view.alarm), style="red")
-    line.no_wrap, line.overflow = True, "ellipsis"
-    return [line]
+    newest = f", newest at {as_duration(view.alarm.get('time_s'))}: "
+    return [_line((f" {counts}", "bold red"), newest, (event_line(view.alarm), "red"))]
 
 
 def _lost(row: Mapping[str, Any]) -> bool:
@@ -253,9 +253,7 @@ def _chosen(choices: Sequence[Mapping[str, Any]], why: bool) -> list[RenderableT
         return [heading.append("  " + " · ".join(f"{key} {value}" for key, value in values), style="not bold")]
     lines = [heading]
     for (key, value), choice in zip(values, choices, strict=True):
-        line = Text.assemble(f" {key} {value}", (f"  {printable(str(choice.get('why')))}", "bright_black"))
-        line.no_wrap, line.overflow = True, "ellipsis"
-        lines.append(line)
+        lines.append(_line(f" {key} {value}", (f"  {printable(str(choice.get('why')))}", "bright_black")))
     return list[RenderableType](lines)
 
 
@@ -312,10 +310,7 @@ def fit(processes: Sequence[Mapping[str, Any]], room: int) -> list[Mapping[str, 
 
 def _event(event: Mapping[str, Any]) -> Text:
     text, alarm = event_line(event), event.get("kind") in ALARMS
-    line = Text.assemble((f" {as_duration(event.get('time_s')):>8}  ", "bright_black"), (text, "red" if alarm else ""))
-    line.no_wrap = True
-    line.overflow = "ellipsis"
-    return line
+    return _line((f" {as_duration(event.get('time_s')):>8}  ", "bright_black"), (text, "red" if alarm else ""))
 
 
 def learning_metrics(row: Mapping[str, Any]) -> list[str]:

@@ -37,7 +37,7 @@ class RayEngine:
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
         """Start no node yet; raises RunError if Ray is not installed."""
         if importlib.util.find_spec("ray") is None:
-            raise RunError("--engine ray: there is no package ray; install it with: pip install 'actorlearn[ray]'")
+            raise RunError("--engine ray: ray is not installed; install it with: pip install 'actorlearn[ray]'")
         self._log, self._resources = run_dir / FOLDER / "ray.log", read_resources(nodes.options)
         self._driver: subprocess.Popen[bytes] | None = None
         self._waited_for: set[str] = set()
@@ -66,7 +66,7 @@ class RayEngine:
             return {}
         status, gone = self._driver.poll(), dict(self._told())
         if status is not None:
-            why = f"what speaks with Ray has ended with exit status {status} ({FOLDER}/ray.log)"
+            why = f"the process that connects to Ray has ended with exit status {status} ({FOLDER}/ray.log)"
             gone = dict.fromkeys(self._waited_for, why) | gone
         self._waited_for -= gone.keys()
         return gone
@@ -98,7 +98,7 @@ def read_resources(options: Sequence[str]) -> dict[str, float]:
     for option in options:
         read = _RESOURCE.fullmatch(option)
         if read is None:
-            raise RunError(f"nodes.options: {option!a:.100}: a resource of Ray is NAME=NUMBER; write GPU=1")
+            raise RunError(f"nodes.options: {option!a:.100}: not a resource of Ray; write NAME=NUMBER, such as GPU=1")
         found[read["name"]] = float(read["amount"])
     return found
 
@@ -189,7 +189,7 @@ def _answer(question: Any) -> str | None:
     try:
         status = ray.get(question)
     except ray.exceptions.ActorDiedError as error:
-        return f"Ray does not start it again: {' '.join(str(error).split()):.300}"
+        return f"Ray does not restart it: {' '.join(str(error).split()):.300}"
     except ray.exceptions.RayError:
         return None  # its machine is lost, and Ray starts it on another one
-    return None if status is None else f"it has ended with exit status {status}; Ray's logs have what it said"
+    return None if status is None else f"it has ended with exit status {status}; its output is in Ray's logs"

@@ -36,25 +36,29 @@ def open_slurm(run_dir: Path, nodes: NodesSection) -> Engine:
     inside = "SLURM_JOB_ID" in os.environ
     wanted = ("srun",) if inside else ("sbatch", "squeue", "scancel")
     if missing := [command for command in wanted if shutil.which(command) is None]:
-        raise RunError(f"--engine slurm: there is no command {missing[0]}; call it where Slurm's commands are")
+        raise RunError(
+            f"--engine slurm: the command {missing[0]} is not installed; use a machine that has Slurm's commands"
+        )
     if odd := [option for option in nodes.options if not re.fullmatch(r"--[a-z][^\n]*", option)]:
-        raise RunError(f"nodes.options: {odd[0]!a:.100}: Slurm's options are single words here; write --partition=gpu")
+        raise RunError(
+            f"nodes.options: {odd[0]!a:.100}: not an option of Slurm as a single word; write it like --partition=gpu"
+        )
     if not inside and nodes.hosts:
         raise RunError(
-            f"nodes.hosts: {nodes.hosts[0]!a:.100}: Slurm's queue chooses machines by itself; leave it out, or choose "
-            "by nodes.options=[--nodelist=…]"
+            f"nodes.hosts: {nodes.hosts[0]!a:.100}: outside an allocation, Slurm chooses the machines; remove "
+            "nodes.hosts, or set nodes.options=[--nodelist=…]"
         )
     if not inside:
         return SlurmJobs(run_dir, nodes)
     if nodes.hosts and len(nodes.hosts) != nodes.count:
         raise RunError(
-            f"nodes.hosts: {len(nodes.hosts)} machines of the allocation for nodes.count = {nodes.count}; name as "
-            "many, or none: the first ones"
+            f"nodes.hosts: {len(nodes.hosts)} machines for nodes.count = {nodes.count}; name one for each node, "
+            "or none to use the first machines of the allocation"
         )
     machines = int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
     if machines < nodes.count:
         raise RunError(
-            f"nodes.count: {nodes.count}; this allocation has {machines} machines, and each node has one of its own: "
+            f"nodes.count: {nodes.count}; each node needs its own machine, and this allocation has {machines}; "
             f"allocate more, such as salloc --nodes={nodes.count}"
         )
     return SlurmSteps(run_dir, nodes)
@@ -94,7 +98,8 @@ class SlurmJobs:
         script.write_text(write_script(self._run_dir, nodes, self._options))
         submitted = _call("sbatch", "--parsable", str(script))
         if submitted.returncode:
-            raise RunError(f"{' '.join(submitted.stderr.split())} ({FOLDER}/{script.name}; nodes.options adds to it)")
+            said = " ".join(submitted.stderr.split())
+            raise RunError(f"{said} ({FOLDER}/{script.name}; nodes.options adds options to this script)")
         self._file.write_text(submitted.stdout.strip().partition(";")[0])
         self._waited_for = {str(number): node.name for number, node in enumerate(nodes)}
 
@@ -141,7 +146,7 @@ class SlurmJobs:
         cancelled = _call("scancel", job)
         if cancelled.returncode and _UNKNOWN not in cancelled.stderr:
             said = " ".join(cancelled.stderr.split())
-            raise RunError(f"job {job} could not be cancelled: {said}; cancel it yourself: scancel {job}")
+            raise RunError(f"job {job} could not be cancelled: {said}; cancel it with: scancel {job}")
         self._file.unlink(missing_ok=True)
 
 
@@ -174,4 +179,4 @@ def _call(*words: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(words, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(words, 1, "", f"{words[0]} has not answered within {_ANSWER_S:g} s")
+        return subprocess.CompletedProcess(words, 1, "", f"{words[0]} did not answer within {_ANSWER_S:g} s")

@@ -25,14 +25,14 @@ class SshEngine(ShellEngine):
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
         """Start no node yet; raises RunError if ssh is missing, or for unsuitable ``nodes.hosts``."""
         if shutil.which("ssh") is None:
-            raise RunError("--engine ssh: there is no command ssh; install OpenSSH's client")
+            raise RunError("--engine ssh: the command ssh is not installed; install the client of OpenSSH")
         if len(nodes.hosts) != nodes.count:
             raise RunError(
                 f"nodes.hosts: {len(nodes.hosts)} hosts for nodes.count = {nodes.count}; the engine ssh starts one "
-                "node on each, so name as many"
+                "node on each host, so name one host for each node"
             )
         if odd := [host for host in nodes.hosts if host.startswith("-")]:
-            raise RunError(f"nodes.hosts: {odd[0]!a}: ssh would take it for an option; write [user@]host")
+            raise RunError(f"nodes.hosts: {odd[0]!a}: ssh would read this name as an option; write [user@]host")
         super().__init__(run_dir, nodes)
 
     def command(self, number: int, node: NodeCommand) -> list[str]:

@@ -85,7 +85,7 @@ class Epoch:
         self.alive_s, self.beat_s = sent_s, 0.0
         """Times at which the newest answered heartbeat, and the newest heartbeat, were sent; seconds of ``clock_s``."""
         self.workspace: NodeWorkspace | None = None
-        self.trouble = "nothing was prepared"
+        self.trouble = "the head has not prepared this node"
         """Reason why ``workspace`` is None."""
         self.ending_s: float | None = None
         """Time at which the head ended the run; None before."""
@@ -158,13 +158,13 @@ class Agent:
             self._stop_now()
             return
         limit_s = epoch.workspace.drain_s
-        self._show(f"stopped: the learners of this node save, for {limit_s:g} s at most; once more ends it now")
+        self._show(f"stopping: the learners of this node have {limit_s:g} s to save; interrupt again to end them")
         self._stopping, epoch.leaves_s = True, clock_s() + limit_s
         epoch.outbox.put("", NodeLeaving())
         epoch.workspace.drain()
 
     def _stop_now(self) -> None:
-        self._show("stopped: the processes of this node end")
+        self._show("stopping: this node ends its processes")
         self.stop()
         self.exit_status = 130
 
@@ -183,7 +183,7 @@ class Agent:
     def turn(self) -> None:
         """Receive messages of the head, collect events of the processes, and send messages to the head."""
         if self.epoch is not None and self.epoch.over:
-            self._end_epoch(f"no answer of the head for {self.epoch.lease_s:g} s")
+            self._end_epoch(f"the head has not answered for {self.epoch.lease_s:g} s")
         for _ in range(MOST_MESSAGES):
             if (body := self._line.recv()) is None:
                 break
@@ -200,7 +200,8 @@ class Agent:
     def _join(self) -> None:
         now_s = clock_s()
         if now_s - self._since_s >= self._patience_s:
-            self._show(f"no head for {self._patience_s:g} s: this node gives up; {self._reason or 'is it running?'}")
+            reason = self._reason or "nothing answers at its address; check the address, and whether the run is alive"
+            self._show(f"no contact with the head for {self._patience_s:g} s, so this node gives up: {reason}")
             self.exit_status = 1
         elif now_s - self._joined_s >= JOIN_S:
             again, self._joined_s = self._joined_s > 0, now_s
@@ -226,7 +227,7 @@ class Agent:
         self._session, self._since_s = secrets.token_hex(8), clock_s()
 
     def _end_epoch(self, why: str) -> None:
-        self._show(f"{why}: the processes of this node end, and it joins anew")
+        self._show(f"{why}: this node ends its processes and joins again")
         self.leave()
 
     # Receiving ------------------------------------------------------------------------------------------------------
@@ -235,7 +236,7 @@ class Agent:
         try:
             message = messages.decode(body, "agent")
         except MessageError as error:
-            self._show(f"not understood: {error}")
+            self._show(f"a message from the head cannot be read: {error}")
             return
         epoch = self.epoch
         if isinstance(message, Welcome) and epoch is None and message.session == self._session:
@@ -254,7 +255,7 @@ class Agent:
             if isinstance(message, NodeHeartbeatAck):
                 epoch.answered(message.sent_s)
             elif isinstance(message, Fenced):
-                self._end_epoch("the head has counted this node as lost, or was started anew")
+                self._end_epoch("the head has counted this node as lost, or was restarted")
             else:
                 self._carry_out(epoch, message)
 
@@ -262,7 +263,7 @@ class Agent:
         try:
             action = epoch.stream.take(frame, time.monotonic())
         except StreamError as error:
-            self._show(f"not understood: {error}")
+            self._show(f"a message from the head is refused: {error}")
             return
         if action is None:
             return

@@ -1,13 +1,18 @@
-"""Copies of checkpoint folders between machines: the parts of the files are sent in order.
+"""Copies of checkpoint folders between machines, and the file that names those that belong together.
 
-The sender reads a part when there is room to send it. It reads from hard links, so that a folder is copied completely
-even if it is removed in the meantime. The receiver writes to a temporary folder, checks the files against the manifest
-of the checkpoint, and renames the folder.
+The parts of the files are sent in order. The sender reads a part when there is room to send it. It reads from hard
+links, so that a folder is copied completely even if it is removed in the meantime. The receiver writes to a temporary
+folder, checks the files against the manifest of the checkpoint, and renames the folder.
+
+Each checkpoint arrives from its node separately, so the newest checkpoints of the learners may have different steps.
+The file ``set.json`` is replaced after a checkpoint has arrived completely and before any older one is removed. All
+checkpoints that it names therefore exist whenever the head or a node dies.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence
@@ -15,12 +20,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from actorlearn.files import flush, put_in_place
-from actorlearn.parameters.checkpoint_folders import folders, read_manifest, steps_of
+from actorlearn.files import flush, put_in_place, write_atomically
+from actorlearn.parameters.checkpoint_folders import (
+    directory_of,
+    find_common_steps,
+    folders,
+    read_manifest,
+    steps_of,
+)
 from launch.nodes.messages import CHUNK_BYTES, CopyDone, FileChunk, NodeWarning
 from launch.supervision import events as ev
 
 LINKED, ARRIVING = "outgoing", ".arriving"
+SET_FILE = "set.json"
+"""File in the folder of checkpoints that names one checkpoint of each learner that belong together."""
 FLUSHED_BYTES = 32 << 20
 """Bytes of a file after which the received bytes are flushed to disk, so that the flush at its end is short."""
 
@@ -85,12 +98,12 @@ class Arriving:
         beside = self._beside(part.folder)
         path = beside / part.file
         if path.parent != beside:
-            raise CopyError(f"{part.folder}: {part.file} is in a folder of its own, and checkpoints have none")
+            raise CopyError(f"{part.folder}/{part.file}: the file is in a subfolder; checkpoints have none")
         beside.mkdir(parents=True, exist_ok=True)
         with path.open("ab" if part.offset else "wb") as file:
             if file.tell() != part.offset:
                 raise CopyError(
-                    f"{part.folder}/{part.file}: a part at {part.offset}, and {file.tell()} bytes are there"
+                    f"{part.folder}/{part.file}: a part begins at byte {part.offset}, but {file.tell()} bytes are there"
                 )
             if not part.offset:
                 self._hashes[path] = hashlib.sha256()
@@ -112,7 +125,7 @@ class Arriving:
                 flush(beside / file)
             put_in_place(beside, folder)
         except (ValueError, KeyError, TypeError) as error:
-            raise CopyError(f"{done.folder} has not arrived whole: {error}") from None
+            raise CopyError(f"{done.folder} was not received completely: {error}") from None
         finally:
             self.drop(done.folder)
         flush(folder.parent)
@@ -140,7 +153,7 @@ class Arriving:
     def _beside(self, folder: str) -> Path:
         path = self._run_dir / folder
         if path.parts[len(self._run_dir.parts)] != "checkpoints" or not path.name.isdecimal():
-            raise CopyError(f"{folder} is no checkpoint's folder")
+            raise CopyError(f"{folder} is not the folder of a checkpoint")
         return path.with_name(f"{ARRIVING}-{self._sender}-{path.name}")
 
 
@@ -155,3 +168,26 @@ def steps_beside(folder: Path) -> list[str]:
     with suppress(OSError):
         return [path.name for path in folder.parent.iterdir() if path.name.isdecimal() and path.is_dir()]
     return []
+
+
+def name_set(checkpoints: Path, learners: Collection[int], in_step: bool) -> list[Path]:
+    """Write ``set.json``, and return the folders that it names; raises OSError.
+
+    For learners in step these are the checkpoints of the newest steps that all learners have saved; for others, the
+    newest checkpoint of each learner. Without any checkpoint the file is removed.
+    """
+    saved = {learner: folders(directory_of(checkpoints, learner)) for learner in sorted(learners)}
+    if in_step and saved:
+        steps = max(find_common_steps([directory_of(checkpoints, learner) for learner in saved]), default=-1)
+        chosen = {learner: [each for each in own if steps_of(each) == steps] for learner, own in saved.items()}
+    else:
+        chosen = {learner: [max(own, key=steps_of)] for learner, own in saved.items() if own}
+    named = {learner: own[0] for learner, own in chosen.items() if own}
+    if named:
+        said = {str(learner): str(folder.relative_to(checkpoints)) for learner, folder in named.items()}
+        most = max(map(steps_of, named.values()))
+        text = json.dumps({"env_steps": most, "checkpoints": said}, indent=1)
+        write_atomically(checkpoints / SET_FILE, f"{text}\n".encode(), durable=False)
+    else:
+        (checkpoints / SET_FILE).unlink(missing_ok=True)
+    return list(named.values())

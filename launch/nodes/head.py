@@ -29,7 +29,7 @@ from actorlearn.wire.messages import MessageError, Saved
 from actorlearn.worker.roles import ROLES
 from launch.nodes import messages
 from launch.nodes.control import ControlSocket
-from launch.nodes.copies import Arriving, CopyError, Outgoing, remove_unfinished
+from launch.nodes.copies import Arriving, CopyError, Outgoing, name_set, remove_unfinished
 from launch.nodes.messages import (
     PROTOCOL_VERSION,
     CopyDone,
@@ -53,7 +53,6 @@ from launch.nodes.messages import (
 )
 from launch.nodes.node import NodeAction, ProtocolWarning
 from launch.nodes.remote import RemoteNode
-from launch.nodes.saved_set import name_set
 from launch.nodes.stream import Numbered, StreamError
 from launch.plan.nodes import NodeResources, need_of, place_learners, share_out, unlike_here
 from launch.plan.plan import Plan, Start
@@ -188,7 +187,7 @@ class Head:
         there = ", ".join(str(learner) for learner, name in sorted(self.placed.items()) if name == node.name)
         if set(self.placed.values()) == {node.name}:
             return []
-        said = f"on node {node.name} it plays the weights of the learners that are there: {there}"
+        said = f"it evaluates only the learners on its own node {node.name}: {there}"
         return [ev.Note("warned", evaluator.name, evaluator.incarnation, said)]
 
     def _node_for(self, start: Start) -> RemoteNode | None:
@@ -253,7 +252,7 @@ class Head:
         for node in list(self.nodes.values()):
             node.heard_s += gap_s
             if time.monotonic() - node.heard_s >= MARGIN * self._wanted.lease_s:
-                yield from self._lose(node, f"nothing was heard of it for {MARGIN * self._wanted.lease_s:g} s")
+                yield from self._lose(node, f"it has sent nothing for {MARGIN * self._wanted.lease_s:g} s")
         if not self._begun:
             yield from self._begin_if_joined()
         self._send()
@@ -267,8 +266,8 @@ class Head:
         self._waited_s = time.monotonic()
         reached = {"address": str(self._router.address), "keys": str(self._keys)}
         nodes = f"{self._wanted.count} node{'s' if self._wanted.count > 1 else ''}"
-        said = f"{nodes}, by: actorlearn node --join {reached['address']} --key FILE"
-        return ev.Note("awaiting", cause=f"{said}, with a key of {self._keys}", fields=reached)
+        said = f"{nodes}; start each with: actorlearn node --join {reached['address']} --key FILE"
+        return ev.Note("awaiting", cause=f"{said}, where FILE is a key in {self._keys}", fields=reached)
 
     def _begin_if_joined(self) -> Iterator[NodeEvent]:
         """Yield Begin when all nodes have joined and the learners are placed; CannotRun if that fails or is late."""
@@ -292,7 +291,7 @@ class Head:
             yield ev.CannotRun(
                 f"nodes.count: {len(self.nodes)} of {self._wanted.count} nodes have joined within nodes.wait_s = "
                 f"{self._wanted.wait_s:g} s; missing: {missing}; start `actorlearn node --join "
-                f"{self._router.address}` there, or write a smaller nodes.count"
+                f"{self._router.address}` on the missing machines, or set a smaller nodes.count"
             )
 
     def _receive(self, peer: str, body: bytes) -> Iterator[NodeEvent]:
@@ -302,7 +301,7 @@ class Head:
         except MessageError as error:
             join = messages.decode_any_version(body)
             if join is None or not self._refuse_version(name, join):
-                yield ProtocolWarning(f"node {name} was not understood: {error}")
+                yield ProtocolWarning(f"a message from node {name} cannot be read: {error}")
             return
         node = self.nodes.get(name)
         if isinstance(message, Join):
@@ -324,12 +323,13 @@ class Head:
             body = node.stream.take(frame, time.monotonic())
             message = None if body is None else messages.decode(body, "reporter")
         except (StreamError, MessageError) as error:
-            yield ProtocolWarning(f"node {node.name} was not understood: {error}")
+            yield ProtocolWarning(f"a message from node {node.name} is refused: {error}")
             return
         if message is None:
             return
         if not node.may_report(message):
-            yield ProtocolWarning(f"node {node.name} tells of {message.name}.{message.incarnation}, which is not there")
+            own = f"{message.name}.{message.incarnation}"
+            yield ProtocolWarning(f"node {node.name} reports an event of {own}, which does not run on it")
             return
         if node.ignores(message):
             return
@@ -357,8 +357,8 @@ class Head:
             return
         if node is not None and not known:
             if node.join.agent != join.agent:
-                said = f"a node {name} is in this run already; if it has died, wait until its lease of "
-                said += f"{self._wanted.lease_s:g} s is over, or give this one a key of its own"
+                said = f"a node named {name} is already in this run; if it has died, wait until its lease of "
+                said += f"{self._wanted.lease_s:g} s is over, else start this node with another key"
                 self._router.send(name, messages.encode(JoinRefused(session=join.session, reason=said, final=False)))
                 return
             yield from self._lose(node, "its agent has ended all processes")
@@ -436,10 +436,10 @@ class Head:
         saved = done.held_back
         start = node.living.get((saved.name, saved.incarnation)) if saved else None
         if saved is None or start is None or not isinstance(saved.message, Saved):
-            raise CopyError(f"{done.folder} is of no trainer of this node")
+            raise CopyError(f"{done.folder} does not belong to a trainer of this node")
         own = directory_of(self._addresses.run_dir / "checkpoints", start.process.learner)
         if (self._addresses.run_dir / done.folder).parent != own:
-            raise CopyError(f"{done.folder} is no checkpoint of {saved.name}")
+            raise CopyError(f"{done.folder} is not a checkpoint of {saved.name}")
         path = node.arriving.finish(done)
         yield msgspec.structs.replace(saved, message=msgspec.structs.replace(saved.message, path=str(path)))
         in_step = mode(self._plan.topology).in_step
@@ -448,7 +448,7 @@ class Head:
 
     def _leaving(self, node: RemoteNode, _leaving: NodeLeaving) -> Iterator[NodeEvent]:
         node.leaving = True
-        yield ev.Note("leaving", cause=f"node {node.name}: its learners save", fields={"node": node.name})
+        yield ev.Note("leaving", cause=f"node {node.name}: its learners save checkpoints", fields={"node": node.name})
 
     def _ended(self, node: RemoteNode, _ended: NodeEnded) -> Iterator[NodeEvent]:
         node.ended = True
@@ -490,7 +490,7 @@ def _mismatch(join: Join | JoinOfAnyVersion) -> str:
     """Return why an agent's version does not fit this run; empty if it does."""
     if join.protocol != PROTOCOL_VERSION or join.version != __version__:
         return (
-            f"the node speaks protocol {join.protocol} of version {join.version}, the head protocol {PROTOCOL_VERSION} "
+            f"the node uses protocol {join.protocol} of version {join.version}, the head protocol {PROTOCOL_VERSION} "
             f"of version {__version__}; install the same version on all machines"
         )
     return ""

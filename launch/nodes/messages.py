@@ -223,7 +223,7 @@ def encode(message: Message | NodeMessage) -> bytes:
     """Encode a message; raises MessageError if it is the body of a numbered message and exceeds BODY_BYTES."""
     data = _encoder.encode(message)
     if isinstance(message, NodeMessage) and len(data) > BODY_BYTES:
-        raise MessageError(f"{type(message).__name__} of {len(data)} bytes: at most {BODY_BYTES}; send less at a time")
+        raise MessageError(f"{type(message).__name__} has {len(data)} bytes; at most {BODY_BYTES} are allowed")
     return data
 
 
@@ -235,7 +235,7 @@ def decode(data: bytes, receiver: str) -> Any:
     try:
         return _decoders[receiver].decode(data)
     except (ValueError, RecursionError) as error:
-        raise MessageError(f"no message for the {receiver}: {brief(str(error), 500)}") from None
+        raise MessageError(f"invalid message for the {receiver}: {brief(str(error), 500)}") from None
 
 
 def decode_any_version(data: bytes) -> JoinOfAnyVersion | None:

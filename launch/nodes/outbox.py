@@ -78,4 +78,4 @@ def _encode(message: NodeMessage) -> bytes:
         return encode(message)
     except MessageError as error:
         folder = message.folder if isinstance(message, CopyDone) else None
-        return encode(NodeWarning(f"{error}; left out: {brief(repr(message), 200)}", folder))
+        return encode(NodeWarning(f"{error}; the message is not sent: {brief(repr(message), 200)}", folder))

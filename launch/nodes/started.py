@@ -54,16 +54,18 @@ class EngineHead(Head):
             try:
                 self._engine.start(self._commands)
             except (OSError, RunError) as error:
-                yield from self._cannot_run(f"no nodes can be started: {error}")
+                yield from self._cannot_run(f"the engine cannot start nodes: {error}")
         elif time.monotonic() - self._asked_s >= ASK_EVERY_S:
             self._asked_s = time.monotonic()
             for name, why in self._engine.gone().items():
                 yield ev.Note("gone", cause=f"node {name}: {why}", fields={"node": name})
                 self._coming.discard(name)
                 if not self._can_run:
-                    yield from self._cannot_run(f"node {name} is gone before the run could begin: {why}")
+                    yield from self._cannot_run(f"node {name} ended before the run began: {why}")
             if not self._coming and not self.nodes:
-                yield from self._cannot_run("all its nodes are gone for good; resume goes on with others")
+                yield from self._cannot_run(
+                    "all nodes have ended for good; `actorlearn resume` continues the run on other nodes"
+                )
 
     def _cannot_run(self, reason: str) -> Iterator[NodeEvent]:
         if not self._cannot:
@@ -80,14 +82,14 @@ def open_engine(spec: EngineSpec, run_dir: Path, nodes: NodesSection, keys: Path
     listen = Tcp.read(nodes.listen) if nodes.listen else None
     if listen is None and not spec.here:
         raise RunError(
-            f"nodes.listen: null; nodes of the engine {spec.name} may be on other machines, so write the address of "
-            "this one that they reach and a port, such as 10.0.0.1:5555"
+            f"nodes.listen: null; the engine {spec.name} may start nodes on other machines, so set an address of this "
+            "machine that they can reach, and a port, such as 10.0.0.1:5555"
         )
     if listen and listen.ip and listen.ip.is_unspecified:
         here = (f"{Tcp(address, listen.port)} ({name})" for name, found in interfaces().items() for address in found)
         raise RunError(
-            f"nodes.listen: {listen}: an engine gives nodes this address, so write one of this machine's that they can "
-            f"dial: {', '.join(here)}"
+            f"nodes.listen: {listen}: an engine gives nodes this address, and they cannot connect to it; set one of "
+            f"this machine's addresses: {', '.join(here)}"
         )
     if keys is not None:
         node_files(keys, nodes.count)
@@ -105,7 +107,7 @@ def node_files(keys: Path, count: int) -> list[Path]:
     if len(files) < count:
         more = " ".join(f"--node node-{number}" for number in range(len(files), min(count, len(files) + 3)))
         raise RunError(
-            f"--keys {keys}: has the keys of {len(files)} nodes, and nodes.count is {count}; an engine gives each node "
-            f"its key, so make more with `actorlearn keys new {more} {keys}`"
+            f"--keys {keys}: has the keys of {len(files)} nodes, and nodes.count is {count}; an engine needs a key for "
+            f"each node, so make more with `actorlearn keys new {more} {keys}`"
         )
     return files[:count]

@@ -80,7 +80,7 @@ class Stream:
         if len(self._kept) >= MOST_KEPT or self._kept_bytes + len(body) > MOST_KEPT_BYTES:
             return False
         if len(body) > BODY_BYTES:
-            raise StreamError(f"a message of {len(body)} bytes: at most {BODY_BYTES}; send less at a time")
+            raise StreamError(f"a message has {len(body)} bytes; at most {BODY_BYTES} are allowed")
         self._kept.append(body)
         self._kept_bytes += len(body)
         return True
@@ -109,12 +109,10 @@ class Stream:
         Raises StreamError, and changes nothing, for a frame that is not of this stream.
         """
         if frame.epoch != self.epoch:
-            raise StreamError(f"a frame of epoch {frame.epoch}; this is epoch {self.epoch}, so it comes too late")
+            raise StreamError(f"the frame is of epoch {frame.epoch}, but the node is in epoch {self.epoch}")
         if frame.acknowledged > self.acknowledged + len(self._kept):
             most = self.acknowledged + len(self._kept)
-            raise StreamError(
-                f"acknowledges message {frame.acknowledged}; there are {most}, so it is of another stream"
-            )
+            raise StreamError(f"the frame acknowledges message {frame.acknowledged}, but only {most} were sent")
         while self.acknowledged < frame.acknowledged:
             self._kept_bytes -= len(self._kept.popleft())
             self.acknowledged += 1

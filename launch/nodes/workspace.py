@@ -34,7 +34,7 @@ from launch.topology.load import parse
 
 MOST_LOG_CHUNKS = 4
 """Parts of one log that are sent together; if a log has more new bytes, only its end is sent."""
-_LEFT_OUT = b"\n[... %d bytes are left out: they are in the log on the node]\n"
+_LEFT_OUT = b"\n[... %d bytes are omitted; the complete log is on the node]\n"
 
 
 class NodeWorkspace:
@@ -98,7 +98,7 @@ class NodeWorkspace:
         """Put the events of the node into the outbox."""
         for event in self.node.events(now_s, gap_s):
             if isinstance(event, ev.ClientRequest):
-                text = "this is a node of a run; ask at its head, where `actorlearn run` was called"
+                text = "this is a node of a run; send the request to its head, where `actorlearn run` was started"
                 self.node.do(ev.Answer(event.client, Reply(ok=False, text=text)))
             elif isinstance(event, ProtocolWarning):
                 self._outbox.put("", NodeWarning(event.text))

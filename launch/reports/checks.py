@@ -38,7 +38,7 @@ def check_row(row: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(value, int | float):
             raise ValueError(f"{name} is {value!r:.100}; it must be a number")
         if metric(name).kind is Kind.COUNTER and value < 0:
-            raise ValueError(f"{name} is {value}; nothing is counted below zero")
+            raise ValueError(f"{name} is {value}; a counter cannot be negative")
     return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
 
 

@@ -95,8 +95,8 @@ def resample(curves: Sequence[Points], count: int = 200) -> tuple[Numbers, Numbe
     begin, end = max(points[0][0] for points in curves), min(points[-1][0] for points in curves)
     if begin > end * _SAME_END:
         raise ValueError(
-            f"the runs have no step in common: one has numbers from {begin:,.0f} steps on, another until {end:,.0f}; "
-            "let the shorter one go on"
+            f"the runs have no steps in common: the numbers of one begin at step {begin:,.0f}, those of another end at "
+            f"step {end:,.0f}; continue the shorter run"
         )
     steps = np.linspace(begin, end, count) if begin < end else np.array([end])
     return steps, np.array([np.interp(steps, at, numbers) for at, numbers in (np.array(own).T for own in curves)])

@@ -20,7 +20,7 @@ def event_fields(message: Evaluated) -> dict[str, Any]:
     games = msgspec.structs.asdict(message)
     for score in (*message.returns, *message.learners.values(), message.secondary or 0.0):
         if not abs(score) <= MOST:  # NaN fails this test too
-            raise ValueError(f"a score is {score}; it must be finite and at most {MOST:g}: see the rewards of env.id")
+            raise ValueError(f"a score is {score}; it must be finite and at most {MOST:g}; check the rewards of env.id")
     games["mean"] = sum(message.returns) / max(len(message.returns), 1)
     if games["secondary"] is None:
         del games["secondary"]
@@ -45,7 +45,7 @@ def event_cause(event: Mapping[str, Any]) -> str:
         return said
     each = ", ".join(f"{name} {mean:,.1f}" for name, mean in event["learners"].items())
     best = f"best {event['best']} {event['best_mean']:,.1f}"
-    return f"average of the weights {said}; {best}, mean {event['learners_mean']:,.1f}: {each}"
+    return f"averaged weights {said}; {best}, mean {event['learners_mean']:,.1f}: {each}"
 
 
 def metrics(event: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def best_and_last_line(found: Mapping[str, Any]) -> str:
     best, last = (_score(one["mean"], one["episodes"], one["env_steps"]) for one in (found["best"], found["last"]))
     if found["count"] == 1:
         return f"{last}, deviation {found['last']['std']:.1f}"
-    return f"best {best}, last {last}; {found['count']} in all"
+    return f"best {best}, last {last}; {found['count']} evaluations"
 
 
 def _score(mean: float, games: int, env_steps: int) -> str:

@@ -116,7 +116,7 @@ def band(statistic: Statistic, *groups: Tasks, resamples: int = CURVE_RESAMPLES)
     """
     counts = [[scores.shape[-1] for scores in tasks] for tasks in groups]
     if not all(runs and all(runs) for runs in counts):
-        raise ValueError(f"tasks have {counts} runs; each needs one at least")
+        raise ValueError(f"the tasks have {counts} runs; each needs at least one")
     random = np.random.default_rng(0)
     drawn = [[random.integers(count, size=(resamples, count)) for count in runs] for runs in counts]
     points = groups[0][0].shape[:-1]

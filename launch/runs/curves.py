@@ -108,9 +108,9 @@ def read_curve(run: Run, column: str = SCORE) -> LearningCurve:
     stretches = _stretches(rows, column)
     if not stretches and column != SCORE:
         there = ", ".join(sorted({name for row in rows for name in row if _value(row, name) is not None}))
-        raise ValueError(f"{run.path}: no numbers in a column {column!r}; there are {there}")
+        raise ValueError(f"{run.path}: no report has a number in column {column!r}; columns with numbers: {there}")
     if not stretches:
-        raise ValueError(f"{run.path}: no whole game finished in {len(rows)} reports; let the run go on and plot again")
+        raise ValueError(f"{run.path}: no game has finished in {len(rows)} reports; try again later in the run")
     view = identify(run)
     name, last = view.topology.get("name"), rows[-1]
     steps, frames = _value(last, "env_steps"), _value(last, "frames")
@@ -128,10 +128,10 @@ def _read_rows(run: Run) -> list[dict[str, Any]]:
     """Return the readable reports of a run; raises ValueError if there are none."""
     path = run.path / METRICS_FILE
     if not path.is_file():
-        raise ValueError(f"{run.path}: no {path.name} there; give the folder of a run, as `actorlearn ps` shows it")
+        raise ValueError(f"{run.path}: there is no {path.name}; name the folder of a run, as `actorlearn ps` lists it")
     rows = list(run.metrics().new())
     if not rows:
-        raise ValueError(f"{path}: no report in it, so there is nothing to plot; let the run go on")
+        raise ValueError(f"{path}: the file has no reports yet; try again later in the run")
     return rows
 
 

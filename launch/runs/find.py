@@ -147,15 +147,15 @@ def find(word: str | None, folder: Path = RUNS) -> Run:
         return run
     runs = all_runs(folder)
     if not runs:
-        said = f"{word!r:.100} is no run folder and " if word else ""
+        said = f"{word!r:.100} is not a run folder, and " if word else ""
         raise RunError(f"{said}there are no runs in {folder}/; start one with `actorlearn run TOPOLOGY`")
     if not word:
         return next((run for run in reversed(runs) if run.alive), runs[-1])
     named = [run for run in runs if run.name == word] or [run for run in runs if run.name.startswith(word)]
     if not named:
-        raise RunError(f"{word!r:.100} is no run: neither a run folder nor the beginning of {_names(runs)}")
+        raise RunError(f"{word!r:.100} is neither a run folder nor the beginning of a run's name; runs: {_names(runs)}")
     if len(named) > 1:
-        raise RunError(f"{word!r} is the beginning of {len(named)} runs: say more of {_names(named)}")
+        raise RunError(f"{word!r} is the beginning of {len(named)} names; write more of one of {_names(named)}")
     return named[0]
 
 
@@ -166,7 +166,7 @@ def find_living(word: str | None, folder: Path = RUNS) -> Run:
         if not run.alive:
             raise RunError(
                 f"{run.name} is not alive ({run.status}); `actorlearn ps` lists living runs, "
-                f"`actorlearn resume {run.name}` goes on from its newest checkpoint"
+                f"`actorlearn resume {run.name}` continues it from its newest checkpoint"
             )
         return run
     runs = living()

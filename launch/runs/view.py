@@ -35,13 +35,6 @@ TREND_PARTS = 256
 _RATE_MEMORY = 0.8
 """Weight of earlier reports in the smoothed rate; reports are a few seconds apart."""
 
-Hearer = Callable[[Mapping[str, Any]], object]
-"""Function that receives an event."""
-
-
-def pass_over(_: Mapping[str, Any]) -> None:
-    """Ignore an event."""
-
 
 @dataclass(frozen=True, slots=True)
 class RunView:
@@ -164,7 +157,12 @@ class RunView:
 class RunReader:
     """Reads a run from outside; each look reads only the new part of its growing files."""
 
-    def __init__(self, run: Run, noted: Hearer = pass_over, most_reports: int | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        noted: Callable[[Mapping[str, Any]], object] = lambda _: None,
+        most_reports: int | None = None,
+    ) -> None:
         """Read the topology, which never changes; ``noted`` is called with each event.
 
         ``most_reports``: number of reports that are read of the rows already there, spread over all of them. The best

@@ -21,17 +21,19 @@ STAGES = tuple(field.name for field in msgspec.structs.fields(Costs) if field.re
 class SimulateKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Keys of a prediction that are not keys of a topology."""
 
-    machines: Annotated[int, Meta(ge=1, le=256, description="machines on which the nodes are, in turn")] | None = None
+    machines: Annotated[int, Meta(ge=1, le=256, description="machines, to which nodes are assigned in turn")] | None = (
+        None
+    )
     cores: Annotated[float, Meta(gt=0, le=65_536, description="cores of each machine")] | None = None
     link_mbit_per_s: Annotated[float, Meta(gt=0, description="rate of a machine's link, in each direction")] = 1000.0
-    latency_ms: Annotated[float, Meta(ge=0, description="from one machine to another on an idle link")] = 0.1
+    latency_ms: Annotated[float, Meta(ge=0, description="delay between machines on an idle link")] = 0.1
     slow_learners: Annotated[int, Meta(ge=0, le=64, description="learners that are slower than the others")] = 0
-    slow_factor: Annotated[float, Meta(ge=1, le=1_000_000, description="by which they are slower")] = 5.0
-    servers: Annotated[int, Meta(ge=1, le=64, description="parameter servers; else the topology's")] | None = None
-    servers_apart: Annotated[bool, Meta(description="parameter servers on machines of their own")] = False
-    weights: Annotated[int, Meta(ge=1, description="numbers that learners exchange; else the network's")] | None = None
-    weight_bytes: Annotated[float, Meta(gt=0, le=8, description="bytes of each on the wire")] | None = None
-    updates: Annotated[int, Meta(ge=1, le=10_000_000, description="updates of all learners to simulate")] = 2_000
+    slow_factor: Annotated[float, Meta(ge=1, le=1_000_000, description="factor by which they are slower")] = 5.0
+    servers: Annotated[int, Meta(ge=1, le=64, description="default: those of the topology")] | None = None
+    servers_apart: Annotated[bool, Meta(description="whether parameter servers are on separate machines")] = False
+    weights: Annotated[int, Meta(ge=1, description="default: those of the network")] | None = None
+    weight_bytes: Annotated[float, Meta(gt=0, le=8, description="bytes of each weight in a message")] | None = None
+    updates: Annotated[int, Meta(ge=1, le=10_000_000, description="simulated updates of all learners")] = 2_000
 
 
 def read(words: Sequence[str]) -> tuple[SimulateKeys, dict[str, float], list[str]]:
@@ -47,13 +49,13 @@ def read(words: Sequence[str]) -> tuple[SimulateKeys, dict[str, float], list[str
         key = name.removeprefix(PREFIX)
         into = keys if key in SimulateKeys.__struct_fields__ else costs if key in Costs.__struct_fields__ else None
         if into is None or not equals:
-            raise RunError(f"{word!r} is no key of a prediction{_meant(key)}; see docs/simulate.md")
+            raise RunError(f"{word!r} is not a key of a prediction{_meant(key)}; see docs/simulate.md")
         into[key] = strict_yaml.read(text, word).value
     try:
         made = msgspec.convert(keys, SimulateKeys)
         given = msgspec.convert({**dict.fromkeys(STAGES, 0.0), **costs}, Costs)
     except msgspec.ValidationError as error:
-        raise RunError(f"a key simulate.…: {error}; see docs/simulate.md for its range") from None
+        raise RunError(f"simulate.…: {error}; docs/simulate.md lists the range of each key") from None
     return made, {name: getattr(given, name) for name in costs}, others
 
 

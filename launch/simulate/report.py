@@ -17,7 +17,7 @@ from launch.errors import RunError
 from launch.simulate.estimate import Estimate
 from launch.simulate.model import Prediction
 
-AXES = {"nodes": "nodes", "quorum": "K: gradients that make an update", "servers": "parameter servers"}
+AXES = {"nodes": "nodes", "quorum": "K: gradients for each update", "servers": "parameter servers"}
 _HEADINGS = {**AXES, "quorum": "K", "servers": "servers"}
 CSV, PICTURES = ".csv", (".png", ".svg", ".pdf")
 _BAR = 16
@@ -83,7 +83,9 @@ def table(name: str, points: Sequence[Point]) -> Table:
 def refuse_kind(path: Path) -> None:
     """Raise RunError for a file type that cannot be written."""
     if path.suffix.lower() not in (CSV, *PICTURES):
-        raise RunError(f"-o {path}: cannot be written as {path.suffix!r}: end its name in {CSV}, {', '.join(PICTURES)}")
+        raise RunError(
+            f"-o {path}: cannot be written as {path.suffix!r}; use a name that ends in {CSV}, {', '.join(PICTURES)}"
+        )
 
 
 def write(curves: Curves, path: Path) -> None:

@@ -259,7 +259,7 @@ def test_a_report_opens_from_a_file_and_asks_for_nothing(
     assert [url for url in seen.asked if not url.startswith(("file:", "data:"))] == []
 
     wrong = command("report", folders[0], "--y", "scor", "-o", tmp_path / "no.html")
-    assert wrong.returncode == 2 and "no run has numbers of it" in wrong.stderr
+    assert wrong.returncode == 2 and "no run has this metric" in wrong.stderr
 
 
 def written(folder: Path, *events: dict[str, Any], **meta: Any) -> Run:

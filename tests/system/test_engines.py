@@ -60,7 +60,7 @@ def test_nodes_of_this_machine_end_with_a_head_that_is_killed(
 def test_nodes_that_cannot_start_end_the_run_with_their_last_words(launched: Start, temporary: Path) -> None:
     run = launched("catch", *APART, "nodes.count=2", "nodes.command=[/no/such/actorlearn]", "--engine", "local")
     assert run.end() == 1
-    assert "is gone before the run could begin: it has ended with exit status 127" in run.screen()
+    assert "ended before the run began: it has ended with exit status 127" in run.screen()
     assert run.leftovers() == []
 
 
@@ -160,7 +160,7 @@ def test_scancel_leaves_nothing_of_a_run(
     run.wait_for(lambda: len(run.events("ready")) > 3, "trainers and simulators")
     assert cluster.call("scancel", "--user=root") == ""
     assert run.end() != 0, run.screen()
-    assert "all its nodes are gone for good" in run.summary()["error"]
+    assert "all nodes have ended for good" in run.summary()["error"]
     assert within(60, lambda: cluster.jobs() == "" and nodes_of(temporary) == [])
     assert run.leftovers() == [] and list(temporary.iterdir()) == []
 

@@ -72,7 +72,7 @@ def test_a_run_that_was_made_ill_is_said_to_be(launched: Start, command: Command
     assert rule in ill and ill == [event["rule"] for event in run.events("ill")]
     assert replayed["ill"] == run.rows()[-1].get("health", [])
     if replayed["ill"]:
-        assert "learning is ill" in command("top", run.run_dir, "--once").stdout
+        assert "learning fails" in command("top", run.run_dir, "--once").stdout
 
 
 @pytest.mark.parametrize("topology", HEALTHY)

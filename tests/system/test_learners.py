@@ -113,7 +113,7 @@ def test_each_learner_is_evaluated_and_so_is_the_average(launched: Start, comman
     found = run.wait_for(lambda: [e for e in run.events("evaluated") if "learners" in e], "evaluation of both")[-1]
     assert found["learners"].keys() == set(TRAINERS) and len(found["returns"]) == 3
     assert found["best_mean"] == found["learners"][found["best"]] == max(found["learners"].values())
-    assert "best trainer-" in found["cause"] and "average of the weights" in found["cause"]
+    assert "best trainer-" in found["cause"] and "averaged weights" in found["cause"]
     run.full_speed()
     summary = finished(run)
     assert run.rows()[-1]["eval_return_best"] >= run.rows()[-1]["eval_return_learners_mean"]

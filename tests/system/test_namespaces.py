@@ -253,7 +253,7 @@ def test_faults_of_links_nodes_and_the_head_cost_what_they_should(
 
     run.kill()
     assert within(
-        3 * LEASE_S, lambda: all("joins anew" in " ".join(agents.said(name).splitlines()[-2:]) for name in NODES)
+        3 * LEASE_S, lambda: all("joins again" in " ".join(agents.said(name).splitlines()[-2:]) for name in NODES)
     )
     resumed = launched("resume", "--keys", str(agents.keys), run_dir=run.run_dir, by=network.enter("head"))
     resumed.wait_for(lambda: len({event["node"] for event in resumed.new_events("joined")}) == 4, "all nodes")

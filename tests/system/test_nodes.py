@@ -96,7 +96,7 @@ def test_learners_of_a_killed_node_go_on_elsewhere_and_one_that_was_stopped_find
     assert node_of(run, "trainer-0") == at["trainer-1"]
     os.kill(stopped.pid, signal.SIGCONT)
     run.wait_for(lambda: len(run.events("joined")) == 4, "the stopped node")
-    assert "the processes of this node end, and it joins anew" in agents.said(at["trainer-0"])
+    assert "this node ends its processes and joins again" in agents.said(at["trainer-0"])
     run.ctrl_c()
     assert run.end() == 130, run.screen()
     assert agents.end() == [0, 0] and run.leftovers() == []
@@ -107,7 +107,7 @@ def test_a_head_that_was_killed_and_resumed_takes_its_nodes_back(launched: Start
     run = launched("catch", *APART, PACED, "total_steps=100_000_000", "checkpoint.every_steps=40", *agents.options)
     run.wait_for(lambda: all(len(run.events("saved", f"trainer-{n}")) > 1 for n in (0, 1)), "checkpoints of both")
     run.kill()
-    assert within(60, lambda: all("joins anew" in agents.said(name) for name in ("n0", "n1")))
+    assert within(60, lambda: all("joins again" in agents.said(name) for name in ("n0", "n1")))
     resumed = launched("resume", "--keys", str(agents.keys), run_dir=run.run_dir)
     resumed.wait_for(lambda: resumed.new_events("ready")[1:], "both trainers")
     assert {event["node"] for event in resumed.new_events("joined")} == {"n0", "n1"}

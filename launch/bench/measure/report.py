@@ -15,7 +15,7 @@ from rich.table import Table
 from actorlearn.files import write_atomically
 from actorlearn.metrics.energy import Energy
 from launch.bench.measure.interleaved import Spread
-from launch.display.plot import COLOURS, INK, draw_curves, save
+from launch.display.plot import COLOURS, INK, draw_groups, save
 from launch.machine.cores import Cores
 from launch.runs.curves import LearningCurve
 from launch.runtime.metadata import commit, machine, versions
@@ -112,7 +112,7 @@ def draw(report: SuiteReport, path: Path) -> None:
         report.picture(path)
         return
     if report.curves:
-        draw_curves(report.curves, [curve.label for curve in report.curves], path)
+        draw_groups([(curve.label, [curve]) for curve in report.curves], path)
         return
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -72,8 +72,8 @@ def test_a_run_that_was_resumed_counts_as_it_went_on(runs: Path) -> None:
 def test_what_cannot_be_compared_is_refused_in_one_line(runs: Path, tmp_path: Path) -> None:
     assert refused("compare", "ppo-1", "runs/ppo-1") == "ppo-1 is given twice: name each run once"
     make_run(runs / "late", "ppo", 5, [(500, 0.0), (600, 1.0)])
-    assert "no step in common" in refused("compare", "ppo-1", "late")
-    assert "no numbers in a column 'los'; there are env_steps" in refused("compare", "ppo-1", "--y", "los")
+    assert "no steps in common" in refused("compare", "ppo-1", "late")
+    assert "no report has a number in column 'los'; columns" in refused("compare", "ppo-1", "--y", "los")
     assert "cannot write 'x.doc' as a picture" in refused("compare", "ppo-1", "-o", tmp_path / "x.doc")
     (runs / "ppo-2" / "topology.yaml").write_text("{")
     assert "ppo-2 has no topology.yaml that can be read" in refused("compare", "ppo-1", "ppo-2")

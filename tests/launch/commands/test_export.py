@@ -53,7 +53,7 @@ def test_onnx_without_its_packages_is_told_how_to_install_them(tmp_path: Path, m
     said = r"policy.onnx needs onnxruntime, not installed here: pip install 'actorlearn\[onnx\]', or .* --weights"
     with pytest.raises(RunError, match=said):
         export.export("no-such-run", tmp_path / "out", None, 0, weights_only=False, json=False)
-    with pytest.raises(RunError, match="'no-such-run' is no run"):
+    with pytest.raises(RunError, match="'no-such-run' is not a run folder"):
         export.export("no-such-run", tmp_path / "out", None, 0, weights_only=True, json=False)
     assert not (tmp_path / "out").exists()
 
@@ -63,7 +63,7 @@ def test_a_card_says_what_it_is_how_well_it_plays_and_how_to_have_it_again() -> 
     for part in (
         "# cartpole-1: a2c on CartPole-v1",
         "| steps | 500,170 of the environment in 1:15, seed 3 |",
-        "498.30 ± 7.41, mean and standard deviation of 20 whole games by the likeliest actions",
+        "498.30 ± 7.41, mean and standard deviation of 20 whole games with the likeliest actions",
         "| score in training | 480.2, mean of the last 100 of 2,618 games that it learned from |",
         "| machine | a processor, 2.0 cores |",
         "python play.py 10",
@@ -81,6 +81,6 @@ def test_a_card_claims_nothing_that_is_not_there() -> None:
     text = card(replace(VIEW, meta={}, row={}), unmade, None, FILES)
     assert "model-index" not in metadata(text) and "| score |" not in text
     assert "| score in training | –, " in text and "commit" not in text
-    assert "python play.py" not in text and "`play.py` makes no environment: environments of kind atari" in text
+    assert "python play.py" not in text and "`play.py` cannot make the environment: environments of kind atari" in text
     bare = card(VIEW, TOLD, None, ["topology.yaml", "weights.safetensors"])
     assert "play.py" not in bare and "policy.onnx" not in bare

@@ -122,7 +122,7 @@ def test_a_stream_begins_with_all_parts_and_goes_on_with_changes(start: Any, tmp
 def test_a_port_that_is_taken_is_refused_with_the_way_out() -> None:
     taken = server.listen(0)
     try:
-        with pytest.raises(RunError, match="0 for any that is free"):
+        with pytest.raises(RunError, match="0 for any free port"):
             server.listen(taken.getsockname()[1])
     finally:
         taken.close()

@@ -348,6 +348,6 @@ def test_the_picture_says_that_learning_is_ill_and_what_to_try() -> None:
     terminal = Terminal(file=io.StringIO(), width=200, height=24)
     terminal.print(picture(RunView("run").with_row(row), 200, 24))
     said = terminal.file.getvalue()
-    assert "learning is ill: trainer-1: dead units, policy collapsed  try: lower optimizer.learning_rate" in said
+    assert "learning fails: trainer-1: dead units, policy collapsed  try: lower optimizer.learning_rate" in said
     terminal.print(picture(RunView("run").with_row({"env_steps": 10}), 200, 24))
-    assert terminal.file.getvalue().count("learning is ill") == 1
+    assert terminal.file.getvalue().count("learning fails") == 1

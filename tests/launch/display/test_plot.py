@@ -51,7 +51,10 @@ def test_other_columns_are_drawn_together_and_an_unknown_one_is_answered_with_th
     plot([run], tmp_path / "norms.svg", ["steps_l2", "loss"])
     picture = (tmp_path / "norms.svg").read_text()
     assert all(f"pong {column}: last" in picture for column in ("steps_l2", "loss"))
-    with pytest.raises(ValueError, match=r"no numbers in a column 'step_l2'; there are env_steps, .*loss, steps_l2"):
+    with pytest.raises(
+        ValueError,
+        match=r"no report has a number in column 'step_l2'; columns with .* env_steps, .*, steps_l2",
+    ):
         plot([run], tmp_path / "x.png", ["step_l2"])
 
 
@@ -135,7 +138,7 @@ def test_runs_of_one_name_are_told_apart_by_folder(tmp_path: Path) -> None:
     [
         (lambda run: None, "no metrics.jsonl there; give the folder of a run"),
         (lambda run: make_run(run, []), "no report in it, so there is nothing"),
-        (lambda run: make_run(run, [(1.0, 10, None), (2.0, 20, None)]), "no whole game finished in 2 reports"),
+        (lambda run: make_run(run, [(1.0, 10, None), (2.0, 20, None)]), "no game has finished in 2 reports"),
         (
             lambda run: (make_run(run, []).path / "metrics.jsonl").write_text("{]\n"),
             "no report in it, so there is nothing",

@@ -19,7 +19,7 @@ def test_a_node_has_one_cpu_unless_the_topology_says_otherwise() -> None:
 
 @pytest.mark.parametrize("option", ["GPU", "GPU=", "=1", "GPU=-1", "GPU=nan", "GPU=one", "GPU = 1"])
 def test_what_is_no_resource_is_refused(option: str) -> None:
-    with pytest.raises(RunError, match="a resource of Ray is NAME=NUMBER; write GPU=1"):
+    with pytest.raises(RunError, match="not a resource of Ray; write NAME=NUMBER, such as GPU=1"):
         read_resources([option])
 
 

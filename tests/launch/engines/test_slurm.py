@@ -100,7 +100,9 @@ def test_the_job_of_an_earlier_life_is_cancelled_first(install: Install, tmp_pat
 def test_what_slurm_refuses_is_told_with_the_file(install: Install, tmp_path: Path) -> None:
     install(sbatch="echo 'sbatch: error: invalid partition specified: gpus' >&2; exit 1", squeue="", scancel="")
     engine = SlurmJobs(tmp_path / "run", NodesSection())
-    with pytest.raises(RunError, match=r"invalid partition specified: gpus \(nodes/slurm.sh; nodes.options adds to it"):
+    with pytest.raises(
+        RunError, match=r"invalid partition specified: gpus \(nodes/slurm.sh; nodes.options adds options"
+    ):
         engine.start(nodes_of(tmp_path, "a"))
     engine.close()
 
@@ -109,19 +111,19 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
     install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    with pytest.raises(RunError, match="there is no command sbatch; call it where Slurm's commands are"):
+    with pytest.raises(RunError, match="the command sbatch is not installed; use a machine that has Slurm's commands"):
         open_slurm(tmp_path / "run", NodesSection())
     install(sbatch="", squeue="", scancel="", srun="")
-    with pytest.raises(RunError, match="nodes.hosts: 'n1': Slurm's queue chooses machines by itself"):
+    with pytest.raises(RunError, match="nodes.hosts: 'n1': outside an allocation, Slurm chooses the machines"):
         open_slurm(tmp_path / "run", NodesSection(hosts=("n1",)))
-    with pytest.raises(RunError, match="nodes.options: 'gpu': Slurm's options are single words here"):
+    with pytest.raises(RunError, match="nodes.options: 'gpu': not an option of Slurm as a single word"):
         open_slurm(tmp_path / "run", NodesSection(options=("gpu",)))
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
     assert isinstance(open_slurm(tmp_path / "run", NodesSection(count=2)), SlurmSteps)
-    with pytest.raises(RunError, match="nodes.hosts: 1 machines of the allocation for nodes.count = 2; name as many"):
+    with pytest.raises(RunError, match="nodes.hosts: 1 machines for nodes.count = 2; name one for each node"):
         open_slurm(tmp_path / "run", NodesSection(count=2, hosts=("n1",)))
-    with pytest.raises(RunError, match="nodes.count: 4; this allocation has 2 machines"):
+    with pytest.raises(RunError, match="nodes.count: 4; each node needs its own machine, and this allocation has 2"):
         open_slurm(tmp_path / "run", NodesSection(count=4))
     assert not (tmp_path / "run").exists()
 

@@ -112,13 +112,13 @@ def test_an_engine_that_cannot_be_had_is_refused_before_anything_is_made(tmp_pat
     ("words", "said"),
     [
         (["--engine", "ssh"], "--engine ssh: starts nodes, and this topology has none; write nodes.listen and"),
-        (["--engine", "ssh", *["nodes.count=2", "mode=sync"]], "nodes.listen: null; nodes of the engine ssh may be"),
+        (["--engine", "ssh", *["nodes.count=2", "mode=sync"]], "nodes.listen: null; the engine ssh may start"),
         (
             ["--engine", "ssh", "nodes.listen=127.0.0.1:0", "nodes.count=2", "nodes.hosts=[a]"],
             "nodes.hosts: 1 hosts for nodes.count = 2",
         ),
         (["--engine", "ssh", "nodes.listen=127.0.0.1:0", "nodes.hosts=[-oProxyCommand=x]"], "write [user@]host"),
-        (["--engine", "local", "nodes.listen=0.0.0.0:5555", "--keys", "."], "that they can dial: 127.0.0.1:5555 (lo)"),
+        (["--engine", "local", "nodes.listen=0.0.0.0:5555", "--keys", "."], "machine's addresses: 127.0.0.1:5555 (lo)"),
     ],
 )
 def test_nodes_that_an_engine_cannot_start_are_refused_before_anything_is_made(

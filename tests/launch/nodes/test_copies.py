@@ -111,7 +111,7 @@ def test_what_the_sender_has_removed_is_removed(there: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("folder", ["logs/500", "checkpoints/x", "settings/a/5"])
 def test_nothing_is_written_beside_checkpoints(tmp_path: Path, folder: str) -> None:
-    with pytest.raises(CopyError, match="no checkpoint's folder"):
+    with pytest.raises(CopyError, match="not the folder of a checkpoint"):
         Arriving(tmp_path, "n1").take(FileChunk(folder, "a.bin", 0, b"x"))
     assert list(tmp_path.iterdir()) == []
 

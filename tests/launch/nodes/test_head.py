@@ -13,10 +13,9 @@ from actorlearn.parameters.checkpoint_folders import directory_of, find_common, 
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Saved, encode
-from launch.nodes.copies import Outgoing
+from launch.nodes.copies import SET_FILE, Outgoing, name_set
 from launch.nodes.messages import CopyDone, DropLearner, DropMembers, Join
 from launch.nodes.node import ProtocolWarning
-from launch.nodes.saved_set import FILE, name_set
 from launch.plan.nodes import need_of
 from launch.plan.plan import Start
 from launch.supervision import events as ev
@@ -148,7 +147,7 @@ def test_a_node_that_was_stopped_finds_itself_fenced(tmp_path: Path, monkeypatch
         assert made.of(ev.Lost)
         made.stopped.clear()
         made.turn(1)
-        assert "no answer of the head for 10 s" in made.told["node-1"][-1]
+        assert "the head has not answered for 10 s" in made.told["node-1"][-1]
         made.turn(30)
         after = made.agents["node-1"].epoch
         assert before and after and after.number != before.number
@@ -160,7 +159,7 @@ def test_a_second_node_of_a_name_waits_until_the_first_is_lost(tmp_path: Path, m
         made.begin("node-0", "node-1")
         made.agent("node-1")  # the first one is gone without a word
         made.turn(30)
-        assert "a node node-1 is in this run already" in made.told["node-1"][-1]
+        assert "a node named node-1 is already in this run" in made.told["node-1"][-1]
         assert not made.of(ev.Lost)
         made.turn(150)
         assert made.of(ev.Lost) and made.agents["node-1"].epoch
@@ -267,7 +266,7 @@ def test_learners_in_step_keep_the_newest_set_that_all_have_saved(
         made.lines.cut.add("node-1")
         made.turn(160)
         assert made.of(ev.Lost) and not list(root.glob("**/.arriving*"))
-        assert json.loads((root / FILE).read_text()) == {
+        assert json.loads((root / SET_FILE).read_text()) == {
             "env_steps": 500,
             "checkpoints": {"0": "500", "1": "learner-1/500"},
         }
@@ -285,7 +284,7 @@ def test_of_learners_that_are_not_in_step_the_newest_belong_together(
         for learner, steps in ((0, 500), (0, 600), (1, 550)):
             start(made, learner)
             send(made, learner, steps, [steps])
-        assert json.loads((root / FILE).read_text())["checkpoints"] == {"0": "600", "1": "learner-1/550"}
+        assert json.loads((root / SET_FILE).read_text())["checkpoints"] == {"0": "600", "1": "learner-1/550"}
         assert sorted(map(steps_of, folders(root))) == [600]
 
 
@@ -567,7 +566,7 @@ def test_whose_weights_an_evaluator_plays_is_said_where_learners_elsewhere_have_
         made.turn(3)
         assert made.of(ev.Spawned)[-1].node == "node-0"
         said = [note.cause for note in made.of(ev.Note) if note.kind == "warned"]
-        assert said == told * ["on node node-0 it plays the weights of the learners that are there: 0"]
+        assert said == told * ["it evaluates only the learners on its own node node-0: 0"]
 
 
 def test_a_node_speaks_of_its_own_processes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -584,8 +583,8 @@ def test_a_node_speaks_of_its_own_processes_alone(tmp_path: Path, monkeypatch: p
         assert not made.of(ev.Exited) and not made.of(ev.Received)
         said = [complaint.text for complaint in made.of(ProtocolWarning)]
         assert said == [
-            "node node-1 tells of trainer-0.0, which is not there",
-            "node node-1: checkpoints/500 is of no trainer of this node",
+            "node node-1 reports an event of trainer-0.0, which does not run on it",
+            "node node-1: checkpoints/500 does not belong to a trainer of this node",
         ]
 
 

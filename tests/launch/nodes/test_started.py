@@ -69,7 +69,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def test_a_run_that_one_node_will_not_join_cannot_begin(run: Run) -> None:
     run.engine.ended = {"a": "no such command"}
-    assert run.turn() == ["node a is gone before the run could begin: no such command"]
+    assert run.turn() == ["node a ended before the run began: no such command"]
     run.engine.ended = {"b": "no such command"}
     assert run.turn() == [], "it is said once"
 
@@ -87,5 +87,5 @@ def test_a_run_whose_nodes_are_all_gone_for_good_ends(run: Run) -> None:
     run.engine.ended = {"a": "cancelled", "b": "cancelled"}
     assert run.turn() == [], "the head has not lost them yet"
     run.head.nodes = {}
-    assert run.turn() == ["all its nodes are gone for good; resume goes on with others"]
+    assert run.turn() == ["all nodes have ended for good; `actorlearn resume` continues on other nodes"]
     assert run.turn() == []

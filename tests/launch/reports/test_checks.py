@@ -17,7 +17,7 @@ def test_a_metric_that_is_no_number_is_refused_by_name(row: dict[str, Any]) -> N
 
 
 def test_a_counter_below_zero_is_refused_and_a_gauge_is_not() -> None:
-    with pytest.raises(ValueError, match="steps_used is -1; nothing is counted below zero"):
+    with pytest.raises(ValueError, match="steps_used is -1; a counter cannot be negative"):
         check_row({"steps_used": -1})
     assert check_row({"loss": -1.0, "env_steps": 3}) == {"loss": -1.0, "env_steps": 3}
 

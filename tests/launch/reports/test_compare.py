@@ -39,7 +39,7 @@ def test_curves_are_compared_where_all_have_steps() -> None:
     steps, numbers = resample([[(0, 0.0), (100, 10.0)], [(50, 1.0), (80, 4.0)]], count=4)
     np.testing.assert_allclose(steps, [50, 60, 70, 80])
     np.testing.assert_allclose(numbers, [[5, 6, 7, 8], [1, 2, 3, 4]])
-    with pytest.raises(ValueError, match="no step in common: one has numbers from 300 steps on, another until 200"):
+    with pytest.raises(ValueError, match="one begin at step 300, those of another end at step 200"):
         resample([[(100, 1.0), (200, 1.0)], [(300, 1.0), (400, 1.0)]])
 
 

@@ -52,7 +52,7 @@ def test_several_learners_are_told_each_with_the_best_the_mean_and_the_average()
     assert found["learners"] == SEVERAL.learners
     assert (found["mean"], found["best"], found["best_mean"], found["learners_mean"]) == (5.0, "trainer-1", 5.5, 3.0)
     assert evaluations.event_cause(found) == (
-        "average of the weights 5.0 over 2 games at 2,000 steps; best trainer-1 5.5, mean 3.0: "
+        "averaged weights 5.0 over 2 games at 2,000 steps; best trainer-1 5.5, mean 3.0: "
         "trainer-0 1.0, trainer-1 5.5, trainer-4 2.5"
     )
     row = evaluations.metrics(found)
@@ -72,7 +72,7 @@ def test_best_and_last_of_all_evaluations() -> None:
     last = {"mean": 4.0, "std": 0.0, "episodes": 1, "env_steps": 4_000, "policy_version": 4}
     assert found == {"count": 4, "best": best, "last": last}
     assert evaluations.best_and_last_line(found) == (
-        "best 6.0 over 2 games at 2,000 steps, last 4.0 over 1 games at 4,000 steps; 4 in all"
+        "best 6.0 over 2 games at 2,000 steps, last 4.0 over 1 games at 4,000 steps; 4 evaluations"
     )
     assert evaluations.best_and_last(others) == {}
     several = evaluations.best_and_last([{"kind": "evaluated", **evaluations.event_fields(SEVERAL)}])["best"]

@@ -103,9 +103,9 @@ def test_a_band_is_the_interval_of_each_step_and_is_worked_out_in_parts() -> Non
 
 @pytest.mark.parametrize("tasks", [[], [[]], [[1.0], []]])
 def test_no_runs_are_refused(tasks: list[list[float]]) -> None:
-    with pytest.raises(ValueError, match="each needs one at least"):
+    with pytest.raises(ValueError, match="each needs at least one"):
         interval(interquartile_mean, tasks)
-    with pytest.raises(ValueError, match="each needs one at least"):
+    with pytest.raises(ValueError, match="each needs at least one"):
         interval(probability_of_improvement, [[1.0]], tasks)
 
 

@@ -39,7 +39,7 @@ def test_an_exact_name_wins_over_longer_ones(tmp_path: Path) -> None:
 def test_an_ambiguous_beginning_names_the_runs(tmp_path: Path) -> None:
     make_run(tmp_path, "pong-1")
     make_run(tmp_path, "pong-2")
-    with pytest.raises(RunError, match="beginning of 2 runs: say more of pong-2, pong-1"):
+    with pytest.raises(RunError, match="beginning of 2 names; write more of one of pong-2, pong-1"):
         find.find("pong", tmp_path)
 
 
@@ -62,7 +62,7 @@ def test_no_runs_at_all_says_how_to_start_one(tmp_path: Path) -> None:
 
 def test_an_unknown_name_lists_those_there_are(tmp_path: Path) -> None:
     make_run(tmp_path, "pong-1")
-    with pytest.raises(RunError, match="'zong' is no run: .* pong-1"):
+    with pytest.raises(RunError, match="'zong' is neither a run folder nor .* pong-1"):
         find.find("zong", tmp_path)
 
 

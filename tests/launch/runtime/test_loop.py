@@ -279,7 +279,7 @@ def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, lea
     assert (said[-1]["last"]["mean"], said[-1]["last"]["episodes"]) == (2.5, 2)
     assert [note.cause for note in console.notes if not note.process and note.kind == "evaluated"] == [
         "8.5 over 2 games at 1,000 steps, deviation 0.7",
-        "best 8.5 over 2 games at 1,000 steps, last 2.5 over 2 games at 2,000 steps; 2 in all",
+        "best 8.5 over 2 games at 1,000 steps, last 2.5 over 2 games at 2,000 steps; 2 evaluations",
     ]
 
 

@@ -176,7 +176,7 @@ def test_each_message_that_cannot_be_acted_on_is_named(tmp_path: Path, monkeypat
     odd: dict[str, Message] = {
         "env_steps is None": Report(row={}),
         "episodes is {'a': 1.0}; it must be a number": Report(row={"env_steps": 5, "episodes": {"a": 1.0}}),
-        "frames is -3; nothing is counted below zero": Report(row={"env_steps": 5, "frames": -3}),
+        "frames is -3; a counter cannot be negative": Report(row={"env_steps": 5, "frames": -3}),
         "time_s is 'late'; it must be a number": Finished(reason="drained", summary={"time_s": "late"}),
         "a score is nan; it must be finite": Evaluated(policy_version=1, env_steps=2, returns=[float("nan")]),
         "order 9 is said to be in effect; the newest is": Applied(order=9),

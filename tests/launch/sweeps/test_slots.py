@@ -115,12 +115,12 @@ def test_nodes_on_this_machine_have_what_it_has(tmp_path: Path) -> None:
         ("count: 1, listen: '10.0.0.1:0'", "ssh", True, "nodes.hosts: 0 hosts for nodes.count = 1"),
         ("hosts: [big1], listen: '10.0.0.1:0'", "ssh", False, "nodes.listen: 10.0.0.1:0: whoever reaches a port"),
         ("hosts: [big1], listen: '0.0.0.0:0'", "ssh", True, "an engine gives nodes this address"),
-        ("hosts: [-v], listen: '10.0.0.1:0'", "ssh", True, "ssh would take it for an option"),
+        ("hosts: [-v], listen: '10.0.0.1:0'", "ssh", True, "ssh would read this name as an option"),
         ("hosts: [b1, b2], listen: '10.0.0.1:5555'", "ssh", True, "nodes.listen: 10.0.0.1:5555: 2 runs at once, each"),
         ("hosts: [b1, b2], listen: '10.0.0.1:5555'", "ssh", True, "own; write 10.0.0.1:0, with which each takes"),
         ("count: 3, hosts: [b1, b2], listen: '10.0.0.1:0'", "ssh", True, "2 hosts, and a run has nodes.count = 3"),
         ("count: 2, hosts: [b1, b2], listen: '10.0.0.1:0'", "ssh", True, "has the keys of 1 nodes, and nodes.count is"),
-        ("listen: '10.0.0.1:0'", "slurm", True, "--engine slurm: there is no command"),
+        ("listen: '10.0.0.1:0'", "slurm", True, "--engine slurm: the command"),
     ],
 )
 def test_what_could_not_start_a_run_is_refused(
@@ -144,5 +144,5 @@ def test_how_many_a_cluster_has_room_for_the_file_says(
     ):
         find(tmp_path, "listen: '10.0.0.1:0'", "slurm", keys)
     assert find(tmp_path, "listen: '10.0.0.1:0'", "slurm", keys, at_once="7").at_once == 7
-    with pytest.raises(RunError, match=r"nodes.hosts: 'b1': Slurm's queue chooses machines by itself; leave it out"):
+    with pytest.raises(RunError, match=r"'b1': outside an allocation, Slurm chooses the machines; remove nodes.hosts"):
         find(tmp_path, "listen: '10.0.0.1:0', hosts: [b1]", "slurm", keys, at_once="7")
