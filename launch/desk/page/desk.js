@@ -74,7 +74,7 @@ function show_list(runs, current) {
   const held = document.activeElement?.closest?.("#runs a")?.getAttribute("href");
   by_id("runs").replaceChildren(...order.map((run) => run_item(run, address({ run: run.id }), run.id === current, colour_of(run.group))));
   if (held) by_id("runs").querySelector(`a[href="${held}"]`)?.focus();
-  if (!runs.length) by_id("runs").replaceChildren(element("li", { class: "soft" }, "No runs yet: start one with `actorlearn run TOPOLOGY`."));
+  if (!runs.length) by_id("runs").replaceChildren(element("li", { class: "soft" }, "There are no runs yet. Start one with `actorlearn run TOPOLOGY`."));
 }
 
 // Say deaths and the like as they happen, of whatever run; a mere warning stands among the events.
@@ -190,7 +190,7 @@ function show_changes(run) {
 }
 
 function change_form(run) {
-  const count = element("input", { type: "number", min: 1, max: 64, value: 1, "aria-label": "How many simulators to attach" });
+  const count = element("input", { type: "number", min: 1, max: 64, value: 1, "aria-label": "Number of simulators to attach" });
   const choice = element("select", { id: "leaving", "aria-label": "Simulator to detach" });
   const said = element("output", { role: "status" });
   const button = (word, body, sure) =>

@@ -10,7 +10,7 @@ const SAID = 34; // characters of a box's second line
 
 // Draw boxes and lines (launch/desk/graph.py) with a table behind them.
 export function topology({ boxes, lines }) {
-  if (!boxes.length) return element("p", { class: "soft" }, "No process is known of this run.");
+  if (!boxes.length) return element("p", { class: "soft" }, "No processes of this run are known.");
   const { places, width, height } = arranged(boxes);
   const picture = drawn(
     "svg",
@@ -30,13 +30,13 @@ export function topology({ boxes, lines }) {
 function summary(boxes) {
   const troubled = boxes.filter((box) => !["running", "exited"].includes(box.state));
   const said = troubled.map((box) => `${box.name} ${box.said}`);
-  return `${boxes.length} boxes of processes; ${said.length ? said.join("; ") : "all are well"}`;
+  return `${boxes.length} boxes of processes; ${said.length ? said.join("; ") : "no problems"}`;
 }
 
 function listed(boxes, lines) {
   const rows = boxes.map((box) => [box.name, box.said, String(box.learner), box.cause]);
   const passing = lines.filter((line) => line.said).map((line) => [line.from, line.to, line.kind, line.said]);
-  return element("div", {}, table("Processes", ["process", "state", "learner", "last death"], rows), table("What passes between them", ["from", "to", "what", "how much"], passing));
+  return element("div", {}, table("Processes", ["process", "state", "learner", "last death"], rows), table("Data between processes", ["from", "to", "kind", "rate"], passing));
 }
 
 // Places of boxes: a band for each learner, from top to bottom, and processes of the whole run beside all of them.

@@ -57,7 +57,7 @@ export function groups(all, runs, bands, curves, colours, hidden, toggle) {
     const states = [...new Set(members.map((run) => run.status))].map(status);
     return [shown, `${members.length} (${seeds})`, states, last];
   });
-  return table("Groups: runs that differ in their seed alone", ["group", "runs (seeds)", "state", "last, interquartile mean and its 95 % interval"], rows);
+  return table("Groups of runs that differ only in their seeds", ["group", "runs (seeds)", "state", "latest interquartile mean and its 95 % interval"], rows);
 }
 
 // What differs between the topologies of groups.
@@ -69,7 +69,7 @@ export function differences(all) {
   const rows = few
     ? all.keys.map((key, at) => [key, ...all.groups.map((group) => values(group)[at])])
     : all.groups.map((group) => [group.name, ...values(group)]);
-  return section("What differs", element("div", { class: "wide", tabindex: "0", "aria-label": "What differs" }, table("Keys in which the topologies differ", headings, rows)));
+  return section("Differences", element("div", { class: "wide", tabindex: "0", "aria-label": "Differences" }, table("Keys in which the topologies differ", headings, rows)));
 }
 
 // One run: the part above its curves.
@@ -78,7 +78,7 @@ export function heading(head) {
     element("h2", {}, head.name, " ", status(head.status)),
     element("p", { class: "soft" }, `${head.env} · ${head.progress} · ${head.elapsed}${head.left ? ` · ${head.left} left` : ""}`),
     progress(head),
-    ...head.ill.map((one) => element("p", { class: "ill" }, `learning is ill: ${one.rule}`, one.try ? `; try: ${one.try}` : "")),
+    ...head.ill.map((one) => element("p", { class: "ill" }, `learning fails: ${one.rule}`, one.try ? `; try: ${one.try}` : "")),
   ];
 }
 
@@ -98,9 +98,9 @@ export const SECTIONS = {
   films: (part) => part.length && section("Films", element("div", { class: "films" }, part.map(film))),
   evaluations: (part) =>
     part.length &&
-    section("Evaluations", table("Newest first", ["steps", "mean score", "deviation", "games"], part.slice(0, 20).map((one) => [one.steps, one.mean, one.deviation, one.games]))),
-  chosen: (part) => part.length && section("Chosen for this machine", table("Keys that were left to the machine", ["key", "value", "why"], part.map((one) => [one.key, one.value, one.why]))),
-  topology: (part) => part && section("topology.yaml", element("details", {}, element("summary", {}, "Every key, as it ran"), element("pre", { tabindex: "0" }, part))),
+    section("Evaluations", table("Newest evaluations first", ["steps", "mean score", "deviation", "games"], part.slice(0, 20).map((one) => [one.steps, one.mean, one.deviation, one.games]))),
+  chosen: (part) => part.length && section("Values chosen automatically", table("Keys that the topology does not set", ["key", "value", "reason"], part.map((one) => [one.key, one.value, one.why]))),
+  topology: (part) => part && section("topology.yaml", element("details", {}, element("summary", {}, "All keys of the run, with defaults"), element("pre", { tabindex: "0" }, part))),
 };
 
 function stages({ shares, most_work, limit }) {
@@ -108,7 +108,7 @@ function stages({ shares, most_work, limit }) {
   const strip = element("div", { class: "strip", "aria-hidden": "true" }, shares.map(({ stage, share }) => stage_piece(stage, share)));
   const rows = shares.map(({ stage, text }) => [[stage_dot(stage), stage], stage === most_work ? `${text}, most work` : text]);
   const close = limit.share === null || limit.share === undefined ? null : element("p", { title: limit.description }, "Simulators spend ", element("b", {}, limit.text), " of their time simulating: the rate is that share of the simulation limit.", bar(limit.share, STAGE_COLOURS.simulate));
-  return section("Time", strip, table("Share of the time of all processes, by stage", ["stage", "share"], rows, { class: "short" }), close);
+  return section("Time by stage", strip, table("Share of each stage in the time of all processes", ["stage", "share"], rows, { class: "short" }), close);
 }
 
 function stage_piece(stage, share) {
@@ -126,7 +126,7 @@ function stage_dot(stage) {
 
 function histograms(part) {
   if (!part.length) return null;
-  return section("Ages", part.map(({ title, bars }) => table(title, ["age", "share"], bars.map(({ words, share, text }) => [words, [bar(share), text]]), { class: "histogram" })));
+  return section("Age of weights and gradients", part.map(({ title, bars }) => table(title, ["age", "share"], bars.map(({ words, share, text }) => [words, [bar(share), text]]), { class: "histogram" })));
 }
 
 function events(part) {
@@ -147,8 +147,8 @@ export function films_of(run) {
 
 function about({ facts, repeat }) {
   return section(
-    "To repeat it",
+    "Commands that repeat the run",
     element("pre", { tabindex: "0", "aria-label": "Commands" }, repeat.join("\n")),
-    behind("Machine, versions, folder", () => table("Where and by what it was made", ["fact", "value"], facts)),
+    behind("Machine, versions, folder", () => table("Machine, versions and folder of the run", ["fact", "value"], facts)),
   );
 }

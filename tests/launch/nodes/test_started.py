@@ -87,5 +87,5 @@ def test_a_run_whose_nodes_are_all_gone_for_good_ends(run: Run) -> None:
     run.engine.ended = {"a": "cancelled", "b": "cancelled"}
     assert run.turn() == [], "the head has not lost them yet"
     run.head.nodes = {}
-    assert run.turn() == ["all nodes have ended for good; `actorlearn resume` continues on other nodes"]
+    assert run.turn() == ["all nodes have ended for good; `actorlearn resume` continues the run on other nodes"]
     assert run.turn() == []
