@@ -185,7 +185,7 @@ def _no_effect(row: Row, facts: Facts, past: Past) -> bool | None:
 
 def _no_effect_says(row: Row, facts: Facts) -> str:
     change, rate = as_number(_number(row, "weights_change")), as_number(_number(row, "learning_rate"))
-    said = f"updates have no effect: since the report before, weights changed by {change} of their norm"
+    said = f"updates have no effect: since the previous report, weights changed by {change} of their norm"
     divergence = _number(row, "divergence")
     moved = "" if divergence is None else f", divergence from the acting policy {as_number(divergence)}"
     return f"{said}{moved}, learning rate {rate}"

@@ -66,7 +66,7 @@ def _exchange(dealer: Dealer, request: Request, run: Run, timeout_s: float) -> R
         try:
             message = decode(data, "command line")
         except MessageError as error:
-            raise FailedError(f"{run.name}: {error}; use the actorlearn that started the run") from None
+            raise FailedError(f"{run.name}: {error}; use the version of actorlearn that started the run") from None
         if isinstance(message, Reply):
             return message
     pid = run.meta.get("supervisor_pid")

@@ -70,7 +70,7 @@ def _rates(scenario: Scenario) -> Iterator[tuple[str, float]]:
     if s.exchanging in _TOGETHER:
         needed = s.quorum if s.exchanging == "quorum" else count
         last_s = sorted(slow)[needed - 1] * (own_s + _late_s(s, needed))
-        yield "learners and the slowest", needed / (last_s + exchange_s)
+        yield "the slowest learner", needed / (last_s + exchange_s)
     else:
         yield "learners", sum(1 / (factor * own_s + exchange_s) for factor in slow)
     busiest = max(sum(s.machine_of(learner) == machine for learner in range(count)) for machine in range(s.machines))
