@@ -171,7 +171,7 @@ def test_a_frame_of_another_epoch_is_refused_with_both(epoch: int = 2) -> None:
     """A recorded one that is sent once more, or one of a node that was fenced."""
     stream = Stream(epoch=epoch)
     old = Numbered(epoch=1, number=1, acknowledged=0, body=b"spawn")
-    with pytest.raises(StreamError, match="epoch 1; this is epoch 2"):
+    with pytest.raises(StreamError, match="epoch 1, but the node is in epoch 2"):
         stream.take(old, 0.0)
     own = Numbered(epoch=2, number=1, acknowledged=0, body=b"spawn")
     assert stream.take(own, 0.0) == b"spawn"
@@ -181,7 +181,7 @@ def test_a_frame_of_another_epoch_is_refused_with_both(epoch: int = 2) -> None:
 def test_an_acknowledgement_of_what_there_never_was_is_refused() -> None:
     stream = Stream(epoch=1)
     stream.put(b"x")
-    with pytest.raises(StreamError, match="acknowledges message 2; there are 1"):
+    with pytest.raises(StreamError, match="acknowledges message 2, but only 1 were sent"):
         stream.take(Numbered(epoch=1, number=1, acknowledged=2, body=b"y"), 0.0)
     assert stream.taken == 0 and stream.waiting == [b"x"]
 
