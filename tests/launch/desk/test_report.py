@@ -51,5 +51,5 @@ def test_small_films_are_in_it_and_a_metric_that_no_run_has_is_refused(tmp_path:
     folder.mkdir(parents=True)
     (folder / "best.mp4").write_bytes(b"film")
     assert "data:video/mp4;base64," + base64.b64encode(b"film").decode() in page([run], "episode_return_mean")
-    with pytest.raises(RunError, match="there are episode_return_mean, env_steps_per_s"):
+    with pytest.raises(RunError, match="name one of episode_return_mean, env_steps_per_s"):
         page([run], "scor")

@@ -136,12 +136,12 @@ def test_runs_of_one_name_are_told_apart_by_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda run: None, "no metrics.jsonl there; give the folder of a run"),
-        (lambda run: make_run(run, []), "no report in it, so there is nothing"),
+        (lambda run: None, "there is no metrics.jsonl; name the folder of a run"),
+        (lambda run: make_run(run, []), "the file has no reports yet"),
         (lambda run: make_run(run, [(1.0, 10, None), (2.0, 20, None)]), "no game has finished in 2 reports"),
         (
             lambda run: (make_run(run, []).path / "metrics.jsonl").write_text("{]\n"),
-            "no report in it, so there is nothing",
+            "the file has no reports yet",
         ),
     ],
     ids=["no folder", "no rows", "no scores", "no JSON"],
@@ -155,7 +155,7 @@ def test_a_run_without_a_curve_is_an_error_in_one_line(tmp_path: Path, make: Any
 
 
 def test_no_runs_and_unknown_formats_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no run given"):
+    with pytest.raises(ValueError, match="no run is given"):
         plot([], tmp_path / "x.png")
     run = make_run(tmp_path / "run", [(60.0, 100, 1.0)])
     with pytest.raises(ValueError, match=r"'x\.bmpp' as a picture: end its name in one of .*png"):

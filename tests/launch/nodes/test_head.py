@@ -191,7 +191,7 @@ def test_a_head_that_was_started_anew_takes_its_nodes_back(tmp_path: Path, monke
         made.head.nodes.clear()  # it knows nothing of them
         made.turn(40)
         assert set(made.head.nodes) == {"node-0", "node-1"}
-        assert "was started anew" in made.told["node-0"][-2]
+        assert "was restarted" in made.told["node-0"][-2]
 
 
 def test_a_checkpoint_is_at_the_head_before_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_a_message_that_is_too_large_is_reported_and_those_behind_it_are_sent(
         start(made, 1)
         made.turn(5)
         (complaint,) = made.of(ProtocolWarning)
-        assert "CopyDone of 700" in complaint.text and "checkpoints/learner-1/500" in complaint.text
+        assert "CopyDone has 700" in complaint.text and "checkpoints/learner-1/500" in complaint.text
         assert made.of(ev.Spawned)
 
 

@@ -130,4 +130,4 @@ def test_what_cannot_be_told_is_refused_in_one_line(tmp_path: Path) -> None:
     )
     young = make_run(tmp_path / "young", "ALE/Pong-v5", trained=None)
     assert "young has no score" in refused("bench", "games", young)
-    assert "'nowhere' is neither a run folder" in refused("bench", "games", "nowhere")
+    assert "a run folder" in refused("bench", "games", "nowhere")
