@@ -117,5 +117,5 @@ def test_an_update_that_takes_no_time_is_refused(topology: str) -> None:
 def test_a_wrong_number_of_nodes_and_a_wrong_file_are_refused(topology: str) -> None:
     with pytest.raises(TopologyError, match=r"nodes\.count"):
         simulate(topology, [*FEW, "nodes.count=0"], None, 1.0, None, json=True)
-    with pytest.raises(RunError, match=r"end the name in \.csv"):
+    with pytest.raises(RunError, match=r"use a name that ends in \.csv"):
         simulate(topology, FEW, None, 1.0, Path("found.txt"), json=True)
