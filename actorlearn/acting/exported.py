@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from actorlearn.acting.loaded import LoadedPolicy
 from actorlearn.envs.recipe import Recipe
+from actorlearn.models.interface import unroll
 from actorlearn.models.noisy import draw
-from actorlearn.models.unroll import unroll
 
 _ROWS = 3
 """Number of observations with which the network is traced."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from actorlearn.actions import Actions, MultiDiscrete
 from actorlearn.algorithms.interface import Batch
-from actorlearn.models.unroll import unroll
+from actorlearn.models.interface import unroll
 from actorlearn.worker.passes import Network
 
 ROWS = 256

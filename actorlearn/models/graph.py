@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from actorlearn.models.interface import Outputs, unroll
 from actorlearn.models.make import autocast
-from actorlearn.models.unroll import Outputs, unroll
 
 _WARMUPS = 3
 

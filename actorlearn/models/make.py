@@ -15,8 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from actorlearn.extra_networks import ExtraNetwork
+from actorlearn.models import ba3c
+from actorlearn.models.dueling import DUELING, Dueling
 from actorlearn.models.encoders import PixelConvolution
-from actorlearn.models.heads import DUELING, FREE, Dueling, Free, SeparateTrunks, SharedTrunk, as_ba3c, orthogonal
+from actorlearn.models.heads import FREE, Free, SeparateTrunks, SharedTrunk, orthogonal
 from actorlearn.models.noisy import make_noisy
 from actorlearn.models.normalize import Normalized, statistics
 from actorlearn.models.recurrent import Recurrent
@@ -34,7 +36,7 @@ def make(
 ) -> nn.Module:
     """Make a network whose weights depend only on the arguments; torch's global generator is not changed.
 
-    It maps observations [N, *observation_shape] to {head: float32 [N, size]}; see `interface.Model`. `unroll.unroll`
+    It maps observations [N, *observation_shape] to {head: float32 [N, size]}; see `interface.Model`. `interface.unroll`
     calls any network over time. With ``extra`` networks the result is one module of all networks, in which it is the
     actor (`several.SeveralNetworks`).
     """
@@ -61,7 +63,7 @@ def _initialised(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping
         if settings.init == "orthogonal":
             orthogonal(network)
         elif settings.init == "ba3c":
-            as_ba3c(network)
+            ba3c.initialize(network)
         for module in network.modules():
             if isinstance(module, Free):
                 nn.init.constant_(module.value, settings.log_std_init)

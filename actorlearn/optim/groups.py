@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from actorlearn.nearest import nearest
-from actorlearn.optim.clip import clip_by_global_norm
 from actorlearn.optim.interface import Optimizer, copy_state
 from actorlearn.optim.specs import OptimizerSettings
 
@@ -83,6 +82,19 @@ def clip(gradients: Tensor, groups: Sequence[Group]) -> Tensor:
     for group in groups:
         if group.settings.clip_norm > 0.0:
             clip_by_global_norm(gradients[group.span], group.settings.clip_norm)
+    return norm
+
+
+@torch.no_grad()
+def clip_by_global_norm(gradients: Tensor, max_norm: float) -> Tensor:
+    """Scale the gradients in place so that their l2 norm is at most `max_norm` (0: no limit); returns the old norm.
+
+    The norm is a tensor without dimensions, so that the caller need not wait for a GPU. If it is not finite, the
+    gradients cannot be used: check `isfinite(norm)` before the step.
+    """
+    norm: Tensor = torch.linalg.vector_norm(gradients)
+    if max_norm > 0.0:
+        gradients.mul_((max_norm / norm).clamp_(max=1.0))
     return norm
 
 

@@ -1,4 +1,4 @@
-"""The interface of an optimizer: three methods on one flat vector.
+"""The interface of an optimizer, which is three methods on one flat vector, and the function that makes one.
 
 Reads and writes nothing. Optimizers' settings and specs, which exist before an optimizer is made, are in ``specs.py``.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
+
+from actorlearn.optim.specs import OPTIMIZERS, OptimizerSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,6 +37,15 @@ class Optimizer(Protocol):
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Copy a checkpoint's `state` into this one; called before the first step of a resumed run."""
+
+
+def make(settings: OptimizerSettings, parameters: Tensor, spread: Spread = whole) -> Optimizer:
+    """Make the optimizer, with state as long as the flat `parameters` and on their device.
+
+    `spread` may divide its steps into slices for several cores; the result is the same.
+    """
+    made: Optimizer = OPTIMIZERS.spec(settings.name).load()(settings, parameters, spread)
+    return made
 
 
 def copy_state(saved: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:

@@ -24,11 +24,10 @@ from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.peers import Peers
 from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import Gatherer
-from actorlearn.processes.checkpoints import Checkpoints
+from actorlearn.processes.checkpoints import Checkpoints, TrainerState
 from actorlearn.processes.counts import Reports, TrainerCounts, elapsed_s
 from actorlearn.processes.members import RolloutMembers, SimulatorLink
 from actorlearn.processes.simulator_snapshots import SimulatorSnapshots
-from actorlearn.processes.state import TrainerState
 from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import Worker
 

@@ -22,7 +22,7 @@ from actorlearn.models.make import make as make_model
 from actorlearn.models.several import spans
 from actorlearn.models.specs import ModelSpec
 from actorlearn.optim.groups import GroupedOptimizer, make_groups
-from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.optim.specs import OptimizerSpec
 from actorlearn.parameters.modes import MODES
 from actorlearn.registry import PlugIn

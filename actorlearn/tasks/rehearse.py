@@ -29,8 +29,8 @@ from actorlearn.learning.losses import LossAndMetrics
 from actorlearn.learning.losses import make as make_losses
 from actorlearn.learning.minibatches import Epochs, Minibatch
 from actorlearn.learning.target import Target
+from actorlearn.models.interface import Outputs
 from actorlearn.models.several import ACTOR
-from actorlearn.models.unroll import Outputs
 from actorlearn.worker.passes import Network
 
 STEPS = 2

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from actorlearn.models.interface import state_size, unroll
 from actorlearn.models.make import flatten, make
 from actorlearn.models.specs import MODELS, ModelSettings
-from actorlearn.models.unroll import state_size, unroll
 
 
 class ModelContract:

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
-from actorlearn.optim.clip import clip_by_global_norm
-from actorlearn.optim.groups import GroupedOptimizer, clip, groups_within, make_groups
-from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.groups import GroupedOptimizer, clip, clip_by_global_norm, groups_within, make_groups
+from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.optim.schedules import for_batches
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.interface import Exchange, Learner
