@@ -53,8 +53,8 @@ def make(settings: TrainerSettings, worker: Worker | None = None) -> Learning:
             return learning
         case algorithm, stored:
             raise TypeError(
-                f"algorithm.name: {algorithm.name!r} learns from {'' if stored is None else 'no '}replay, and there is "
-                f"{'none' if stored is None else 'one'}; its spec says which (actorlearn/algorithms/settings.py)"
+                f"algorithm.name: {algorithm.name!r} needs {'a' if stored is None else 'no'} replay, but the settings "
+                f"have {'none' if stored is None else 'one'}; see replayed in actorlearn/algorithms/settings.py"
             )
 
 

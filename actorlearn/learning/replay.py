@@ -182,8 +182,8 @@ class Replayed(Minibatches):
             return
         if priority is None:
             raise ValueError(
-                f'replay.prioritised: true needs the metric "priority" of {self.settings.policy.algorithm.name!r}, '
-                "whose loss returns none; write false"
+                f'replay.prioritised: true needs the metric "priority", which the loss of '
+                f"{self.settings.policy.algorithm.name!r} does not return; set it to false"
             )
         self.replay.update(minibatch.sample, priority[0].cpu().numpy())
 

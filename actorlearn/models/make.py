@@ -73,17 +73,21 @@ def _initialised(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping
 def _extra(settings: ModelSettings, shape: tuple[int, ...], name: str, asked: ExtraNetwork) -> nn.Module:
     """Make a network besides the actor; raises ValueError for normalisation, recurrence, or images with an action."""
     if settings.normalize_observation:
-        raise ValueError(f"model.normalize_observation: true is for one network alone, and {name} is a second one")
+        raise ValueError(
+            f"model.normalize_observation: true supports only one network, but the algorithm also has {name}"
+        )
     if isinstance(settings, EncoderSettings) and settings.recurrence != "none":
-        raise ValueError(f"model.recurrence: {settings.recurrence!r} is for one network alone, and {name} is a second")
+        raise ValueError(
+            f"model.recurrence: {settings.recurrence!r} supports only one network, but the algorithm also has {name}"
+        )
     if not asked.observation:
         return FreeParameters(asked.heads)
     if not asked.action:
         return _initialised(settings, shape, asked.heads)
     if isinstance(settings, ImageSettings):
         raise ValueError(
-            f"model.name: {settings.name!r} reads images alone, and {name} reads {asked.action} numbers of an action "
-            "too; use model.name: mlp"
+            f"model.name: {settings.name!r} reads only images, but the network {name} also reads {asked.action} "
+            "numbers of an action; use model.name: mlp"
         )
     return ActionConditioned(_initialised(settings, (prod(shape) + asked.action,), asked.heads))
 
@@ -130,7 +134,7 @@ def flatten(module: nn.Module) -> tuple[Tensor, Tensor]:
     parameters = list(module.parameters())
     behind = statistics(module)
     if not parameters:
-        raise ValueError(f"flatten: {type(module).__name__} has no parameters, so there is nothing to train or publish")
+        raise ValueError(f"flatten: {type(module).__name__} has no parameters to train and publish")
     kinds = sorted({f"{parameter.dtype} on {parameter.device}" for parameter in parameters})
     if len(kinds) > 1 or parameters[0].dtype != torch.float32:
         raise ValueError(f"flatten: parameters are {kinds}, but one vector needs torch.float32 on one device")
@@ -138,7 +142,7 @@ def flatten(module: nn.Module) -> tuple[Tensor, Tensor]:
     buffers = sorted(name for name, tensor in module.state_dict(keep_vars=True).items() if id(tensor) not in travel)
     if buffers:
         raise ValueError(
-            f"flatten: {type(module).__name__} keeps state in buffers {buffers}, but only parameters travel between "
+            f"flatten: {type(module).__name__} keeps state in buffers {buffers}, but only parameters are sent between "
             "processes; register constants with persistent=False, and use no layer with running statistics"
         )
     weights = torch.cat([tensor.detach().reshape(-1) for tensor in (*parameters, *behind)])

@@ -54,7 +54,7 @@ def copy_state(saved: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
     needed = {name: tuple(tensor.shape) for name, tensor in own.items()}
     if found != needed:
         raise ValueError(
-            f"optimizer: the checkpoint's state is {found}, this run's is {needed}; resume with the model.*, "
+            f"optimizer: the checkpoint's state is {found}, but this run needs {needed}; resume with the model.*, "
             "optimizer.name and optimizer.centered of the checkpoint's run"
         )
     for name, tensor in own.items():

@@ -81,12 +81,12 @@ class TrainerState:
         versions = {newest, *(rollouts.version(rollout) for rollout in range(self.members.next, rollouts.open))}
         kept = self.published.kept(versions)
         if gone := versions - kept.keys():
-            raise NotKeptError(f"versions {gone} of the weights are not kept any more")
+            raise NotKeptError(f"versions {gone} of the weights are no longer in memory")
         weights = self.learning.weights.detach().cpu().numpy()
         if newest in kept and np.array_equal(kept[newest][0], weights, equal_nan=True):
             del kept[newest]
         elif self.learning.minibatches.replay is None:
-            raise NotKeptError("it was told to end among the minibatches of a batch")
+            raise NotKeptError("the trainer was told to end between two minibatches of a rollout")
         tensors = {f"published.{version}": torch.from_numpy(copy) for version, (copy, _) in kept.items()}
         return tensors, {str(version): steps for version, (_, steps) in kept.items()}
 
@@ -190,7 +190,9 @@ class Checkpoints:
                 self._spared,
             )
         except OSError as error:  # a failed save must not end the training
-            self._control.warned(f"checkpoint at {env_steps} steps not written: {error}; the run goes on")
+            self._control.warned(
+                f"the checkpoint at {env_steps} steps could not be written: {error}; the run continues"
+            )
             self._failed = True
             return
         finally:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from actorlearn.processes.snapshots import Standing
 
 
-class Group:
+class EnvGroup:
     """The environments of one group and their timestep; ``advance`` writes the next row when that is possible."""
 
     def __init__(self, index: int, env: VectorEnv, blocks: Blocks, rollouts: Rollouts, reset: str = "inside") -> None:

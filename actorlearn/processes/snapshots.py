@@ -26,7 +26,7 @@ from actorlearn.envs.interface import Row
 from actorlearn.failpoints import hit
 from actorlearn.files import write_atomically
 from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rollouts
-from actorlearn.processes.group import Group
+from actorlearn.processes.group import EnvGroup
 from actorlearn.worker.settings import snapshot_of
 
 Arrays = dict[str, NDArray[Any]]
@@ -35,7 +35,7 @@ Arrays = dict[str, NDArray[Any]]
 class Snapshots:
     """Answers a trainer's requests for snapshots."""
 
-    def __init__(self, folder: str, name: str, groups: Sequence[Group], rollouts: Rollouts, blocks: Blocks) -> None:
+    def __init__(self, folder: str, name: str, groups: Sequence[EnvGroup], rollouts: Rollouts, blocks: Blocks) -> None:
         """Write to this folder; if it is empty, refuse every snapshot. Requests older than this process are refused."""
         self._path = Path(folder, snapshot_of(name)) if folder else None
         self._groups, self._rollouts, self._blocks = groups, rollouts, blocks
@@ -57,18 +57,18 @@ class Snapshots:
         failure = ""
         try:
             if self._path is None:
-                raise ValueError("there is no folder for them (settings.states)")
+                raise ValueError("settings.states names no folder for snapshots")
             write(self._path, taken(self._groups, number, since))
             hit("standing.written")
         except Exception as error:  # an environment may raise anything
-            failure = f"no snapshot of the simulator can be taken: {type(error).__name__}: {error}"
+            failure = f"the simulator cannot take a snapshot: {type(error).__name__}: {error}"
         self._blocks.mark_held(number, taken=not failure)
         said = "" if self._complained else failure
         self._complained = self._complained or bool(failure)
         return said
 
 
-def taken(groups: Sequence[Group], number: int, since: int) -> Arrays:
+def taken(groups: Sequence[EnvGroup], number: int, since: int) -> Arrays:
     """Return the state of groups as arrays, with rows from rollout ``since`` on; raises exceptions of environments."""
     blocks = groups[0].blocks
     arrays = {"number": np.array(number), "since": np.array(since), "shape": blocks.segment["shape"][1:4]}
@@ -82,7 +82,7 @@ def taken(groups: Sequence[Group], number: int, since: int) -> Arrays:
     return arrays
 
 
-def restore(path: Path, groups: Sequence[Group], answers_itself: bool) -> None:
+def restore(path: Path, groups: Sequence[EnvGroup], answers_itself: bool) -> None:
     """Have groups that have not begun continue from a file.
 
     Raises ValueError if they cannot; the caller must then reset them.
@@ -98,10 +98,10 @@ def restore(path: Path, groups: Sequence[Group], answers_itself: bool) -> None:
         raise ValueError(f"{path}: {type(error).__name__}: {error}") from error
 
 
-def _restore(group: Group, arrays: Arrays, answers_itself: bool) -> None:
+def _restore(group: EnvGroup, arrays: Arrays, answers_itself: bool) -> None:
     blocks, since = group.blocks, int(arrays["since"])
     if (shape := arrays["shape"].tolist()) != (here := blocks.segment["shape"][1:4].tolist()):
-        raise ValueError(f"blocks, horizon and environments of a group were {shape} and are {here}")
+        raise ValueError(f"it has blocks, horizon and environments of a group {shape}, but this run has {here}")
     timestep, between = (int(number) for number in arrays[f"{group.index}.place"])
     group.env.restore(_below(f"{group.index}.env.", arrays))
     group.starts.restore(_below(f"{group.index}.starts.", arrays))
@@ -111,14 +111,14 @@ def _restore(group: Group, arrays: Arrays, answers_itself: bool) -> None:
         )
 
 
-def _rows(group: Group, since: int) -> Arrays:
+def _rows(group: EnvGroup, since: int) -> Arrays:
     """Return the rows of a group since rollout ``since``; if it has not begun that, row T of the rollout before."""
     blocks = group.blocks
     if group.timestep < 0:
         return {}
     newest, t = divmod(group.timestep, blocks.horizon)
     if not since <= (group.timestep + group.between_rollouts) // blocks.horizon or newest >= since + blocks.blocks:
-        raise ValueError(f"the group is in rollout {newest}, and a snapshot was asked for from rollout {since} on")
+        raise ValueError(f"the group is in rollout {newest}, but the trainer requested rows from rollout {since} on")
     rows: Arrays = {}
     for rollout in range(min(since, newest), newest + 1):
         whole = rollout < newest or group.between_rollouts
@@ -130,7 +130,7 @@ def _rows(group: Group, since: int) -> Arrays:
     return rows
 
 
-def _checked(group: Group, since: int, timestep: int, arrays: Arrays) -> Arrays:
+def _checked(group: EnvGroup, since: int, timestep: int, arrays: Arrays) -> Arrays:
     """Return the rows of a group from a snapshot; raises ValueError if they do not fit its blocks."""
     rows = {name: array for name, array in arrays.items() if name.startswith(f"{group.index}.row.")}
     newest = timestep // group.blocks.horizon
@@ -138,7 +138,9 @@ def _checked(group: Group, since: int, timestep: int, arrays: Arrays) -> Arrays:
         for name in group.blocks.columns:
             array, block = rows[row_key(group.index, offset, name)], group.blocks.block(name, group.index, 0)
             if array.dtype != block.dtype or array.shape[1:] != block.shape[1:] or len(array) > len(block):
-                raise ValueError(f"{name} was {array.dtype}{array.shape[1:]} and is {block.dtype}{block.shape[1:]}")
+                raise ValueError(
+                    f"it has {name} {array.dtype}{array.shape[1:]}, but this run has {block.dtype}{block.shape[1:]}"
+                )
     return rows
 
 
@@ -158,7 +160,7 @@ def row_key(group: int, offset: int, column: str) -> str:
     return f"{group}.row.{offset}.{column}"
 
 
-# Continuing from a snapshot -------------------------------------------------------------------------------------------
+# Continuing from a snapshot -----------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -175,8 +177,8 @@ class Standing:
     """Whether the simulator has a policy of its own."""
     placed: bool = False
 
-    def go_on(self, group: Group) -> str:
-        """Continue a group from these rows as far as that is possible now; returns what ``Group.advance`` returns."""
+    def go_on(self, group: EnvGroup) -> str:
+        """Continue a group from these rows as far as that is possible; returns what ``EnvGroup.advance`` returns."""
         blocks = group.blocks
         if blocks.joined < 0:
             return "waiting"
@@ -202,7 +204,7 @@ class Standing:
             blocks.mark_completed(group.index, rollout)
         return "completed" if complete else "waiting"
 
-    def _place(self, group: Group, everything: bool) -> None:
+    def _place(self, group: EnvGroup, everything: bool) -> None:
         """Write the rows to the blocks; without ``everything``, only the columns that inference writes."""
         for name in group.blocks.columns:
             if name in ARRIVAL_COLUMNS and not everything:
@@ -220,7 +222,7 @@ class Standing:
                 values = values[: len(values) - unanswered]
                 block[: len(values)] = values
 
-    def _begin_anew(self, group: Group) -> None:
+    def _begin_anew(self, group: EnvGroup) -> None:
         """Have a group begin from the present state of its environments, with the rollout that it is admitted to."""
         last = self.timestep // group.blocks.horizon - self.since
         newest = {name: self.rows[row_key(group.index, last, name)][-1] for name in ARRIVAL_COLUMNS}

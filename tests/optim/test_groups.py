@@ -188,11 +188,11 @@ def test_larger_batches_scale_the_numbers_of_groups_too() -> None:
     [
         (
             NETWORKS,
-            "'critik' is no network of the algorithm, whose networks are actor, critic, scale; did you mean critic",
+            "'critik' is not a network of the algorithm, whose networks are actor, critic, scale; did you mean critic",
         ),
         (
             {},
-            "'critik' is no network of the algorithm, which has only one; write these numbers in the section optimizer",
+            "'critik' is not a network of the algorithm, which has only one; write these numbers in the section",
         ),
     ],
 )
