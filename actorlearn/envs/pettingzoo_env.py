@@ -242,16 +242,7 @@ class Indexed:
         return self._vectors.name(place)
 
 
-def make(settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> PettingZoo:
-    """Make one game per seed."""
-    return PettingZoo(settings, seeds, beat)
-
-
-def make_rendered(
-    settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
-) -> RenderedPettingZoo:
-    """Make one game per seed, with pictures."""
-    return RenderedPettingZoo(settings, seeds, beat)
+make, make_rendered = PettingZoo, RenderedPettingZoo
 
 
 def spec(settings: PettingZooSettings) -> EnvSpec:

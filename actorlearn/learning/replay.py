@@ -23,20 +23,44 @@ from torch import Tensor
 
 from actorlearn.acting.exploration import mix
 from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm
+from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.learning.items import batch_of, following_outputs, without_burn_in
 from actorlearn.learning.minibatches import Minibatch, Minibatches
 from actorlearn.learning.target import Target
 from actorlearn.memory.rollout import Part
+from actorlearn.memory.shared import Segment
 from actorlearn.models.interface import Outputs
 from actorlearn.models.noisy import draw
 from actorlearn.optim.schedules import linear
 from actorlearn.parameters.checkpoint import Checkpoint
 from actorlearn.replay.buffer import Replay, Sample
-from actorlearn.replay.samplers import importance
+from actorlearn.replay.nstep import NStep
+from actorlearn.replay.rows import PRIORITIES
+from actorlearn.replay.samplers import Prioritised, Sampler, Uniform, importance
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.worker.passes import Network
-from actorlearn.worker.settings import TrainerSettings
+from actorlearn.worker.settings import TrainerReplay, TrainerSettings
 from actorlearn.worker.staging import Staging
+
+
+def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:
+    """Open a learner's replay and recover its state."""
+    segment = Segment.open(replay.segment.file)
+    cells = replay.shape.rings * replay.shape.rows
+    sampler: Sampler = Uniform(cells)
+    if replay.settings.prioritised:
+        tree, largest = (segment[name] for name in PRIORITIES)
+        sampler = Prioritised(cells, replay.settings.alpha, None, (tree, largest))
+    returns = NStep(
+        steps=algorithm.n_step,
+        discount=algorithm.discount,
+        reward_clip=algorithm.reward_clip,
+        life_loss_terminal=algorithm.life_loss_terminal,
+        bootstrap_on_truncation=algorithm.bootstrap_on_truncation,
+    )
+    opened = Replay(segment, replay.shape, returns, sampler)
+    opened.recover()
+    return opened
 
 
 class ReplayStorage:
@@ -91,7 +115,6 @@ class Replayed(Minibatches):
         replay: Replay,
         algorithm: Algorithm,
         network: Network,
-        target: Target,
         beat: Callable[[], object] = lambda: None,
         secondary: bool = False,
     ) -> None:
@@ -100,9 +123,12 @@ class Replayed(Minibatches):
         A ``secondary`` learner uses its own random numbers, and does not change priorities.
         """
         self.settings, self.replay, self.storage = settings, replay, ReplayStorage(replay)
-        self.target, self._network, self._algorithm = target, network, algorithm
+        own = settings.policy.algorithm
+        assert isinstance(own, OffPolicySettings)
+        self.target = Target(network, own.target, settings.rollout_steps)
+        self._network, self._algorithm = network, algorithm
         self._numbers, self._batch, self._burn_in = numbers, numbers.batch_size, numbers.burn_in_steps
-        self._learns = settings.policy.algorithm.epochs > 0
+        self._learns = own.epochs > 0
         self._prioritises = numbers.prioritised and not secondary
         self._beat = beat
         self.random = np.random.default_rng([settings.seed, settings.learner, *([1] if secondary else [])])
