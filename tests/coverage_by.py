@@ -28,7 +28,6 @@ COVERED_BY = {
     "actorlearn/envs/interface.py": "tests/envs/test_conformance.py",
     "actorlearn/envs/make.py": "tests/envs/test_conformance.py",
     "actorlearn/envs/registered.py": "tests/envs/test_construct.py",
-    "actorlearn/envs/starts.py": "tests/envs/test_decorrelation.py",
     "actorlearn/envs/specs.py": "tests/test_registry.py",
     # memory, metrics, wire, replay
     "actorlearn/memory/fields.py": "tests/memory/test_shared.py",
