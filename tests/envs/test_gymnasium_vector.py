@@ -176,7 +176,7 @@ def test_where_a_list_of_seeds_is_refused_one_seed_follows_from_all() -> None:
         ({"kwargs": {"mode": "Never"}}, r"is 'Never'; it must be one of gymnasium"),
         (
             {"time_limit_steps": 2},
-            r'_limit_steps: 2, and .*:Two has no metadata\["reset_mask"\].* max_episode_',
+            r'_limit_steps: 2 cannot be set: .*:Two has no metadata\["reset_mask"\].* max_episode_',
         ),
         ({"kwargs": {"size": 1}}, "it takes num_envs, step=None, reset=None, mode='NextStep'"),
         ({"scale_actions": False, "id": "absent"}, ""),

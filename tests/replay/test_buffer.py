@@ -115,7 +115,7 @@ def test_box_actions_are_stored_as_they_are(tmp_path: Path) -> None:
 def test_nothing_is_drawn_before_it_is_flushed(tmp_path: Path) -> None:
     replay = make(tmp_path, box(), NStep())
     replay.add("simulator", 0, rows_of(8))
-    with pytest.raises(LookupError, match="nothing"):
+    with pytest.raises(LookupError, match="no item that can be drawn"):
         replay.sample(1, RANDOM)
     replay.flush()
     assert len(replay) == 14
@@ -292,7 +292,7 @@ def test_files_of_another_shape_are_not_restored_and_leave_it_empty(tmp_path: Pa
     state, saved = replay.save(tmp_path), np.load(tmp_path / f"{name}.npy")
     np.save(tmp_path / f"{name}.npy", np.concatenate([saved] * 10))
     other = make(tmp_path, box(), NStep())
-    said = {"sampler-cell": "140 cells .* of 100"}.get(
+    said = {"sampler-cell": "140 cells .* below 100"}.get(
         name, rf"{name}.npy: .*\({10 * len(saved)},.* does not fit .*\(2,"
     )
     with pytest.raises(ValueError, match=said):

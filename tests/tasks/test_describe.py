@@ -203,7 +203,7 @@ def described(overrides: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ("env.id=misfits:NoStep", ["env.id: 'misfits:NoStep' lacks step", "gymnasium.Env"]),
+        ("env.id=misfits:NoStep", ["env.id: 'misfits:NoStep' does not define step", "gymnasium.Env"]),
         ("env.id=misfits:NoEnv", ["must be a subclass of gymnasium.Env"]),
         ("algorithm.name=misfits:NoHeads", ["lacks heads", "actorlearn/algorithms/interface.py"]),
         ("algorithm.name=misfits:HEADLESS", ["misfits:NoHeads lacks heads", "actorlearn/algorithms/interface.py"]),
@@ -211,7 +211,7 @@ def described(overrides: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("model.name=misfits:NoModule", ["lacks forward, parameters", "actorlearn/models/interface.py"]),
         ("model.name=misfits:NoArguments", ["Name(observation_shape, heads)", "actorlearn/models/interface.py"]),
         ("model.name=misfits:NoForward", ["NoForward", "forward"]),
-        ("model.name=misfits:NoValue", ["returns logits and no value", "actorlearn/models/interface.py"]),
+        ("model.name=misfits:NoValue", ["returns logits, but not the head value", "actorlearn/models/interface.py"]),
         ("model.name=misfits:NoDict", ["returns Tensor", "actorlearn/models/interface.py"]),
         ("model.name=misfits:Narrow", ["returns logits as torch.float32 [2, 1], not float32 [2, 3]"]),
         ("model.name=misfits:Wrong", ["'misfits:Wrong' cannot be made: RuntimeError: no such file (misfits.py, line"]),
