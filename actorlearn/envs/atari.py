@@ -59,7 +59,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
 from actorlearn.actions import draw
-from actorlearn.envs.history import KEEPS_MEMORY, ActionHistory, check_reached
+from actorlearn.envs.history import KEEPS_MEMORY, ActionHistory
 from actorlearn.envs.interface import EnvSpec, Row, check_actions, seed31
 from actorlearn.envs.specs import AtariSettings
 from actorlearn.nearest import nearest
@@ -220,7 +220,13 @@ class Atari:
             raise ValueError(message) from error
         shown, self._lives, frames = self._seen()
         found = {"ended": self._ended, "shown": shown, "lives": self._lives, "frames": frames}
-        check_reached(self._id, found, wanted, "ale-py")
+        for name, values in found.items():
+            if (wrong := np.flatnonzero(values != wanted[name])).size:
+                i = wrong[0]
+                raise ValueError(
+                    f"environment {i} of {self._id!r} does not reach the saved state: {name} is {values[i]}, and was "
+                    f"{wanted[name][i]}; use the version of ale-py with which the state was saved"
+                )
 
     def _replay(self, env: AtariVectorEnv) -> None:
         env.reset()

@@ -49,11 +49,7 @@ class EnvPoolAtari(Pooled):
     """B games of one ROM."""
 
     def __init__(
-        self,
-        settings: EnvPoolAtariSettings,
-        seeds: Sequence[int],
-        beat: Callable[[], object] = lambda: None,
-        **options: Any,
+        self, settings: EnvPoolAtariSettings, seeds: Sequence[int], beat: Callable[[], object], **options: Any
     ) -> None:
         """Make one game per seed; ``options`` are further arguments of EnvPool."""
         preset = atari.PRESETS[settings.preset]
@@ -100,7 +96,18 @@ class RenderedEnvPoolAtari(EnvPoolAtari):
         super().__init__(settings, seeds, beat, render_mode="rgb_array")
 
 
-make, make_rendered = EnvPoolAtari, RenderedEnvPoolAtari
+def make(
+    settings: EnvPoolAtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
+) -> EnvPoolAtari:
+    """Make one game per seed."""
+    return EnvPoolAtari(settings, seeds, beat)
+
+
+def make_rendered(
+    settings: EnvPoolAtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
+) -> RenderedEnvPoolAtari:
+    """Make one game per seed, with pictures."""
+    return RenderedEnvPoolAtari(settings, seeds, beat)
 
 
 def spec(settings: EnvPoolAtariSettings) -> EnvSpec:

@@ -181,19 +181,6 @@ class ActionHistory:
         self._room = self._log.shape[1] - needed
 
 
-def check_reached(
-    env_id: str, found: Mapping[str, NDArray[Any]], wanted: Mapping[str, NDArray[Any]], package: str
-) -> None:
-    """Raise ValueError if environments are not in the recorded state after a replay; arrays [B] by name."""
-    for name, values in found.items():
-        if (wrong := np.flatnonzero(values != wanted[name])).size:
-            i = wrong[0]
-            raise ValueError(
-                f"environment {i} of {env_id!r} does not reach the saved state: {name} is {values[i]}, and was "
-                f"{wanted[name][i]}; use the version of {package} with which the state was saved"
-            )
-
-
 def _derived(first: int, seeding: int) -> int:
     """Return the 31-bit seed with number ``seeding`` that is derived from the first seed (number 0)."""
     if not seeding:
