@@ -129,7 +129,7 @@ def test_a_package_that_is_often_meant_is_known_without_being_there() -> None:
     if registered.importlib.util.find_spec("miniworld"):
         pytest.skip("it is there")
     found = refusal(named.env(id="MiniWorld-Hallway-v0"))
-    assert "come with miniworld: `pip install miniworld`, and write 'miniworld:MiniWorld-Hallway-v0'" in found
+    assert "miniworld registers such ids: `pip install miniworld`, and write 'miniworld:MiniWorld-Hallway-v0'" in found
 
 
 @pytest.mark.parametrize(
