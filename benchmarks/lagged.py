@@ -1,6 +1,7 @@
 """Runs whose experience is a given number of updates old, learned one after the other in a single process.
 
-``tasks/lagged.py`` does it, with the settings that the processes of a run of the same topology would have.
+``lagged_learner.py`` does it in a process, with the settings that the processes of a run of the same topology would
+have.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import Any
 from actorlearn.algorithms.settings import OnPolicySettings
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker import settings as all_settings
-from actorlearn.worker.settings import LaggedRun, LaggedSettings, SimulatorSettings, TrainerSettings
+from actorlearn.worker.settings import SimulatorSettings, TrainerSettings
+from benchmarks.lagged_learner import LaggedRun, LaggedSettings
 from launch.errors import FailedError, RunError
 from launch.plan.addresses import Addresses
 from launch.plan.plan import Start
@@ -46,7 +48,7 @@ def learn(topologies: Sequence[Topology], lags: Sequence[int]) -> Iterator[dict[
     with tempfile.TemporaryDirectory(prefix="actorlearn-bench-") as folder:
         path = Path(folder) / "lagged.json"
         all_settings.write(LaggedSettings(runs=runs), path)
-        command = [sys.executable, "-m", "actorlearn.processes", "lagged", str(path)]
+        command = [sys.executable, "-m", "benchmarks.lagged_learner", str(path)]
         env = {**environment(1), PARENT: str(os.getpid())}  # it ends with us
         with (
             (Path(folder) / "stderr").open("w+") as said,

@@ -162,7 +162,9 @@ def test_what_does_not_fit_is_refused_with_what_is_missing(name: str, why: str) 
 
 
 def test_a_spec_whose_settings_are_of_a_replay_is_told_how_to_say_so() -> None:
-    with pytest.raises(ValueError, match="subclass of OnPolicySettings; or say replayed=True in its spec"):
+    with pytest.raises(
+        ValueError, match="subclass of OnPolicySettings; if it learns from a replay, set replayed=True in its spec"
+    ):
         AlgorithmSpec(name="mine", settings=OffPolicySettings, made_by="mine:Mine")
 
 
@@ -173,7 +175,7 @@ def test_the_kind_of_an_environment_follows_from_its_id() -> None:
 
 def test_a_kind_of_environments_says_how_its_ids_begin() -> None:
     """With an empty prefix a second kind would take what gymnasium makes, or never be asked."""
-    with pytest.raises(ValueError, match="kind of environments 'mine': its prefix must say how its ids begin"):
+    with pytest.raises(ValueError, match="kind of environments 'mine': its prefix must be the beginning of its ids"):
         EnvironmentSpec(name="mine", settings=EnvSettings, made_by="strangers", prefix="", example="Mine-v0")
 
 

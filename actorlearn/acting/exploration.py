@@ -82,7 +82,7 @@ def make(settings: AlgorithmSettings, actions: Actions) -> EpsilonGreedy | None:
         return None
     if isinstance(actions, MultiDiscrete):
         raise ValueError(
-            f"algorithm.name: {settings.name!r} explores by discrete actions or numbers at random, and this "
-            f"environment's are {describe_actions(actions)}; its settings' exploration must be None"
+            f"algorithm.name: {settings.name!r} explores with random discrete actions or random numbers, but this "
+            f"environment's actions are {describe_actions(actions)}; its settings' exploration must be None"
         )
     return EpsilonGreedy(schedule, actions)

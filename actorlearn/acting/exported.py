@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from actorlearn.acting.loaded import LoadedPolicy
 from actorlearn.envs.recipe import Recipe
+from actorlearn.models.interface import unroll
 from actorlearn.models.noisy import draw
-from actorlearn.models.unroll import unroll
 
 _ROWS = 3
 """Number of observations with which the network is traced."""
@@ -109,7 +109,7 @@ def write(policy: LoadedPolicy, recipe: Recipe, file: Path) -> None:
         except Exception as error:
             reason = error.__cause__ or error
             said = next(filter(None, str(reason).splitlines()), "")
-            raise ExportError(f"it cannot be written as ONNX: {type(reason).__name__}: {said:.300}") from error
+            raise ExportError(f"the policy cannot be written as ONNX: {type(reason).__name__}: {said:.300}") from error
     _check(acting, policy, recipe, file)
 
 
@@ -138,7 +138,9 @@ def _check(acting: ActingPolicy, policy: LoadedPolicy, recipe: Recipe, file: Pat
         try:
             outputs = session.run(None, inputs)
         except Exception as error:  # onnxruntime raises many classes of its own
-            raise ExportError(f"the ONNX file takes no {count} observations: {' '.join(str(error).split())}") from error
+            raise ExportError(
+                f"the ONNX file fails for {count} observations: {' '.join(str(error).split())}"
+            ) from error
         for name, own, found in zip(acting.outputs, expected, outputs, strict=True):
             if own.dtype.is_floating_point:
                 limit = _TOLERANCE * max(1.0, float(own.abs().max()))

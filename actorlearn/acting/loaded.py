@@ -90,7 +90,7 @@ class LoadedPolicy:
         """
         found, shape = np.asarray(observation), self.settings.observation_shape
         if found.ndim == 0 or found.shape[1:] != shape:
-            raise ValueError(f"observation has shape {list(found.shape)}; it must be N rows of {list(shape)}")
+            raise ValueError(f"observation has shape {list(found.shape)}; it must have N rows of shape {list(shape)}")
         rows = torch.from_numpy(found.astype(self.settings.observation_dtype, casting="same_kind"))
         state = begins = None
         if self._policy.state_size:
@@ -109,6 +109,8 @@ def load(run_dir: str | PathLike[str], learner: int, seed: int) -> LoadedPolicy:
     folder = Path(run_dir)
     settings = sorted((folder / "settings").glob("simulator-0.*.json"), key=lambda path: path.stat().st_mtime)
     if not settings:
-        raise ValueError(f"{folder} is no run folder: it has no settings/simulator-0.*.json; name one under runs/")
+        raise ValueError(
+            f"{folder} is not the folder of a run: it has no settings/simulator-0.*.json; name a folder under runs/"
+        )
     own = read(settings[-1], _ActingSettings)
     return LoadedPolicy(own.policy, own.env, newest(directory_of(folder / "checkpoints", learner)), seed)

@@ -17,7 +17,7 @@ import onnxruntime
 POLICY = Path(__file__).with_name("policy.onnx")
 
 
-class Policy:
+class OnnxPolicy:
     """A trained policy that chooses the most probable action, for N games at a time."""
 
     def __init__(self, file: Path = POLICY) -> None:
@@ -36,7 +36,7 @@ class Policy:
         return action
 
 
-def play(policy: Policy, games: int, seed: int) -> list[float]:
+def play(policy: OnnxPolicy, games: int, seed: int) -> list[float]:
     """Play whole games, the first from this seed, and return their scores."""
     env: Any = None
     scores: list[float] = []
@@ -54,9 +54,11 @@ def play(policy: Policy, games: int, seed: int) -> list[float]:
 
 
 if __name__ == "__main__":
-    player = Policy()
+    player = OnnxPolicy()
     if player.about["not_made"]:
-        sys.exit(f"no games are played: {player.about['not_made']}; give observations of your own to Policy.act")
+        sys.exit(
+            f"this program cannot make the environment: {player.about['not_made']}; pass observations to OnnxPolicy.act"
+        )
     games, seed = map(int, [*sys.argv[1:], *("10", "0")[len(sys.argv) - 1 :]])
     told = play(player, games, seed)
     print(f"{len(told)} games: mean score {np.mean(told):.2f}, standard deviation {np.std(told):.2f}")

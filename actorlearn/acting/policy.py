@@ -23,10 +23,10 @@ from actorlearn.memory.rollout import Rollouts
 from actorlearn.memory.shared import Segment
 from actorlearn.models.graph import Graph
 from actorlearn.models.heads import ask_only
+from actorlearn.models.interface import Outputs, state_size
 from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
 from actorlearn.models.noisy import noisy_layers
-from actorlearn.models.unroll import Outputs, state_size
 from actorlearn.parameters.published import Published
 from actorlearn.worker.passes import ComputePool, Passes
 from actorlearn.worker.settings import PolicySettings

@@ -24,8 +24,8 @@ def make(settings: AlgorithmSettings) -> Algorithm:
     algorithm: Algorithm = kind(settings)
     if not isinstance(getattr(algorithm, "prepared_rows", None), int):
         raise ValueError(
-            f"algorithm.name: {settings.name!r} lacks the whole number prepared_rows "
-            "(actorlearn/algorithms/interface.py says of what); 0 where prepare needs no outputs"
+            f"algorithm.name: {settings.name!r} lacks the integer prepared_rows, the number of rows whose outputs "
+            "prepare needs, or 0 (actorlearn/algorithms/interface.py)"
         )
     return algorithm
 

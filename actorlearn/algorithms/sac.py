@@ -49,7 +49,7 @@ class SAC:
         if not isinstance(actions, tuple):
             others = "dqn, a2c, ppo or impala" if isinstance(actions, int) else "a2c, ppo or impala"
             raise ValueError(
-                f"algorithm.name: {self.settings.name!r} chooses numbers, and this environment's actions are "
+                f"algorithm.name: {self.settings.name!r} supports only Box actions, but this environment's actions are "
                 f"{describe_actions(actions)}; use {others}"
             )
         (numbers,) = actions

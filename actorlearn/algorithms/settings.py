@@ -244,7 +244,7 @@ class AlgorithmSpec(Spec):
         super().__post_init__()
         base = OffPolicySettings if self.replayed else OnPolicySettings
         if not issubclass(self.settings, base):
-            way = "" if self.replayed else "; or say replayed=True in its spec, if it learns from a replay"
+            way = "" if self.replayed else "; if it learns from a replay, set replayed=True in its spec"
             raise ValueError(f"algorithm {self.name!r}: its settings must be a subclass of {base.__name__}{way}")
         if issubclass(self.settings, OffPolicySettings) and self.settings.target is OffPolicySettings.target:
             raise ValueError(
@@ -261,11 +261,11 @@ class AlgorithmSpec(Spec):
         for kind, sections in self.defaults.items():
             if strange := sections.get("algorithm", {}).keys() - set(self.settings.__struct_fields__):
                 raise ValueError(
-                    f"algorithm {self.name!r}: its defaults of {kind} have {min(strange)!r}, which is no key"
+                    f"algorithm {self.name!r}: its defaults of {kind} have {min(strange)!r}, which is not a key"
                 )
         metrics: Sequence[Any] = self.metrics
         if wrong := [metric for metric in metrics if not isinstance(metric, Metric)]:
-            raise ValueError(f"algorithm {self.name!r}: its metrics have {wrong[0]!r:.100}, which is no Metric")
+            raise ValueError(f"algorithm {self.name!r}: its metrics have {wrong[0]!r:.100}, which is not a Metric")
 
     def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
         """Raise ValueError if a class lacks methods: it needs `loss`, or `losses` and `extra_networks`."""

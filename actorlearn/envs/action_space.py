@@ -37,7 +37,7 @@ class ActionSpace:
         self._scales = scales
         if scales and isinstance(space, Box) and not _can_be_stretched(space):
             raise ValueError(
-                f"env.scale_actions: true, and {env_id!r} has {short(space)}: its bounds are too far apart"
+                f"env.scale_actions: true cannot scale {env_id!r}: the bounds of {short(space)} are too far apart"
             )
         start = getattr(space, "start", 0)  # a Box and a MultiBinary have none
         self._start: Any = int(start) if np.ndim(start) == 0 else start
@@ -84,7 +84,7 @@ def actions_of(env_id: str, space: Space[Any]) -> Actions:
         if len(space.shape) == 1 and space.shape[0] and space.dtype.kind == "f" and space.is_bounded():
             return tuple(int(size) for size in space.shape)
         rule = "a Box must have one dimension of one or more floats, all with bounds, to which actions are clipped"
-    raise ValueError(f"env.id: {env_id!r} has action space {short(space)}; {rule}: wrap it (env.wrappers)")
+    raise ValueError(f"env.id: {env_id!r} has action space {short(space)}; {rule}; wrap the environment (env.wrappers)")
 
 
 def _can_be_stretched(space: Box) -> bool:

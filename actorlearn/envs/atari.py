@@ -59,7 +59,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
 from actorlearn.actions import draw
-from actorlearn.envs.history import KEEPS_MEMORY, History
+from actorlearn.envs.history import KEEPS_MEMORY, ActionHistory
 from actorlearn.envs.interface import EnvSpec, Row, check_actions, seed31
 from actorlearn.envs.specs import AtariSettings
 from actorlearn.nearest import nearest
@@ -117,7 +117,7 @@ class Atari:
         self.count = len(seeds)
         self._beat = beat
         keeps = settings.repeat_action_probability > 0 or rom(settings.id) in KEEPS_MEMORY
-        self._history = History([seed31(seed) for seed in seeds], whole=keeps)
+        self._history = ActionHistory([seed31(seed) for seed in seeds], whole=keeps)
         frames = settings.time_limit_steps * settings.frame_skip
         self._lines, self._colours = preset.lines, preset.colours
         self._id = settings.id
@@ -216,7 +216,7 @@ class Atari:
             self._history.restore(state)
             self._replay(env)
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            message = f"{self._id!r} cannot go on from this state: {type(error).__name__}: {error}"
+            message = f"{self._id!r} cannot restore this state: {type(error).__name__}: {error}"
             raise ValueError(message) from error
         shown, self._lives, frames = self._seen()
         found = {"ended": self._ended, "shown": shown, "lives": self._lives, "frames": frames}
@@ -224,8 +224,8 @@ class Atari:
             if (wrong := np.flatnonzero(values != wanted[name])).size:
                 i = wrong[0]
                 raise ValueError(
-                    f"environment {i} of {self._id!r}, replayed, is not where it was: {name} {values[i]}, and was "
-                    f"{wanted[name][i]}; ale-py must be the version the state was taken with"
+                    f"environment {i} of {self._id!r} does not reach the saved state: {name} is {values[i]}, and was "
+                    f"{wanted[name][i]}; use the version of ale-py with which the state was saved"
                 )
 
     def _replay(self, env: AtariVectorEnv) -> None:
@@ -297,16 +297,7 @@ class RenderedAtari(Atari):
         return self._shown.pictures
 
 
-def make(settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> Atari:
-    """Make one game per seed."""
-    return Atari(settings, seeds, beat)
-
-
-def make_rendered(
-    settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
-) -> RenderedAtari:
-    """Make one game per seed, with pictures."""
-    return RenderedAtari(settings, seeds, beat)
+make, make_rendered = Atari, RenderedAtari
 
 
 def spec(settings: AtariSettings) -> EnvSpec:

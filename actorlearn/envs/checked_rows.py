@@ -1,17 +1,20 @@
 """Gathers the values that environments in Python return, checks them together, and only then writes them to a row.
 
-An invalid value changes no row: MalformedStepError names the environment, the field and the value.
+An invalid value changes no row: MalformedStepError names the environment, the field and the value. Also the parts of
+saving and restoring that such environments share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from actorlearn.envs.interface import MalformedStepError, Row
+from actorlearn.envs import states
+from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row
 from actorlearn.envs.observations import MisfitError, ObservationLayout
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -22,11 +25,34 @@ NUMBERS = (float, int, np.floating, np.integer)
 class CheckedRows:
     """Base of `VectorEnv`s that gather the values of B environments."""
 
+    spec: EnvSpec
+
     def __init__(self, env_id: str, layout: ObservationLayout, count: int) -> None:
         """Allocate observations of this layout for ``count`` environments; ``env_id`` is for errors."""
         self._id, self._layout = env_id, layout
         self._observation: npt.NDArray[Any] = np.zeros((count, *layout.shape), layout.dtype)
         self._reward = np.zeros(count, np.float64)
+        self._open = True
+
+    def _need_open(self) -> None:
+        if not self._open:
+            raise RuntimeError("the environments are closed")
+
+    def _saved(self, envs: Sequence[states.Environment], own: Mapping[str, Any]) -> states.Arrays:
+        """Return the numbers of ``own`` and the states of the environments; raises RuntimeError if there are none."""
+        self._need_open()
+        if self.spec.inexact:
+            raise RuntimeError(self.spec.inexact)
+        return {name: np.array(values) for name, values in own.items()} | states.read(envs)
+
+    @contextmanager
+    def _restoring(self) -> Iterator[None]:
+        """Turn any exception raised while a state is restored into a ValueError."""
+        self._need_open()
+        try:
+            yield
+        except Exception as error:  # an environment may raise anything
+            raise ValueError(f"{self._id!r} cannot restore this state: {type(error).__name__}: {error}") from error
 
     def _gather(self, i: int, observation: Any) -> None:
         try:

@@ -69,8 +69,8 @@ def _vector_class(settings: GymnasiumSettings) -> tuple[Maker, Arguments, str] |
         return None
     if settings.vector != "auto":
         if settings.wrappers:
-            rule = "env.wrappers are of one environment each: leave them out, or write env.vector: none"
-            raise ValueError(f"env.vector: {settings.vector!r}, and {rule}")
+            rule = "env.wrappers wrap single environments; leave them out, or set env.vector: none"
+            raise ValueError(f"env.vector: {settings.vector!r} cannot be used with env.wrappers: {rule}")
         what = f"env.vector: {settings.vector!r}"
         return imports.attribute(settings.vector, what), settings.kwargs, what
     what = f"env.id: {settings.id!r}"
@@ -116,7 +116,7 @@ def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
     if isinstance(found, type) and issubclass(found, gymnasium.Env):
         made = called(found, (), settings.kwargs, what)
         if missing := [name for name in ("reset", "step") if getattr(found, name) is getattr(gymnasium.Env, name)]:
-            raise ValueError(f"{what} lacks {' and '.join(missing)} (gymnasium.Env says what they do)")
+            raise ValueError(f"{what} does not define {' and '.join(missing)} (see gymnasium.Env)")
         return made, None
     if registered.find(name) is not None:  # by the import, or by an entry point
         return _registered(settings, name, what)
@@ -134,7 +134,7 @@ def _registered(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[En
     if found is None:
         raise ValueError(f"{what} is not registered with gymnasium; {registered.way_out(env_id)}")
     if registered.is_ale(found):  # ale_py registers ids that skip frames at random, in colour
-        raise ValueError(f"{what} is not how Atari games are played here; {registered.way_out(env_id)}")
+        raise ValueError(f"{what} is not an id of an Atari game in actorlearn; {registered.way_out(env_id)}")
     own = copy.copy(found)
     own.kwargs = {**found.kwargs, **settings.kwargs}
     # The caller counts the time limit and calls methods in order, so the wrappers for these are left out.
@@ -162,7 +162,7 @@ def _wrapped(env: Environment, name: str, kwargs: Mapping[str, Any], key: str) -
         raise ValueError(f"{what}: {module_name} has no {attribute!r}; {close}".rstrip())
     wrapped = called(wrapper, (env,), kwargs, what)
     if not isinstance(wrapped, gymnasium.Env):
-        raise ValueError(f"{what} makes {wrapped!r}; it must make a gymnasium.Env of one")
+        raise ValueError(f"{what} makes {wrapped!r}; it must make a gymnasium.Env")
     return wrapped
 
 

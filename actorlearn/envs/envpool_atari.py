@@ -126,7 +126,7 @@ def _name(env_id: str) -> str:
 def _inexact(settings: EnvPoolAtariSettings, rom: str) -> str:
     """Return the reason why a run with these games cannot be resumed exactly; empty if it can."""
     if settings.repeat_action_probability > 0:
-        return "EnvPool cannot repeat sticky actions from within a game: ale-py can, by env.id without envpool:"
+        return "EnvPool cannot repeat sticky actions within a game; ale-py can: remove envpool: from env.id"
     if rom in KEEPS_MEMORY:
-        return f"a game of {rom} depends on those before it: ale-py repeats these, by env.id without envpool:"
+        return f"a game of {rom} depends on earlier games, which only ale-py can repeat: remove envpool: from env.id"
     return ""

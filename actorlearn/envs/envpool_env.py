@@ -36,7 +36,7 @@ from gymnasium.spaces import Space
 
 from actorlearn.actions import cell, draw
 from actorlearn.envs.action_space import ActionSpace, actions_of
-from actorlearn.envs.history import History
+from actorlearn.envs.history import ActionHistory
 from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, check_actions, seed31
 from actorlearn.envs.observations import MisfitError, layout_of
 from actorlearn.envs.specs import EnvPoolSettings
@@ -97,7 +97,7 @@ class Pooled:
         self._ids = np.arange(self.count, dtype=np.int32)
         self._dtype = cell(spec.actions)[0]
         stored = ("uint8", ()) if isinstance(spec.actions, int) and spec.actions <= 256 else cell(spec.actions)
-        self._history = History([seed31(seed) for seed in seeds], whole=False, action=stored)
+        self._history = ActionHistory([seed31(seed) for seed in seeds], whole=False, action=stored)
         self._ended = np.zeros(self.count, np.bool_)
         self._lives: Array = np.zeros(self.count, np.int32)
         self._closed, self._used = False, False
@@ -159,14 +159,14 @@ class Pooled:
             self._history.restore(state)
             self._replay()
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            message = f"{self._id!r} cannot go on from this state: {type(error).__name__}: {error}"
+            message = f"{self._id!r} cannot restore this state: {type(error).__name__}: {error}"
             raise ValueError(message) from error
         for name, was, found in (("ended", ended, self._ended), ("shown", shown, self._checksums())):
             if (wrong := np.flatnonzero(found != was)).size:
                 i = wrong[0]
                 raise ValueError(
-                    f"environment {i} of {self._id!r}, replayed, is not where it was: {name} {found[i]}, and was "
-                    f"{was[i]}; envpool must be the version the state was taken with"
+                    f"environment {i} of {self._id!r} does not reach the saved state: {name} is {found[i]}, and was "
+                    f"{was[i]}; use the version of envpool with which the state was saved"
                 )
 
     def render(self) -> list[npt.NDArray[np.uint8]]:
@@ -314,7 +314,7 @@ def _spec(settings: EnvPoolSettings) -> EnvSpec:
         frames_per_step=1,
         observation_from=observations.words,
         left_out=left_out,
-        inexact="" if module in REPLAYED else f"whether games of {module} repeat themselves is not known",
+        inexact="" if module in REPLAYED else f"it is not known whether games of {module} can be repeated",
     )
 
 
@@ -325,7 +325,9 @@ def _described(settings: EnvPoolSettings) -> tuple[Space[Any], Space[Any], dict[
     config = envpool.make_spec(name).config
     _check_arguments(settings, config)
     if config.max_num_players > 1:
-        raise ValueError(f"{what} is for {config.max_num_players} players at once; only those for one are supported")
+        raise ValueError(
+            f"{what} has {config.max_num_players} players; only environments with one player are supported"
+        )
     with _quiet():
         try:
             made = envpool.make_spec(name, **settings.kwargs)
@@ -343,7 +345,7 @@ def _check_arguments(settings: EnvPoolSettings, config: Any) -> None:
     taken = sorted(set(config._fields) - POOLS)
     for name in settings.kwargs:
         if name not in taken:
-            rule = "it follows from the topology" if name in POOLS else "EnvPool does not take it"
+            rule = "the topology sets this argument" if name in POOLS else "EnvPool has no such argument"
             raise ValueError(f"env.kwargs.{name}: {rule}; {settings.id!r} takes {', '.join(taken) or 'none'}")
 
 

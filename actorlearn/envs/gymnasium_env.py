@@ -102,29 +102,22 @@ class Gymnasium(CheckedRows):
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the environments' states, and the number of steps of each game."""
-        self._need_open()
-        if self.spec.inexact:
-            raise RuntimeError(self.spec.inexact)
-        steps, ended = np.array(self._steps, np.int64), np.array(self._ended, np.bool_)
-        return {"steps": steps, "ended": ended, **states.read(self._envs)}
+        return self._saved(self._envs, {"steps": self._steps, "ended": self._ended})
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Restore a state; each environment is reset first, because some allocate their attributes in ``reset``."""
-        self._need_open()
-        try:
+        with self._restoring():
             steps, ended = state["steps"].tolist(), state["ended"].tolist()
+            if len(steps) != self.count or len(ended) != self.count:
+                raise ValueError(f"it has {len(steps)} environments instead of {self.count}")
             for i, seed in enumerate(self._seeds):
                 self._begin(i, seed)
             states.put_back(self._envs, state)
-        except Exception as error:  # an environment may raise anything
-            raise ValueError(f"{self._id!r} cannot go on from this state: {type(error).__name__}: {error}") from error
-        if len(steps) != self.count or len(ended) != self.count:
-            raise ValueError(f"{self._id!r}: a state of {len(steps)} environments, for {self.count}")
         self._steps, self._ended = steps, ended
 
     def close(self) -> None:
         """Close every environment."""
-        envs, self._envs = self._envs, ()
+        envs, self._envs, self._open = self._envs, (), False
         for env in envs:
             self._show_life()
             env.close()
@@ -140,10 +133,6 @@ class Gymnasium(CheckedRows):
     def _show_life(self) -> None:
         self._beat_s = monotonic() + BEAT_EVERY_S
         self._beat()
-
-    def _need_open(self) -> None:
-        if not self._envs:
-            raise RuntimeError("the environments are closed")
 
     def _begin(self, i: int, seed: int | None = None) -> None:
         self._show_life()
@@ -200,9 +189,11 @@ def _refuse_others(env_id: str, envs: Sequence[Environment], spec: EnvSpec) -> N
     for i, env in enumerate(envs[1:], 1):
         own, first = env.action_space, envs[0].action_space
         if own != first:
-            said = f"action space {short(own)}, and environment 0 {short(first)}"
+            said = f"action space {short(own)}, but environment 0 has {short(first)}"
         elif (shape := tuple(layout_of(env_id, env.observation_space)[0].shape)) != spec.observation_shape:
-            said = f"observations of shape {list(shape)}, and environment 0 {list(spec.observation_shape)}"
+            said = f"observations of shape {list(shape)}, but environment 0 has {list(spec.observation_shape)}"
         else:
             continue
-        raise ValueError(f"env.id: environment {i} of {env_id!r} has {said}; those of a run must be alike")
+        raise ValueError(
+            f"env.id: environment {i} of {env_id!r} has {said}; all environments of a run must have the same spaces"
+        )

@@ -68,11 +68,11 @@ class GymnasiumVector(CheckedRows):
         count it; 0 means none. ``beat`` is called before each call of the vector.
         """
         self.count = len(seeds)
-        self._vector, self._beat, self._open = vector, beat, True
+        self._vector, self._beat = vector, beat
         name = _name(vector)
         self._mode = _autoreset_mode(vector, name)
         if vector.num_envs != self.count:
-            raise ValueError(f"env.vector: {name} has {vector.num_envs} environments; it was asked for {self.count}")
+            raise ValueError(f"env.vector: {name} has {vector.num_envs} environments instead of {self.count}")
         observations, left_out = layout_of(env_id, vector.single_observation_space)
         super().__init__(env_id, observations, self.count)
         self._batches = observations
@@ -81,7 +81,7 @@ class GymnasiumVector(CheckedRows):
         no_restart = "" if self._masks else f'{name} has no metadata["reset_mask"]: it resets all its games together'
         if time_limit_steps and no_restart:
             rule = "it must take the argument max_episode_steps, or reset by mask (docs/plugins.md)"
-            raise ValueError(f"env.time_limit_steps: {time_limit_steps}, and {no_restart}; {rule}")
+            raise ValueError(f"env.time_limit_steps: {time_limit_steps} cannot be set: {no_restart}; {rule}")
         self.spec = EnvSpec(
             observation_shape=tuple(int(size) for size in observations.shape),
             observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
@@ -154,23 +154,16 @@ class GymnasiumVector(CheckedRows):
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the vector's state, and the steps and flags of each game."""
-        self._need_open()
-        if self.spec.inexact:
-            raise RuntimeError(self.spec.inexact)
-        own = {"steps": self._steps, "ended": self._ended, "cut": self._cut}
-        return {name: array.copy() for name, array in own.items()} | states.read([self._vector])
+        return self._saved([self._vector], {"steps": self._steps, "ended": self._ended, "cut": self._cut})
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Restore a state; the vector is reset first, because some allocate their attributes in ``reset``."""
-        self._need_open()
-        try:
+        with self._restoring():
             own: list[Any] = [state["steps"].astype(np.int64), *(state[name].astype(np.bool_) for name in FLAGS)]
             if any(array.shape != (self.count,) for array in own):
-                raise ValueError(f"a state of {own[0].size} environments, for {self.count}")
+                raise ValueError(f"it has {own[0].size} environments instead of {self.count}")
             self._reset_from_seeds()
             states.put_back([self._vector], state)
-        except Exception as error:  # a vector may raise anything
-            raise ValueError(f"{self._id!r} cannot go on from this state: {type(error).__name__}: {error}") from error
         self._steps, self._ended, self._cut = own
 
     def close(self) -> None:
@@ -183,10 +176,6 @@ class GymnasiumVector(CheckedRows):
     def render(self) -> list[npt.NDArray[np.uint8]]:
         """Return the vector's pictures; raises ValueError, one line, if there are none."""
         return pictures_of(self._id, self._vector)
-
-    def _need_open(self) -> None:
-        if not self._open:
-            raise RuntimeError("the environments are closed")
 
     def _reset_from_seeds(self) -> None:
         """Start all environments from their seeds, or from one seed derived from all."""
@@ -256,7 +245,7 @@ class GymnasiumVector(CheckedRows):
     def _flags(self, name: str, value: Any) -> Flags:
         flags = _array(value)
         if flags.shape != (self.count,) or flags.dtype.kind != "b":
-            self._refuse(None, name, value, f"it must be {self.count} of True or False")
+            self._refuse(None, name, value, f"it must be {self.count} values, each True or False")
         return flags
 
 

@@ -88,7 +88,7 @@ def layout(space: Space[Any]) -> tuple[BatchLayout, tuple[str, ...]]:
     left_out = tuple(f"{_path(keys)} ({type(part).__name__})" for keys, part in held if _is_text(part))
     kept = [(keys, part) for keys, part in held if not _is_text(part)]
     if not kept:
-        raise SpaceError("there is no number in it: wrap it (env.wrappers) in what gives numbers or images")
+        raise SpaceError("it has no numbers; wrap the environment (env.wrappers) so that it gives numbers or images")
     (keys, first), *others = kept
     if isinstance(first, Box) and not others:
         return Whole(first, keys), left_out
@@ -100,7 +100,7 @@ def layout_of(env_id: str, space: Space[Any]) -> tuple[BatchLayout, tuple[str, .
     try:
         found, left_out = layout(space)
         if not prod(found.shape):
-            raise SpaceError("there is nothing in it to learn from: wrap it (env.wrappers)")
+            raise SpaceError("it is empty; wrap the environment (env.wrappers) so that it gives numbers or images")
         return found, left_out
     except SpaceError as error:
         raise ValueError(f"env.id: {env_id!r} has observation space {short(space)}; {error}") from None
@@ -245,7 +245,7 @@ class Bits(Piece):
         """Write a value to its cells [*batch, width]; raises MisfitError."""
         bits = _integers(value, (*batch, *self.shape), _name(self.keys))
         if not np.isin(bits, (0, 1)).all():
-            raise MisfitError(_name(self.keys), value, "its space says zeros and ones")
+            raise MisfitError(_name(self.keys), value, "by its space it must be zeros and ones")
         cells[:] = bits.reshape(cells.shape)
 
 
@@ -266,7 +266,7 @@ class OneHot(Piece):
         """Write a value to its cells [*batch, width]; raises MisfitError."""
         choice = _integers(value, (*batch, *self.shape), _name(self.keys)).reshape(*batch, -1) - self.least
         if (choice < 0).any() or (choice >= self.sizes).any():
-            raise MisfitError(_name(self.keys), value, f"its space is {self.space}")
+            raise MisfitError(_name(self.keys), value, f"it must be in its space, {self.space}")
         cells[:] = 0.0
         np.put_along_axis(cells, np.cumsum(self.sizes) - self.sizes + choice, 1.0, axis=-1)
 
@@ -279,12 +279,14 @@ def _piece(space: Space[Any], keys: Keys, start: int) -> Piece:
     if not isinstance(space, Discrete | MultiDiscrete):
         where = f"{_path(keys)} in it" if keys else "it"
         raise SpaceError(
-            f"{where} is neither Box, Discrete, MultiDiscrete nor MultiBinary: wrap it (env.wrappers) in what gives "
-            "numbers or images"
+            f"{where} is neither Box, Discrete, MultiDiscrete nor MultiBinary; wrap the environment (env.wrappers) so "
+            "that it gives numbers or images"
         )
     sizes = np.ravel(space.n if isinstance(space, Discrete) else space.nvec).astype(np.int64)
     if (length := int(sizes.sum())) > MOST_CHOICES:
-        raise SpaceError(f"one-hot it has {length:,} numbers, and {MOST_CHOICES:,} are most: wrap it (env.wrappers)")
+        raise SpaceError(
+            f"one-hot it has {length:,} numbers; the most are {MOST_CHOICES:,}: wrap the environment (env.wrappers)"
+        )
     least = np.ravel(space.start).astype(np.int64)
     return OneHot(keys, slice(start, start + length), space.shape or (), space, sizes, least)
 
@@ -295,7 +297,7 @@ def _found(observation: Any, keys: Keys) -> Any:
         try:
             observation = observation[key]
         except Exception:  # an environment may return anything
-            raise MisfitError(_name(keys[:depth]), observation, f"its space says {key!r} is in it") from None
+            raise MisfitError(_name(keys[:depth]), observation, f"by its space it must contain {key!r}") from None
     return observation
 
 
@@ -305,7 +307,7 @@ def _in_box(value: Any, box: Box, name: str, batch: tuple[int, ...] = ()) -> Arr
     # A cast to bytes could wrap around, so bytes are required; other numbers are cast within their kind.
     casting: Any = "no" if box.dtype == np.uint8 else "same_kind"
     if array.dtype.kind not in "biuf" or not np.can_cast(array.dtype, box.dtype, casting):
-        raise MisfitError(f"the dtype of {name}", str(array.dtype), f"its space says {box.dtype}")
+        raise MisfitError(f"the dtype of {name}", str(array.dtype), f"by its space it must be {box.dtype}")
     return array
 
 
@@ -322,7 +324,7 @@ def _array(value: Any, shape: tuple[int, ...], name: str) -> Array:
     except Exception:  # an environment may return anything
         raise MisfitError(name, value, f"it must be an array of shape {shape}") from None
     if array.shape != shape:
-        raise MisfitError(f"the shape of {name}", array.shape, f"its space says {shape}")
+        raise MisfitError(f"the shape of {name}", array.shape, f"by its space it must be {shape}")
     return array
 
 

@@ -80,7 +80,7 @@ class PettingZoo(CheckedRows):
         self._need_open()
         games = chosen.reshape(self._present.shape)
         if (games.any(axis=1) != games.all(axis=1)).any():
-            raise ValueError(f"{self._id!r}: a game is restarted with all its {len(self._agents)} agents, or not")
+            raise ValueError(f"{self._id!r}: a restart must choose all {len(self._agents)} agents of a game, or none")
         for game in np.flatnonzero(games.all(axis=1)).tolist():
             self._begin(game)
         self._write_first(row, chosen)
@@ -107,38 +107,27 @@ class PettingZoo(CheckedRows):
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the games' states, and which agents are in them."""
-        self._need_open()
-        if self.spec.inexact:
-            raise RuntimeError(self.spec.inexact)
-        own = {"seeds": self._seeds, "begun": self._begun, "steps": self._steps}
-        numbers = {name: np.array(values, np.int64) for name, values in own.items()}
-        return {**numbers, "present": self._present.copy(), **states.read(self._games)}
+        own = {"seeds": self._seeds, "begun": self._begun, "steps": self._steps, "present": self._present}
+        return self._saved(self._games, own)
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Restore a state; each game is begun first, because some allocate their attributes in ``reset``."""
-        self._need_open()
-        try:
+        with self._restoring():
             seeds, begun, steps = (state[name].tolist() for name in ("seeds", "begun", "steps"))
             present = np.array(state["present"], np.bool_)
+            if present.shape != self._present.shape or {len(seeds), len(begun), len(steps)} != {len(self._games)}:
+                raise ValueError(f"it has {present.size} rows instead of {self.count}")
             for game in range(len(self._games)):
                 self._begin(game)
             states.put_back(self._games, state)
-        except Exception as error:  # an environment may raise anything
-            raise ValueError(f"{self._id!r} cannot go on from this state: {type(error).__name__}: {error}") from error
-        if present.shape != self._present.shape or {len(seeds), len(begun), len(steps)} != {len(self._games)}:
-            raise ValueError(f"{self._id!r}: a state of {present.size} rows, for {self.count}")
         self._seeds, self._begun, self._steps, self._present = seeds, begun, steps, present
 
     def close(self) -> None:
         """Close every game."""
-        games, self._games = self._games, []
+        games, self._games, self._open = self._games, [], False
         for game in games:
             self._beat()
             game.close()
-
-    def _need_open(self) -> None:
-        if not self._games:
-            raise RuntimeError("the environments are closed")
 
     def _begin(self, game: int) -> None:
         """Begin the next game of an environment; gathers its first observations."""
@@ -202,7 +191,7 @@ class PettingZoo(CheckedRows):
     def _of(self, i: int, name: str, values: Any, agent: Any) -> Any:
         if not isinstance(values, Mapping) or agent not in values:
             self._refuse(
-                i, name, values, f"it must map each agent that acted or came to its value, and lacks {agent!r}"
+                i, name, values, f"it must map each agent that acted or arrived to its value, but lacks {agent!r}"
             )
         return values[agent]
 
@@ -253,16 +242,7 @@ class Indexed:
         return self._vectors.name(place)
 
 
-def make(settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> PettingZoo:
-    """Make one game per seed."""
-    return PettingZoo(settings, seeds, beat)
-
-
-def make_rendered(
-    settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
-) -> RenderedPettingZoo:
-    """Make one game per seed, with pictures."""
-    return RenderedPettingZoo(settings, seeds, beat)
+make, make_rendered = PettingZoo, RenderedPettingZoo
 
 
 def spec(settings: PettingZooSettings) -> EnvSpec:
@@ -303,7 +283,9 @@ def _alike(
     """
     agents = list(getattr(game, "possible_agents", ()))
     if not agents:
-        raise ValueError(f"env.id: {settings.id!r} has no possible_agents: all agents must be known before a game")
+        raise ValueError(
+            f"env.id: {settings.id!r} has no possible_agents: all agents must be known before a game begins"
+        )
     spaces = [(game.observation_space(agent), game.action_space(agent)) for agent in agents]
     (observed, acted), *others = spaces
     observations, left_out = layout_of(settings.id, observed)
@@ -317,13 +299,15 @@ def _alike(
             continue
         theirs, first = map(short, spaces_of_both)
         raise ValueError(
-            f"env.id: {settings.id!r}: agent {agent!r} has {what} space {theirs}, and {agents[0]!r} {first}; one "
-            "policy plays all agents, so theirs must be alike: wrap it in a class of your own (supersuit pads spaces)"
+            f"env.id: {settings.id!r}: agent {agent!r} has {what} space {theirs}, but {agents[0]!r} has {first}; one "
+            "policy plays all agents, so their spaces must be equal: name a class that wraps it (supersuit pads spaces)"
         )
     rows: ObservationLayout = observations
     if settings.agent_index:
         if len(observations.shape) != 1:
-            raise ValueError(f"env.agent_index: true, and {settings.id!r} has {short(observed)}: only vectors take it")
+            raise ValueError(
+                f"env.agent_index: true needs vectors, but observations of {settings.id!r} are {short(observed)}"
+            )
         rows = Indexed(observations, len(agents))
     return agents, rows, ActionSpace(settings.id, acted, settings.scale_actions), left_out
 
@@ -338,7 +322,7 @@ def _constructed(settings: PettingZooSettings) -> Game:
     what = f"env.id: {settings.id!r}"
     made = called(_maker(settings.id, what), (), settings.kwargs, what)
     if not isinstance(made, ParallelEnv):
-        rule = "it must be a pettingzoo.ParallelEnv (pettingzoo.utils.aec_to_parallel makes one of turns)"
+        rule = "it must be a pettingzoo.ParallelEnv (pettingzoo.utils.aec_to_parallel converts games with turns)"
         raise ValueError(f"{what} makes {made!r:.200}; {rule}")
     return made
 
@@ -352,7 +336,7 @@ def _maker(env_id: str, what: str) -> Callable[..., Any]:
     module = imports.module(module_name, what)
     maker: Callable[..., Any] | None = getattr(module, attribute or "parallel_env", None)
     if not callable(maker):
-        raise ValueError(f"{what}: {module_name} has no {attribute or 'parallel_env'!r} to call; {EXAMPLES}")
+        raise ValueError(f"{what}: {module_name} has no class or function {attribute or 'parallel_env'!r}; {EXAMPLES}")
     return maker
 
 

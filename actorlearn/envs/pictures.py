@@ -12,8 +12,8 @@ SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")
 """Variables that tell MuJoCo where to draw; without any of them it looks for a screen and fails."""
 NEEDED = {
     "minatar.": "seaborn draws it: pip install 'actorlearn[minatar]'",
-    "gymnasium.envs.mujoco.": "it draws with OpenGL: without a screen by EGL (libegl1), or by OSMesa (libosmesa6) "
-    "where MUJOCO_GL=osmesa is set",
+    "gymnasium.envs.mujoco.": "it draws with OpenGL; without a screen it needs EGL (libegl1), or OSMesa "
+    "(libosmesa6) and MUJOCO_GL=osmesa",
 }
 """Prefix of environments' modules -> the packages or libraries that draw them."""
 
@@ -51,6 +51,6 @@ def _checked(env_id: str, picture: Any) -> npt.NDArray[np.uint8]:
         if picture.dtype.kind == "f" and np.all((picture >= 0.0) & (picture <= 1.0)):  # MinAtar's
             return np.round(255.0 * picture).astype(np.uint8)
     raise ValueError(
-        f"env.id: {env_id!r} cannot be shown: its render() does not return uint8[lines, columns, 3]; a wrapper whose "
-        "render() does shows it (env.wrappers)"
+        f"env.id: {env_id!r} cannot be shown: its render() does not return uint8[lines, columns, 3]; add a wrapper "
+        "with such a render() to env.wrappers"
     )

@@ -51,7 +51,7 @@ def recipe(settings: EnvSettings) -> Recipe:
         return Recipe(missing=str(error))
     last = isinstance(space, Box) and channels_come_last(space.shape)
     if not all(_alike(space, layout, last) for _ in range(_SAMPLES)):
-        return Recipe(missing=f"actorlearn puts its observations together, of {layout.words}")
+        return Recipe(missing=f"actorlearn combines parts of its observations: {layout.words}")
     return Recipe(tuple(_calls(settings, space)), last, actions)
 
 

@@ -104,7 +104,7 @@ def way_out(env_id: str) -> str:
     for module, beginning in COME_WITH.items():
         package = module.partition(".")[0]
         if re.match(beginning, env_id) and importlib.util.find_spec(package) is None:
-            return f"such ids come with {package}: {imports.own_extra(package)}, and write '{module}:{env_id}'"
+            return f"{package} registers such ids: {imports.own_extra(package)}, and write '{module}:{env_id}'"
     here = [*(known for known, entry in gymnasium.registry.items() if not is_ale(entry)), *atari.ids()]
     failed = "".join(f"; an entry point failed: {failure}" for failure in load_entry_points())
     return f"{did_you_mean(env_id, packaged | dict(zip(here, here, strict=True)))}{EXAMPLES}{failed}"

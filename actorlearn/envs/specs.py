@@ -260,7 +260,7 @@ class EnvironmentSpec(Spec):
         """Raise ValueError for an empty prefix, which only gymnasium may have."""
         super().__post_init__()
         if not self.prefix and self.settings is not GymnasiumSettings:
-            rule = "its prefix must say how its ids begin, such as my-kind/: gymnasium makes what has no other prefix"
+            rule = "its prefix must be the beginning of its ids, such as my-kind/: ids without a prefix are gymnasium's"
             raise ValueError(f"kind of environments {self.name!r}: {rule}")
 
     def load(self) -> ModuleType:

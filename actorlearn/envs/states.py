@@ -68,10 +68,10 @@ def put_back(envs: Sequence[Environment], state: Mapping[str, npt.NDArray[Any]])
     try:
         kept = json.loads(state[_TEXT].tobytes())
     except RecursionError as error:
-        raise ValueError(f"a state of values too deep: {error}") from None
+        raise ValueError(f"its values are nested too deeply: {error}") from None
     layers = [list(_layers(env)) for env in envs]
     if [len(own) for own in layers] != [len(own) for own in kept]:
-        raise ValueError(f"a state of {len(kept)} environments in other wrappers than these {len(envs)} have")
+        raise ValueError(f"it has {len(kept)} environments with other wrappers than these {len(envs)}")
     for own, states in zip(layers, kept, strict=True):
         for layer, values in zip(own, states, strict=True):
             _put(layer, _whole(values, state))
@@ -132,7 +132,7 @@ def _plain(value: Any, arrays: list[npt.NDArray[Any]], name: str) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part, arrays, name) for part in value]
     raise TypeError(
-        f"the state of {name} has {value!r:.200} in it; it must be of numbers, strings, None, arrays, and lists and "
+        f"the state of {name} contains {value!r:.200}; it may contain numbers, strings, None, arrays, and lists and "
         "dicts (by strings) of these"
     )
 

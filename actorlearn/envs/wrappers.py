@@ -19,7 +19,7 @@ MONSTER = len(SYMBOLS) - 1
 THING = len(SYMBOLS)
 
 
-class Part(gymnasium.ObservationWrapper[Any, Any, Any]):
+class DictEntry(gymnasium.ObservationWrapper[Any, Any, Any]):
     """One entry of a Dict of observations, such as VizDoom's screen."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], key: str) -> None:
@@ -28,13 +28,17 @@ class Part(gymnasium.ObservationWrapper[Any, Any, Any]):
         space = env.observation_space
         if not isinstance(space, Dict) or key not in space.spaces:
             has = f"a Dict of {', '.join(space.spaces)}" if isinstance(space, Dict) else str(space)
-            raise ValueError(f"key: {key!r} is no part of the observations, which are {has}")
+            raise ValueError(f"key: {key!r} is not an entry of the observations, which are {has}")
         self._key = key
         self.observation_space = space[key]
 
     def observation(self, observation: Any) -> Any:
         """Return the entry."""
         return observation[self._key]
+
+
+Part = DictEntry
+"""Its earlier name, which topologies of older runs have."""
 
 
 class Smaller(gymnasium.ObservationWrapper[Any, Any, Any]):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from actorlearn.actions import Actions, MultiDiscrete
 from actorlearn.algorithms.interface import Batch
-from actorlearn.models.unroll import unroll
+from actorlearn.models.interface import unroll
 from actorlearn.worker.passes import Network
 
 ROWS = 256
@@ -109,7 +109,7 @@ def examine(module: nn.Module, batch: Batch) -> dict[str, float]:
     return row
 
 
-class Watch:
+class ForwardWatch:
     """Observed inputs and units of one forward pass."""
 
     def __init__(self) -> None:
@@ -135,9 +135,9 @@ class Watch:
 
 
 @contextmanager
-def watched(module: nn.Module) -> Iterator[Watch]:
+def watched(module: nn.Module) -> Iterator[ForwardWatch]:
     """Watch the layers of a network while it is called."""
-    watch, hooks = Watch(), []
+    watch, hooks = ForwardWatch(), []
     try:
         for layer in module.modules():
             if isinstance(layer, nn.Linear | nn.Conv2d):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
-from actorlearn.models.unroll import Outputs
+from actorlearn.models.interface import Outputs
 from actorlearn.replay.buffer import Sample
 from actorlearn.worker.passes import Network
 from actorlearn.worker.staging import Staging

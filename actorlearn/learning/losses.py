@@ -85,9 +85,9 @@ class LossPerNetwork:
         with autocast(self._device, self._precision):
             losses, metrics = self._algorithm.losses(self._networks, minibatch.batch, self._generator, progress)
         if not losses:
-            raise ValueError(f"losses returns none; it must return one at least, for {', '.join(self._parameters)}")
+            raise ValueError(f"losses returns no loss; it must return one at least, for {', '.join(self._parameters)}")
         if unknown := losses.keys() - self._parameters.keys():
-            raise ValueError(f"losses returns {min(unknown)!r}, and the networks are {', '.join(self._parameters)}")
+            raise ValueError(f"losses returns {min(unknown)!r}, but the networks are {', '.join(self._parameters)}")
         self._gradients.zero_()
         self._backward(losses)
         return LossAndMetrics(torch.stack([loss.detach() for loss in losses.values()]).sum(), metrics)

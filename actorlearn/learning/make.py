@@ -5,7 +5,6 @@ Reads and writes only the segments that the settings name.
 
 from __future__ import annotations
 
-import msgspec
 import torch
 
 from actorlearn.algorithms.interface import Algorithm
@@ -13,18 +12,13 @@ from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.algorithms.settings import OffPolicySettings, OnPolicySettings
 from actorlearn.learning.minibatches import Epochs
-from actorlearn.learning.replay import Replayed
-from actorlearn.learning.target import Target
+from actorlearn.learning.replay import Replayed, open_replay
 from actorlearn.learning.update import Learning
-from actorlearn.memory.shared import Segment
 from actorlearn.models.make import make as make_model
 from actorlearn.models.make import set_layout
 from actorlearn.optim.schedules import for_batches
 from actorlearn.parameters.published import Published
 from actorlearn.replay.buffer import Replay
-from actorlearn.replay.nstep import NStep
-from actorlearn.replay.rows import PRIORITIES
-from actorlearn.replay.samplers import Prioritised, Sampler, Uniform
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.worker.passes import ComputePool, Network
 from actorlearn.worker.settings import TrainerReplay, TrainerSettings
@@ -45,16 +39,16 @@ def make(settings: TrainerSettings, worker: Worker | None = None) -> Learning:
             epochs = Epochs(made, network, algorithm.epochs, algorithm.minibatches, settings.seed)
             return Learning(settings, made, network, epochs, settings.optimizer, worker)
         case OffPolicySettings() as algorithm, TrainerReplay() as stored:
-            replay = open_replay(stored, algorithm)
-            learning = _replaying(settings, algorithm, stored.settings, replay, worker)
-            if stored.secondary is not None and stored.settings.secondary_batch_size:
-                learning.secondary = _secondary(settings, algorithm, stored.settings, replay, worker)
+            replay, numbers = open_replay(stored, algorithm), stored.settings
+            learning = _replaying(settings, numbers, replay, worker)
+            if stored.secondary is not None and numbers.secondary_batch_size:
+                learning.secondary = _replaying(settings, numbers.of_secondary(), replay, worker, secondary=True)
                 learning.secondary_published = Published.open(stored.secondary)
             return learning
         case algorithm, stored:
             raise TypeError(
-                f"algorithm.name: {algorithm.name!r} learns from {'' if stored is None else 'no '}replay, and there is "
-                f"{'none' if stored is None else 'one'}; its spec says which (actorlearn/algorithms/settings.py)"
+                f"algorithm.name: {algorithm.name!r} needs {'a' if stored is None else 'no'} replay, but the settings "
+                f"have {'none' if stored is None else 'one'}; see replayed in actorlearn/algorithms/settings.py"
             )
 
 
@@ -74,58 +68,14 @@ def make_network(settings: TrainerSettings, algorithm: Algorithm) -> Network:
 
 
 def _replaying(
-    settings: TrainerSettings,
-    algorithm: OffPolicySettings,
-    numbers: ReplaySettings,
-    replay: Replay,
-    worker: Worker | None,
-    secondary: bool = False,
+    settings: TrainerSettings, numbers: ReplaySettings, replay: Replay, worker: Worker | None, secondary: bool = False
 ) -> Learning:
     """Make a learner that draws minibatches from this replay."""
-    made = make_algorithm(algorithm)
-    network = make_network(settings, made)
-    target = Target(network, algorithm.target, settings.rollout_steps)
-    beat = worker.poll if worker else lambda: True
-    replayed = Replayed(settings, numbers, replay, made, network, target, beat, secondary)
+    made = make_algorithm(settings.policy.algorithm)
+    network, beat = make_network(settings, made), worker.poll if worker else lambda: True
+    replayed = Replayed(settings, numbers, replay, made, network, beat, secondary)
     optimizer = for_batches(settings.optimizer, numbers.batches, settings.rate_scaling)
     return Learning(settings, made, network, replayed, optimizer, None if secondary else worker)
-
-
-def _secondary(
-    settings: TrainerSettings,
-    algorithm: OffPolicySettings,
-    primary: ReplaySettings,
-    replay: Replay,
-    worker: Worker | None,
-) -> Learning:
-    """Make the secondary learner: same initial weights and replay, but another batch size and other random numbers."""
-    numbers = msgspec.structs.replace(
-        primary,
-        batch_size=primary.secondary_batch_size,
-        base_batch_size=primary.base_batch_size or primary.batch_size,
-        save=False,  # the primary learner saves the replay
-    )
-    return _replaying(settings, algorithm, numbers, replay, worker, secondary=True)
-
-
-def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:
-    """Open a learner's replay and recover its state."""
-    segment = Segment.open(replay.segment.file)
-    cells = replay.shape.rings * replay.shape.rows
-    sampler: Sampler = Uniform(cells)
-    if replay.settings.prioritised:
-        tree, largest = (segment[name] for name in PRIORITIES)
-        sampler = Prioritised(cells, replay.settings.alpha, None, (tree, largest))
-    returns = NStep(
-        steps=algorithm.n_step,
-        discount=algorithm.discount,
-        reward_clip=algorithm.reward_clip,
-        life_loss_terminal=algorithm.life_loss_terminal,
-        bootstrap_on_truncation=algorithm.bootstrap_on_truncation,
-    )
-    opened = Replay(segment, replay.shape, returns, sampler)
-    opened.recover()
-    return opened
 
 
 def _choose_how_to_compute() -> None:

@@ -25,7 +25,7 @@ from actorlearn.parameters.interface import Carried
 from actorlearn.worker.passes import Network
 
 if TYPE_CHECKING:
-    from actorlearn.learning.replay_storage import ReplayStorage
+    from actorlearn.learning.replay import ReplayStorage
     from actorlearn.learning.target import Target
     from actorlearn.replay.buffer import Replay, Sample
 

@@ -1,7 +1,7 @@
 """Minibatches drawn from a replay, as many per rollout as ``replay.ratio`` demands, with outputs of the target network.
 
-Reads: the replay, in which each rollout is stored before its update. Writes: the target network, priorities. Takes no
-optimizer steps.
+Reads: complete blocks, in place, and the replay, in which each rollout is stored before its update. Writes: the replay,
+in the order of the parts, flushed once for each rollout; the target network; priorities. Takes no optimizer steps.
 
 The number of minibatches and the renewal of the target network depend only on the steps learned from and the rollout's
 number; together with the seed these determine all draws. With ``simulators.weights: rollout`` and rollouts as long as
@@ -11,7 +11,8 @@ from the rows that were stored before the rollout began.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +23,81 @@ from torch import Tensor
 
 from actorlearn.acting.exploration import mix
 from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm
+from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.learning.items import batch_of, following_outputs, without_burn_in
 from actorlearn.learning.minibatches import Minibatch, Minibatches
-from actorlearn.learning.replay_storage import ReplayStorage
 from actorlearn.learning.target import Target
+from actorlearn.memory.rollout import Part
+from actorlearn.memory.shared import Segment
+from actorlearn.models.interface import Outputs
 from actorlearn.models.noisy import draw
-from actorlearn.models.unroll import Outputs
 from actorlearn.optim.schedules import linear
 from actorlearn.parameters.checkpoint import Checkpoint
 from actorlearn.replay.buffer import Replay, Sample
-from actorlearn.replay.ratio import Ratio
-from actorlearn.replay.samplers import importance
+from actorlearn.replay.nstep import NStep
+from actorlearn.replay.rows import PRIORITIES
+from actorlearn.replay.samplers import Prioritised, Sampler, Uniform, importance
 from actorlearn.replay.settings import ReplaySettings
 from actorlearn.worker.passes import Network
-from actorlearn.worker.settings import TrainerSettings
+from actorlearn.worker.settings import TrainerReplay, TrainerSettings
 from actorlearn.worker.staging import Staging
+
+
+def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:
+    """Open a learner's replay and recover its state."""
+    segment = Segment.open(replay.segment.file)
+    cells = replay.shape.rings * replay.shape.rows
+    sampler: Sampler = Uniform(cells)
+    if replay.settings.prioritised:
+        tree, largest = (segment[name] for name in PRIORITIES)
+        sampler = Prioritised(cells, replay.settings.alpha, None, (tree, largest))
+    returns = NStep(
+        steps=algorithm.n_step,
+        discount=algorithm.discount,
+        reward_clip=algorithm.reward_clip,
+        life_loss_terminal=algorithm.life_loss_terminal,
+        bootstrap_on_truncation=algorithm.bootstrap_on_truncation,
+    )
+    opened = Replay(segment, replay.shape, returns, sampler)
+    opened.recover()
+    return opened
+
+
+class ReplayStorage:
+    """Stores rollouts in one replay."""
+
+    def __init__(self, replay: Replay) -> None:
+        """Store in this replay, which has a fixed number of rings."""
+        self._replay = replay
+
+    def room(self, parts: Sequence[Part]) -> Tensor:
+        """Return for each environment of a rollout, bool [B], whether the replay has a ring for it."""
+        owners = self._replay.room({part.owner: part.blocks.envs_per_group for part in parts})
+        return torch.cat([torch.full((part.blocks.envs_per_group,), part.owner in owners) for part in parts])
+
+    def store(self, rollout: int, parts: Sequence[Part]) -> None:
+        """Store a rollout, unless an earlier incarnation of the trainer has stored it."""
+        if rollout < self._replay.rollouts:
+            return
+        self._replay.leave_to([part.owner for part in parts])
+        for part in parts:
+            block = {name: part.blocks.block(name, part.group, rollout) for name in self._replay.shape.columns}
+            self._replay.add(part.owner, rollout, block)
+        self._replay.flush(rollout + 1)
+
+
+def minibatches_due(steps: int, starts: int, intensity: float, batch: int) -> int:
+    """Return the number of minibatches due in all after ``steps`` stored transitions; none before ``starts``.
+
+    ``intensity``: how often each transition is learned from on average (Stooke & Abbeel 2018, 5.3); Nature DQN: 8.
+    ``batch``: transitions of one minibatch. Fractions are carried over, without rounding errors in long runs.
+
+    In every mode each learner has its own simulators and its own replay. At most ``simulators.blocks`` rollouts are
+    open that have not been learned from, and the minibatches of a rollout are learned with the next rollout. So
+    learning is never ahead of acting, and is behind it by at most (blocks + 1) * steps of a rollout * intensity / batch
+    minibatches. With 1 block, acting waits for learning.
+    """
+    return int(max(0, steps - starts) * Fraction(str(intensity)) / batch)  # 0.1 means a tenth, not the nearest float
 
 
 class Replayed(Minibatches):
@@ -54,7 +115,6 @@ class Replayed(Minibatches):
         replay: Replay,
         algorithm: Algorithm,
         network: Network,
-        target: Target,
         beat: Callable[[], object] = lambda: None,
         secondary: bool = False,
     ) -> None:
@@ -63,9 +123,12 @@ class Replayed(Minibatches):
         A ``secondary`` learner uses its own random numbers, and does not change priorities.
         """
         self.settings, self.replay, self.storage = settings, replay, ReplayStorage(replay)
-        self.target, self._network, self._algorithm = target, network, algorithm
+        own = settings.policy.algorithm
+        assert isinstance(own, OffPolicySettings)
+        self.target = Target(network, own.target, settings.rollout_steps)
+        self._network, self._algorithm = network, algorithm
         self._numbers, self._batch, self._burn_in = numbers, numbers.batch_size, numbers.burn_in_steps
-        self._learns = settings.policy.algorithm.epochs > 0
+        self._learns = own.epochs > 0
         self._prioritises = numbers.prioritised and not secondary
         self._beat = beat
         self.random = np.random.default_rng([settings.seed, settings.learner, *([1] if secondary else [])])
@@ -117,10 +180,11 @@ class Replayed(Minibatches):
         if self.replay.begun < 0:
             self.replay.begun = steps
         starts = self.replay.begun + self._numbers.learning_starts_steps * learners
-        ratio = Ratio(intensity=self._numbers.ratio, batch=self._numbers.batch_steps * learners, starts=starts)
+        ratio, batch = self._numbers.ratio, self._numbers.batch_steps * learners
         before = steps if self._credited < 0 else self._credited
+        due, done = (minibatches_due(at, starts, ratio, batch) for at in (steps, before))
         self._claim = steps
-        self._due = max(0, ratio.due(steps, 0) - ratio.due(before, 0) - self._ahead)
+        self._due = max(0, due - done - self._ahead)
 
     def remaining(self, prepared: Batch, done: int) -> int:
         """Return the number of minibatches that ``count_due`` computed; ``done`` is not used."""
@@ -144,8 +208,8 @@ class Replayed(Minibatches):
             return
         if priority is None:
             raise ValueError(
-                f'replay.prioritised: true needs the metric "priority" of {self.settings.policy.algorithm.name!r}, '
-                "whose loss returns none; write false"
+                f'replay.prioritised: true needs the metric "priority", which the loss of '
+                f"{self.settings.policy.algorithm.name!r} does not return; set it to false"
             )
         self.replay.update(minibatch.sample, priority[0].cpu().numpy())
 

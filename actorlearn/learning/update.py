@@ -253,7 +253,7 @@ class Learning:
         minibatches = self.minibatches.draw(prepared, rollout, remaining, env_steps)
         for step in range(idle + remaining):
             if step and not going_on():
-                raise Stopped("told to end among the minibatches of a rollout")
+                raise Stopped("told to end between two minibatches of a rollout")
             if step < idle:
                 self.peers.exchange.step(self.gradients, self.learning_rates(env_steps, self._rate_share({})))
             else:

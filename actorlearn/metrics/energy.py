@@ -84,7 +84,7 @@ def _rapl(powercap: Path) -> tuple[list[Counter], str]:
     Counters of cores and graphics are part of a package's, and psys includes the packages, so these are left out.
     """
     if not powercap.is_dir():
-        return [], f"there is no {powercap} (RAPL), as in most virtual machines"
+        return [], f"{powercap} (RAPL) does not exist, as in most virtual machines"
     found = []
     for domain in sorted(powercap.glob("intel-rapl:*")):
         try:
@@ -95,11 +95,14 @@ def _rapl(powercap: Path) -> tuple[list[Counter], str]:
             counter = Counter(f"{name} ({domain.name})", _reader(domain / "energy_uj"), _J_PER_UJ, span)
             counter.used_j()
         except PermissionError:
-            return [], f"{domain}/energy_uj is root's alone; as root: chmod a+r {powercap}/intel-rapl:*/energy_uj"
+            return (
+                [],
+                f"only root can read {domain}/energy_uj; run as root: chmod a+r {powercap}/intel-rapl:*/energy_uj",
+            )
         except (OSError, ValueError) as error:
             return [], f"{domain}: {error}"
         found.append(counter)
-    return found, "" if found else f"{powercap} has no processor (intel-rapl:*)"
+    return found, "" if found else f"{powercap} lists no processor (intel-rapl:*)"
 
 
 def _reader(path: Path) -> Callable[[], int]:

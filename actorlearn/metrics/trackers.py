@@ -39,7 +39,7 @@ class Tracker:
             self._process = self._started()
         elif (status := self._process.poll()) is not None:
             raise OSError(
-                f"{self.name} gets no more rows: its process ended with exit status {status}; see {self._log}"
+                f"the process that sends rows to {self.name} ended with exit status {status}; see {self._log}"
             )
 
     def close(self) -> None:

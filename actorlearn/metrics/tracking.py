@@ -35,7 +35,7 @@ class About:
     """The resolved topology, and under the key ``meta`` version, commit and machine."""
 
 
-class Log(Protocol):
+class TrackerRun(Protocol):
     """A tracker's run."""
 
     def row(self, scalars: Mapping[str, float]) -> None:
@@ -45,7 +45,7 @@ class Log(Protocol):
         """Send all rows and wait until this is done."""
 
 
-class WandBLog:
+class WandBRun:
     """A run of Weights & Biases, with files in ``RUN/wandb``; wandb itself reads WANDB_MODE and the account."""
 
     def __init__(self, about: About) -> None:
@@ -73,7 +73,7 @@ class WandBLog:
         self._run.finish()
 
 
-class TrackioLog:
+class TrackioRun:
     """A run of trackio, in its folder on this machine (TRACKIO_DIR), in TRACKIO_SPACE_ID or on its server."""
 
     def __init__(self, about: About) -> None:
@@ -97,7 +97,7 @@ class TrackioLog:
         self._run.finish()
 
 
-LOGS: dict[str, Callable[[About], Log]] = {"wandb": WandBLog, "trackio": TrackioLog}
+LOGS: dict[str, Callable[[About], TrackerRun]] = {"wandb": WandBRun, "trackio": TrackioRun}
 
 
 def about(folder: Path) -> About:
@@ -118,7 +118,7 @@ def whole_lines(file: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def follow(log: Log, rows: Path, begin: int) -> None:
+def follow(log: TrackerRun, rows: Path, begin: int) -> None:
     """Log rows from byte ``begin`` on until standard input ends, then the remaining ones."""
     with rows.open("rb") as file:
         file.seek(begin)

@@ -99,7 +99,7 @@ class MetricsWriter:
             except OSError:
                 raise
             except Exception as error:
-                said = f"{type(error).__name__}: {error}; {WriterSpec.described_in} says with what it is called"
+                said = f"{type(error).__name__}: {error}; {WriterSpec.described_in} describes how it is called"
                 raise ValueError(f"report.writers: {name!r} cannot be made: {said}") from error
 
     def row(self, values: Mapping[str, Any]) -> None:
@@ -111,7 +111,7 @@ class MetricsWriter:
         env_steps = plain.get("env_steps")
         if not isinstance(env_steps, int) or isinstance(env_steps, bool) or env_steps < 0:
             raise ValueError(
-                f"env_steps is {env_steps!r}; every row of {METRICS_FILE} needs a whole number of steps, its x-axis"
+                f"env_steps is {env_steps!r}; every row of {METRICS_FILE} must have a whole number of steps"
             )
         failed: OSError | None = None
         for name, writer in self._writers.items():
@@ -175,7 +175,7 @@ class EventsWriter:
         }
         taken = sorted(row.keys() & fields.keys())
         if taken:
-            raise ValueError(f"event field {taken[0]!r} is written by EventsWriter itself; give yours another name")
+            raise ValueError(f"EventsWriter writes the field {taken[0]!r} itself; use another name")
         row.update((name, _plain(value)) for name, value in fields.items())
         self._lines.append(row)
 

@@ -5,6 +5,7 @@ Reads observations as stored, through `PixelConvolution`; does not depend on hea
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import NamedTuple
 
 import torch
@@ -73,3 +74,19 @@ def smallest_side() -> int:
     for layer in reversed(LAYERS):
         side = (2 * side if layer.pooled else side) + layer.kernel - 1
     return side
+
+
+def initialize(network: nn.Module) -> None:
+    """Re-initialise as BA3C's code: convolutions N(0, 0.03), cut at two deviations, others uniformly, biases 0.
+
+    Uniform weights multiply the variance of their inputs by 1.43 squared (TensorFlow's `uniform_unit_scaling`). Draws
+    from torch's global generator.
+    """
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.trunc_normal_(layer.weight, std=0.03, a=-0.06, b=0.06)
+        elif isinstance(layer, nn.Linear):
+            bound = 1.43 * sqrt(3.0 / layer.in_features)
+            nn.init.uniform_(layer.weight, -bound, bound)
+        if isinstance(layer, nn.Conv2d | nn.Linear) and layer.bias is not None:
+            nn.init.zeros_(layer.bias)

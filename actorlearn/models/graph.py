@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from actorlearn.models.interface import Outputs, unroll
 from actorlearn.models.make import autocast
-from actorlearn.models.unroll import Outputs, unroll
 
 _WARMUPS = 3
 
@@ -36,7 +36,7 @@ class Graph:
             if not torch.allclose(output, eager[name], rtol=1e-3, atol=1e-3):
                 raise RuntimeError(
                     f"the CUDA graph of {type(network).__name__} differs from its eager pass in {name}: its pass "
-                    "depends on more than its input; write inference.cuda_graphs: false"
+                    "depends on more than its input; set inference.cuda_graphs: false"
                 )
 
     def _capture(self, network: nn.Module, precision: str) -> None:

@@ -11,16 +11,10 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from actorlearn.models.ba3c import BA3CEncoder
-from actorlearn.models.encoders import ConvolutionalEncoder
-from actorlearn.models.residual import ResidualEncoder
-
 # Gains of the last layers (GALA, after OpenAI baselines); other heads get 1.
 HEAD_GAINS = {"logits": 0.01, "mean": 0.01}
 FREE = ("log_std",)
 """Heads that are parameters and do not depend on the observation (Schulman et al. 2017, section 6.1)."""
-DUELING = "advantage"
-"""The head, besides "value", that makes a network for images a dueling one."""
 
 
 class SharedTrunk(nn.Module):
@@ -79,47 +73,6 @@ def ask_only(network: nn.Module, heads: Collection[str] | None) -> None:
             module.asked = None if heads is None else frozenset(heads)
 
 
-class Dueling(nn.Module):
-    """Convolutions, and a separate hidden layer and linear head for each output (Wang et al. 2016, figure 1).
-
-    The algorithm combines both outputs into one value per action.
-    """
-
-    def __init__(
-        self,
-        encoder: ConvolutionalEncoder | ResidualEncoder | BA3CEncoder,
-        heads: Mapping[str, int],
-        gradient: float,
-    ) -> None:
-        """Use the encoder's convolutions and the size of its hidden layer.
-
-        `gradient` is a factor on the gradient that flows from the streams to the convolutions.
-        """
-        super().__init__()
-        layers = list(encoder.layers)
-        place = max(place for place, layer in enumerate(layers) if isinstance(layer, nn.Linear))
-        hidden, normalized = layers[place], isinstance(layers[place + 1], nn.LayerNorm)
-        assert isinstance(hidden, nn.Linear)
-        self.convolutions = nn.Sequential(*layers[:place])
-        inputs, features = hidden.in_features, hidden.out_features
-
-        def stream() -> nn.Module:
-            behind = [nn.LayerNorm(features)] if normalized else []
-            return nn.Sequential(nn.Linear(inputs, features), *behind, nn.ReLU(True))
-
-        streams = {name: stream() for name in heads}
-        self.streams = SeparateTrunks(streams, features, heads)
-        self.gradient = gradient
-
-    def forward(self, observation: Tensor) -> dict[str, Tensor]:
-        """Map [N, C, H, W] to float32 [N, size] for each head."""
-        features = self.convolutions(observation)
-        if torch.is_grad_enabled():
-            # The difference is 0, but its gradient is not.
-            features = features + (self.gradient - 1.0) * (features - features.detach())
-        return self.streams(features)  # type: ignore[no-any-return]
-
-
 class Free(nn.Module):
     """An output that is the same for every observation: a parameter, 0 until it is initialised."""
 
@@ -147,19 +100,3 @@ def orthogonal(network: nn.Module) -> None:
         elif isinstance(layer, nn.LSTMCell | nn.GRUCell):
             for parameter in layer.parameters():
                 nn.init.orthogonal_(parameter) if parameter.ndim == 2 else nn.init.zeros_(parameter)
-
-
-def as_ba3c(network: nn.Module) -> None:
-    """Re-initialise as BA3C's code: convolutions N(0, 0.03), cut at two deviations, others uniformly, biases 0.
-
-    Uniform weights multiply the variance of their inputs by 1.43 squared (TensorFlow's `uniform_unit_scaling`). Draws
-    from torch's global generator.
-    """
-    for layer in network.modules():
-        if isinstance(layer, nn.Conv2d):
-            nn.init.trunc_normal_(layer.weight, std=0.03, a=-0.06, b=0.06)
-        elif isinstance(layer, nn.Linear):
-            bound = 1.43 * sqrt(3.0 / layer.in_features)
-            nn.init.uniform_(layer.weight, -bound, bound)
-        if isinstance(layer, nn.Conv2d | nn.Linear) and layer.bias is not None:
-            nn.init.zeros_(layer.bias)

@@ -15,8 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from actorlearn.extra_networks import ExtraNetwork
+from actorlearn.models import ba3c
+from actorlearn.models.dueling import DUELING, Dueling
 from actorlearn.models.encoders import PixelConvolution
-from actorlearn.models.heads import DUELING, FREE, Dueling, Free, SeparateTrunks, SharedTrunk, as_ba3c, orthogonal
+from actorlearn.models.heads import FREE, Free, SeparateTrunks, SharedTrunk, orthogonal
 from actorlearn.models.noisy import make_noisy
 from actorlearn.models.normalize import Normalized, statistics
 from actorlearn.models.recurrent import Recurrent
@@ -34,7 +36,7 @@ def make(
 ) -> nn.Module:
     """Make a network whose weights depend only on the arguments; torch's global generator is not changed.
 
-    It maps observations [N, *observation_shape] to {head: float32 [N, size]}; see `interface.Model`. `unroll.unroll`
+    It maps observations [N, *observation_shape] to {head: float32 [N, size]}; see `interface.Model`. `interface.unroll`
     calls any network over time. With ``extra`` networks the result is one module of all networks, in which it is the
     actor (`several.SeveralNetworks`).
     """
@@ -61,7 +63,7 @@ def _initialised(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping
         if settings.init == "orthogonal":
             orthogonal(network)
         elif settings.init == "ba3c":
-            as_ba3c(network)
+            ba3c.initialize(network)
         for module in network.modules():
             if isinstance(module, Free):
                 nn.init.constant_(module.value, settings.log_std_init)
@@ -71,17 +73,21 @@ def _initialised(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping
 def _extra(settings: ModelSettings, shape: tuple[int, ...], name: str, asked: ExtraNetwork) -> nn.Module:
     """Make a network besides the actor; raises ValueError for normalisation, recurrence, or images with an action."""
     if settings.normalize_observation:
-        raise ValueError(f"model.normalize_observation: true is for one network alone, and {name} is a second one")
+        raise ValueError(
+            f"model.normalize_observation: true supports only one network, but the algorithm also has {name}"
+        )
     if isinstance(settings, EncoderSettings) and settings.recurrence != "none":
-        raise ValueError(f"model.recurrence: {settings.recurrence!r} is for one network alone, and {name} is a second")
+        raise ValueError(
+            f"model.recurrence: {settings.recurrence!r} supports only one network, but the algorithm also has {name}"
+        )
     if not asked.observation:
         return FreeParameters(asked.heads)
     if not asked.action:
         return _initialised(settings, shape, asked.heads)
     if isinstance(settings, ImageSettings):
         raise ValueError(
-            f"model.name: {settings.name!r} reads images alone, and {name} reads {asked.action} numbers of an action "
-            "too; use model.name: mlp"
+            f"model.name: {settings.name!r} reads only images, but the network {name} also reads {asked.action} "
+            "numbers of an action; use model.name: mlp"
         )
     return ActionConditioned(_initialised(settings, (prod(shape) + asked.action,), asked.heads))
 
@@ -128,7 +134,7 @@ def flatten(module: nn.Module) -> tuple[Tensor, Tensor]:
     parameters = list(module.parameters())
     behind = statistics(module)
     if not parameters:
-        raise ValueError(f"flatten: {type(module).__name__} has no parameters, so there is nothing to train or publish")
+        raise ValueError(f"flatten: {type(module).__name__} has no parameters to train and publish")
     kinds = sorted({f"{parameter.dtype} on {parameter.device}" for parameter in parameters})
     if len(kinds) > 1 or parameters[0].dtype != torch.float32:
         raise ValueError(f"flatten: parameters are {kinds}, but one vector needs torch.float32 on one device")
@@ -136,7 +142,7 @@ def flatten(module: nn.Module) -> tuple[Tensor, Tensor]:
     buffers = sorted(name for name, tensor in module.state_dict(keep_vars=True).items() if id(tensor) not in travel)
     if buffers:
         raise ValueError(
-            f"flatten: {type(module).__name__} keeps state in buffers {buffers}, but only parameters travel between "
+            f"flatten: {type(module).__name__} keeps state in buffers {buffers}, but only parameters are sent between "
             "processes; register constants with persistent=False, and use no layer with running statistics"
         )
     weights = torch.cat([tensor.detach().reshape(-1) for tensor in (*parameters, *behind)])

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from actorlearn.models.interface import state_size
 from actorlearn.models.specs import ModelSettings
-from actorlearn.models.unroll import state_size
 
 EPSILON = 1e-8
 """Added to the variance, as in gymnasium's NormalizeObservation."""

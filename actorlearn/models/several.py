@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from actorlearn.models.encoders import scale
-from actorlearn.models.unroll import Outputs, state_size
+from actorlearn.models.interface import Outputs, state_size
 
 ACTOR = "actor"
 """Name of the network that chooses actions."""

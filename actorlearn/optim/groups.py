@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from actorlearn.nearest import nearest
-from actorlearn.optim.clip import clip_by_global_norm
 from actorlearn.optim.interface import Optimizer, copy_state
 from actorlearn.optim.specs import OptimizerSettings
 
 OptimizerT = TypeVar("OptimizerT", bound=Optimizer)
 
 
-class Group(NamedTuple):
+class ParameterGroup(NamedTuple):
     """Parameters that are clipped together and have the same optimizer settings."""
 
     name: str
@@ -31,7 +30,7 @@ class Group(NamedTuple):
     settings: OptimizerSettings
 
 
-class Part(NamedTuple, Generic[OptimizerT]):
+class SharedOptimizer(NamedTuple, Generic[OptimizerT]):
     """Adjacent groups with equal settings, and their optimizer."""
 
     span: slice
@@ -40,7 +39,7 @@ class Part(NamedTuple, Generic[OptimizerT]):
     optimizer: OptimizerT
 
 
-def make_groups(settings: OptimizerSettings, networks: Mapping[str, slice], size: int) -> tuple[Group, ...]:
+def make_groups(settings: OptimizerSettings, networks: Mapping[str, slice], size: int) -> tuple[ParameterGroup, ...]:
     """Return a group for each network, or one group of all ``size`` parameters if ``networks`` is empty.
 
     Raises ValueError if ``optimizer.groups`` names a network that does not exist.
@@ -48,22 +47,22 @@ def make_groups(settings: OptimizerSettings, networks: Mapping[str, slice], size
     for name in settings.groups:
         if not networks:
             raise ValueError(
-                f"optimizer.groups: {name!r} is no network of the algorithm, which has only one; write these numbers "
-                "in the section optimizer itself"
+                f"optimizer.groups: {name!r} is not a network of the algorithm, which has only one; write these "
+                "numbers in the section optimizer itself"
             )
         if name not in networks:
             closest = nearest(name, networks)
             raise ValueError(
-                f"optimizer.groups: {name!r} is no network of the algorithm, whose networks are {', '.join(networks)}"
-                f"{f'; did you mean {closest}?' if closest else ''}"
+                f"optimizer.groups: {name!r} is not a network of the algorithm, whose networks are "
+                f"{', '.join(networks)}{f'; did you mean {closest}?' if closest else ''}"
             )
     spans = networks or {"": slice(0, size)}
     return tuple(
-        Group(name, number, span, settings.of_group(name)) for number, (name, span) in enumerate(spans.items())
+        ParameterGroup(name, number, span, settings.of_group(name)) for number, (name, span) in enumerate(spans.items())
     )
 
 
-def groups_within(groups: Sequence[Group], span: slice) -> tuple[Group, ...]:
+def groups_within(groups: Sequence[ParameterGroup], span: slice) -> tuple[ParameterGroup, ...]:
     """Return the groups in one range of the flat vector, with their ranges relative to its start."""
     cut = (
         group._replace(span=slice(max(group.span.start - span.start, 0), min(group.span.stop, span.stop) - span.start))
@@ -72,7 +71,7 @@ def groups_within(groups: Sequence[Group], span: slice) -> tuple[Group, ...]:
     return tuple(group for group in cut if group.span.start < group.span.stop)
 
 
-def clip(gradients: Tensor, groups: Sequence[Group]) -> Tensor:
+def clip(gradients: Tensor, groups: Sequence[ParameterGroup]) -> Tensor:
     """Scale each group's gradient in place so that its norm is at most its ``clip_norm``; returns the old total norm.
 
     If that norm is not finite, the gradients cannot be used (``clip_by_global_norm``).
@@ -86,6 +85,19 @@ def clip(gradients: Tensor, groups: Sequence[Group]) -> Tensor:
     return norm
 
 
+@torch.no_grad()
+def clip_by_global_norm(gradients: Tensor, max_norm: float) -> Tensor:
+    """Scale the gradients in place so that their l2 norm is at most `max_norm` (0: no limit); returns the old norm.
+
+    The norm is a tensor without dimensions, so that the caller need not wait for a GPU. If it is not finite, the
+    gradients cannot be used: check `isfinite(norm)` before the step.
+    """
+    norm: Tensor = torch.linalg.vector_norm(gradients)
+    if max_norm > 0.0:
+        gradients.mul_((max_norm / norm).clamp_(max=1.0))
+    return norm
+
+
 class GroupedOptimizer(Generic[OptimizerT]):
     """An optimizer for each group, on one flat vector, whose states together have the form of one optimizer's state.
 
@@ -94,18 +106,21 @@ class GroupedOptimizer(Generic[OptimizerT]):
     """
 
     def __init__(
-        self, make: Callable[[OptimizerSettings, Tensor], OptimizerT], groups: Sequence[Group], parameters: Tensor
+        self,
+        make: Callable[[OptimizerSettings, Tensor], OptimizerT],
+        groups: Sequence[ParameterGroup],
+        parameters: Tensor,
     ) -> None:
         """Make the optimizers; raises ValueError if their states cannot be joined."""
         self.vectors = groups[0].settings.state_vectors
-        self.parts: list[Part[OptimizerT]] = []
+        self.parts: list[SharedOptimizer[OptimizerT]] = []
         first = 0
         for place, group in enumerate(groups):
             if place + 1 < len(groups) and groups[place + 1].settings == group.settings:
                 continue
             span = slice(groups[first].span.start, group.span.stop)
             optimizer = make(group.settings, parameters[span])
-            self.parts.append(Part(span, groups[first].number, optimizer))
+            self.parts.append(SharedOptimizer(span, groups[first].number, optimizer))
             first = place + 1
         for part in self.parts if len(self.parts) > 1 else ():
             for name, tensor in part.optimizer.state().items():

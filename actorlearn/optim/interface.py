@@ -1,4 +1,4 @@
-"""The interface of an optimizer: three methods on one flat vector.
+"""The interface of an optimizer, which is three methods on one flat vector, and the function that makes one.
 
 Reads and writes nothing. Optimizers' settings and specs, which exist before an optimizer is made, are in ``specs.py``.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
+
+from actorlearn.optim.specs import OPTIMIZERS, OptimizerSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,13 +39,22 @@ class Optimizer(Protocol):
         """Copy a checkpoint's `state` into this one; called before the first step of a resumed run."""
 
 
+def make(settings: OptimizerSettings, parameters: Tensor, spread: Spread = whole) -> Optimizer:
+    """Make the optimizer, with state as long as the flat `parameters` and on their device.
+
+    `spread` may divide its steps into slices for several cores; the result is the same.
+    """
+    made: Optimizer = OPTIMIZERS.spec(settings.name).load()(settings, parameters, spread)
+    return made
+
+
 def copy_state(saved: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
     """Copy a checkpoint's tensors into an optimizer's; raises ValueError for those of another optimizer or model."""
     found = {name: tuple(tensor.shape) for name, tensor in saved.items()}
     needed = {name: tuple(tensor.shape) for name, tensor in own.items()}
     if found != needed:
         raise ValueError(
-            f"optimizer: the checkpoint's state is {found}, this run's is {needed}; resume with the model.*, "
+            f"optimizer: the checkpoint's state is {found}, but this run needs {needed}; resume with the model.*, "
             "optimizer.name and optimizer.centered of the checkpoint's run"
         )
     for name, tensor in own.items():

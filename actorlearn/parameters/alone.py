@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.optim.groups import GroupedOptimizer, clip, make_groups
-from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped
 from actorlearn.parameters.settings import AloneExchangeSettings

@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from actorlearn.memory.shared import Segment
+from actorlearn.optim.adam import MultiStepAdam
 from actorlearn.optim.groups import GroupedOptimizer, OptimizerT, clip, groups_within, make_groups
 from actorlearn.optim.interface import copy_state
-from actorlearn.optim.make import make as make_optimizer
-from actorlearn.optim.multistep import MultiStepAdam
+from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.optim.specs import AdamSettings, OptimizerSettings
 from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from actorlearn.failpoints import hit
 from actorlearn.optim.groups import GroupedOptimizer, clip, make_groups
-from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped, Stopped
 from actorlearn.parameters.server_lines import ServerLines

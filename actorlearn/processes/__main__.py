@@ -48,7 +48,10 @@ def main(arguments: list[str]) -> int:
         lose_what_finds_no_room()
     faulthandler.register(STACK_SIGNAL, all_threads=True)
     if isinstance(spec, RoleSpec) and spec.latency_bound and not set_slice(SLICE_NS):
-        print("no time slice of its own, for which Linux 6.12 is needed: woken up late on a busy machine", flush=True)
+        print(
+            "the kernel has no custom time slices (Linux 6.12 has): this process may wake up late on a busy machine",
+            flush=True,
+        )
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the supervisor handles Ctrl-C
     run = spec.load()
     try:

@@ -3,7 +3,7 @@
 Reads: the blocks of a rollout that is complete in all its parts (``processes/members.py`` lists them).
 Writes: a ``Gathered``: the ``Batch`` on the trainer's device, with rows shifted so that each action is stored with its
 outcome, and the counts that belong to it. If the learner has a replay, the batch has no observations
-(``learning/replay_storage.py`` stores them).
+(``learning/replay.py`` stores them).
 Next: ``processes/trainer.py`` learns from the batch, and then frees the blocks.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,11 +20,13 @@ from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.minibatches import Gathered
-from actorlearn.learning.replay_storage import ReplayStorage
 from actorlearn.learning.reward_scale import RewardScale
 from actorlearn.memory.rollout import Part, Rollouts
 from actorlearn.memory.shared_rollout import Columns
 from actorlearn.worker.staging import Staging
+
+if TYPE_CHECKING:
+    from actorlearn.learning.replay import ReplayStorage
 
 
 class Gatherer:

@@ -1,28 +1,126 @@
 """The checkpoints of one learner: saves the state of its trainer, and restores it, exactly or not.
 
-Reads and writes: the run's checkpoints folder (``parameters/checkpoint.py``). A checkpoint holds a trainer's state
-(``processes/state.py``). If all simulators have answered (``processes/simulator_snapshots.py``), it also holds their
-snapshots and the weights by which they act, and a resumed run continues as if it had not been interrupted.
+Reads and writes: the run's checkpoints folder (``parameters/checkpoint.py``). A checkpoint holds a trainer's state. If
+all simulators have answered (``processes/simulator_snapshots.py``), it also holds their snapshots and the weights by
+which they act, and a resumed run continues as if it had not been interrupted. A run never starts over: CheckpointError
+describes the damage and what to do.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from actorlearn.failpoints import hit
-from actorlearn.learning.resuming import open_checkpoint
+from actorlearn.learning.reward_scale import RewardScale
+from actorlearn.learning.update import Learning
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.checkpoint_folders import directory_of, find_common_steps
+from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
+from actorlearn.parameters.checkpoint_folders import (
+    Beat,
+    CheckpointError,
+    Found,
+    choose_to_resume,
+    directory_of,
+    find_at,
+    find_common_steps,
+)
 from actorlearn.parameters.modes import mode_of
-from actorlearn.processes.counts import elapsed_s
-from actorlearn.processes.simulator_snapshots import SimulatorSnapshots
-from actorlearn.processes.state import NotKeptError, TrainerState
+from actorlearn.parameters.published import Published
+from actorlearn.processes.counts import TrainerCounts, elapsed_s
+from actorlearn.processes.members import RolloutMembers
+from actorlearn.processes.simulator_snapshots import SimulatorSnapshots, rekey_to_first, simulators_of
 from actorlearn.wire.control import Control
 from actorlearn.wire.messages import Saved
 from actorlearn.worker.settings import TrainerSettings
+
+
+class NotKeptError(Exception):
+    """Weights by which simulators act cannot be saved."""
+
+
+@dataclass(frozen=True)
+class TrainerState:
+    """The parts of a trainer that are saved in a checkpoint."""
+
+    learning: Learning
+    counts: TrainerCounts
+    members: RolloutMembers
+    published: Published
+    rewards: RewardScale | None
+    """The reward scale; None if rewards are not scaled."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all tensors that learning changes, by name."""
+        return self.learning.tensors()
+
+    def plain(self) -> dict[str, Any]:
+        """Return all other state as plain values, except the weights by which simulators act."""
+        return {
+            **self.counts.state(),
+            "in_flight": self.members.in_flight(),
+            "policy_version": self.published.version,
+            "rewards": self.rewards.state() if self.rewards is not None else None,
+            "skipped": self.learning.skipped,
+            "rollouts": self.members.rollouts.state(self.members.next),
+            "weights": self.learning.sha256(),
+        }
+
+    def acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
+        """Return the weights by which open rollouts are played, and the steps of their publication, by version.
+
+        The newest version is left out if it equals the learner's weights; it differs only after a pass that was broken
+        off. Raises NotKeptError if a version is no longer kept, or after such a pass without a replay.
+        """
+        rollouts, newest = self.members.rollouts, self.published.version
+        versions = {newest, *(rollouts.version(rollout) for rollout in range(self.members.next, rollouts.open))}
+        kept = self.published.kept(versions)
+        if gone := versions - kept.keys():
+            raise NotKeptError(f"versions {gone} of the weights are no longer in memory")
+        weights = self.learning.weights.detach().cpu().numpy()
+        if newest in kept and np.array_equal(kept[newest][0], weights, equal_nan=True):
+            del kept[newest]
+        elif self.learning.minibatches.replay is None:
+            raise NotKeptError("the trainer was told to end between two minibatches of a rollout")
+        tensors = {f"published.{version}": torch.from_numpy(copy) for version, (copy, _) in kept.items()}
+        return tensors, {str(version): steps for version, (_, steps) in kept.items()}
+
+    def restore(self, saved: Checkpoint, exactly: bool, outlived: bool) -> None:
+        """Restore a checkpoint; ``exactly``: its simulators continue from their snapshots.
+
+        ``outlived``: a trainer's weights survive its death (``parameters/modes.py``).
+        """
+        begins = not self.counts.account.commits
+        self.learning.restore(saved, exactly)
+        self.counts.restore(saved.state, exactly, outlived)
+        if begins and not exactly:
+            self.learning.consumed.forget_parts()
+        if self.rewards is not None and saved.state.get("rewards"):
+            rewards = saved.state["rewards"]
+            returns = rekey_to_first(rewards["returns"], simulators_of(saved.state)) if exactly else rewards["returns"]
+            self.rewards.restore({**rewards, "returns": returns})
+        if exactly:
+            self._restore_acting(saved)
+        else:
+            self.published.go_on_after(saved.state["policy_version"])
+
+    def _restore_acting(self, saved: Checkpoint) -> None:
+        """Publish the weights by which simulators act under their old versions, and restore rollouts and games."""
+        state, weights = saved.state, saved.section("published")
+        for version in sorted(map(int, weights)):
+            self.published.go_on_after(version - 1)
+            self.published.publish(weights[str(version)].numpy(), state["published"][str(version)])
+        if str(state["policy_version"]) not in weights:
+            self.published.go_on_after(state["policy_version"] - 1)
+            self.learning.publish(self.published, self.counts.env_steps)
+        self.members.rollouts.restore(state["rollouts"])
+        self.counts.episodes.restore(rekey_to_first(state["games"], simulators_of(state)))
+        self.learning.skipped = state["skipped"]
 
 
 class Checkpoints:
@@ -92,7 +190,9 @@ class Checkpoints:
                 self._spared,
             )
         except OSError as error:  # a failed save must not end the training
-            self._control.warned(f"checkpoint at {env_steps} steps not written: {error}; the run goes on")
+            self._control.warned(
+                f"the checkpoint at {env_steps} steps could not be written: {error}; the run continues"
+            )
             self._failed = True
             return
         finally:
@@ -137,3 +237,35 @@ class Checkpoints:
         self._state.restore(saved, bool(exactly), self._mode.outlived)
         self._saved_at, self._goes_on_from = self._state.counts.env_steps, exactly
         return bool(exactly)
+
+
+def open_checkpoint(settings: TrainerSettings, beat: Beat, exactly: str = "") -> tuple[Checkpoint, list[str]]:
+    """Open the checkpoint of a learner; also returns warnings for the user. Raises CheckpointError.
+
+    ``exactly``: folder of the checkpoint from whose snapshots the simulators continue; empty if they do not.
+
+    In modes with central weights, weights, optimizer state and counts are those of the newest checkpoint of all
+    learners. Everything else, including Adam's count of steps, is the learner's own.
+    """
+    if exactly:
+        try:
+            return open_found(find_at(Path(exactly), beat)), []
+        except (OSError, ValueError) as error:  # it was valid when the run was planned
+            raise CheckpointError(f"{exactly}: {error}; resume the run again") from error
+    root = Path(settings.run_dir) / "checkpoints"
+    mode = mode_of(settings.exchange)
+    return choose_and_open(
+        lambda: choose_to_resume(root, settings.learner, mode, beat), lambda found: _together(settings, *found)
+    )
+
+
+def _together(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Checkpoint, list[str]]:
+    own = open_found(mine)
+    if shared.path != mine.path:
+        newer = open_found(shared)
+        vectors = settings.optimizer.state_vectors
+        shared_names = ["consumed", *(f"optimizer.{name}" for name in vectors)]
+        both = {name: t for name, t in newer.tensors.items() if name.startswith("weights.") or name in shared_names}
+        counts = {name: newer.state[name] for name in ("env_steps", "updates")}
+        own = replace(own, tensors={**own.tensors, **both}, state={**own.state, **counts})
+    return own, list(dict.fromkeys(mine.warnings() + shared.warnings()))

@@ -277,7 +277,7 @@ def run(settings: EvaluatorSettings) -> None:
     """Evaluate the newest weights by the schedule in the settings, and the final weights; runs until SIGTERM."""
     if not set_policy(settings.scheduling):
         os.nice(_NICEST)
-        print(f"the kernel refused the class {settings.scheduling}: at nice {_NICEST} instead", flush=True)
+        print(f"the kernel refused the scheduling class {settings.scheduling}; running at nice {_NICEST}", flush=True)
     worker = Worker(settings)
     torch.set_num_threads(1)
     policy = Policy(settings.policy, "cpu", settings.seed, stream=settings.index, threads=settings.threads)

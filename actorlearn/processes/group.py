@@ -1,4 +1,4 @@
-"""The environments of one group of a simulator: begins rollouts, steps, and continues from a snapshot.
+"""The environments of one group of a simulator: begins rollouts and games, steps, or continues from a snapshot.
 
 Reads: the action column of the group's blocks; the words ``joined``, ``left``, ``open`` and ``acted``.
 Writes: observation, raw reward and boundary columns; the words ``observed`` and ``completed``.
@@ -6,19 +6,80 @@ Writes: observation, raw reward and boundary columns; the words ``observed`` and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.envs.interface import Row, VectorEnv
-from actorlearn.envs.starts import GameStarts
-from actorlearn.failpoints import hit
+from actorlearn.envs.decorrelation import decorrelate
+from actorlearn.envs.interface import Row, VectorEnv, empty_row
 from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rollouts
 
+if TYPE_CHECKING:
+    from actorlearn.processes.snapshots import Standing
 
-class Group:
+
+class GameStarts:
+    """The environments of a group that begin a game with the next block, and their first rows."""
+
+    def __init__(self, env: VectorEnv, reset: str) -> None:
+        """``reset``: a new game begins ``inside`` the block in which the previous game ended, or must ``wait``."""
+        self._env = env
+        self._waits = reset == "wait"
+        self._row = empty_row(env.spec, env.count)
+        """First rows of the environments that begin a game with the next block."""
+        self._anew = np.ones(env.count, np.bool_)
+        self._over = np.zeros(env.count, np.bool_)
+        """[B] environments whose game has ended in this block and whose next game waits."""
+
+    def first(self, decorrelation_steps: int, seeds: Sequence[int]) -> Iterator[None]:
+        """Prepare the first rows of all environments' first block (``decorrelate``); yields after each step."""
+        self._anew[:], self._over[:] = True, False
+        return decorrelate(self._env, self._row, decorrelation_steps, seeds)
+
+    def void(self, row: Row) -> None:
+        """Make the rows of waiting environments void: they are stepped with the others, but their game is over."""
+        if not self._waits:
+            return
+        row.reward[self._over] = 0.0
+        for flag in (row.terminated, row.truncated, row.life_lost):
+            flag[self._over] = False
+        row.first[self._over] = True
+        self._over |= row.terminated | row.truncated
+
+    def restart(self) -> None:
+        """Begin the waiting games; called between blocks, while the trainer learns."""
+        if self._over.any():
+            self._env.restart(self._over, self._row)
+            self._anew |= self._over
+            self._over[:] = False
+
+    def begin(self, row: Row) -> None:
+        """Write first rows to row 0 of a block; environments without a new game continue from the previous block."""
+        if self._anew.any():
+            row.take(self._row, self._anew)
+            self._anew[:] = False
+
+    def stand(self, row: Row) -> None:
+        """Make this row the first row of the next block for all environments."""
+        self._row.take(row, np.ones_like(self._anew))
+        self._anew[:] = True
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return which environments begin a game with the next block, their first rows, and which environments wait."""
+        row = {column.name: getattr(self._row, column.name)[self._anew] for column in fields(self._row)}
+        return {"anew": self._anew, "over": self._over, **row}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Restore a state; raises KeyError or ValueError if it does not fit."""
+        self._anew[:], self._over[:] = state["anew"], state["over"]
+        for column in fields(self._row):
+            getattr(self._row, column.name)[self._anew] = state[column.name]
+
+
+class EnvGroup:
     """The environments of one group and their timestep; ``advance`` writes the next row when that is possible."""
 
     def __init__(self, index: int, env: VectorEnv, blocks: Blocks, rollouts: Rollouts, reset: str = "inside") -> None:
@@ -82,78 +143,3 @@ class Group:
 
     def _last_row(self, rollout: int) -> Row:
         return Row(**{name: self.blocks.last_row(name, self.index, rollout) for name in ARRIVAL_COLUMNS})
-
-
-# Continuing from a snapshot (``processes/snapshots.py``) ------------------------------------------------------------
-
-
-def row_key(group: int, offset: int, column: str) -> str:
-    """Return the key of a column's rows in a rollout; ``offset``: of the rollout from the snapshot's first one."""
-    return f"{group}.row.{offset}.{column}"
-
-
-@dataclass
-class Standing:
-    """The place in time and the rows of a group in a snapshot, from which a group of a new process continues."""
-
-    since: int
-    """The rollout with which the rows begin: the next to learn when the snapshot was taken."""
-    timestep: int
-    between_rollouts: bool
-    rows: Mapping[str, NDArray[Any]]
-    """Written rows of each column and rollout, by ``row_key``."""
-    answers_itself: bool
-    """Whether the simulator has a policy of its own."""
-    placed: bool = False
-
-    def go_on(self, group: Group) -> str:
-        """Continue a group from these rows as far as that is possible now; returns what ``Group.advance`` returns."""
-        blocks = group.blocks
-        if blocks.joined < 0:
-            return "waiting"
-        if blocks.joined != self.since:  # other simulators have continued without this one
-            self._begin_anew(group)
-            return "waiting"
-        executed = self.timestep + self.between_rollouts  # actions of the timesteps below it have been carried out
-        if not self.placed:
-            self._place(group, everything=True)
-            hit("standing.placed")
-            if self.answers_itself:
-                blocks.go_on_at(group.index, max(executed, self.since * blocks.horizon))
-            group.timestep, group.between_rollouts, self.placed = self.timestep, self.between_rollouts, True
-            if self.timestep >= self.since * blocks.horizon:
-                blocks.mark_observed(group.index, self.timestep)
-                return "waiting" if self.between_rollouts and self.answers_itself else "observed"
-        if blocks.acted(group.index) < executed:
-            return "waiting"
-        self._place(group, everything=False)
-        group.standing = None
-        complete = range(self.since, executed // blocks.horizon)
-        for rollout in complete:
-            blocks.mark_completed(group.index, rollout)
-        return "completed" if complete else "waiting"
-
-    def _place(self, group: Group, everything: bool) -> None:
-        """Write the rows to the blocks; without ``everything``, only the columns that inference writes."""
-        for name in group.blocks.columns:
-            if name in ARRIVAL_COLUMNS and not everything:
-                continue
-            for rollout in range(self.since - 1, self.timestep // group.blocks.horizon + 1):
-                values = self.rows.get(row_key(group.index, rollout - self.since, name))
-                if values is None:
-                    continue
-                block = group.blocks.block(name, group.index, rollout)
-                if rollout < self.since:
-                    block[group.blocks.horizon] = values[0]
-                    continue
-                # The newest row of an incomplete block has no action yet.
-                unanswered = len(values) < len(block) and name not in (*ARRIVAL_COLUMNS, "state")
-                values = values[: len(values) - unanswered]
-                block[: len(values)] = values
-
-    def _begin_anew(self, group: Group) -> None:
-        """Have a group begin from the present state of its environments, with the rollout that it is admitted to."""
-        last = self.timestep // group.blocks.horizon - self.since
-        newest = {name: self.rows[row_key(group.index, last, name)][-1] for name in ARRIVAL_COLUMNS}
-        group.starts.stand(Row(**newest))
-        group.timestep, group.between_rollouts, group.standing = -1, True, None

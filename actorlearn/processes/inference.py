@@ -23,7 +23,7 @@ from actorlearn.worker.settings import InferenceSettings
 from actorlearn.worker.worker import POLL_MS, Worker, open_members
 
 
-class Server:
+class InferenceServer:
     """The members that this server answers, in the order of their list."""
 
     def __init__(self, settings: InferenceSettings) -> None:
@@ -65,7 +65,7 @@ def run(settings: InferenceSettings) -> None:
         rollouts=settings.rollouts,
         threads=settings.threads,
     )
-    server = Server(settings)
+    server = InferenceServer(settings)
     waiter = Waiter(Wakeup(settings.wakeup.file), worker.control.dealer)
     worker.hello()
     while worker.poll():

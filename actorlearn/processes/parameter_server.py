@@ -22,7 +22,7 @@ from actorlearn.models.make import make as make_model
 from actorlearn.models.normalize import merge_into
 from actorlearn.models.several import spans
 from actorlearn.optim.groups import GroupedOptimizer, groups_within, make_groups
-from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.optim.schedules import for_batches
 from actorlearn.parameters.shard import Answers, OptimizerRule, Rule, Shard, StatisticsRule
 from actorlearn.parameters.shard_frames import decode, encode, most_bytes

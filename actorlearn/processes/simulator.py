@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from actorlearn.envs.make import make
 from actorlearn.memory.rollout import Blocks, Rollouts
 from actorlearn.memory.shared import Segment
-from actorlearn.processes.group import Group
+from actorlearn.processes.group import EnvGroup
 from actorlearn.processes.snapshots import Snapshots, restore
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.wakeup import Wakeup, Wakeups
@@ -36,7 +36,7 @@ class Simulator:
     settings: SimulatorSettings
     worker: Worker
     blocks: Blocks
-    groups: Sequence[Group]
+    groups: Sequence[EnvGroup]
     policy: Policy | None
     """The policy of stage 2, if there is no inference server; else None."""
     snapshots: Snapshots
@@ -63,8 +63,8 @@ class Simulator:
             group.env.close()
         self.worker.control.close()
 
-    def _advance(self, group: Group) -> str:
-        """Advance a group and wake the process that waits for it; returns the result of ``Group.advance``."""
+    def _advance(self, group: EnvGroup) -> str:
+        """Advance a group and wake the process that waits for it; returns the result of ``EnvGroup.advance``."""
         result = group.advance()
         self.worker.timings.add("simulate")
         if result == "completed":
@@ -101,7 +101,7 @@ class Simulator:
                 return True
             except ValueError as error:
                 self.worker.control.warned(
-                    f"the run does not go on exactly: environments start from their seeds, as {error}"
+                    f"the run is not resumed exactly: environments start from their seeds, because {error}"
                 )
         for group, seeds in zip(self.groups, _seeds(settings, self.blocks), strict=True):
             for _ in group.starts.first(settings.decorrelation_steps, seeds):
@@ -118,7 +118,7 @@ def run(settings: SimulatorSettings) -> None:
         os.sched_setaffinity(0, {settings.core})  # before the environments start threads, which inherit the affinity
     blocks, rollouts = Blocks(Segment.open(settings.segment.file)), Rollouts(Segment.open(settings.rollouts.file))
     envs = [make(settings.env, seeds, worker.progress.beat) for seeds in _seeds(settings, blocks)]
-    groups = [Group(g, env, blocks, rollouts, settings.reset) for g, env in enumerate(envs)]
+    groups = [EnvGroup(g, env, blocks, rollouts, settings.reset) for g, env in enumerate(envs)]
     woken = {"trainer": settings.trainer_wakeup, "inference": settings.inference_wakeup}
     Simulator(
         settings=settings,

@@ -84,7 +84,7 @@ class SimulatorSnapshots:
             if time.monotonic() >= deadline_s:
                 return f"{', '.join(late)} did not answer within {PATIENCE_S:g} s"
             if not self._wait():
-                return "it was saved on being told to end"
+                return "the trainer was told to end"
         return said
 
     def _against(self, number: int = FAR) -> str:
@@ -94,11 +94,14 @@ class SimulatorSnapshots:
             (self._members.gone, "has ended"),
             (self._members.pending, "has not begun yet"),
             ([socket_id for socket_id, blocks in playing.items() if blocks.left < FAR], "is leaving"),
-            ([socket_id for socket_id, blocks in playing.items() if blocks.held == -number], "could take no snapshot"),
+            (
+                [socket_id for socket_id, blocks in playing.items() if blocks.held == -number],
+                "could not take a snapshot",
+            ),
         ):
             if socket_ids:
                 return f"{', '.join(self._names(socket_ids))} {why}"
-        return "" if playing else "no simulator is at work"
+        return "" if playing else "no simulator is running"
 
     def _late(self, number: int) -> list[str]:
         held = {socket_id: abs(blocks.held) for socket_id, blocks in self._members.playing.items()}
@@ -127,7 +130,7 @@ class SimulatorSnapshots:
         if self._folder is None or not self.inexact or self._complained:
             return ""
         self._complained = True
-        return f"a checkpoint is not exact: {self.inexact}; a run resumed from it begins new games"
+        return f"a checkpoint is not exact: {self.inexact}; a run that is resumed from it begins new games"
 
     def close(self) -> None:
         """Forget the snapshots, and remove their folder."""

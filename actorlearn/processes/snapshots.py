@@ -14,17 +14,19 @@ out. A simulator with its own policy answers each group by itself, and skips thi
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.envs.interface import Row
 from actorlearn.failpoints import hit
 from actorlearn.files import write_atomically
-from actorlearn.memory.rollout import Blocks, Rollouts
-from actorlearn.processes.group import Group, Standing, row_key
+from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rollouts
+from actorlearn.processes.group import EnvGroup
 from actorlearn.worker.settings import snapshot_of
 
 Arrays = dict[str, NDArray[Any]]
@@ -33,7 +35,7 @@ Arrays = dict[str, NDArray[Any]]
 class Snapshots:
     """Answers a trainer's requests for snapshots."""
 
-    def __init__(self, folder: str, name: str, groups: Sequence[Group], rollouts: Rollouts, blocks: Blocks) -> None:
+    def __init__(self, folder: str, name: str, groups: Sequence[EnvGroup], rollouts: Rollouts, blocks: Blocks) -> None:
         """Write to this folder; if it is empty, refuse every snapshot. Requests older than this process are refused."""
         self._path = Path(folder, snapshot_of(name)) if folder else None
         self._groups, self._rollouts, self._blocks = groups, rollouts, blocks
@@ -55,18 +57,18 @@ class Snapshots:
         failure = ""
         try:
             if self._path is None:
-                raise ValueError("there is no folder for them (settings.states)")
+                raise ValueError("settings.states names no folder for snapshots")
             write(self._path, taken(self._groups, number, since))
             hit("standing.written")
         except Exception as error:  # an environment may raise anything
-            failure = f"no snapshot of the simulator can be taken: {type(error).__name__}: {error}"
+            failure = f"the simulator cannot take a snapshot: {type(error).__name__}: {error}"
         self._blocks.mark_held(number, taken=not failure)
         said = "" if self._complained else failure
         self._complained = self._complained or bool(failure)
         return said
 
 
-def taken(groups: Sequence[Group], number: int, since: int) -> Arrays:
+def taken(groups: Sequence[EnvGroup], number: int, since: int) -> Arrays:
     """Return the state of groups as arrays, with rows from rollout ``since`` on; raises exceptions of environments."""
     blocks = groups[0].blocks
     arrays = {"number": np.array(number), "since": np.array(since), "shape": blocks.segment["shape"][1:4]}
@@ -80,7 +82,7 @@ def taken(groups: Sequence[Group], number: int, since: int) -> Arrays:
     return arrays
 
 
-def restore(path: Path, groups: Sequence[Group], answers_itself: bool) -> None:
+def restore(path: Path, groups: Sequence[EnvGroup], answers_itself: bool) -> None:
     """Have groups that have not begun continue from a file.
 
     Raises ValueError if they cannot; the caller must then reset them.
@@ -96,10 +98,10 @@ def restore(path: Path, groups: Sequence[Group], answers_itself: bool) -> None:
         raise ValueError(f"{path}: {type(error).__name__}: {error}") from error
 
 
-def _restore(group: Group, arrays: Arrays, answers_itself: bool) -> None:
+def _restore(group: EnvGroup, arrays: Arrays, answers_itself: bool) -> None:
     blocks, since = group.blocks, int(arrays["since"])
     if (shape := arrays["shape"].tolist()) != (here := blocks.segment["shape"][1:4].tolist()):
-        raise ValueError(f"blocks, horizon and environments of a group were {shape} and are {here}")
+        raise ValueError(f"it has blocks, horizon and environments of a group {shape}, but this run has {here}")
     timestep, between = (int(number) for number in arrays[f"{group.index}.place"])
     group.env.restore(_below(f"{group.index}.env.", arrays))
     group.starts.restore(_below(f"{group.index}.starts.", arrays))
@@ -109,14 +111,14 @@ def _restore(group: Group, arrays: Arrays, answers_itself: bool) -> None:
         )
 
 
-def _rows(group: Group, since: int) -> Arrays:
+def _rows(group: EnvGroup, since: int) -> Arrays:
     """Return the rows of a group since rollout ``since``; if it has not begun that, row T of the rollout before."""
     blocks = group.blocks
     if group.timestep < 0:
         return {}
     newest, t = divmod(group.timestep, blocks.horizon)
     if not since <= (group.timestep + group.between_rollouts) // blocks.horizon or newest >= since + blocks.blocks:
-        raise ValueError(f"the group is in rollout {newest}, and a snapshot was asked for from rollout {since} on")
+        raise ValueError(f"the group is in rollout {newest}, but the trainer requested rows from rollout {since} on")
     rows: Arrays = {}
     for rollout in range(min(since, newest), newest + 1):
         whole = rollout < newest or group.between_rollouts
@@ -128,7 +130,7 @@ def _rows(group: Group, since: int) -> Arrays:
     return rows
 
 
-def _checked(group: Group, since: int, timestep: int, arrays: Arrays) -> Arrays:
+def _checked(group: EnvGroup, since: int, timestep: int, arrays: Arrays) -> Arrays:
     """Return the rows of a group from a snapshot; raises ValueError if they do not fit its blocks."""
     rows = {name: array for name, array in arrays.items() if name.startswith(f"{group.index}.row.")}
     newest = timestep // group.blocks.horizon
@@ -136,7 +138,9 @@ def _checked(group: Group, since: int, timestep: int, arrays: Arrays) -> Arrays:
         for name in group.blocks.columns:
             array, block = rows[row_key(group.index, offset, name)], group.blocks.block(name, group.index, 0)
             if array.dtype != block.dtype or array.shape[1:] != block.shape[1:] or len(array) > len(block):
-                raise ValueError(f"{name} was {array.dtype}{array.shape[1:]} and is {block.dtype}{block.shape[1:]}")
+                raise ValueError(
+                    f"it has {name} {array.dtype}{array.shape[1:]}, but this run has {block.dtype}{block.shape[1:]}"
+                )
     return rows
 
 
@@ -149,3 +153,78 @@ def write(path: Path, arrays: Arrays) -> None:
     file = io.BytesIO()
     np.savez(file, allow_pickle=False, **arrays)
     write_atomically(path, file.getvalue(), durable=False)
+
+
+def row_key(group: int, offset: int, column: str) -> str:
+    """Return the key of a column's rows in a rollout; ``offset``: of the rollout from the snapshot's first one."""
+    return f"{group}.row.{offset}.{column}"
+
+
+# Continuing from a snapshot -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Standing:
+    """The place in time and the rows of a group in a snapshot, from which a group of a new process continues."""
+
+    since: int
+    """The rollout with which the rows begin: the next to learn when the snapshot was taken."""
+    timestep: int
+    between_rollouts: bool
+    rows: Mapping[str, NDArray[Any]]
+    """Written rows of each column and rollout, by ``row_key``."""
+    answers_itself: bool
+    """Whether the simulator has a policy of its own."""
+    placed: bool = False
+
+    def go_on(self, group: EnvGroup) -> str:
+        """Continue a group from these rows as far as that is possible; returns what ``EnvGroup.advance`` returns."""
+        blocks = group.blocks
+        if blocks.joined < 0:
+            return "waiting"
+        if blocks.joined != self.since:  # other simulators have continued without this one
+            self._begin_anew(group)
+            return "waiting"
+        executed = self.timestep + self.between_rollouts  # actions of the timesteps below it have been carried out
+        if not self.placed:
+            self._place(group, everything=True)
+            hit("standing.placed")
+            if self.answers_itself:
+                blocks.go_on_at(group.index, max(executed, self.since * blocks.horizon))
+            group.timestep, group.between_rollouts, self.placed = self.timestep, self.between_rollouts, True
+            if self.timestep >= self.since * blocks.horizon:
+                blocks.mark_observed(group.index, self.timestep)
+                return "waiting" if self.between_rollouts and self.answers_itself else "observed"
+        if blocks.acted(group.index) < executed:
+            return "waiting"
+        self._place(group, everything=False)
+        group.standing = None
+        complete = range(self.since, executed // blocks.horizon)
+        for rollout in complete:
+            blocks.mark_completed(group.index, rollout)
+        return "completed" if complete else "waiting"
+
+    def _place(self, group: EnvGroup, everything: bool) -> None:
+        """Write the rows to the blocks; without ``everything``, only the columns that inference writes."""
+        for name in group.blocks.columns:
+            if name in ARRIVAL_COLUMNS and not everything:
+                continue
+            for rollout in range(self.since - 1, self.timestep // group.blocks.horizon + 1):
+                values = self.rows.get(row_key(group.index, rollout - self.since, name))
+                if values is None:
+                    continue
+                block = group.blocks.block(name, group.index, rollout)
+                if rollout < self.since:
+                    block[group.blocks.horizon] = values[0]
+                    continue
+                # The newest row of an incomplete block has no action yet.
+                unanswered = len(values) < len(block) and name not in (*ARRIVAL_COLUMNS, "state")
+                values = values[: len(values) - unanswered]
+                block[: len(values)] = values
+
+    def _begin_anew(self, group: EnvGroup) -> None:
+        """Have a group begin from the present state of its environments, with the rollout that it is admitted to."""
+        last = self.timestep // group.blocks.horizon - self.since
+        newest = {name: self.rows[row_key(group.index, last, name)][-1] for name in ARRIVAL_COLUMNS}
+        group.starts.stand(Row(**newest))
+        group.timestep, group.between_rollouts, group.standing = -1, True, None

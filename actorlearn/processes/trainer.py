@@ -24,11 +24,10 @@ from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.peers import Peers
 from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import Gatherer
-from actorlearn.processes.checkpoints import Checkpoints
+from actorlearn.processes.checkpoints import Checkpoints, TrainerState
 from actorlearn.processes.counts import Reports, TrainerCounts, elapsed_s
 from actorlearn.processes.members import RolloutMembers, SimulatorLink
 from actorlearn.processes.simulator_snapshots import SimulatorSnapshots
-from actorlearn.processes.state import TrainerState
 from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import Worker
 
@@ -144,11 +143,13 @@ class Trainer:
         self._note_returns(gathered)
         if self.learning.finite:
             return
-        said = f"loss {update.metrics['loss']}, norm {update.metrics['gradient_norm']}"
-        self.worker.control.warned(f"update {self.counts.updates} skipped: {said}")
+        loss, norm = update.metrics["loss"], update.metrics["gradient_norm"]
+        self.worker.control.warned(
+            f"update {self.counts.updates} was skipped because it is not finite: loss {loss}, gradient norm {norm}"
+        )
         if self.learning.skipped > SKIPS_ALLOWED:
             raise FloatingPointError(
-                f"non-finite updates from {self.learning.skipped} batches in a row at {self.counts.env_steps} steps; "
+                f"non-finite updates from {self.learning.skipped} rollouts in a row at {self.counts.env_steps} steps; "
                 "lower optimizer.learning_rate or set optimizer.clip_norm, and resume from the last checkpoint"
             )
 

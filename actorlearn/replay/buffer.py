@@ -70,8 +70,9 @@ class Replay:
         if shape.size < least:
             items = f"items of {shape.length} rows at every {shape.every}, " if shape.length > 1 else ""
             raise ValueError(
-                f"rings of {shape.size} rows are too short for {shape.margin} rows a flush, {items}"
-                f"stacks of {shape.stack} and {returns.steps}-step returns: store more, or on fewer rings"
+                f"rings of {shape.size} rows are too short for {shape.margin} rows per flush, {items}"
+                f"stacks of {shape.stack} and {returns.steps}-step returns; set replay.capacity_steps higher or "
+                "use fewer environments"
             )
         self.shape = shape
         self.returns = returns
@@ -141,7 +142,9 @@ class Replay:
         kept = _of_games(first)
         position = self._written[ring] - over_head + kept.cumsum(axis=0) - 1  # [T + 1, B]
         if (position[-1] >= self._shown[ring] + self.shape.margin).any():
-            raise ValueError(f"{owner}: more rows since the last flush than the margin of {self.shape.margin}")
+            raise ValueError(
+                f"{owner} added more rows since the last flush than the margin of {self.shape.margin} rows holds"
+            )
         history = self._history(first, head, over_head)
         cell = self._cell(ring, position)[kept]
         for name, rows in history.items():
@@ -406,7 +409,9 @@ class Replay:
         rollout to be stored. A process killed during this call leaves the replay empty.
         """
         if msgspec.convert(state.get("shape"), ReplayShape) != self.shape:
-            raise ValueError(f"{folder}: the replay saved there is {state['shape']!r:.500}, not {self.shape}")
+            raise ValueError(
+                f"{folder}: the saved replay has the shape {state['shape']!r:.500}, but this run needs {self.shape}"
+            )
         columns = {name: read(folder / f"{name}.npy", self._segment[name]) for name in self._columns}
         words = self._words()
         for name, array in words.items():
@@ -455,7 +460,7 @@ def _write(path: Path, array: NDArray[Any], beat: Callable[[], object]) -> None:
             for at in range(0, content.size, PART_BYTES):
                 part = memoryview(content[at : at + PART_BYTES])
                 if file.write(through("replay.write", part)) != len(part):
-                    raise OSError(errno.EIO, "fewer bytes were taken than given", str(path))
+                    raise OSError(errno.EIO, "the disk took only a part of the bytes", str(path))
                 file.flush()
                 os.fsync(file.fileno())
                 beat()

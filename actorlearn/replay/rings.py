@@ -81,7 +81,9 @@ class Rings:
 def _name(owner: str) -> bytes:
     name = owner.encode()
     if not 0 < len(name) <= OWNER_BYTES:
-        raise ValueError(f"{owner!r} is no owner of rings: a name has 1 to {OWNER_BYTES} bytes, not {len(name)}")
+        raise ValueError(
+            f"{owner!r} is not a valid name of an owner: it has {len(name)} bytes and must have 1 to {OWNER_BYTES}"
+        )
     return name
 
 

@@ -67,7 +67,9 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
         if min(self.rings, self.size, self.margin, self.stack, self.length, self.every) < 1:
             raise ValueError(f"rings, size, margin, stack, length and every must be 1 or more: {self}")
         if self.stack > 1 and self.observation_shape[0] != self.stack:
-            raise ValueError(f"observations {list(self.observation_shape)} are no stacks of {self.stack} frames")
+            raise ValueError(
+                f"observations of shape {list(self.observation_shape)} are not stacks of {self.stack} frames"
+            )
 
     @property
     def rows(self) -> int:

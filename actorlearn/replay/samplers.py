@@ -100,7 +100,7 @@ class Uniform:
     def draw(self, count: int, random: np.random.Generator) -> Drawn:
         """Draw elements of the list independently."""
         if not self._count:
-            raise LookupError("nothing has been stored that can be drawn")
+            raise LookupError("the replay has no item that can be drawn")
         cell = self._cell[random.integers(self._count, size=count)]
         return Drawn(cell, np.full(count, 1.0 / self._count))
 

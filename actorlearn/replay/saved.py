@@ -19,7 +19,7 @@ def read(path: Path, into: NDArray[Any] | None = None) -> NDArray[Any]:
     try:  # mapped, so that it is read in parts; open_memmap accepts neither objects nor archives
         saved: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except (ValueError, TypeError, EOFError, OverflowError, SyntaxError, TokenError) as error:
-        raise ValueError(f"{path}: no array: {error!s:.300}") from None
+        raise ValueError(f"{path} is not a numpy array: {error!s:.300}") from None
     if into is not None:
         there, wanted = [(*array.shape[:1], *array.shape[2:]) for array in (saved, into)]
         if (saved.dtype, saved.ndim, there) != (into.dtype, into.ndim, wanted) or saved.shape[1:2] > into.shape[1:2]:
@@ -32,23 +32,27 @@ def check(folder: Path, words: Mapping[str, NDArray[Any]]) -> None:
     for name in np.unique(words["owner"]).tolist():
         name.decode()  # UnicodeDecodeError is a ValueError
     if (words["shown"] < 0).any():
-        raise ValueError(f"{folder}: rings shown up to {words['shown'].tolist()}")
+        raise ValueError(f"{folder}: positions of rings must be 0 or more, not {words['shown'].tolist()}")
 
 
 def check_cells(cell: NDArray[Any], cells: int) -> None:
     """Raise ValueError unless ``cell`` has different cells from 0 to cells - 1."""
     whole = cell.ndim == 1 and cell.dtype == np.int64 and len(cell) <= cells
     if not whole or not ((cell >= 0) & (cell < cells)).all() or len(np.unique(cell)) != len(cell):
-        raise ValueError(f"{cell.size} cells that can be drawn ({cell.dtype}): they must be different, and of {cells}")
+        raise ValueError(f"the saved {cell.size} cells ({cell.dtype}) must be different int64 numbers below {cells}")
 
 
 def check_priorities(priority: NDArray[Any], cells: int, state: Mapping[str, Any]) -> None:
     """Raise ValueError unless there is a valid priority for each of ``cells`` cells, and ``state`` is consistent."""
     fits = priority.dtype == np.float64 and priority.shape == (cells,)
     if not fits or not (np.isfinite(priority) & (priority >= 0.0)).all():
-        raise ValueError(f"{priority.dtype} {priority.shape}: not priorities of {cells} cells, finite and 0 or more")
+        raise ValueError(
+            f"the saved priorities are {priority.dtype} {priority.shape}; they must be {cells} finite float64 >= 0"
+        )
     largest, count = state.get("largest"), state.get("count")
     if not isinstance(largest, int | float) or not 0.0 <= largest < float("inf"):
-        raise ValueError(f"largest priority {largest!r:.100}: must be finite and 0 or more")
+        raise ValueError(f"the saved largest priority is {largest!r:.100}; it must be finite and 0 or more")
     if not isinstance(count, int) or not np.count_nonzero(priority) <= count <= cells:
-        raise ValueError(f"{count!r:.100} cells that can be drawn, of {cells}")
+        raise ValueError(
+            f"the saved number of cells is {count!r:.100}; it must be at most {cells}, and count all with a priority"
+        )

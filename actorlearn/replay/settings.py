@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
 import msgspec
 from msgspec import Meta
@@ -101,3 +101,12 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def batches(self) -> float:
         """Size of a minibatch relative to the one that the optimizer's settings are for."""
         return self.batch_size / (self.base_batch_size or self.batch_size)
+
+    def of_secondary(self) -> Self:
+        """Return the settings of the secondary learner: the same, but for the size of its minibatches."""
+        return msgspec.structs.replace(
+            self,
+            batch_size=self.secondary_batch_size,
+            base_batch_size=self.base_batch_size or self.batch_size,
+            save=False,  # the primary learner saves the replay
+        )

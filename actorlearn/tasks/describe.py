@@ -22,11 +22,18 @@ from actorlearn.models.make import make as make_model
 from actorlearn.models.several import spans
 from actorlearn.models.specs import ModelSpec
 from actorlearn.optim.groups import GroupedOptimizer, make_groups
-from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.optim.specs import OptimizerSpec
 from actorlearn.parameters.modes import MODES
 from actorlearn.registry import PlugIn
-from actorlearn.tasks.rehearse import Part, Rehearsal, blaming, check_columns, check_extra_networks, check_heads
+from actorlearn.tasks.rehearse import (
+    Rehearsal,
+    RehearsedPart,
+    blaming,
+    check_columns,
+    check_extra_networks,
+    check_heads,
+)
 from actorlearn.worker.passes import ComputePool, Network
 from actorlearn.worker.roles import ROLES
 from actorlearn.worker.settings import DescribeSettings
@@ -50,13 +57,15 @@ def describe(settings: DescribeSettings) -> dict[str, Any]:
     for spec_of, key, names in ((MODES.spec, "mode", [settings.mode]), (ROLES.spec, "roles", settings.roles)):
         for name in names:
             found: PlugIn = spec_of(name)
-            with blaming(Part(key, name, found.described_in or "docs/plugins.md"), "cannot be used"):
+            with blaming(RehearsedPart(key, name, found.described_in or "docs/plugins.md"), "cannot be used"):
                 found.load()
     parts = {
-        "env": Part("env.id", settings.env.id, "gymnasium.Env (of a kind of its own: actorlearn/envs/interface.py)"),
-        "model": Part("model.name", settings.model.name, ModelSpec.described_in),
-        "algorithm": Part("algorithm.name", settings.algorithm.name, AlgorithmSpec.described_in),
-        "optimizer": Part("optimizer.name", settings.optimizer.name, OptimizerSpec.described_in),
+        "env": RehearsedPart(
+            "env.id", settings.env.id, "gymnasium.Env (or, for another kind, actorlearn/envs/interface.py)"
+        ),
+        "model": RehearsedPart("model.name", settings.model.name, ModelSpec.described_in),
+        "algorithm": RehearsedPart("algorithm.name", settings.algorithm.name, AlgorithmSpec.described_in),
+        "optimizer": RehearsedPart("optimizer.name", settings.optimizer.name, OptimizerSpec.described_in),
     }
     with blaming(parts["env"], "cannot be made"):
         env = make_env(settings.env, [SEED])
@@ -99,5 +108,5 @@ def check_devices(devices: Mapping[str, str]) -> None:
         if torch.device(device).type == "cuda" and torch.cuda.device_count() <= index:
             found = torch.cuda.device_count()
             raise ValueError(
-                f"{key}: {device!r} is not there: torch {torch.__version__} sees {found} GPU(s); write cpu"
+                f"{key}: there is no device {device!r}: torch {torch.__version__} finds {found} GPU(s); set it to cpu"
             )

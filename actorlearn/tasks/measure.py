@@ -169,7 +169,7 @@ def optimize(settings: MeasureSettings) -> float:
     """Return the optimizer steps per second, with a gradient of zeros and learning rate 0."""
     from actorlearn.algorithms.make import make as make_algorithm
     from actorlearn.learning.make import make_network
-    from actorlearn.optim.make import make as make_optimizer
+    from actorlearn.optim.interface import make as make_optimizer
 
     trainer = settings.trainer
     network = make_network(trainer, make_algorithm(trainer.policy.algorithm))

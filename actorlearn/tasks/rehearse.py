@@ -29,8 +29,8 @@ from actorlearn.learning.losses import LossAndMetrics
 from actorlearn.learning.losses import make as make_losses
 from actorlearn.learning.minibatches import Epochs, Minibatch
 from actorlearn.learning.target import Target
+from actorlearn.models.interface import Outputs
 from actorlearn.models.several import ACTOR
-from actorlearn.models.unroll import Outputs
 from actorlearn.worker.passes import Network
 
 STEPS = 2
@@ -41,7 +41,7 @@ _LIBRARIES = tuple(str(Path(str(module.__file__)).parent) for module in (actorle
 _TAKEN = frozenset(Batch.__slots__) | {"state", "priority"}
 
 
-class Part(NamedTuple):
+class RehearsedPart(NamedTuple):
     """A part of a run that is rehearsed, with its names in errors."""
 
     key: str
@@ -53,7 +53,7 @@ class Part(NamedTuple):
 
 
 @contextmanager
-def blaming(part: Part, deed: str) -> Iterator[None]:
+def blaming(part: RehearsedPart, deed: str) -> Iterator[None]:
     """Turn any exception of a part's code, also SystemExit, into a ValueError of one line that names the part."""
     try:
         yield
@@ -64,7 +64,7 @@ def blaming(part: Part, deed: str) -> Iterator[None]:
         if isinstance(error, MalformedStepError):
             raise ValueError(f"{part.key}: {said}") from error
         what = said if type(error) is ValueError else f"{type(error).__name__}: {said}".removesuffix(": ")
-        where = f"{what}{_place(error)}; {part.described_in} says what it must do"
+        where = f"{what}{_place(error)}; {part.described_in} describes what it must do"
         raise ValueError(f"{part.key}: {part.name!r} {deed}: {where}") from error
 
 
@@ -116,7 +116,7 @@ class Rehearsal:
     def __init__(
         self,
         settings: AlgorithmSettings,
-        parts: Mapping[str, Part],
+        parts: Mapping[str, RehearsedPart],
         env: VectorEnv,
         algorithm: Algorithm,
         network: Network,
@@ -177,15 +177,17 @@ class Rehearsal:
             )
             if size:
                 if not (isinstance(found, tuple) and len(found) == 2):
-                    raise ValueError(f"returns {type(found).__name__}, and with a state_size (outputs, state after)")
+                    raise ValueError(
+                        f"returns {type(found).__name__}; with a state_size it must return (outputs, state after)"
+                    )
                 found, after = found
                 _check_tensor(after, "the state after", (2, size))
                 state = after[:1].detach()
             if not isinstance(found, Mapping):
-                raise ValueError(f"returns {type(found).__name__}, and not one tensor per head")
+                raise ValueError(f"returns {type(found).__name__}; it must return one tensor per head")
             for head, count in self._heads.items():
                 if head not in found:
-                    raise ValueError(f"returns {', '.join(found) or 'nothing'} and no {head}")
+                    raise ValueError(f"returns {', '.join(found) or 'nothing'}, but not the head {head}")
                 _check_tensor(found[head], head, (*([1] if size else []), 2, count))
             if not any(found[head].requires_grad for head in self._heads):
                 raise ValueError("returns outputs without a gradient, from which nothing can be learned")
@@ -201,11 +203,13 @@ class Rehearsal:
             for greedy in (True, False):
                 acted: Any = self._algorithm.act(outputs, generator, greedy)
                 if not isinstance(acted, Mapping) or not isinstance(acted.get("action"), Tensor):
-                    raise ValueError(f"act returns {acted!r:.100}; it must be tensors by name, action among them")
+                    raise ValueError(f"act returns {acted!r:.100}; it must return tensors by name, including action")
                 check_actions(acted["action"].numpy(), 1, self._actions)
             missing = [name for name in self._columns if name not in acted]
             if missing or len(acted) > len(self._columns) + 1:
-                raise ValueError(f"act returns {', '.join(acted)}; it must be action and {[*self._columns]} (columns)")
+                raise ValueError(
+                    f"act returns {', '.join(acted)}; it must return action and {[*self._columns]} (columns)"
+                )
             for name, (dtype, cell) in self._columns.items():
                 _check_tensor(acted[name], f"act's {name}", (1, *cell), dtype)
             return dict(acted)
@@ -232,7 +236,7 @@ class Rehearsal:
         assert isinstance(self._settings, OffPolicySettings)
         policy = self._settings.target
         if not isinstance(policy, HardCopies | Polyak):
-            raise ValueError(f"the target of its settings is {policy!r:.100}; it must be HardCopies or Polyak")
+            raise ValueError(f"the property target of its settings is {policy!r:.100}; it must be HardCopies or Polyak")
         target = Target(self._network, policy, 1)
         length, n = (SEQUENCE, self._settings.n_step) if ALGORITHMS.spec(self._settings.name).sequences else (1, 1)
         items, outputs = items_of(batch, length, n), {}

@@ -17,6 +17,7 @@ from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, Algori
 from actorlearn.models.make import make as make_model
 from actorlearn.models.several import networks
 from actorlearn.models.specs import MLPSettings
+from actorlearn.tasks.rehearse import check_columns, check_heads
 
 HORIZON, ENVIRONMENTS = 6, 4
 NOTHING = torch.zeros(HORIZON, ENVIRONMENTS, dtype=torch.bool)
@@ -126,7 +127,7 @@ class AlgorithmContract:
         own, older = (networks(make_model(MLPSettings(), shape, "float32", heads, seed, extra)) for seed in (5, 4))
         asked = {**own, **{f"target.{name}": network.requires_grad_(False) for name, network in older.items()}}
         losses, metrics = algorithm.losses(asked, batch, torch.Generator().manual_seed(6), 0.5)
-        assert losses.keys() <= own.keys(), "a loss has the name of the network whose gradient it gives"
+        assert losses.keys() <= own.keys(), "the names of losses must be names of networks"
         gradients = {}
         for name, loss in losses.items():
             parameters = list(own[name].parameters())
@@ -135,14 +136,10 @@ class AlgorithmContract:
         return torch.stack([loss.detach() for loss in losses.values()]).sum(), metrics, gradients
 
     def test_it_asks_for_outputs_and_columns_that_there_can_be(self) -> None:
-        """Sizes of heads are 1 or more; a column has a numpy dtype and a shape."""
+        """Sizes of heads are 1 or more; a column has a numpy dtype and a shape. Raises ValueError as a run does."""
         algorithm = self.algorithm()
-        heads = algorithm.heads(self.actions)
-        assert heads and all(isinstance(size, int) and size >= 1 for size in heads.values()), heads
-        columns = algorithm.columns(self.actions)
-        assert "action" not in columns, "the column of the action is everybody's"
-        for dtype, shape in columns.values():
-            assert np.dtype(dtype).itemsize and all(size >= 1 for size in shape)
+        check_heads(algorithm.heads(self.actions))
+        check_columns(algorithm.columns(self.actions))
 
     def test_an_action_is_one_of_those_there_are(self) -> None:
         """``act`` returns valid actions and exactly the columns of ``columns``, greedy or not."""
@@ -170,10 +167,10 @@ class AlgorithmContract:
         generator = torch.Generator().manual_seed(1)
         untouched = generator.get_state()
         greedy = algorithm.act(outputs, generator, greedy=True)["action"]
-        assert torch.equal(generator.get_state(), untouched), "greedy drew from the generator"
+        assert torch.equal(generator.get_state(), untouched), "act drew from the generator although greedy is set"
         other = algorithm.act(outputs, torch.Generator().manual_seed(2), greedy=True)["action"]
         assert torch.equal(greedy, other)
-        assert torch.equal(before, torch.random.get_rng_state()), "torch's global generator was drawn from"
+        assert torch.equal(before, torch.random.get_rng_state()), "the algorithm drew from torch's global generator"
 
     def test_a_loss_is_a_finite_number_with_a_gradient(self) -> None:
         """Metrics are single finite numbers without a gradient; "priority", with a replay, has one for each item."""
@@ -187,7 +184,7 @@ class AlgorithmContract:
             priority = metrics.pop("priority")
             assert priority.shape == (1, batch.valid.shape[1]) and (priority >= 0).all()
         wrong = [name for name, metric in metrics.items() if metric.numel() != 1 or not torch.isfinite(metric)]
-        assert not wrong, f"{wrong} are not one finite number each"
+        assert not wrong, f"the metrics {wrong} must each be one finite number"
 
     def test_nothing_goes_back_from_rows_to_bootstrap_from(self) -> None:
         """The loss has no gradient for the outputs of the last ``bootstrap_rows`` rows; trainers rely on this."""
@@ -226,11 +223,11 @@ class AlgorithmContract:
         batch, before = self.batch(), torch.random.get_rng_state()
         kept = batch.environments(torch.arange(batch.action.shape[1]))
         (loss, _, gradients), (again, _, of_again) = self.learned(batch), self.learned(batch)
-        assert torch.equal(before, torch.random.get_rng_state()), "torch's global generator was drawn from"
+        assert torch.equal(before, torch.random.get_rng_state()), "the algorithm drew from torch's global generator"
         assert torch.equal(loss, again)
         assert all(torch.equal(gradient, of_again[name]) for name, gradient in gradients.items())
         changed = [name for name in Batch.__slots__ if name != "columns" and _differ(batch, kept, name)]
-        assert not changed, f"{changed} of the batch were written to"
+        assert not changed, f"prepare or loss wrote to {changed} of the batch"
 
 
 def _differ(batch: Batch, kept: Batch, name: str) -> bool:

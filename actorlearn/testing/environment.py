@@ -68,17 +68,19 @@ class EnvironmentContract:
         )
         over = terminated | truncated
         assert over.any(axis=0).all(), f"no game ended within {self.steps} random actions: set `steps` higher"
-        assert first[0].all(), "the row of a reset is the first of a game"
+        assert first[0].all(), "reset must set first in all rows"
         if self.agents == 1:
-            np.testing.assert_array_equal(first[1:], over[:-1], err_msg="a game begins in the row after the last's end")
-        assert first[1:][over[:-1]].all(), "a game begins, or the agent is absent, in the row after an agent's last"
-        assert (over | first)[:-1][first[1:]].all(), "the action before a first row is ignored: the agent was absent"
+            np.testing.assert_array_equal(
+                first[1:], over[:-1], err_msg="first must be set exactly in the rows after last rows"
+            )
+        assert first[1:][over[:-1]].all(), "first must be set in the row after an agent's last row"
+        assert (over | first)[:-1][first[1:]].all(), "first may be set only after a last row or a void row"
         assert not (terminated & truncated).any()
         assert not (first & over).any()
         assert not (life_lost & (first | over)).any()
         reward = column(rows, "reward")
         assert np.isfinite(reward).all()
-        assert not reward[first].any(), "nothing was done yet that could be rewarded"
+        assert not reward[first].any(), "the reward of a first row must be 0"
         if self.env.spec.observation_dtype == "float32":
             assert np.isfinite(column(rows, "observation")).all()
 
@@ -98,7 +100,7 @@ class EnvironmentContract:
     def test_its_seed_alone_makes_its_games(self) -> None:
         """An environment's games do not depend on other environments in the same process."""
         if not self.independent:
-            pytest.skip("its environments share a generator")
+            pytest.skip("the environments share a random generator")
         actions = np.concatenate([random_actions(self.env.spec, self.agents, self.steps)] * 2, axis=1)
         rows = play(self.env, actions)
         alone = make(self.settings, SEEDS[1:])
@@ -142,7 +144,7 @@ class EnvironmentContract:
                 begun = poisoned_row(env.spec, env.count)
                 env.restart(second, begun)
                 untouched = np.isnan(begun.reward[~second]) & begun.terminated[~second]
-                assert untouched.all(), "a cell of the other environment was written"
+                assert untouched.all(), "restart wrote cells of an environment that was not chosen"
                 assert not begun.reward[second].any() and begun.first[second].all()
                 assert not (begun.terminated | begun.truncated | begun.life_lost)[second].any()
                 assert not (begun.observation[second] == 0xA5).all()
@@ -150,7 +152,7 @@ class EnvironmentContract:
             played.append(poisoned_row(env.spec, env.count))
             env.step(action, played[-1])
             if t in moments:
-                assert not played[-1].first[second].all(), "the first action of a game that was restarted was ignored"
+                assert not played[-1].first[second].all(), "the first action after a restart was ignored"
         for name in ("observation", "reward", *FLAGS):
             np.testing.assert_array_equal(
                 column(played, name)[:, ~second], column(rows, name)[:, ~second], err_msg=name

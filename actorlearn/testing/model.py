@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from actorlearn.models.interface import state_size, unroll
 from actorlearn.models.make import flatten, make
 from actorlearn.models.specs import MODELS, ModelSettings
-from actorlearn.models.unroll import state_size, unroll
 
 
 class ModelContract:
@@ -69,7 +69,7 @@ class ModelContract:
         first, again, other = (flatten(self.network(seed))[0] for seed in (1, 1, 2))
         assert torch.equal(first, again)
         assert not torch.equal(first, other)
-        assert torch.equal(before, torch.random.get_rng_state()), "torch's global generator was drawn from"
+        assert torch.equal(before, torch.random.get_rng_state()), "the network drew from torch's global generator"
 
     def test_its_parameters_travel_as_one_vector(self) -> None:
         """A network with another's vector of weights computes the same outputs."""
@@ -108,7 +108,7 @@ class ModelContract:
         network, seen = self.network(), self.observations(4, 3)
         size = state_size(network)
         if not size:
-            pytest.skip("it has no state")
+            pytest.skip("the network has no state")
         first = torch.tensor([[True, False, False], [False, False, True], [False, True, False], [False, False, False]])
         with torch.no_grad():
             state = torch.where(first[0, :, None], torch.nan, torch.ones(3, size))

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from actorlearn.algorithms.interface import Batch
+from actorlearn.models.interface import Outputs, state_size, unroll
 from actorlearn.models.make import autocast, flatten
-from actorlearn.models.unroll import Outputs, state_size, unroll
 
 T = TypeVar("T")
 Task = Callable[[], None]
@@ -122,7 +122,7 @@ class Passes:
     def forward(
         self, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None, *, bootstrap: int = 0
     ) -> tuple[Outputs, Tensor | None]:
-        """Return outputs {head: [T, B, size]} and the state after the last row, as `models.unroll.unroll` does.
+        """Return outputs {head: [T, B, size]} and the state after the last row, as `models.interface.unroll` does.
 
         The backward pass may leave out the outputs of the last ``bootstrap`` rows, which the loss uses as constants.
         """

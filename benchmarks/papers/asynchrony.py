@@ -1,7 +1,7 @@
 """The suite ``asynchrony``: what PPO loses by experience of older weights, and what each correction wins back.
 
 The lag is held at a number, as Hilton et al. (2021, figure 1) hold the age of data: each rollout is played by the
-weights of so many updates ago. All of it happens in one process (``measure/lagged.py``), with the weights, bit for bit,
+weights of so many updates ago. All of it happens in one process (``lagged_learner.py``), with the weights, bit for bit,
 of a run whose simulators are always ahead (`simulators.blocks`: lag + 1, `simulators.weights: rollout`). Runs of a
 topology have the same steps; lag, correction and seed alone differ.
 

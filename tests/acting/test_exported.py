@@ -82,7 +82,7 @@ def test_the_file_gives_the_networks_own_actions(tmp_path: Path, kind: str) -> N
     run_folder(tmp_path, settings)
     loaded = actorlearn.load_policy(tmp_path)
     exported.write(loaded, UNKNOWN, tmp_path / "policy.onnx")
-    player, random = play.Policy(tmp_path / "policy.onnx"), np.random.default_rng(5)
+    player, random = play.OnnxPolicy(tmp_path / "policy.onnx"), np.random.default_rng(5)
     for moment in range(3):
         rows = random.integers(256, size=(5, *settings.observation_shape))
         observation = (rows / (256.0 if settings.observation_dtype == "float32" else 1)).astype(
@@ -105,7 +105,7 @@ def test_a_layer_that_onnx_has_not_is_told_in_a_line(tmp_path: Path, monkeypatch
         return {"action": logits.argmax(-1) if logits[0, 0] > 0 else logits.argmin(-1)}
 
     monkeypatch.setattr(loaded.algorithm, "act", branch)
-    with pytest.raises(exported.ExportError, match="it cannot be written as ONNX: ") as error:
+    with pytest.raises(exported.ExportError, match="the policy cannot be written as ONNX: ") as error:
         exported.write(loaded, UNKNOWN, tmp_path / "policy.onnx")
     assert len(str(error.value).splitlines()) == 1
 
@@ -136,7 +136,7 @@ def test_it_plays_cartpole_without_actorlearn_as_it_does_with_it(tmp_path: Path,
     program = WITHOUT + (
         "import json\n"
         "try:\n    import actorlearn\nexcept ImportError:\n    pass\nelse:\n    sys.exit('it was found')\n"
-        "policy, seen = play.Policy(), []\n"
+        "policy, seen = play.OnnxPolicy(), []\n"
         "act = policy.act\n"
         "def told(observation, first):\n"
         "    action = act(observation, first)\n"
@@ -215,7 +215,7 @@ def test_actions_are_those_that_the_environment_takes(
     settings = msgspec.structs.replace(policy_settings(actions=chosen), observation_shape=shape)
     run_folder(tmp_path, settings, env=env)
     exported.write(actorlearn.load_policy(tmp_path), found, tmp_path / "policy.onnx")
-    assert play.play(play.Policy(tmp_path / "policy.onnx"), 2, seed=3) == [9.0, 9.0]
+    assert play.play(play.OnnxPolicy(tmp_path / "policy.onnx"), 2, seed=3) == [9.0, 9.0]
 
 
 def test_images_come_as_the_environment_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,4 +229,4 @@ def test_images_come_as_the_environment_has_them(tmp_path: Path, monkeypatch: py
     exported.write(loaded, recipe(env), tmp_path / "policy.onnx")
     images = np.random.default_rng(0).integers(256, size=(6, *IMAGE.shape), dtype=np.uint8)
     expected = loaded.act(np.moveaxis(images, -1, 1), greedy=True)
-    assert play.Policy(tmp_path / "policy.onnx").act(images, np.ones(6, bool)).tolist() == expected.tolist()
+    assert play.OnnxPolicy(tmp_path / "policy.onnx").act(images, np.ones(6, bool)).tolist() == expected.tolist()

@@ -46,7 +46,7 @@ def test_memory_is_carried_from_call_to_call_and_cleared_where_a_game_begins(tmp
 @pytest.mark.parametrize(
     ("observation", "error", "said"),
     [
-        (np.zeros(4), ValueError, r"shape \[4\]; it must be N rows of \[4\]"),
+        (np.zeros(4), ValueError, r"shape \[4\]; it must have N rows of shape \[4\]"),
         (np.zeros((2, 5)), ValueError, r"shape \[2, 5\]"),
         (0.0, ValueError, r"shape \[\]"),
         (np.zeros((2, 4), complex), TypeError, "float32"),
@@ -59,7 +59,7 @@ def test_other_observations_are_refused(tmp_path: Path, observation: Any, error:
 
 
 def test_folders_without_a_policy_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is no run folder: it has no settings"):
+    with pytest.raises(ValueError, match="is not the folder of a run: it has no settings"):
         actorlearn.load_policy(tmp_path)
     run_folder(tmp_path, policy_settings())
     with pytest.raises(CheckpointError, match="learner-1: no valid checkpoint"):

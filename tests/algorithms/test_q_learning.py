@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from actorlearn.actions import MultiDiscrete
-from actorlearn.algorithms.c51 import C51
-from actorlearn.algorithms.distributional import project
+from actorlearn.algorithms.c51 import C51, project
 from actorlearn.algorithms.dqn import DQN
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.make import make

@@ -14,7 +14,7 @@ from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
 from actorlearn.models.noisy import draw
-from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.interface import make as make_optimizer
 from tests import named
 
 STATES, DISCOUNT = 5, 0.9

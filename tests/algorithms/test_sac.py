@@ -211,5 +211,7 @@ def test_it_is_random_at_first_and_its_targets_follow() -> None:
     ],
 )
 def test_actions_that_are_no_numbers_are_refused(actions: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=f"'sac' chooses numbers, and this environment's actions are {words}"):
+    with pytest.raises(
+        ValueError, match=f"'sac' supports only Box actions, but this environment's actions are {words}"
+    ):
         make(named.algorithm(name="sac")).heads(actions)

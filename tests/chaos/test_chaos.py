@@ -14,7 +14,7 @@ import torch
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import Batch
 from actorlearn.models.make import flatten
-from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.interface import make as make_optimizer
 from tests import named
 from tests.chaos import census, schedule
 from tests.chaos.results import Results

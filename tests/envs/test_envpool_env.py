@@ -56,8 +56,12 @@ except ValueError as error:
     [
         ("envpool:CartPle-v1", {}, "did you mean 'envpool:CartPole-v1'"),
         ("envpool:Pong-v5", {}, "did you mean 'envpool:ALE/Pong-v5'"),
-        ("envpool:Hopper-v4", {"num_threads": 8}, "env.kwargs.num_threads: it follows from the topology; "),
-        ("envpool:Hopper-v4", {"gravity": 8}, "env.kwargs.gravity: EnvPool does not take it; .* takes .*frame_skip"),
+        ("envpool:Hopper-v4", {"num_threads": 8}, "env.kwargs.num_threads: the topology sets this argument; "),
+        (
+            "envpool:Hopper-v4",
+            {"gravity": 8},
+            "env.kwargs.gravity: EnvPool has no such argument; .* takes .*frame_skip",
+        ),
         (
             "envpool:Hopper-v4",
             {"xml_file": "nothing.xml"},

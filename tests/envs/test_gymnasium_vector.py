@@ -170,13 +170,13 @@ def test_where_a_list_of_seeds_is_refused_one_seed_follows_from_all() -> None:
         ({"vector": "builtins:dict"}, "makes {'num_envs': 2}; it must make a gymnasium.vector.VectorEnv"),
         (
             {"wrappers": ("gymnasium.wrappers:TimeLimit",)},
-            "env.wrappers are of one environment each: leave them",
+            "cannot be used with env.wrappers: env.wrappers wrap single environments; leave them",
         ),
         ({"kwargs": {"mode": ""}}, r'metadata\["autoreset_mode"\] of .*:Two is None; it must be one of gymnasium'),
         ({"kwargs": {"mode": "Never"}}, r"is 'Never'; it must be one of gymnasium"),
         (
             {"time_limit_steps": 2},
-            r'_limit_steps: 2, and .*:Two has no metadata\["reset_mask"\].* max_episode_',
+            r'_limit_steps: 2 cannot be set: .*:Two has no metadata\["reset_mask"\].* max_episode_',
         ),
         ({"kwargs": {"size": 1}}, "it takes num_envs, step=None, reset=None, mode='NextStep'"),
         ({"scale_actions": False, "id": "absent"}, ""),
@@ -199,9 +199,9 @@ def test_keys_that_do_not_fit_are_refused_in_one_line(keys: dict[str, Any], says
         ({"reward": np.zeros(3)}, r"reward is array\(\[0., 0., 0.\]\); it must be 2 numbers"),
         ({"reward": None}, "reward is None; it must be 2 numbers"),
         ({"reward": np.array([0.0, np.nan])}, "environment 1 of 'two': reward is nan; it must be finite in float32"),
-        ({"terminated": np.zeros(2)}, "terminated is .*; it must be 2 of True or False"),
-        ({"truncated": [False]}, "truncated is .*; it must be 2 of True or False"),
-        ({"observation": np.zeros((2, 3))}, r"the shape of observation is \(2, 3\); its space says \(2, 2\)"),
+        ({"terminated": np.zeros(2)}, "terminated is .*; it must be 2 values, each True or False"),
+        ({"truncated": [False]}, "truncated is .*; it must be 2 values, each True or False"),
+        ({"observation": np.zeros((2, 3))}, r"the shape of observation is \(2, 3\); by its space it must be \(2, 2\)"),
         ({"observation": np.full((2, 2), np.inf)}, r"environment 0 of 'two': observation\[0\] is inf"),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actorlearn.envs import history
-from actorlearn.envs.history import History
+from actorlearn.envs.history import ActionHistory
 from tests.examples import examples
 
 B, LONGEST = 3, 9
@@ -49,7 +49,7 @@ class Games:
 
     def __init__(self, seeds: list[int], whole: bool) -> None:
         self.games = [Game(whole) for _ in seeds]
-        self.history = History(seeds, whole)
+        self.history = ActionHistory(seeds, whole)
         self.history.begin()
         self.reset(np.ones(B, np.bool_), np.array(seeds))
 
@@ -138,5 +138,5 @@ def test_a_state_that_does_not_fit_is_refused() -> None:
         {**state, "length": state["length"][:2]},
         {**state, "games": -state["games"]},
     ):
-        with pytest.raises(ValueError, match="a state of|records of"):
+        with pytest.raises(ValueError, match="environments instead of|records instead of"):
             games.history.restore(other)

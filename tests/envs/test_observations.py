@@ -95,7 +95,7 @@ def test_zeros_and_ones_of_bools_are_the_bytes_that_networks_scale_to_them() -> 
     assert layout(space)[0].dtype == np.uint8
     np.testing.assert_array_equal(stored(space, seen), seen * 255)
     np.testing.assert_array_equal(stored(space, seen.tolist()), seen * 255)
-    with pytest.raises(MisfitError, match="its space says bool"):
+    with pytest.raises(MisfitError, match="by its space it must be bool"):
         stored(space, seen.astype(np.uint8))
 
 
@@ -111,37 +111,52 @@ def test_what_is_seen_and_what_is_left_out_is_told() -> None:
 @pytest.mark.parametrize(
     ("space", "says"),
     [
-        (Text(3), "there is no number in it"),
-        (Dict(a=Text(3)), "there is no number in it"),
+        (Text(3), "it has no numbers"),
+        (Dict(a=Text(3)), "it has no numbers"),
         (Graph(Discrete(2), Discrete(2)), "it is neither Box, Discrete"),
         (Dict(a=Tuple((Discrete(2), Graph(Discrete(2), Discrete(2))))), r"a\[1\] in it is neither Box, Discrete"),
-        (Discrete(MOST_CHOICES + 1), r"one-hot it has 65,537 numbers, and 65,536 are most"),
+        (Discrete(MOST_CHOICES + 1), r"one-hot it has 65,537 numbers; the most are 65,536"),
     ],
 )
 def test_spaces_without_a_form_are_refused_with_a_way_out(space: Space, says: str) -> None:
-    with pytest.raises(SpaceError, match=f"{says}.*: wrap it"):
+    with pytest.raises(SpaceError, match=f"{says}.*wrap the environment"):
         layout(space)
 
 
 @pytest.mark.parametrize(
     ("kind", "observation", "name", "says"),
     [
-        ("discrete", 3, "observation", "its space is Discrete(4, start=-1)"),
-        ("discrete", -2, "observation", "its space is Discrete(4, start=-1)"),
+        ("discrete", 3, "observation", "it must be in its space, Discrete(4, start=-1)"),
+        ("discrete", -2, "observation", "it must be in its space, Discrete(4, start=-1)"),
         ("discrete", 1.0, "observation", "it must be an integer"),
         ("discrete", None, "observation", "it must be an integer"),
-        ("discrete", [1], "the shape of observation", "its space says ()"),
-        ("several", [1, 0, 2], "observation", "its space is MultiDiscrete"),
-        ("several", [1, 0], "the shape of observation", "its space says (3,)"),
-        ("bits", np.full((2, 3), 2), "observation", "its space says zeros and ones"),
-        ("dict", {"b": 1}, "observation", "its space says 'a' is in it"),
-        ("dict", None, "observation", "its space says 'b' is in it"),
-        ("dict", {"a": np.zeros((2, 2)), "b": 3, "c": [0, 1]}, "observation['b']", "its space is Discrete(3)"),
-        ("dict", {"a": np.zeros(4), "b": 1, "c": [0, 1]}, "the shape of observation['a']", "its space says (2, 2)"),
-        ("tuple", (1,), "observation", "its space says 1 is in it"),
-        ("tuple", (1, np.full((2, 3), 300), 1), "the dtype of observation[1]", "its space says uint8"),
-        ("nested", {"pair": (1, [1, 1]), "at": {}}, "observation['at']", "its space says 'x' is in it"),
-        ("nested", {"pair": (1, [1, 5]), "at": {"x": [0.5]}}, "observation['pair'][1]", "its space is MultiDiscrete"),
+        ("discrete", [1], "the shape of observation", "by its space it must be ()"),
+        ("several", [1, 0, 2], "observation", "it must be in its space, MultiDiscrete"),
+        ("several", [1, 0], "the shape of observation", "by its space it must be (3,)"),
+        ("bits", np.full((2, 3), 2), "observation", "by its space it must be zeros and ones"),
+        ("dict", {"b": 1}, "observation", "by its space it must contain 'a'"),
+        ("dict", None, "observation", "by its space it must contain 'b'"),
+        (
+            "dict",
+            {"a": np.zeros((2, 2)), "b": 3, "c": [0, 1]},
+            "observation['b']",
+            "it must be in its space, Discrete(3)",
+        ),
+        (
+            "dict",
+            {"a": np.zeros(4), "b": 1, "c": [0, 1]},
+            "the shape of observation['a']",
+            "by its space it must be (2, 2)",
+        ),
+        ("tuple", (1,), "observation", "by its space it must contain 1"),
+        ("tuple", (1, np.full((2, 3), 300), 1), "the dtype of observation[1]", "by its space it must be uint8"),
+        ("nested", {"pair": (1, [1, 1]), "at": {}}, "observation['at']", "by its space it must contain 'x'"),
+        (
+            "nested",
+            {"pair": (1, [1, 5]), "at": {"x": [0.5]}},
+            "observation['pair'][1]",
+            "it must be in its space, MultiDiscrete",
+        ),
     ],
 )
 def test_what_is_not_in_its_space_is_named(kind: str, observation: object, name: str, says: str) -> None:

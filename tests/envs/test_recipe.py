@@ -16,9 +16,9 @@ from tests.envs.spaces import of
 @pytest.mark.parametrize(
     ("observations", "said"),
     [
-        (Dict({"said": Text(3), "b": Box(-1, 1, (2,))}), "puts its observations together"),
-        (Dict({"a": Box(0, 255, (2,), np.uint8), "b": Box(-1, 1, (2,))}), "puts its observations together"),
-        (Box(0, 1, (3,), np.bool_), "puts its observations together"),
+        (Dict({"said": Text(3), "b": Box(-1, 1, (2,))}), "combines parts of its observations"),
+        (Dict({"a": Box(0, 255, (2,), np.uint8), "b": Box(-1, 1, (2,))}), "combines parts of its observations"),
+        (Box(0, 1, (3,), np.bool_), "combines parts of its observations"),
     ],
 )
 def test_observations_that_gymnasium_puts_together_otherwise_have_no_recipe(

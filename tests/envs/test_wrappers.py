@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
-from actorlearn.envs.wrappers import MONSTER, SYMBOLS, THING, NetHackWindow, Part, Smaller
+from actorlearn.envs.wrappers import MONSTER, SYMBOLS, THING, DictEntry, NetHackWindow, Smaller
 
 
 class Shows(gymnasium.Env[Any, int]):
@@ -33,11 +33,11 @@ def seen(env: gymnasium.Env[Any, Any]) -> Any:
 def test_a_part_of_a_dict_is_taken_by_its_name() -> None:
     space = Dict(screen=Box(0, 9, (2,), np.uint8), health=Discrete(3))
     shows = Shows(space, {"screen": np.array([1, 2], np.uint8), "health": 1})
-    np.testing.assert_array_equal(seen(Part(shows, key="screen")), [1, 2])
-    with pytest.raises(ValueError, match="key: 'sound' is no part of the observations, which are a Dict of "):
-        Part(shows, key="sound")
+    np.testing.assert_array_equal(seen(DictEntry(shows, key="screen")), [1, 2])
+    with pytest.raises(ValueError, match="key: 'sound' is not an entry of the observations, which are a Dict of "):
+        DictEntry(shows, key="sound")
     with pytest.raises(ValueError, match=r"which are Box\("):
-        Part(Part(shows, key="screen"), key="screen")
+        DictEntry(DictEntry(shows, key="screen"), key="screen")
 
 
 @pytest.mark.parametrize("shape", [(6, 4), (6, 4, 3)])

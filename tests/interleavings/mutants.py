@@ -17,7 +17,7 @@ from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.published import Published
 from actorlearn.parameters.rendezvous import SharedRendezvous
 from actorlearn.parameters.store import SharedStore
-from actorlearn.processes.group import Group
+from actorlearn.processes.group import EnvGroup
 from actorlearn.processes.members import RolloutMembers
 from tests.interleavings.arrays import Flock, OpenedSegment
 
@@ -264,7 +264,7 @@ class LeavesWhenTold(AllGather):
 # --------------------------------------------------------------------------------------
 
 
-class CompletedFirst(Group):
+class CompletedFirst(EnvGroup):
     """A rollout is said to be complete before its last row is written."""
 
     def advance(self) -> str:

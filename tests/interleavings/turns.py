@@ -20,7 +20,7 @@ from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import Blocks, Rollouts, block_fields, rollouts_fields, steps_in_flight
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.processes.group import Group
+from actorlearn.processes.group import EnvGroup
 from actorlearn.processes.members import RolloutMembers
 from actorlearn.wire.messages import Member
 from tests.blocks import block_shape
@@ -91,7 +91,7 @@ class Play:
         self.told: Any = self.words.create("told", told)
         self.asked: Any = self.words.create("asked", [Field("of", "int64", (rollouts + blocks + 2,), 0)])
         self.groups = [
-            kinds.get("group", Group)(0, Counting(member), blocks_, self.rollouts)  # type: ignore[arg-type]
+            kinds.get("group", EnvGroup)(0, Counting(member), blocks_, self.rollouts)  # type: ignore[arg-type]
             for member, blocks_ in enumerate(self.members)
         ]
         self.acted_early = "acted early" in kinds

@@ -10,8 +10,7 @@ import numpy as np
 
 from actorlearn.address import Shm
 from actorlearn.learning.make import make
-from actorlearn.learning.replay import Replayed
-from actorlearn.learning.replay_storage import ReplayStorage
+from actorlearn.learning.replay import Replayed, ReplayStorage
 from actorlearn.learning.update import Learning
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields

@@ -16,7 +16,7 @@ import torch
 
 from actorlearn.address import Shm
 from actorlearn.learning.make import make
-from actorlearn.learning.replay_storage import ReplayStorage
+from actorlearn.learning.replay import ReplayStorage
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment

@@ -212,7 +212,7 @@ def test_a_loss_may_do_without_priorities_where_nothing_is_drawn_by_them(tmp_pat
         if not prioritised:
             source(made).note_learned(minibatch, True, {})
             continue
-        with pytest.raises(ValueError, match=r"replay.prioritised: true needs the metric \"priority\" of 'dqn'"):
+        with pytest.raises(ValueError, match='metric "priority", which the loss of .dqn. does not return'):
             source(made).note_learned(minibatch, True, {})
 
 

@@ -11,7 +11,7 @@ from actorlearn.memory.progress import Progress
 from actorlearn.memory.rollout import Blocks, Rollouts
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published
-from actorlearn.processes.group import Group
+from actorlearn.processes.group import EnvGroup
 from actorlearn.worker.handshake import shape_to_match
 from actorlearn.worker.settings import SimulatorSettings
 from tests.ledger.counting import Row, row_of
@@ -44,7 +44,9 @@ class Simulated:
         size = len(settings.env_seeds) // self.blocks.groups
         seeds = [settings.env_seeds[g * size : (g + 1) * size] for g in range(self.blocks.groups)]
         self._envs = [make(settings.env, own) for own in seeds]
-        self._groups = [Group(g, env, self.blocks, self._rollouts, settings.reset) for g, env in enumerate(self._envs)]
+        self._groups = [
+            EnvGroup(g, env, self.blocks, self._rollouts, settings.reset) for g, env in enumerate(self._envs)
+        ]
         b = self.blocks
         self.shape = shape_to_match(settings.env.id, self._envs[0].spec, b.horizon, b.blocks, b.groups)
         for group, own in zip(self._groups, seeds, strict=True):
@@ -62,7 +64,7 @@ class Simulated:
         results = [self._advance(group) for group in self._groups]
         self.left = all(result == "left" for result in results)
 
-    def _advance(self, group: Group) -> str:
+    def _advance(self, group: EnvGroup) -> str:
         timestep, between = group.timestep, group.between_rollouts
         result = group.advance()
         if not between and result in ("observed", "completed"):
@@ -77,7 +79,7 @@ class Simulated:
             row = row_of(read(self.blocks.row("observation", group, timestep)[b]))
             self._produced.append(Step(row, self.learner, self.peer, timestep // self.blocks.horizon))
 
-    def _act(self, group: Group) -> None:
+    def _act(self, group: EnvGroup) -> None:
         actions = self._envs[group.index].random_actions(self._random)
         self.blocks.row("action", group.index, group.timestep)[:] = actions
         for field in self.blocks.segment.fields:

@@ -26,8 +26,8 @@ import msgspec
 import pytest
 
 from actorlearn.failpoints import Arms, armed
-from actorlearn.learning.resuming import open_checkpoint
 from actorlearn.memory.shared import Segment
+from actorlearn.processes.checkpoints import open_checkpoint
 from actorlearn.processes.trainer import Trainer, make
 from actorlearn.tasks import describe
 from actorlearn.wire.messages import PROTOCOL_VERSION, Finished, Hello, Request, encode

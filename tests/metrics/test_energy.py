@@ -92,7 +92,7 @@ def test_a_restored_trainer_has_no_rate(tmp_path: Path) -> None:
 
 
 def test_where_nothing_can_be_read_it_is_said_why(tmp_path: Path) -> None:
-    for folder, why in ((tmp_path / "none", "there is no .*none"), (tmp_path, "has no processor")):
+    for folder, why in ((tmp_path / "none", "none .* does not exist"), (tmp_path, "lists no processor")):
         energy = Energy(folder)
         assert not energy.readable and energy.row(5) == energy.row(6) == {}
         assert re.search(f"not readable: .*{why}", energy.said())
@@ -139,7 +139,7 @@ def test_gpus_are_counted_where_their_package_is_installed(tmp_path: Path, monke
     energy.row(0)
     used_mj[:] = [40_000, 90_000]  # 30 J and 70 J
     assert energy.row(100) == per_joule(100, 100)
-    assert energy.said() == f"gpu 0, gpu 1; {tmp_path} has no processor (intel-rapl:*)"
+    assert energy.said() == f"gpu 0, gpu 1; {tmp_path} lists no processor (intel-rapl:*)"
 
     def gone(_handle: int) -> int:
         raise NVMLError("GPU is lost")

@@ -134,7 +134,7 @@ def test_a_tracker_that_ends_is_told_and_the_other_writers_go_on(
 ) -> None:
     monkeypatch.setattr(trackers, "CLOSE_S", 5.0)
     rows = 0
-    said = "unknown gets no more rows: its process ended with exit status 1; see .*log"
+    said = "the process that sends rows to unknown ended with exit status 1; see .*log"
     with MetricsWriter(run_dir, [f"{__name__}:Unknown"]) as written, pytest.raises(OSError, match=said):
         for _ in range(600):
             rows += 1

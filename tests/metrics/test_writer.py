@@ -238,5 +238,8 @@ def test_events_carry_wall_time_and_a_time_that_never_runs_backwards(tmp_path: P
 
 
 def test_an_event_field_cannot_replace_the_clock(tmp_path: Path) -> None:
-    with EventsWriter(tmp_path) as events, pytest.raises(ValueError, match="'time_s' is written by EventsWriter"):
+    with (
+        EventsWriter(tmp_path) as events,
+        pytest.raises(ValueError, match="EventsWriter writes the field 'time_s' itself"),
+    ):
         events.event("died", "trainer", 1, "exit 1", time_s=0.0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from actorlearn.algorithms.c51 import C51
-from actorlearn.models.heads import Dueling
+from actorlearn.models.dueling import Dueling
 from actorlearn.models.make import make
 from tests import named, reference
 

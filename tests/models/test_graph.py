@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from actorlearn.models.graph import Graph
+from actorlearn.models.interface import state_size, unroll
 from actorlearn.models.make import autocast
-from actorlearn.models.unroll import state_size, unroll
 from tests.models.networks import images, network
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from actorlearn.models.heads import ask_only
+from actorlearn.models.interface import state_size
 from actorlearn.models.make import make
 from actorlearn.models.specs import EncoderSettings, ModelSettings
-from actorlearn.models.unroll import state_size
 from tests import named
 from tests.models.networks import ATARI, HEADS, images, network
 

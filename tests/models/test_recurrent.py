@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from actorlearn.models.interface import state_size, unroll
 from actorlearn.models.make import autocast, flatten, make
 from actorlearn.models.recurrent import Recurrent
-from actorlearn.models.unroll import state_size, unroll
 from tests import named, reference
 from tests.models.networks import images
 

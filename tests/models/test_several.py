@@ -55,9 +55,17 @@ def test_two_alike_begin_with_weights_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("model", "shape", "why"),
     [
-        ({"name": "nature"}, (4, 84, 84), r"model.name: 'nature' reads images alone, and critic reads 2 numbers"),
-        ({"name": "mlp", "recurrence": "lstm"}, (3,), r"model.recurrence: 'lstm' is for one network alone"),
-        ({"name": "mlp", "normalize_observation": True}, (3,), r"model.normalize_observation: true is for one network"),
+        (
+            {"name": "nature"},
+            (4, 84, 84),
+            r"model.name: 'nature' reads only images, but the network critic also reads 2 numbers",
+        ),
+        ({"name": "mlp", "recurrence": "lstm"}, (3,), r"model.recurrence: 'lstm' supports only one network"),
+        (
+            {"name": "mlp", "normalize_observation": True},
+            (3,),
+            r"model.normalize_observation: true supports only one network",
+        ),
     ],
 )
 def test_models_of_one_network_are_refused(model: dict[str, Any], shape: tuple[int, ...], why: str) -> None:

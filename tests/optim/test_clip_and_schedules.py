@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from actorlearn.optim.clip import clip_by_global_norm
+from actorlearn.optim.groups import clip_by_global_norm
 from actorlearn.optim.schedules import for_batches, linear, scale_rate
 from tests import named
 

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
-from actorlearn.optim.clip import clip_by_global_norm
-from actorlearn.optim.groups import GroupedOptimizer, clip, groups_within, make_groups
-from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.groups import GroupedOptimizer, clip, clip_by_global_norm, groups_within, make_groups
+from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.optim.schedules import for_batches
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.interface import Exchange, Learner
@@ -189,11 +188,11 @@ def test_larger_batches_scale_the_numbers_of_groups_too() -> None:
     [
         (
             NETWORKS,
-            "'critik' is no network of the algorithm, whose networks are actor, critic, scale; did you mean critic",
+            "'critik' is not a network of the algorithm, whose networks are actor, critic, scale; did you mean critic",
         ),
         (
             {},
-            "'critik' is no network of the algorithm, which has only one; write these numbers in the section optimizer",
+            "'critik' is not a network of the algorithm, which has only one; write these numbers in the section",
         ),
     ],
 )

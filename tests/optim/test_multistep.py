@@ -7,8 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorlearn.optim.adam import Adam
-from actorlearn.optim.multistep import MultiStepAdam
+from actorlearn.optim.adam import Adam, MultiStepAdam
 from actorlearn.optim.specs import AdamSettings
 from tests import named, reference
 

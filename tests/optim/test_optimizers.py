@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorlearn.optim.make import make
+from actorlearn.optim.interface import make
 from actorlearn.optim.specs import AdamSettings, OptimizerSettings, RMSPropSettings
 from tests import named, reference
 

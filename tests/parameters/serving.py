@@ -12,7 +12,7 @@ import torch
 from actorlearn.address import Shm
 from actorlearn.models.normalize import merge_into
 from actorlearn.optim.groups import GroupedOptimizer, groups_within, make_groups
-from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.shard import OptimizerRule, Rule, StatisticsRule
 from actorlearn.parameters.shard_layout import LOOPBACK, ROLE, Sharding

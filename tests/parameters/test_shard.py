@@ -13,7 +13,7 @@ from torch import Tensor
 
 from actorlearn.models.normalize import merge_into, moments_of
 from actorlearn.optim.groups import GroupedOptimizer, make_groups
-from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.settings import AloneExchangeSettings

@@ -18,7 +18,7 @@ from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_f
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Gatherer
-from actorlearn.processes.group import Group
+from actorlearn.processes.group import EnvGroup
 from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.snapshots import Snapshots, restore
 from actorlearn.wire.messages import Member
@@ -54,7 +54,9 @@ class Simulator:
         self.blocks = Blocks(make_segment(path, play.shape, number))
         self.member = Member(id=process(self.name), segment=Shm(str(path)))
         seeds = [[100 * number + 10 * g + b for b in range(ENVS)] for g in range(play.shape.groups)]
-        self.groups = [Group(g, make(ENV, own), self.blocks, play.rollouts, play.reset) for g, own in enumerate(seeds)]
+        self.groups = [
+            EnvGroup(g, make(ENV, own), self.blocks, play.rollouts, play.reset) for g, own in enumerate(seeds)
+        ]
         if resumes is None:
             for group, own in zip(self.groups, seeds, strict=True):
                 list(group.starts.first(3, own))

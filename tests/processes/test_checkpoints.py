@@ -98,7 +98,9 @@ def test_one_that_finds_no_room_is_told_and_made_at_the_end_though_no_steps_were
     scene.at(7).save_now()
     (warned,) = scene.control.said
     assert isinstance(warned, Warned)
-    assert warned.text.startswith("checkpoint at 7 steps not written: ") and warned.text.endswith("the run goes on")
+    assert warned.text.startswith("the checkpoint at 7 steps could not be written: ") and warned.text.endswith(
+        "the run continues"
+    )
     scene.checkpoints.save_last()
     assert scene.control.saved == [(7, 0)]
     assert newest(scene.settings.checkpoints).state["env_steps"] == 7

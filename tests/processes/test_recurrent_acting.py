@@ -21,7 +21,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Gatherer
 from actorlearn.processes.evaluator import play
-from actorlearn.processes.group import Group
+from actorlearn.processes.group import EnvGroup
 from actorlearn.processes.members import RolloutMembers
 from actorlearn.wire.messages import Member
 from tests import named
@@ -72,7 +72,7 @@ def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: st
     gatherer = Gatherer(rollouts, "cpu", learner.columns)
     members.follow([Member(id=process("simulator-0"), segment=Shm(str(tmp_path / "simulator-0.0")))], [])
     envs = [make(ENV, [7 * g + i for i in range(ENVIRONMENTS)]) for g in range(groups)]
-    players = [Group(g, env, member, rollouts) for g, env in enumerate(envs)]
+    players = [EnvGroup(g, env, member, rollouts) for g, env in enumerate(envs)]
     for player in players:
         list(player.starts.first(4, [player.index]))  # in the middle of a game, of which the network has seen nothing
     member.mark_ready()

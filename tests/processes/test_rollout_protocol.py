@@ -37,7 +37,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Gatherer
 from actorlearn.processes.counts import TrainerCounts
-from actorlearn.processes.group import Group
+from actorlearn.processes.group import EnvGroup
 from actorlearn.processes.members import RolloutMembers
 from actorlearn.wire.messages import Member
 from tests import named
@@ -124,7 +124,7 @@ class Simulator:
         self.blocks = Blocks(make_segment(path, shape))
         self.member = Member(id=process(f"simulator-{self.number}"), segment=Shm(str(path)))
         self.envs = [Ledger(self.number, g, reset) for g in range(shape.groups)]
-        self.groups = [Group(g, env, self.blocks, rollouts, reset) for g, env in enumerate(self.envs)]
+        self.groups = [EnvGroup(g, env, self.blocks, rollouts, reset) for g, env in enumerate(self.envs)]
 
         self.decorrelation = decorrelation
         self.begins: dict[Cell, Cell] = {}

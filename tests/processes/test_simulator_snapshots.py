@@ -99,7 +99,7 @@ def test_of_one_that_does_not_answer_none_are_taken_and_a_late_answer_is_none_to
 
 def test_who_refuses_dies_leaves_or_has_not_begun_is_named(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    assert stage.take(lambda: stage.answer(0, taken=False)) == "simulator-0 could take no snapshot"
+    assert stage.take(lambda: stage.answer(0, taken=False)) == "simulator-0 could not take a snapshot"
     died = stage.take(lambda: stage.trained.follow(stage.members[1:], [], stage.members[:1]))
     assert died == "simulator-0 has ended"
     stage.trained.gone.clear()
@@ -111,11 +111,11 @@ def test_who_refuses_dies_leaves_or_has_not_begun_is_named(tmp_path: Path) -> No
     stage.trained.gone.clear()
     assert stage.take() == "simulator-2 has not begun yet"
     stage.trained.follow([], [])
-    assert stage.take() == "no simulator is at work"
+    assert stage.take() == "no simulator is running"
 
 
 def test_a_trainer_that_is_told_to_end_waits_for_nobody(tmp_path: Path) -> None:
-    assert Stage(tmp_path).take(lambda: False) == "it was saved on being told to end"
+    assert Stage(tmp_path).take(lambda: False) == "the trainer was told to end"
 
 
 def test_before_anybody_begins_there_is_nothing_to_take(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_an_environment_that_raises_is_told_of_once_and_the_run_goes_on(
         assert play.rollouts.ask(play.learned) == number
         assert simulator.snapshots.due
         said = simulator.snapshots.answer()
-        assert said == ("no snapshot of the simulator can be taken: ArithmeticError: it forgot" if number == 1 else "")
+        assert said == ("the simulator cannot take a snapshot: ArithmeticError: it forgot" if number == 1 else "")
         assert simulator.blocks.held == -number and not simulator.snapshots.due
     assert play.finish(random)
     assert not (play.folder / "simulator-0.npz").exists()
@@ -132,7 +132,7 @@ def test_a_snapshot_from_a_rollout_that_is_gone_is_refused(tmp_path: Path) -> No
     while play.learned < 3:
         play.event(random)
     play.rollouts.ask(0)
-    assert "was asked for from rollout 0 on" in play.simulators[0].snapshots.answer()
+    assert "requested rows from rollout 0 on" in play.simulators[0].snapshots.answer()
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "half", "of_others", "other_horizon", "env"])

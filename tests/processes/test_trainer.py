@@ -104,10 +104,12 @@ def test_the_account_of_a_simulator_that_has_gone_is_closed(tmp_path: Path) -> N
 def test_an_update_that_is_not_finite_is_skipped_and_too_many_in_a_row_end_the_run(tmp_path: Path) -> None:
     scene = Scene(tmp_path, total_steps=10**9)
     scene.rewards = lambda rollout: np.full((4, 4), np.nan if rollout else 1.0, np.float32)
-    with pytest.raises(FloatingPointError, match=f"updates from {SKIPS_ALLOWED + 1} batches in a row at"):
+    with pytest.raises(FloatingPointError, match=f"updates from {SKIPS_ALLOWED + 1} rollouts in a row at"):
         scene.run()
     warned = [message.text for message in scene.all(Warned)]
-    assert len(warned) == SKIPS_ALLOWED + 1 and warned[0].startswith("update 2 skipped: loss nan, norm nan")
+    assert len(warned) == SKIPS_ALLOWED + 1 and warned[0].startswith(
+        "update 2 was skipped because it is not finite: loss nan, gradient norm nan"
+    )
 
 
 def test_resumed_it_goes_on_counting_and_never_publishes_a_version_twice(tmp_path: Path) -> None:
@@ -174,7 +176,8 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(
     monkeypatch.setattr(checkpoint, "save", no_space)
     scene = Scene(tmp_path, checkpoint_every_steps=STEPS)
     scene.run()
-    warned = f"checkpoint at {2 * STEPS} steps not written: [Errno 28] No space left on device; the run goes on"
+    why = "[Errno 28] No space left on device"
+    warned = f"the checkpoint at {2 * STEPS} steps could not be written: {why}; the run continues"
     assert [message.text for message in scene.all(Warned)] == [warned]
     assert [message.env_steps // STEPS for message in scene.all(Saved)] == [0, 1, 3, 4, 5]
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from actorlearn.envs.interface import EnvSpec, Row, VectorEnv
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
-from actorlearn.processes.group import Group
+from actorlearn.processes.group import EnvGroup
 from actorlearn.replay.rows import COLUMNS
 
 ENVS = 2
@@ -137,7 +137,7 @@ class Simulated:
             state_size=state_size,
         )
         self.blocks = Blocks(make_segment(folder / name, shape))
-        self.group = Group(0, env, self.blocks, self.rollouts, reset)
+        self.group = EnvGroup(0, env, self.blocks, self.rollouts, reset)
         list(self.group.starts.first(decorrelation, [number]))
         self.blocks.admit(0)
 

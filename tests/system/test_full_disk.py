@@ -67,7 +67,7 @@ def test_a_disk_that_fills_up_ends_nothing_and_what_died_meanwhile_comes_back(
     small_disk.fill()
     for name in ("metrics.jsonl", "events.jsonl"):
         run.wait_for(lambda name=name: f"{name} cannot be written: No space left" in run.screen(), f"word of {name}")
-    run.wait_for(lambda: "not written: " in run.screen(), "checkpoint that finds no room")
+    run.wait_for(lambda: "could not be written: " in run.screen(), "checkpoint that finds no room")
     before = run.pids()
     for name in ("simulator-1", "evaluator-0", "inference-0", "trainer"):
         os.kill(before[name], signal.SIGKILL)

@@ -203,15 +203,15 @@ def described(overrides: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ("env.id=misfits:NoStep", ["env.id: 'misfits:NoStep' lacks step", "gymnasium.Env"]),
+        ("env.id=misfits:NoStep", ["env.id: 'misfits:NoStep' does not define step", "gymnasium.Env"]),
         ("env.id=misfits:NoEnv", ["must be a subclass of gymnasium.Env"]),
         ("algorithm.name=misfits:NoHeads", ["lacks heads", "actorlearn/algorithms/interface.py"]),
         ("algorithm.name=misfits:HEADLESS", ["misfits:NoHeads lacks heads", "actorlearn/algorithms/interface.py"]),
-        ("algorithm.name=misfits:NoNumber", ["lacks the whole number prepared_rows", "interface.py"]),
+        ("algorithm.name=misfits:NoNumber", ["lacks the integer prepared_rows", "interface.py"]),
         ("model.name=misfits:NoModule", ["lacks forward, parameters", "actorlearn/models/interface.py"]),
         ("model.name=misfits:NoArguments", ["Name(observation_shape, heads)", "actorlearn/models/interface.py"]),
         ("model.name=misfits:NoForward", ["NoForward", "forward"]),
-        ("model.name=misfits:NoValue", ["returns logits and no value", "actorlearn/models/interface.py"]),
+        ("model.name=misfits:NoValue", ["returns logits, but not the head value", "actorlearn/models/interface.py"]),
         ("model.name=misfits:NoDict", ["returns Tensor", "actorlearn/models/interface.py"]),
         ("model.name=misfits:Narrow", ["returns logits as torch.float32 [2, 1], not float32 [2, 3]"]),
         ("model.name=misfits:Wrong", ["'misfits:Wrong' cannot be made: RuntimeError: no such file (misfits.py, line"]),
@@ -224,15 +224,18 @@ def described(overrides: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("env.id=misfits:LeavesAtOnce", ["env.id: 'misfits:LeavesAtOnce' cannot be made: SystemExit: 3"]),
         ("algorithm.name=misfits:NumbersOfHeads", ["heads returns {'logits': 3.0}; it must map the name of each"]),
         ("algorithm.name=misfits:UnknownColumn", ["columns returns 'mine': ('floats', ())", "numpy dtype name"]),
-        ("algorithm.name=misfits:UnwrittenColumn", ["act returns action; it must be action and ['mine'] (columns)"]),
+        (
+            "algorithm.name=misfits:UnwrittenColumn",
+            ["act returns action; it must return action and ['mine'] (columns)"],
+        ),
         ("algorithm.name=misfits:TooFar", ["cannot act", "action 7 must be in 0 … 2"]),
         ("algorithm.name=misfits:NoBatch", ["prepare returns NoneType; it must be a Batch"]),
         ("algorithm.name=misfits:NotFinite", ["its loss is", "must be finite"]),
         ("algorithm.name=misfits:OneLossTooFew", ["'misfits:OneLossTooFew' cannot learn from a batch: TypeError"]),
         ("algorithm.name=misfits:FewPriorities", ["the metric priority as torch.float32 [1, 1], not float32 [1, 2]"]),
         ("algorithm.name=misfits:WordsForMetrics", ["its metric 'mood' is 'good'; it must be a tensor of one number"]),
-        ("algorithm.name=misfits:UnknownDefaults", ["its defaults of vector have 'horizn', which is no key"]),
-        ("algorithm.name=misfits:NoMetrics", ["its metrics have 'mood', which is no Metric"]),
+        ("algorithm.name=misfits:UnknownDefaults", ["its defaults of vector have 'horizn', which is not a key"]),
+        ("algorithm.name=misfits:NoMetrics", ["its metrics have 'mood', which is not a Metric"]),
         ("optimizer.name=misfits:StepsWithoutAnything", ["cannot take a step: TypeError", "optim/interface.py"]),
         ("optimizer.name=misfits:NoModule", ["lacks step, state, restore", "actorlearn/optim/interface.py"]),
     ],
@@ -254,7 +257,7 @@ def test_a_class_that_fits_is_described(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [
-        (["optimizer.groups.actor.learning_rate=0.1"], "'actor' is no network of the algorithm, which has only one"),
+        (["optimizer.groups.actor.learning_rate=0.1"], "'actor' is not a network of the algorithm, which has only one"),
         (
             ["env.id=Pendulum-v1", "algorithm.name=sac", "optimizer.groups.temprature.learning_rate=0.1"],
             "networks are actor, critic_1, critic_2, temperature; did you mean temperature?",
@@ -275,7 +278,7 @@ def test_a_parameter_group_is_a_network_of_the_algorithm(
     [
         ("ActorTwice", "extra_networks returns 'actor'; a name is an identifier, and not 'actor'"),
         ("DictOfHeads", "extra_networks returns {'critic_1': {'value': 1}}; it must map names to ExtraNetwork"),
-        ("LossOfNothing", "losses returns 'critic_3', and the networks are actor, critic_1, critic_2, temperature"),
+        ("LossOfNothing", "losses returns 'critic_3', but the networks are actor, critic_1, critic_2, temperature"),
     ],
 )
 def test_an_algorithm_of_several_networks_is_refused_too(

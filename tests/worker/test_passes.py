@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from actorlearn.models.interface import unroll
 from actorlearn.models.make import flatten, make
-from actorlearn.models.unroll import unroll
-from actorlearn.optim.make import make as make_optimizer
+from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.worker.passes import SLICED, ComputePool, Passes
 from tests import named
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from actorlearn.address import Folders
-from actorlearn.learning.resuming import open_checkpoint
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import CheckpointError
 from actorlearn.parameters.modes import MODES, LearnersAsked
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
+from actorlearn.processes.checkpoints import open_checkpoint
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import TrainerSettings
 from tests import named
