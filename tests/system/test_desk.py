@@ -320,7 +320,7 @@ def test_pages_that_nobody_sees_leave_their_connection_to_others(serve: Any, bro
 def test_a_page_of_a_desk_that_was_ended_says_that_it_is_refused(serve: Any, browser: Any, tmp_path: Path) -> None:
     written(tmp_path / "watched")
     first = serve()
-    page = browser.new_page()
+    page = Watched(browser.new_page()).page
     page.goto(first.address)
     page.locator("#connection", has_text="live").wait_for()
     first.process.send_signal(signal.SIGINT)
