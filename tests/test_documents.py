@@ -71,7 +71,7 @@ def test_every_link_leads_to_a_page_and_its_heading(page: Path) -> None:
 def test_every_function_that_is_named_behind_its_file_is_there() -> None:
     """In lists such as that of an update's calls: `file.py`: `Class.method`."""
     calls = [call for page in PAGES for call in CALL.findall(page.read_text())]
-    assert len(calls) >= 15
+    assert calls
     assert not [f"{file}: {name}" for file, name in calls if name not in defined(ROOT / file)]
 
 
@@ -79,7 +79,7 @@ def test_every_name_that_examples_import_is_there() -> None:
     code = {f"{page.name}: {block}": block for page in PAGES for block in PYTHON.findall(page.read_text())}
     code |= {str(file.relative_to(ROOT)): file.read_text() for file in (ROOT / "examples").rglob("*.py")}
     imports = {(place, *found) for place, text in code.items() for found in imported_names(text)}
-    assert len(imports) >= 20
+    assert imports
     assert not [each for each in imports if not hasattr(importlib.import_module(each[1]), each[2])]
 
 
@@ -96,11 +96,9 @@ def test_every_page_has_a_link_to_it() -> None:
     assert not unknown, f"no page links to {unknown}"
 
 
-def test_the_topologies_of_the_readme_are_topologies() -> None:
-    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert len(blocks) == 2
-    mine, shown = map(parse, blocks)
-    assert mine.env.id.startswith("minigrid:") and shown.env.id == "ALE/Breakout-v5"
+@pytest.mark.parametrize("text", re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL))
+def test_a_topology_of_the_readme_is_a_topology(text: str) -> None:
+    parse(text)
 
 
 def test_no_page_links_elsewhere_but_to_what_is_listed() -> None:

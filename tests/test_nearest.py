@@ -17,6 +17,6 @@ def test_what_is_like_nothing_has_no_suggestion_unless_any_will_do() -> None:
 
 
 def test_a_word_of_any_length_is_compared_in_no_time() -> None:
-    began_s = time.monotonic()
+    began_s = time.process_time()  # other programs of the machine do not count
     assert nearest("a" * 1_000_000, ["a" * 64]) == "a" * 64
-    assert time.monotonic() - began_s < 1.0
+    assert time.process_time() - began_s < 1.0

@@ -16,9 +16,9 @@ from launch.topology.load import load
 from tests.sizes import ROOT
 
 
-def test_every_suite_says_in_one_line_what_it_measures() -> None:
+def test_every_suite_has_a_description_to_list() -> None:
     for suite in (*SUITES.values(), *PEERS.values(), VISIT):
-        assert 20 < len((suite.load().__doc__ or "").partition("\n")[0]) < 120
+        assert (suite.load().__doc__ or "").partition("\n")[0]
 
 
 def test_no_two_suites_have_one_name() -> None:

@@ -159,9 +159,9 @@ def test_all_end_when_a_lease_is_over_that_was_put_off_before(guarded: Guardian)
 
     until(60.0)
     pid, pidfd = begin(guarded, "/bin/sleep", "60")
-    until(0.3)
-    until(0.8)
-    assert not select.select([pidfd], [], [], 0.5)[0]
+    until(1.0)
+    until(2.5)
+    assert not select.select([pidfd], [], [], 1.5)[0]
     assert select.select([pidfd], [], [], 10.0)[0] and within(10.0, lambda: not lives(guarded.pid))
     os.close(pidfd)
     with pytest.raises(guardian.GuardianLostError):
@@ -169,15 +169,19 @@ def test_all_end_when_a_lease_is_over_that_was_put_off_before(guarded: Guardian)
 
 
 def test_a_stopped_supervisors_processes_end_with_its_lease(name: str) -> None:
-    program = SUPERVISOR.replace(
-        "time.sleep(60)", "guardian.lease(time.clock_gettime(time.CLOCK_BOOTTIME) + 2)\ninput()"
+    leased = (
+        "input(); guardian.lease(time.clock_gettime(time.CLOCK_BOOTTIME) + 2); print('leased', flush=True); input()"
     )
+    program = SUPERVISOR.replace("time.sleep(60)", leased)
     with subprocess.Popen(
         [sys.executable, "-c", program, *command(name)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as supervisor:
         assert supervisor.stdout and supervisor.stdin
         supervisor.stdout.readline()
-        assert within(2.0, lambda: len(sleepers(name)) == COUNT)
+        assert within(30.0, lambda: len(sleepers(name)) == COUNT)
+        supervisor.stdin.write("\n")
+        supervisor.stdin.flush()
+        assert supervisor.stdout.readline() == "leased\n"
         supervisor.send_signal(signal.SIGSTOP)
         assert within(10.0, lambda: not sleepers(name))
         supervisor.send_signal(signal.SIGCONT)

@@ -197,12 +197,10 @@ def test_a_missing_optuna_is_named_with_what_brings_it(folder: Path, monkeypatch
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
-def test_a_shipped_sweep_is_right_and_says_what_it_is(path: Path) -> None:
+def test_a_shipped_sweep_is_valid_and_points_editors_to_the_schema(path: Path) -> None:
     assert read(path).keys.search is not None
-    lines = path.read_text(encoding="utf-8").splitlines()
-    schema = lines[0].removeprefix("# yaml-language-server: $schema=")
+    schema = path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# yaml-language-server: $schema=")
     assert (path.parent / schema).resolve() == ROOT / "launch" / "sweeps" / "sweep.schema.json"
-    assert "Units:" in "".join(lines[:6])
 
 
 def test_the_page_shows_the_shipped_sweeps() -> None:
