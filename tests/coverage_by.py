@@ -40,7 +40,6 @@ COVERED_BY = {
     "actorlearn/metrics/tracking.py": "tests/metrics/test_trackers.py",
     "actorlearn/parameters/shard_frames.py": "tests/parameters/test_shard.py",
     "actorlearn/parameters/shard_layout.py": "tests/parameters/test_shard.py",
-    "actorlearn/parameters/shard_memory.py": "tests/parameters/test_served.py",
     "actorlearn/processes/parameter_server.py": "tests/parameters/test_served.py",
     "actorlearn/wire/endpoints.py": "tests/parameters/test_gossip_network.py",
     "actorlearn/wire/identity.py": "tests/wire/test_messages.py",

@@ -34,7 +34,7 @@ from actorlearn.replay.buffer import Replay, Sample
 from actorlearn.replay.ratio import Ratio
 from actorlearn.replay.samplers import importance
 from actorlearn.replay.settings import ReplaySettings
-from actorlearn.worker.passes import Network
+from actorlearn.worker.passes import FlatNetwork
 from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.staging import Staging
 
@@ -53,7 +53,7 @@ class Replayed(Minibatches):
         numbers: ReplaySettings,
         replay: Replay,
         algorithm: Algorithm,
-        network: Network,
+        network: FlatNetwork,
         target: Target,
         beat: Callable[[], object] = lambda: None,
         secondary: bool = False,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from actorlearn.memory.rollout import Part
+from actorlearn.memory.rollout import GroupRollout
 from actorlearn.replay.buffer import Replay
 
 
@@ -21,12 +21,12 @@ class ReplayStorage:
         """Store in this replay, which has a fixed number of rings."""
         self._replay = replay
 
-    def room(self, parts: Sequence[Part]) -> Tensor:
+    def room(self, parts: Sequence[GroupRollout]) -> Tensor:
         """Return for each environment of a rollout, bool [B], whether the replay has a ring for it."""
         owners = self._replay.room({part.owner: part.blocks.envs_per_group for part in parts})
         return torch.cat([torch.full((part.blocks.envs_per_group,), part.owner in owners) for part in parts])
 
-    def store(self, rollout: int, parts: Sequence[Part]) -> None:
+    def store(self, rollout: int, parts: Sequence[GroupRollout]) -> None:
         """Store a rollout, unless an earlier incarnation of the trainer has stored it."""
         if rollout < self._replay.rollouts:
             return

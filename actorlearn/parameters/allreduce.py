@@ -35,12 +35,11 @@ from actorlearn.failpoints import hit
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.outer import Outer
 from actorlearn.optim.specs import OuterSettings
-from actorlearn.parameters.allgather import AllGather
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
 from actorlearn.parameters.interface import Agreed, Disagreement, Exchange, Joined, Learner, Stepped
 from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
-from actorlearn.parameters.rendezvous import Rendezvous, open_rendezvous
+from actorlearn.parameters.rendezvous import AllGather, Rendezvous, open_rendezvous
 from actorlearn.parameters.settings import AloneExchangeSettings, SyncExchangeSettings
 from actorlearn.parameters.waits import Waits
 

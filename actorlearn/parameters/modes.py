@@ -29,11 +29,10 @@ import msgspec
 
 from actorlearn.address import ByLearner, Folders, Shm
 from actorlearn.memory.fields import Field
-from actorlearn.parameters.allgather import SLOTS, rows_fields
 from actorlearn.parameters.exchange_log import NAME
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.published import slots_in_words, weights_fields
-from actorlearn.parameters.rendezvous import forget_meetings, meeting
+from actorlearn.parameters.rendezvous import SLOTS, forget_meetings, meeting, rows_fields
 from actorlearn.parameters.settings import (
     MOST_LEARNERS,
     AloneExchangeSettings,

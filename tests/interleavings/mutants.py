@@ -11,11 +11,10 @@ import numpy as np
 from actorlearn.memory.record import CommittedRecord
 from actorlearn.memory.rollout import MOST_BLOCKS, Blocks, Rollouts
 from actorlearn.parameters import published
-from actorlearn.parameters.allgather import AllGather
 from actorlearn.parameters.interface import PeerLost
 from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.published import Published
-from actorlearn.parameters.rendezvous import SharedRendezvous
+from actorlearn.parameters.rendezvous import AllGather, SharedRendezvous
 from actorlearn.parameters.store import SharedStore
 from actorlearn.processes.group import Group
 from actorlearn.processes.members import RolloutMembers

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.allgather import AllGather, rows_fields
-from actorlearn.parameters.rendezvous import SharedRendezvous, rendezvous_fields
+from actorlearn.parameters.rendezvous import AllGather, SharedRendezvous, rendezvous_fields, rows_fields
 
 LEARNERS, SIZE = 3, 21
 

@@ -14,11 +14,10 @@ import pytest
 import torch
 
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.allreduce import ASK_EVERY, ask_after
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.interface import Learner
-from actorlearn.parameters.rendezvous import rendezvous_fields
+from actorlearn.parameters.rendezvous import rendezvous_fields, rows_fields
 from actorlearn.parameters.settings import AloneExchangeSettings
 from tests.parameters import sync_learner as program
 
