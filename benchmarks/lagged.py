@@ -1,6 +1,6 @@
 """Runs whose experience is a given number of updates old, learned one after the other in a single process.
 
-``tasks/lagged.py`` does it, with the settings that the processes of a run of the same topology would have.
+``lagged_learner.py`` does it, with the settings that the processes of a run of the same topology would have.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from actorlearn.algorithms.settings import OnPolicySettings
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker import settings as all_settings
-from actorlearn.worker.settings import LaggedRun, LaggedSettings, SimulatorSettings, TrainerSettings
+from actorlearn.worker.settings import SimulatorSettings, TrainerSettings
 from launch.errors import FailedError, RunError
 from launch.plan.addresses import Addresses
 from launch.plan.plan import Start
@@ -34,6 +36,21 @@ ALONE = ("mode=sync", "learners.count=1", "simulators.count=1", "simulators.grou
 """Keys of topologies that are played and learned in one process."""
 
 
+class LaggedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A learner whose experience has a fixed policy lag."""
+
+    simulator: SimulatorSettings
+    """The simulator with all environments of the learner."""
+    trainer: TrainerSettings
+    lag: int
+
+
+class LaggedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Learners with fixed policy lags, which run one after the other."""
+
+    runs: list[LaggedRun]
+
+
 def learn(topologies: Sequence[Topology], lags: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Yield the answer for each topology, at the lag beside it, as soon as it is there; raises FailedError.
 
@@ -46,7 +63,7 @@ def learn(topologies: Sequence[Topology], lags: Sequence[int]) -> Iterator[dict[
     with tempfile.TemporaryDirectory(prefix="actorlearn-bench-") as folder:
         path = Path(folder) / "lagged.json"
         all_settings.write(LaggedSettings(runs=runs), path)
-        command = [sys.executable, "-m", "actorlearn.processes", "lagged", str(path)]
+        command = [sys.executable, "-m", "benchmarks.lagged_learner", str(path)]
         env = {**environment(1), PARENT: str(os.getpid())}  # it ends with us
         with (
             (Path(folder) / "stderr").open("w+") as said,

@@ -96,7 +96,7 @@ class MeetingHub:
             return {}
         came = [self._came[each] for each in self._learners]
         if len({(each.kind, each.among, len(each.content)) for each in came}) > 1:
-            return self._lose(f"learners came to meeting {self._meeting} with contributions of different kinds")
+            return self._lose(f"the learners sent contributions of different kinds to meeting {self._meeting}")
         content = add(came) if frame.kind == SUM else b"".join(each.content for each in came)
         self._answer = frame._replace(content=content)
         self._came, self._heard = {}, set()
@@ -108,7 +108,7 @@ class MeetingHub:
         awaited = [rank for rank in self._learners if rank not in self._came and rank in {*gone, *self._left}]
         if not awaited or self._lost is not None or not self._came:
             return {}
-        return self._lose(f"learners {awaited} have gone; the others are at meeting {self._meeting}")
+        return self._lose(f"learners {awaited} are gone and did not come to meeting {self._meeting}")
 
     def _lose(self, why: str) -> dict[int, MeetingFrame]:
         self._lost = MeetingFrame(LOST, self._generation, self._meeting, content=why.encode())

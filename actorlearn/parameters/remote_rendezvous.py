@@ -196,9 +196,9 @@ class RemoteRendezvous:
             if (answer := self._receive(line)) is not None:
                 return answer
             if not self._alive() and not stay:
-                raise Stopped(f"told to end before all had come to meeting {self.meetings}")
+                raise Stopped(f"this process was told to end before all learners had come to meeting {self.meetings}")
             if not self._endpoints.lists(self._hub_id):
-                raise PeerLost(f"{self._hub_id.socket_id}, where the others meet, has gone")
+                raise PeerLost(f"{self._hub_id.socket_id}, which ran the hub of the learners, is gone")
 
     def _send(self, line: Dealer, body: bytes) -> bool:
         """Send a message to the hub and count its bytes; returns whether it was sent."""

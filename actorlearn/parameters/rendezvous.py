@@ -88,7 +88,9 @@ class SharedRendezvous:
         self._waiter = Waiter(self._wakeup, None)
         if self._met[rank] or not _free(self._locks[rank]):
             self.close()
-            raise RuntimeError(f"{segment.path}: learner {rank} has been here before; it needs a new generation")
+            raise RuntimeError(
+                f"{segment.path}: learner {rank} has joined this generation before; it must join a new one"
+            )
         fcntl.flock(self._locks[rank], fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
@@ -105,7 +107,9 @@ class SharedRendezvous:
         self._wakeups.wake_all()
         while self._met.min() < self.meetings:
             if not self._alive() and not stay:
-                raise Stopped(f"told to end while {self._absent()} had not come to meeting {self.meetings}")
+                raise Stopped(
+                    f"this process was told to end before learners {self._absent()} had come to meeting {self.meetings}"
+                )
             if not self._waiter.wait(_POLL_MS):
                 self._miss()
         said: NDArray[np.int64] = self._numbers[slot].copy()
@@ -115,7 +119,7 @@ class SharedRendezvous:
         """Raise PeerLost if a learner that has not arrived is gone."""
         gone = self.gone()  # read before `_met`: a learner that is gone now has either arrived already or never will
         if awaited := [rank for rank in gone if self._met[rank] < self.meetings]:
-            raise PeerLost(f"learners {awaited} have gone; this one is at meeting {self.meetings}")
+            raise PeerLost(f"learners {awaited} are gone and did not come to meeting {self.meetings}")
 
     def gone(self) -> list[int]:
         """Return the ranks of the learners that have come to a meeting and have died or left since."""
@@ -198,7 +202,7 @@ class AllGather:
         """
         slot = self._rows[self.gathered % SLOTS, : self._rendezvous.learners].view(own.dtype)
         if own.size > slot.shape[1]:
-            raise ValueError(f"{own.size} {own.dtype} to show, but a row has room for {slot.shape[1]}")
+            raise ValueError(f"a vector of {own.size} {own.dtype} is too long: a row has room for {slot.shape[1]}")
         slot[self._rendezvous.rank, : own.size] = own
         self.gathered += 1
         self._rendezvous.meet([], stay=True)

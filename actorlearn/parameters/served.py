@@ -63,7 +63,7 @@ class Served(Exchange):
     def __init__(self, settings: ServedExchangeSettings, learner: Learner) -> None:
         """Prepare without connecting to a server; raises ValueError without endpoints."""
         if learner.endpoints is None:
-            raise ValueError("exchange: parameter servers are reached through the endpoints of a run")
+            raise ValueError("exchange: parameter servers need the endpoints of a run")
         self.settings, self.learner, self.weights = settings, learner, learner.weights
         self.consumed = learner.consumed or Consumed(learner.number + 1)
         parameters, size = learner.gradients.numel(), learner.weights.numel()

@@ -141,9 +141,9 @@ class ServerLines:
         """Raise Stopped if there is no use in waiting any longer."""
         alive = self._alive()
         if waited_s >= patience_s or (not alive and patience_s == inf):
-            raise Stopped("told to end while it waited for parameter servers")
+            raise Stopped("this process was told to end while it waited for parameter servers")
         if not self._present().stays and self._missed_s and time.monotonic() - min(self._missed_s.values()) > MISSED_S:
-            raise Stopped(f"{ROLE}-{min(self._missed_s)} has gone, and is not started again while the run ends")
+            raise Stopped(f"{ROLE}-{min(self._missed_s)} is gone, and no server is restarted while the run ends")
 
     def _dial(self, server: int) -> _ServerLine | None:
         """Return the line to a server, opened anew if its address has changed; None while it has no address."""

@@ -29,7 +29,6 @@ from actorlearn.worker.settings import (
     EvaluatorSettings,
     ExportSettings,
     InferenceSettings,
-    LaggedSettings,
     MeasureSettings,
     ParameterServerSettings,
     ProcessSettings,
@@ -219,7 +218,6 @@ TASKS = {
         TaskSpec(name="describe", made_by="actorlearn.tasks.describe:run", settings=DescribeSettings),
         TaskSpec(name="evaluate", made_by="actorlearn.tasks.evaluate:run", settings=EvaluateSettings),
         TaskSpec(name="export", made_by="actorlearn.tasks.export:run", settings=ExportSettings),
-        TaskSpec(name="lagged", made_by="actorlearn.tasks.lagged:run", settings=LaggedSettings),
         TaskSpec(name="measure", made_by="actorlearn.tasks.measure:run", settings=MeasureSettings),
         TaskSpec(name="spaces", made_by="actorlearn.tasks.spaces:run", settings=SpacesSettings),
     )

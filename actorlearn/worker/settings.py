@@ -323,21 +323,6 @@ class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     seconds: float
 
 
-class LaggedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A learner whose experience has a fixed policy lag."""
-
-    simulator: SimulatorSettings
-    """The simulator with all environments of the learner."""
-    trainer: TrainerSettings
-    lag: int
-
-
-class LaggedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Learners with fixed policy lags, which run one after the other; answered by ``tasks/lagged.py``."""
-
-    runs: list[LaggedRun]
-
-
 def snapshot_of(name: str) -> str:
     """Return the file name of a simulator's snapshot."""
     return f"{name}.npz"

@@ -148,13 +148,13 @@ def test_a_package_that_we_pin_is_installed_by_our_extra(
     monkeypatch.setattr(registered.imports.metadata, "requires", lambda name: [f"{package}==1.0; extra == '{package}'"])
     way_out = f"`pip install 'actorlearn[{package}]'`"
     assert f"such ids come with {package}: {way_out}, and write '{written}'" in refusal(named.env(id=env_id))
-    assert f"no package {package!r} is installed: if that is its name, {way_out}" in refusal(named.env(id=written))
+    assert f"no package {package!r} is installed: run {way_out}" in refusal(named.env(id=written))
 
 
 @pytest.mark.parametrize(
     ("env_id", "says"),
     [
-        ("nowhere.at_all:Game", "no package 'nowhere' is installed: if that is its name, `pip install nowhere`; if it"),
+        ("nowhere.at_all:Game", "no package 'nowhere' is installed: run `pip install nowhere`, or, if"),
         ("corridors.nowhere:Game", "the package corridors has no module 'corridors.nowhere'"),
         ("corridors.lacking:Env", "needs 'no_such_lights', which is not installed: `pip install 'corridors-of-ours["),
         ("corridors:Lacking-v0", "which is not installed: `pip install 'corridors-of-ours[rendering]'`"),

@@ -206,7 +206,7 @@ class MissedInHaste(SharedRendezvous):
     def _miss(self) -> None:
         awaited = [rank for rank, met in enumerate(self._met) if met < self.meetings]
         if gone := [rank for rank in self.gone() if rank in awaited]:
-            raise PeerLost(f"learners {gone} have gone; this one is at meeting {self.meetings}")
+            raise PeerLost(f"learners {gone} are gone and did not come to meeting {self.meetings}")
 
 
 class MissedUnasked(SharedRendezvous):
@@ -214,7 +214,7 @@ class MissedUnasked(SharedRendezvous):
 
     def _miss(self) -> None:
         if gone := self.gone():
-            raise PeerLost(f"learners {gone} have gone; this one is at meeting {self.meetings}")
+            raise PeerLost(f"learners {gone} are gone and did not come to meeting {self.meetings}")
 
 
 class PlaceGivenAgain(SharedRendezvous):

@@ -3,15 +3,18 @@
 It plays and learns in turn with the code of a run. Rollout n is played with the weights after update n - lag (the first
 ones with the initial weights), and the weights after update n learn from it. A run with ``simulators.blocks: lag + 1``
 whose simulators are always ahead does the same. Here the result does not depend on timing: the same settings give the
-same scores on a busy machine. Reads its settings; prints a line of JSON for each run. Supports only networks without
-memory, and algorithms that learn from rollouts.
+same scores on a busy machine. Supports only networks without memory, and algorithms that learn from rollouts.
+
+``python -m benchmarks.lagged_learner SETTINGS.json`` reads the settings and prints a line of JSON for each run.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -24,8 +27,10 @@ from actorlearn.envs.interface import Row, empty_row
 from actorlearn.envs.make import make as make_env
 from actorlearn.learning.make import make as make_learning
 from actorlearn.metrics.episodes import Episodes
+from actorlearn.processes.__main__ import die_with_parent
 from actorlearn.processes.batches import lags
-from actorlearn.worker.settings import LaggedRun, LaggedSettings
+from actorlearn.worker.settings import read
+from benchmarks.lagged import LaggedRun, LaggedSettings
 
 POINTS = 20
 """Number of points of a learning curve."""
@@ -111,3 +116,8 @@ class Lagged:
 def _copied(row: Row) -> dict[str, Tensor]:
     """Return copies of a row's columns, which the environment does not overwrite."""
     return {name: torch.from_numpy(getattr(row, name).copy()) for name in Row.__slots__}
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    run(read(Path(sys.argv[1]), LaggedSettings))

@@ -6,10 +6,8 @@ import json
 
 import pytest
 
-from actorlearn.tasks import lagged
-from actorlearn.tasks.lagged import Lagged
-from actorlearn.worker.settings import LaggedSettings
-from benchmarks.lagged import loaded, settings_of
+from benchmarks.lagged import LaggedSettings, loaded, settings_of
+from benchmarks.lagged_learner import Lagged, run
 from launch.errors import RunError
 from launch.plan.probe import describe
 
@@ -26,7 +24,7 @@ def settings(*lags: int) -> LaggedSettings:
 def test_the_first_rollouts_are_of_the_initial_weights_and_the_others_as_old_as_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lagged.run(settings(0, 2, 0))
+    run(settings(0, 2, 0))
     lock_step, late, again = map(json.loads, capsys.readouterr().out.splitlines())
     updates = lock_step["updates"]
     assert 200 <= lock_step["env_steps"] < 200 + 4 * 8 and updates == late["updates"]
