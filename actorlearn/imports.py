@@ -27,8 +27,8 @@ def module(name: str, what: str) -> ModuleType:
         root, missing = name.partition(".")[0], error.name or ""
         if missing == root:
             raise ValueError(
-                f"{what}: no package {root!r} is installed: if that is its name, {own_extra(root)}; if it is your "
-                "own, start where it lies, or put that folder on PYTHONPATH"
+                f"{what}: no package {root!r} is installed: run {own_extra(root)}, or, if the package is "
+                "your own, start actorlearn in its folder or add that folder to PYTHONPATH"
             ) from error
         if f"{name}.".startswith(f"{missing}."):
             raise ValueError(f"{what}: the package {root} has no module {missing!r}") from error

@@ -89,7 +89,7 @@ class PlugIn:
     def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
         """Raise ValueError if a class lacks required methods or methods in ``more``; ``what`` names the class."""
         if missing := [method for method in (*self.methods, *more) if not callable(getattr(found, method, None))]:
-            raise ValueError(f"{what} lacks {', '.join(missing)} ({self.described_in} says what they do)")
+            raise ValueError(f"{what} lacks {', '.join(missing)} ({self.described_in} describes them)")
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
@@ -113,14 +113,14 @@ class Spec(PlugIn):
         """Raise ValueError for settings that no topology can contain."""
         settings: Any = self.settings
         if not (isinstance(settings, type) and issubclass(settings, Settings)):
-            raise ValueError(f"{self.name!r}: its settings are {settings!r:.100}, and no subclass of Settings")
+            raise ValueError(f"{self.name!r}: its settings must be a subclass of Settings, not {settings!r:.100}")
         described = inspect.type_info(settings)
         assert isinstance(described, inspect.StructType)
         for field in described.fields:
             if isinstance(field.type, inspect.CustomType):
                 raise ValueError(
-                    f"{self.name!r}: its key {field.name} is a {field.type.cls.__name__}, which no topology can write: "
-                    "use numbers, text, true and false, or lists and mappings of these"
+                    f"{self.name!r}: its key {field.name} has type {field.type.cls.__name__}, which no topology can "
+                    "contain: use numbers, text, true and false, or lists and mappings of these"
                 )
 
     def under(self, name: str) -> Self:
@@ -138,7 +138,7 @@ def settings_of(found: Any, module: ModuleType, base: type[SettingsT]) -> type[S
     if own is None:
         return base
     if not (isinstance(own, type) and issubclass(own, base)):
-        raise ValueError(f"its Settings must be a subclass of {base.__module__}.{base.__name__}, and are {own!r}")
+        raise ValueError(f"its Settings must be a subclass of {base.__module__}.{base.__name__}, not {own!r}")
     return own
 
 
@@ -158,7 +158,7 @@ class Entry(Generic[PlugInT]):
         what = f"{self.kind} {self.name!r} of {self.distribution}"
         found = imports.attribute(self.value, what)
         if not isinstance(found, self.spec_type):
-            raise ValueError(f"{what}: {self.value} must be {_a(self.spec_type)}, and is {found!r:.100}")
+            raise ValueError(f"{what}: {self.value} must be {_a(self.spec_type)}, not {found!r:.100}")
         return found.under(self.name)
 
 
@@ -220,7 +220,7 @@ class PlugIns(Generic[PlugInT]):
         if isinstance(found, self.spec_type):
             return found.under(name)
         if not isinstance(found, type):
-            raise ValueError(f"{what} must be a class or {_a(self.spec_type)}, and is {found!r:.100}")
+            raise ValueError(f"{what} must be a class or {_a(self.spec_type)}, not {found!r:.100}")
         module = imports.module(name.partition(":")[0], what)
         try:
             spec = self.spec_type.of(name, found, module)

@@ -123,7 +123,7 @@ def test_a_strangers_entry_comes_in_by_the_same_door_and_a_broken_one_hides_nobo
     assert registry.spec("mine").settings().name == "mine"
     with pytest.raises(ValueError, match="no package 'nowhere' is installed"):
         registry.spec("broken")
-    with pytest.raises(ValueError, match="strangers:number must be an AlgorithmSpec, and is 3"):
+    with pytest.raises(ValueError, match="strangers:number must be an AlgorithmSpec, not 3"):
         registry.spec("none")
     assert [spec.name for spec in registry.specs()] == ["mine"]
 
@@ -152,7 +152,7 @@ def test_a_strangers_class_brings_settings_of_its_own_or_has_those_of_its_kind()
         ("strangers:Nobody", "strangers has no 'Nobody'"),
         ("strangers:Half", "does not fit: it lacks columns, act, prepare, loss"),
         ("strangers:Wrong", "its Settings must be a subclass of actorlearn.algorithms.settings.AlgorithmSettings"),
-        ("strangers:number", "must be a class or an AlgorithmSpec, and is 3"),
+        ("strangers:number", "must be a class or an AlgorithmSpec, not 3"),
         ("strangers.deep:Name", "'strangers' is not a package|has no module"),
     ],
 )
@@ -203,7 +203,7 @@ def test_a_checkout_reads_its_own_pyproject() -> None:
     ("entry", "says"),
     [
         ("nowhere:SPEC", "cannot be used: algorithm 'broken' of strange-rl: no package 'nowhere' is installed"),
-        ("strangers:NUMBER", "strangers:NUMBER must be an AlgorithmSpec, and is 5"),
+        ("strangers:NUMBER", "strangers:NUMBER must be an AlgorithmSpec, not 5"),
         ("leaves:SPEC", "importing 'leaves' fails: SystemExit: 3"),
     ],
 )

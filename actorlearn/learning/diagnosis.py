@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from actorlearn.actions import Actions, MultiDiscrete
 from actorlearn.algorithms.interface import Batch
 from actorlearn.models.interface import unroll
-from actorlearn.worker.passes import Network
+from actorlearn.worker.passes import FlatNetwork
 
 ROWS = 256
 """Largest number of rows of a sample."""
@@ -30,7 +30,7 @@ SATURATED = 0.99
 class Diagnosis:
     """Symptoms of one learner since the last report."""
 
-    def __init__(self, network: Network, actions: Actions) -> None:
+    def __init__(self, network: FlatNetwork, actions: Actions) -> None:
         """Watch this network; ``actions`` determine the largest possible entropy."""
         self._network, self._most_entropy = network, most_entropy(actions)
         self._batch: Batch | None = None

@@ -16,7 +16,7 @@ from torch import Tensor
 from actorlearn.algorithms.interface import Batch
 from actorlearn.models.interface import Outputs
 from actorlearn.replay.buffer import Sample
-from actorlearn.worker.passes import Network
+from actorlearn.worker.passes import FlatNetwork
 from actorlearn.worker.staging import Staging
 
 
@@ -52,7 +52,7 @@ def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> B
     )
 
 
-def following_outputs(batch: Batch, network: Network, burn_in: int) -> Outputs:
+def following_outputs(batch: Batch, network: FlatNetwork, burn_in: int) -> Outputs:
     """Return outputs {head: [R - burn_in - 1, B, size]} for the rows after the first row that is learned from.
 
     A network with memory also passes over all rows before these.
@@ -64,7 +64,7 @@ def following_outputs(batch: Batch, network: Network, burn_in: int) -> Outputs:
     return {name: output[rows] for name, output in outputs.items()}
 
 
-def without_burn_in(batch: Batch, network: Network, burn_in: int) -> Batch:
+def without_burn_in(batch: Batch, network: FlatNetwork, burn_in: int) -> Batch:
     """Return the batch without the rows of its burn-in, and with the state that the network computes from these rows.
 
     The stored state was computed by older weights; the new state is closer to that of the present weights (Kapturowski

@@ -19,7 +19,7 @@ from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.target import Target
 from actorlearn.models.make import autocast
 from actorlearn.models.several import networks
-from actorlearn.worker.passes import Network
+from actorlearn.worker.passes import FlatNetwork
 
 
 class LossAndMetrics(NamedTuple):
@@ -41,7 +41,7 @@ class Losses(Protocol):
 class SingleLoss:
     """One loss for all parameters, from outputs for all rows; the passes are divided among this learner's cores."""
 
-    def __init__(self, algorithm: Algorithm, network: Network) -> None:
+    def __init__(self, algorithm: Algorithm, network: FlatNetwork) -> None:
         """Use the loss of this algorithm."""
         self._algorithm, self._network = algorithm, network
         self._bootstrap = algorithm.bootstrap_rows if isinstance(algorithm, Bootstraps) else 0
@@ -62,7 +62,7 @@ class LossPerNetwork:
     """
 
     def __init__(
-        self, algorithm: MultiNetworkAlgorithm, network: Network, target: Target | None, device: str, precision: str
+        self, algorithm: MultiNetworkAlgorithm, network: FlatNetwork, target: Target | None, device: str, precision: str
     ) -> None:
         """Use the losses of this algorithm, which call the learner's networks and those of the target network."""
         self._algorithm, self._gradients, self._pool = algorithm, network.gradients, network.pool
@@ -115,7 +115,7 @@ def _without_gradient(module: nn.Module, *rows: Tensor) -> Mapping[str, Tensor]:
     return outputs
 
 
-def make(algorithm: Algorithm, network: Network, target: Target | None, device: str, precision: str) -> Losses:
+def make(algorithm: Algorithm, network: FlatNetwork, target: Target | None, device: str, precision: str) -> Losses:
     """Make the rule that computes gradients for this algorithm."""
     if isinstance(algorithm, MultiNetworkAlgorithm):
         return LossPerNetwork(algorithm, network, target, device, precision)

@@ -20,7 +20,7 @@ from actorlearn.optim.schedules import for_batches
 from actorlearn.parameters.published import Published
 from actorlearn.replay.buffer import Replay
 from actorlearn.replay.settings import ReplaySettings
-from actorlearn.worker.passes import ComputePool, Network
+from actorlearn.worker.passes import ComputePool, FlatNetwork
 from actorlearn.worker.settings import TrainerReplay, TrainerSettings
 from actorlearn.worker.worker import Worker
 
@@ -52,7 +52,7 @@ def make(settings: TrainerSettings, worker: Worker | None = None) -> Learning:
             )
 
 
-def make_network(settings: TrainerSettings, algorithm: Algorithm) -> Network:
+def make_network(settings: TrainerSettings, algorithm: Algorithm) -> FlatNetwork:
     """Make the network that learns, with weights drawn from the seed."""
     policy, cpu = settings.policy, settings.device == "cpu"
     module = make_model(
@@ -64,7 +64,7 @@ def make_network(settings: TrainerSettings, algorithm: Algorithm) -> Network:
         extra_networks(algorithm, policy.actions),
     ).to(settings.device)
     set_layout(module, settings.layout)
-    return Network(module, ComputePool(settings.threads if cpu else 1), settings.precision, settings.compile)
+    return FlatNetwork(module, ComputePool(settings.threads if cpu else 1), settings.precision, settings.compile)
 
 
 def _replaying(

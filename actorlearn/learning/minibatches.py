@@ -19,10 +19,10 @@ from torch import Tensor
 from actorlearn.acting.exploration import mix
 from actorlearn.algorithms.interface import Algorithm, Batch
 from actorlearn.learning.reward_scale import RunningReturns
-from actorlearn.memory.rollout import Part
+from actorlearn.memory.rollout import GroupRollout
 from actorlearn.parameters.checkpoint import Checkpoint
 from actorlearn.parameters.interface import Carried
-from actorlearn.worker.passes import Network
+from actorlearn.worker.passes import FlatNetwork
 
 if TYPE_CHECKING:
     from actorlearn.learning.replay import ReplayStorage
@@ -36,7 +36,7 @@ class Gathered:
 
     rollout: int
     """Number of the rollout."""
-    parts: Sequence[Part]
+    parts: Sequence[GroupRollout]
     """Its blocks, in the order of the batch's second dimension."""
     batch: Batch
     """Its rows; ``valid`` is False for resets and for the steps that are left out (``stale``, ``no_room``)."""
@@ -126,7 +126,7 @@ class Epochs(Minibatches):
 
     finish_s = 5.0
 
-    def __init__(self, algorithm: Algorithm, network: Network, epochs: int, parts: int, seed: int) -> None:
+    def __init__(self, algorithm: Algorithm, network: FlatNetwork, epochs: int, parts: int, seed: int) -> None:
         """Draw parts from ``seed`` and the rollout's number only, so that a restarted trainer draws the same parts."""
         self._algorithm, self._network = algorithm, network
         self._epochs, self._parts, self._seed = epochs, parts, seed

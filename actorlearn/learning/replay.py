@@ -38,7 +38,7 @@ from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import PRIORITIES
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform, importance
 from actorlearn.replay.settings import ReplaySettings
-from actorlearn.worker.passes import Network
+from actorlearn.worker.passes import FlatNetwork
 from actorlearn.worker.settings import TrainerReplay, TrainerSettings
 from actorlearn.worker.staging import Staging
 
@@ -114,7 +114,7 @@ class Replayed(Minibatches):
         numbers: ReplaySettings,
         replay: Replay,
         algorithm: Algorithm,
-        network: Network,
+        network: FlatNetwork,
         beat: Callable[[], object] = lambda: None,
         secondary: bool = False,
     ) -> None:

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from actorlearn.algorithms.settings import HardCopies, Polyak, TargetPolicy
-from actorlearn.worker.passes import Network
+from actorlearn.worker.passes import FlatNetwork
 
 
 class Target:
     """A copy of a network, renewed by a policy: hard copies once a period, or a small move at each optimizer step."""
 
-    def __init__(self, network: Network, policy: TargetPolicy, rollout_steps: int) -> None:
+    def __init__(self, network: FlatNetwork, policy: TargetPolicy, rollout_steps: int) -> None:
         """Start with the network's weights; a rollout has ``rollout_steps`` agent steps of all learners."""
         self.network, self._original = network.copy(), network
         self._policy, self._rollout_steps = policy, rollout_steps

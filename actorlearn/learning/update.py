@@ -37,7 +37,7 @@ from actorlearn.parameters.interface import Exchange, Learner, PeerLost, Stopped
 from actorlearn.parameters.peers import Peers
 from actorlearn.parameters.published import Published
 from actorlearn.wire.control import Control
-from actorlearn.worker.passes import Network
+from actorlearn.worker.passes import FlatNetwork
 from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import Worker
 
@@ -92,7 +92,7 @@ class Learning:
         self,
         settings: TrainerSettings,
         algorithm: Algorithm,
-        network: Network,
+        network: FlatNetwork,
         minibatches: Minibatches,
         optimizer: OptimizerSettings,
         worker: Worker | None = None,

@@ -64,4 +64,6 @@ class CommittedRecord:
             copies = tuple(np.array(array[words]) for array in self._slots[commits % SLOTS])
             if self.commits == commits:  # otherwise the writer may have begun to overwrite it
                 return copies
-        raise RuntimeError(f"no whole record in {_ATTEMPTS} attempts: its segment is damaged, or several write it")
+        raise RuntimeError(
+            f"the record could not be read in {_ATTEMPTS} attempts: its segment is damaged, or has several writers"
+        )

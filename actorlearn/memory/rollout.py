@@ -372,7 +372,7 @@ class Blocks:
             self.row(name, group, rollout * self.horizon)[:] = before
 
 
-class Part(NamedTuple):
+class GroupRollout(NamedTuple):
     """The block that one group of a member has written in a rollout."""
 
     socket_id: str

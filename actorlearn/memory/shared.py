@@ -61,7 +61,9 @@ class Segment:
         """Make a new segment filled with its poison; raises SharedMemoryFull, or FileExistsError if the path exists."""
         table = msgspec.msgpack.encode(fields)
         if len(table) > _HEADER_BYTES - _PREFIX.size:
-            raise SegmentError(f"{path.name}: a field table of {len(table)} bytes does not fit {_HEADER_BYTES}")
+            raise SegmentError(
+                f"{path.name}: a field table of {len(table)} bytes does not fit the header of {_HEADER_BYTES} bytes"
+            )
         size = segment_bytes(fields)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -88,7 +90,9 @@ class Segment:
         try:
             size = os.fstat(handle).st_size
             if size < _HEADER_BYTES:
-                raise SegmentError(f"{path}: {size} bytes are too few for a segment; is it still being made?")
+                raise SegmentError(
+                    f"{path}: {size} bytes are too few for a segment; another process may still be making it"
+                )
             mapping = mmap.mmap(handle, size)
         finally:
             os.close(handle)
@@ -99,7 +103,7 @@ class Segment:
                 return cls(path, mapping, fields)
         except (TypeError, ValueError) as error:  # not a field table, or a dtype that numpy does not know
             raise SegmentError(f"{path}: unreadable field table: {error}") from None
-        raise SegmentError(f"{path}: {size} bytes, but its fields need {segment_bytes(fields)}")
+        raise SegmentError(f"{path}: the file has {size} bytes, but its fields need {segment_bytes(fields)}")
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         """Return the array of this name."""
@@ -136,7 +140,7 @@ def _table(mapping: mmap.mmap, path: Path) -> bytes:
     magic, version, table_bytes, pid, checksum = _PREFIX.unpack_from(mapping)
     if magic != _MAGIC or version != LAYOUT_VERSION:
         raise SegmentError(
-            f"{path}: magic {magic!r} and layout version {version}, expected {_MAGIC!r} and {LAYOUT_VERSION}; "
+            f"{path}: the file has magic {magic!r} and layout version {version}, not {_MAGIC!r} and {LAYOUT_VERSION}; "
             "start all processes of a run from one installation"
         )
     if table_bytes > _HEADER_BYTES - _PREFIX.size:
@@ -145,7 +149,7 @@ def _table(mapping: mmap.mmap, path: Path) -> bytes:
     counted = zlib.crc32(_PREFIX.pack(magic, version, table_bytes, pid, 0) + table)
     if counted != checksum:
         raise SegmentError(
-            f"{path}: header of checksum {counted:08x}, expected {checksum:08x}: it was damaged; start the run again"
+            f"{path}: the header has checksum {counted:08x}, not {checksum:08x}, so it is damaged; start the run again"
         )
     return table
 
@@ -162,9 +166,9 @@ def _allocate(handle: int, size: int, path: Path) -> None:
 def _full(path: Path, needed: int) -> SharedMemoryFull:
     return SharedMemoryFull(
         errno.ENOSPC,
-        f"{path}: {needed:,} bytes of shared memory needed, {free_bytes():,} free in {SHM_ROOT}; "
-        f"free some (`actorlearn clean`), mount {SHM_ROOT} larger (docker: --shm-size), or ask for less: "
-        "`actorlearn check` lists what takes how much",
+        f"{path}: {needed:,} bytes of shared memory are needed, but only {free_bytes():,} are free in {SHM_ROOT}; "
+        f"free memory with `actorlearn clean`, make {SHM_ROOT} larger (docker: --shm-size), or make the run smaller: "
+        "`actorlearn check` lists the size of each segment",
     )
 
 

@@ -35,12 +35,11 @@ from actorlearn.failpoints import hit
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.outer import Outer
 from actorlearn.optim.specs import OuterSettings
-from actorlearn.parameters.allgather import AllGather
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
 from actorlearn.parameters.interface import Agreed, Disagreement, Exchange, Joined, Learner, Stepped
 from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
-from actorlearn.parameters.rendezvous import Rendezvous, open_rendezvous
+from actorlearn.parameters.rendezvous import AllGather, Rendezvous, open_rendezvous
 from actorlearn.parameters.settings import AloneExchangeSettings, SyncExchangeSettings
 from actorlearn.parameters.waits import Waits
 
@@ -194,7 +193,7 @@ class Sync(Exchange):
         hit("allreduce.agreed")
         self._waits.count(np.array([batch.busy_ns for batch in batches]))
         leaving = any(batch.draining for batch in batches)
-        self._compare("hash of the weights", [batch.fingerprint for batch in batches])
+        self._compare([batch.fingerprint for batch in batches])
         if not leaving:
             self._begin(batches)
         agreed = self.own.agree(sum(batch.env_steps for batch in batches), optimizer_steps, position, leaving)
@@ -351,10 +350,12 @@ class Sync(Exchange):
         weights = self.weights.detach().cpu().numpy()
         return int.from_bytes(hashlib.blake2b(weights.tobytes(), digest_size=8).digest(), "big", signed=True)
 
-    def _compare(self, what: str, values: Sequence[int]) -> None:
+    def _compare(self, values: Sequence[int]) -> None:
         if len(set(values)) > 1:
             all_values = ", ".join(f"learner {rank}: {value}" for rank, value in enumerate(values))
-            raise Disagreement(f"after update {self.own.updates} the learners differ in {what}: {all_values}")
+            raise Disagreement(
+                f"the weights of the learners differ after update {self.own.updates}; their hashes: {all_values}"
+            )
 
 
 def ask_after(calls: int, seconds: float) -> int:

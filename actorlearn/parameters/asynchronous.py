@@ -62,7 +62,7 @@ class Async(Exchange):
             if not isinstance(optimizer, AdamSettings):
                 raise ValueError(
                     f"exchange.local_steps: {settings.local_steps} needs optimizer.name: adam, not {optimizer.name}; "
-                    "the rule for several local steps is Adam's"
+                    "several local steps are defined for Adam only"
                 )
             self.local = {chunk: self._optimizer_of(chunk, _local_adam) for chunk in chunks}
         self.optimizers: Mapping[int, GroupedOptimizer[Any]] = self.local or {

@@ -62,7 +62,7 @@ class Found:
 
     def warnings(self) -> list[str]:
         """Return a line for each newer checkpoint that was passed over, with the reason."""
-        return [f"{newer} is damaged, {short(self.path)} is used: {wrong}" for newer, wrong in self.damaged]
+        return [f"{newer} is damaged, so {short(self.path)} is used instead: {wrong}" for newer, wrong in self.damaged]
 
 
 def seal(folder: Path, env_steps: int, state: Mapping[str, Any], beat: Beat = silent) -> None:
@@ -86,16 +86,16 @@ def read_manifest(folder: Path, beat: Beat = silent, hashed: Mapping[str, str] |
         path = folder / Path(name).name
         found = path.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size != said.get("bytes", found.st_size):
-            raise ValueError(f"{name} has {found.st_size} bytes, its manifest says {said.get('bytes')}")
+            raise ValueError(f"{name} has {found.st_size} bytes, but its manifest says {said.get('bytes')}")
         if (digest := (hashed or {}).get(name) or _sha256(path, beat)) != said["sha256"]:
-            raise ValueError(f"{name} has sha256 {digest[:12]}…, its manifest says {said['sha256'][:12]}…")
+            raise ValueError(f"{name} has sha256 {digest[:12]}…, but its manifest says {said['sha256'][:12]}…")
     if manifest["format"] > 1:
         # Hidden files belong to other programs, for example NFS or file managers.
         named = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
         if strange := named - {_MANIFEST, *manifest["files"]}:
-            raise ValueError(f"its manifest knows nothing of {', '.join(sorted(strange))}")
+            raise ValueError(f"its manifest does not list {', '.join(sorted(strange))}")
     if not isinstance(manifest["state"], dict):
-        raise ValueError(f"its state is {manifest['state']!r:.60}, and must be a mapping")
+        raise ValueError(f"its state must be a mapping, not {manifest['state']!r:.60}")
     return manifest
 
 
@@ -104,7 +104,7 @@ def find_at(folder: Path, beat: Beat = silent) -> Found:
     seen = identity(folder)
     manifest = read_manifest(folder, beat)
     if manifest["env_steps"] != steps_of(folder):
-        raise ValueError(f"it was saved at {manifest['env_steps']} steps: the folder has been renamed")
+        raise ValueError(f"it was saved at {manifest['env_steps']} steps, so its folder was renamed")
     return Found(folder, manifest["state"], identity=seen)
 
 
@@ -135,8 +135,8 @@ def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ())
         raise CheckpointError(f"{where}: no valid checkpoint ({what}); restore it from a copy, or start a new run")
     if not found.env_steps and any(steps_of(folder) for folder in wrong):
         raise CheckpointError(
-            f"{where}: of all checkpoints only that of step 0 is valid ({what}), and what was learned is not begun "
-            "anew unasked; restore one from a copy, or remove the damaged ones to begin at step 0"
+            f"{where}: only the checkpoint of step 0 is valid ({what}), and a run never starts over by "
+            "itself; restore a later one from a copy, or remove the damaged ones to start at step 0"
         )
     return found
 
@@ -249,13 +249,15 @@ def _manifest(data: bytes) -> dict[str, Any]:
     if cut >= 0 and data[cut:] == _last_line(data[:cut]):
         sealed: dict[str, Any] = json.loads(data)
         if sealed["format"] != FORMAT:
-            raise ValueError(f"format {sealed['format']}, this version reads 1 and {FORMAT}")
+            raise ValueError(
+                f"its manifest has format {sealed['format']}, and this version reads formats 1 and {FORMAT}"
+            )
         return sealed
     with suppress(*_DAMAGE):
         early: dict[str, Any] = json.loads(data)
         if early["format"] == 1:
             return {**early, "files": {name: {"sha256": digest} for name, digest in early["sha256"].items()}}
-    raise ValueError(f"{_MANIFEST} is not as it was written")
+    raise ValueError(f"{_MANIFEST} is damaged: it does not match its own hash")
 
 
 def _last_line(text: bytes) -> bytes:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.failpoints import hit
-from actorlearn.memory.rollout import Part
+from actorlearn.memory.rollout import GroupRollout
 from actorlearn.memory.shared_rollout import Columns, SharedRollout, message_fields
 from actorlearn.parameters.interface import Present
 from actorlearn.parameters.mailbox import SharedMailbox
@@ -47,7 +47,7 @@ class Experience:
         """Policy lags of the steps read since the last report."""
         self._refused = 0
 
-    def post(self, rollout: int, parts: Sequence[Part], version: int) -> None:
+    def post(self, rollout: int, parts: Sequence[GroupRollout], version: int) -> None:
         """Post rows of a rollout: of all environments, or of a random draw if a message holds fewer.
 
         ``version``: version of this learner's newest weights.

@@ -252,9 +252,9 @@ class Gossip(Exchange):
         mixed = neighbours(graph, now, rank)
         if mixed == neighbours(graph, before, rank):
             return ""
-        whys = ((set(before) - set(now), "gone"), (set(now) - set(before), "come"))
+        whys = ((set(before) - set(now), "left"), (set(now) - set(before), "joined"))
         why = ", ".join(f"{_names(who)} {'has' if len(who) == 1 else 'have'} {how}" for who, how in whys if who)
-        return f"mixes with {_names(mixed) or 'nobody'} from now on: {why}"
+        return f"now mixes weights with {_names(mixed) or 'no other learner'}, because {why}"
 
     def _ready(self) -> tuple[int, ...] | None:
         """Return the present in-peers if each has an unused message, else None; dead learners are not present."""
@@ -302,9 +302,9 @@ class Gossip(Exchange):
         count = self._refused[peer] = self._refused.get(peer, 0) + 1
         if str(count).strip("0") == "1":  # the first, the tenth, the hundredth …
             self._warn(
-                f"message {version} of {trainer_id(peer).name} is not mixed: it has weights that are not finite, "
-                f"or beyond {MOST:g}; {count} of its messages so far. Its log says what happened to it; detach it "
-                "if it goes on"
+                f"message {version} of {trainer_id(peer).name} was not mixed, because it has weights that "
+                f"are not finite or larger than {MOST:g} ({count} refused messages of this learner so far); see its "
+                "log, and detach it if this continues"
             )
 
     def _adopt(self) -> None:

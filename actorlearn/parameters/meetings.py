@@ -28,7 +28,7 @@ LOST: from the hub; a learner is gone, and the meeting will not be answered."""
 _FLOAT32_BYTES = 4
 
 
-class Frame(NamedTuple):
+class MeetingFrame(NamedTuple):
     """One message between a learner and the hub."""
 
     kind: int
@@ -39,21 +39,21 @@ class Frame(NamedTuple):
     content: bytes = b""
 
 
-def encode(run: bytes, frame: Frame) -> bytes:
+def encode(run: bytes, frame: MeetingFrame) -> bytes:
     """Return the bytes of a frame; ``run``: the run's 16 bytes."""
     return MEETING.pack(run, frame.kind, frame.generation, frame.meeting, frame.among) + frame.content
 
 
-def decode(run: bytes, body: bytes) -> Frame | None:
+def decode(run: bytes, body: bytes) -> MeetingFrame | None:
     """Return the frame in these bytes; None if they are no valid frame of this run."""
     numbers = MEETING.unpack(run, body)
     if numbers is None or numbers[0] > LOST:
         return None
     kind, generation, meeting, among = numbers
-    return Frame(kind, generation, meeting, among, body[MEETING.size :])
+    return MeetingFrame(kind, generation, meeting, among, body[MEETING.size :])
 
 
-class Hub:
+class MeetingHub:
     """The meetings of one generation."""
 
     def __init__(self, learners: int, generation: int) -> None:
@@ -61,15 +61,15 @@ class Hub:
         self._learners, self._generation = range(learners), generation
         self._meeting = 1
         """Number of the meeting that is completed next."""
-        self._came: dict[int, Frame] = {}
+        self._came: dict[int, MeetingFrame] = {}
         """Contributions to that meeting, by rank."""
-        self._answer = Frame(ROWS, generation, 0)
+        self._answer = MeetingFrame(ROWS, generation, 0)
         self._heard = set(self._learners)
         """Ranks that are known to have the newest answer."""
         self._left: set[int] = set()
-        self._lost: Frame | None = None
+        self._lost: MeetingFrame | None = None
 
-    def take(self, rank: int, frame: Frame) -> dict[int, Frame]:
+    def take(self, rank: int, frame: MeetingFrame) -> dict[int, MeetingFrame]:
         """Handle a learner's frame; returns the frames to send, by rank. An invalid frame is dropped."""
         if frame.generation != self._generation or (frame.kind == SUM and not self._adds_up(frame)):
             return {}
@@ -83,11 +83,11 @@ class Hub:
             return self._contribute(rank, frame)
         return {}
 
-    def _adds_up(self, frame: Frame) -> bool:
+    def _adds_up(self, frame: MeetingFrame) -> bool:
         """Whether a contribution to a sum has whole float32 numbers and at least one rank, all of this generation."""
         return 0 < frame.among < 1 << len(self._learners) and len(frame.content) % _FLOAT32_BYTES == 0
 
-    def _contribute(self, rank: int, frame: Frame) -> dict[int, Frame]:
+    def _contribute(self, rank: int, frame: MeetingFrame) -> dict[int, MeetingFrame]:
         if self._lost is not None:
             return {rank: self._lost}
         self._heard.add(rank)
@@ -96,22 +96,22 @@ class Hub:
             return {}
         came = [self._came[each] for each in self._learners]
         if len({(each.kind, each.among, len(each.content)) for each in came}) > 1:
-            return self._lose(f"learners came to meeting {self._meeting} with contributions of different kinds")
+            return self._lose(f"the learners sent contributions of different kinds to meeting {self._meeting}")
         content = add(came) if frame.kind == SUM else b"".join(each.content for each in came)
         self._answer = frame._replace(content=content)
         self._came, self._heard = {}, set()
         self._meeting += 1
         return dict.fromkeys(self._learners, self._answer)
 
-    def miss(self, gone: Collection[int]) -> dict[int, Frame]:
+    def miss(self, gone: Collection[int]) -> dict[int, MeetingFrame]:
         """End the generation if an absent learner is gone or has left; returns the frames to send, by rank."""
         awaited = [rank for rank in self._learners if rank not in self._came and rank in {*gone, *self._left}]
         if not awaited or self._lost is not None or not self._came:
             return {}
-        return self._lose(f"learners {awaited} have gone; the others are at meeting {self._meeting}")
+        return self._lose(f"learners {awaited} are gone and did not come to meeting {self._meeting}")
 
-    def _lose(self, why: str) -> dict[int, Frame]:
-        self._lost = Frame(LOST, self._generation, self._meeting, content=why.encode())
+    def _lose(self, why: str) -> dict[int, MeetingFrame]:
+        self._lost = MeetingFrame(LOST, self._generation, self._meeting, content=why.encode())
         return dict.fromkeys(self._came, self._lost)
 
     def unheard(self, gone: Collection[int]) -> list[int]:
@@ -119,7 +119,7 @@ class Hub:
         return [rank for rank in self._learners if rank not in {*gone, *self._left, *self._heard}]
 
 
-def add(frames: list[Frame]) -> bytes:
+def add(frames: list[MeetingFrame]) -> bytes:
     """Return the sum of the float32 vectors of the ranks in ``among``, in the order of ranks."""
     rows = [frame.content for rank, frame in enumerate(frames) if frames[0].among >> rank & 1]
     total = np.frombuffer(rows[0], np.float32).copy()
@@ -128,6 +128,6 @@ def add(frames: list[Frame]) -> bytes:
     return total.tobytes()
 
 
-def rows_of(frame: Frame, learners: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+def rows_of(frame: MeetingFrame, learners: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return the contributions in an answer [learners, n]."""
     return np.frombuffer(bytearray(frame.content), dtype).reshape(learners, -1)

@@ -47,10 +47,14 @@ class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         if self.peers < 1:
             raise ValueError(f"graph.peers: {self.peers} must be 1 or more")
         if bool(self.lists) != (self.name == "lists"):
-            raise ValueError(f"graph.lists: there must be some with graph.name: lists, and none with {self.name!r}")
+            raise ValueError(
+                f"graph.lists: graph.name: lists needs lists, and no other graph may have them; got {self.name!r}"
+            )
         for learner, peers in enumerate(self.lists):
             if learner in peers or len(set(peers)) != len(peers) or min(peers, default=0) < 0:
-                raise ValueError(f"graph.lists: in-peers {list(peers)} of {learner} must be others, each named once")
+                raise ValueError(
+                    f"graph.lists: {list(peers)} of learner {learner} must be other learners, each listed once"
+                )
 
 
 class Mixing(NamedTuple):

@@ -29,11 +29,10 @@ import msgspec
 
 from actorlearn.address import ByLearner, Folders, Shm
 from actorlearn.memory.fields import Field
-from actorlearn.parameters.allgather import SLOTS, rows_fields
 from actorlearn.parameters.exchange_log import NAME
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.published import slots_in_words, weights_fields
-from actorlearn.parameters.rendezvous import forget_meetings, meeting
+from actorlearn.parameters.rendezvous import SLOTS, forget_meetings, meeting, rows_fields
 from actorlearn.parameters.settings import (
     MOST_LEARNERS,
     AloneExchangeSettings,
@@ -262,7 +261,7 @@ class _Async(ModeSpec):
         if asked.learners.local_steps > 1 and asked.optimizer != "adam":
             yield Refusal(
                 "learners.local_steps",
-                f"in mode async several are Adam's (appendix A of Stooke and Abbeel), not {asked.optimizer}'s",
+                f"mode async supports several local steps with adam only, not with {asked.optimizer}",
                 "write 1, or optimizer.name: adam",
             )
 
@@ -292,13 +291,17 @@ class _Served(ModeSpec):
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
         """Refuse the keys of a store in shared memory, and a quorum larger than the number of learners."""
-        way_out = "leave it out, or write parameter_servers.count: 0, for learners on one machine"
+        way_out = "remove the key, or write parameter_servers.count: 0 if all learners are on one machine"
         if asked.learners.local_steps > 1:
-            yield Refusal("learners.local_steps", "parameter servers apply each gradient by itself", way_out)
+            yield Refusal(
+                "learners.local_steps", "parameter servers apply each gradient separately, without local steps", way_out
+            )
         if asked.learners.chunks != CHUNKS:
-            yield Refusal("learners.chunks", "each parameter server has one part of the weights", way_out)
+            yield Refusal(
+                "learners.chunks", "only the store in shared memory has chunks, not parameter servers", way_out
+            )
         if asked.learners.quorum > asked.learners.count:
-            rule = f"a version waits for so many gradients, and there are {asked.learners.count} learners"
+            rule = f"the quorum must not exceed the number of learners, {asked.learners.count}"
             yield Refusal("learners.quorum", rule, f"write a number from 0 to {asked.learners.count}")
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
@@ -333,10 +336,10 @@ class _Gossip(ModeSpec):
         yield from self._wrong_lists("gossip.graph", gossip.graph, asked.learners.count)
         yield from self._wrong_lists("gossip.experience_graph", gossip.experience_graph, asked.learners.count)
         if gossip.age_corrected and (gossip.transport != "shm" or asked.across):
-            rule = "when a message was posted is known in shared memory alone"
+            rule = "the time at which a message was posted is known only in shared memory"
             yield Refusal("gossip.age_corrected", rule, "write false, or gossip.transport: shm and nodes.count: 1")
         if gossip.experience and asked.across:
-            rule = "experience is shared through memory of one machine, and learners may be on several (nodes)"
+            rule = "learners share experience in the memory of one machine, and nodes may place them on several"
             yield Refusal("gossip.experience", rule, "write 0, or nodes.count: 1")
 
     def _wrong_lists(self, key: str, graph: str | list[list[int]], count: int) -> Iterator[Refusal]:
@@ -347,14 +350,14 @@ class _Gossip(ModeSpec):
             if not known or learner in peers or len(set(peers)) < len(peers):
                 yield Refusal(
                     key,
-                    f"the list of learner {learner} is numbers of in-peers: others of 0 to {len(graph) - 1}, each once",
+                    f"the list of learner {learner} must name other learners, 0 to {len(graph) - 1}, each once",
                     "write for example [[2], [0], [1]]",
                 )
                 break
         if len(graph) < count:
             yield Refusal(
                 key,
-                f"each learner has a list of its in-peers, and {len(graph)} lists are too few for {count} learners",
+                f"each learner needs a list of its in-peers, and {len(graph)} lists are too few for {count} learners",
                 f"write {count} lists, or learners.count: {len(graph)}",
             )
 
@@ -388,7 +391,7 @@ class _Gossip(ModeSpec):
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
         """Return the segment of all learners' counts."""
-        return [Layout("counts", counts_fields(MOST_LEARNERS), "what each learner has learned from")]
+        return [Layout("counts", counts_fields(MOST_LEARNERS), "steps and updates of each learner")]
 
     def learner_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
         """Return the segments of a learner's weights, which others mix, and of its gradients, to compare learners."""
@@ -411,7 +414,7 @@ def _gossip(asked: LearnersAsked) -> GossipSettings:
 
 _LOCAL_STEPS = frozenset({"local_steps", "outer", "outer_learning_rate", "outer_momentum"})
 """Keys of learners that exchange weights after several steps by themselves."""
-_AS_IT_COMES = "learners take what others have learned when it happens to come"
+_AS_IT_COMES = "learners receive the changes of others at times that differ from run to run"
 ALONE = _Alone(
     name="alone",
     made_by="actorlearn.parameters.alone:Alone",
@@ -491,7 +494,7 @@ class Modes(Registry[ModeSpec]):
         for mode in self.specs():
             if mode.asked_as == asked_as and not (mode.alone and learners > 1) and (servers or not mode.served):
                 return mode
-        raise ValueError(f"mode: {asked_as!r} is none")
+        raise ValueError(f"mode: {asked_as!r} must be one of {sorted({mode.asked_as for mode in self.specs()})}")
 
 
 def _rank(mode: ModeSpec) -> tuple[bool, bool, bool, bool]:

@@ -94,7 +94,9 @@ class Peers:
         if self._control.id not in wanted.trainers or wanted == self._lost:
             if self._lost.trainers and time.monotonic() - self._lost_s > PATIENCE_S:
                 among = ", ".join(own.socket_id for own in wanted.trainers)
-                raise PeerLost(f"no other list of learners came within {PATIENCE_S:g} s of losing one of {among}")
+                raise PeerLost(
+                    f"no new list of learners came within {PATIENCE_S:g} s after one of these was lost: {among}"
+                )
             return None
         try:
             self._replace_exchange(wanted)

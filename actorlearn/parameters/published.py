@@ -118,4 +118,4 @@ class Published:
             env_steps = int(self._env_steps[slot, 0])
             if int(self._sequence[slot, 0]) == before:
                 return version, env_steps
-        raise RuntimeError(f"no untorn read of version {self.version} in {ATTEMPTS} attempts: the segment is damaged")
+        raise RuntimeError(f"version {self.version} could not be read in {ATTEMPTS} attempts: its segment is damaged")

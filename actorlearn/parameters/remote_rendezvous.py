@@ -24,8 +24,8 @@ from actorlearn.parameters.meetings import (
     LOST,
     ROWS,
     SUM,
-    Frame,
-    Hub,
+    MeetingFrame,
+    MeetingHub,
     decode,
     encode,
     rows_of,
@@ -61,7 +61,7 @@ class MeetingServer:
         """Listen at a free port; raises ChannelError. ``most``: bytes of the largest contribution."""
         self._endpoints, self._trainers = endpoints, trainers
         self._ranks = {trainer.socket_id: rank for rank, trainer in enumerate(trainers)}
-        self._hub = Hub(len(trainers), generation)
+        self._hub = MeetingHub(len(trainers), generation)
         self._router = endpoints.router(host, MEETING.size + most)
         self._over = threading.Event()
         self._fault: BaseException | None = None
@@ -100,7 +100,7 @@ class MeetingServer:
         if rank is not None and frame is not None:
             self._send(self._hub.take(rank, frame))
 
-    def _send(self, frames: dict[int, Frame]) -> None:
+    def _send(self, frames: dict[int, MeetingFrame]) -> None:
         """Send answers, the last one to the learner of this process.
 
         That learner competes with this thread once it has its answer. When it was answered first, the others got theirs
@@ -177,9 +177,9 @@ class RemoteRendezvous:
         return rows_of(self._ask(ROWS, own.tobytes(), 0, stay), self.learners, own.dtype)
 
     def _frame(self, kind: int, among: int = 0, content: bytes = b"") -> bytes:
-        return encode(self._endpoints.run, Frame(kind, self._generation, self.meetings, among, content))
+        return encode(self._endpoints.run, MeetingFrame(kind, self._generation, self.meetings, among, content))
 
-    def _ask(self, kind: int, content: bytes, among: int, stay: bool) -> Frame:
+    def _ask(self, kind: int, content: bytes, among: int, stay: bool) -> MeetingFrame:
         """Come to the next meeting, and wait for its answer.
 
         Raises PeerLost, Stopped, and RuntimeError if the hub in this process has failed.
@@ -196,9 +196,9 @@ class RemoteRendezvous:
             if (answer := self._receive(line)) is not None:
                 return answer
             if not self._alive() and not stay:
-                raise Stopped(f"told to end before all had come to meeting {self.meetings}")
+                raise Stopped(f"this process was told to end before all learners had come to meeting {self.meetings}")
             if not self._endpoints.lists(self._hub_id):
-                raise PeerLost(f"{self._hub_id.socket_id}, where the others meet, has gone")
+                raise PeerLost(f"{self._hub_id.socket_id}, which ran the hub of the learners, is gone")
 
     def _send(self, line: Dealer, body: bytes) -> bool:
         """Send a message to the hub and count its bytes; returns whether it was sent."""
@@ -211,7 +211,7 @@ class RemoteRendezvous:
         self._broken = self._broken or line.trouble is not None
         return time.monotonic() - self._sent_s >= (BROKEN_S if self._broken else AGAIN_S)
 
-    def _receive(self, line: Dealer | None) -> Frame | None:
+    def _receive(self, line: Dealer | None) -> MeetingFrame | None:
         """Return the answer of this meeting; None if it has not come within _POLL_MS. Raises PeerLost."""
         if line is None:
             time.sleep(_POLL_MS / 1000)

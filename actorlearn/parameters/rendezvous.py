@@ -1,6 +1,6 @@
-"""Meetings of the learners of one machine: a barrier at which each learner contributes a few numbers.
+"""Meetings of the learners of one machine: a barrier at which each learner contributes a few numbers or a vector.
 
-Reads and writes one row of words per learner in shared memory; wakes the others.
+Reads and writes one row of words, and one row of a vector, per learner in shared memory; wakes the others.
 
 A learner may wait here for minutes, for another one that is slow or has not started. So it gives signs of life, and the
 wait can be broken off. The wait also ends when a learner that has not arrived is dead: each learner holds a lock, which
@@ -16,21 +16,25 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.address import Shm
 from actorlearn.failpoints import hit
-from actorlearn.memory.fields import Field
+from actorlearn.memory.fields import CACHE_LINE_BYTES, Field
 from actorlearn.memory.shared import Segment
+from actorlearn.parameters.consumed import CONSUMED_WORDS
 from actorlearn.parameters.interface import PeerLost, Stopped
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.wakeup import Wakeup, Wakeups
 
 NUMBERS = 16
 """Largest count of numbers that a learner can contribute to a meeting."""
+SLOTS = 2
+"""Number of slots for the rows of vectors."""
+_FLOATS = CACHE_LINE_BYTES // 4
 _POLL_MS = 50
 
 
@@ -84,7 +88,9 @@ class SharedRendezvous:
         self._waiter = Waiter(self._wakeup, None)
         if self._met[rank] or not _free(self._locks[rank]):
             self.close()
-            raise RuntimeError(f"{segment.path}: learner {rank} has been here before; it needs a new generation")
+            raise RuntimeError(
+                f"{segment.path}: learner {rank} has joined this generation before; it must join a new one"
+            )
         fcntl.flock(self._locks[rank], fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
@@ -101,7 +107,9 @@ class SharedRendezvous:
         self._wakeups.wake_all()
         while self._met.min() < self.meetings:
             if not self._alive() and not stay:
-                raise Stopped(f"told to end while {self._absent()} had not come to meeting {self.meetings}")
+                raise Stopped(
+                    f"this process was told to end before learners {self._absent()} had come to meeting {self.meetings}"
+                )
             if not self._waiter.wait(_POLL_MS):
                 self._miss()
         said: NDArray[np.int64] = self._numbers[slot].copy()
@@ -111,7 +119,7 @@ class SharedRendezvous:
         """Raise PeerLost if a learner that has not arrived is gone."""
         gone = self.gone()  # read before `_met`: a learner that is gone now has either arrived already or never will
         if awaited := [rank for rank in gone if self._met[rank] < self.meetings]:
-            raise PeerLost(f"learners {awaited} have gone; this one is at meeting {self.meetings}")
+            raise PeerLost(f"learners {awaited} are gone and did not come to meeting {self.meetings}")
 
     def gone(self) -> list[int]:
         """Return the ranks of the learners that have come to a meeting and have died or left since."""
@@ -158,3 +166,44 @@ def forget_meetings(root: Shm, generation: int) -> None:
         number = path.name.removeprefix(f"{root.file.name}.").partition(".")[0]
         if number.isdecimal() and int(number) < generation:
             path.unlink(missing_ok=True)
+
+
+def rows_fields(learners: int, size: int) -> list[Field]:
+    """Return the fields of a segment whose rows hold `size` float32, or a `Consumed` table if that is larger.
+
+    Two slots are enough: before a learner writes to a slot again, all learners have come to the next meeting, and so
+    have finished reading the slot.
+    """
+    longest = max(size, 2 * CONSUMED_WORDS * (1 + learners))
+    whole_lines = -(-longest // _FLOATS) * _FLOATS  # no two learners write to one cache line
+    return [Field("rows", "float32", (SLOTS, learners, whole_lines), float("nan"))]
+
+
+class AllGather:
+    """All-gather of vectors, in a segment with a row for each learner.
+
+    A learner comes to a meeting after its last write, so after the meeting all rows are complete. The row of a writer
+    that was killed earlier is never read. Therefore all living learners get the rows of a meeting, or none does.
+    """
+
+    def __init__(self, segment: Segment, rendezvous: Rendezvous) -> None:
+        """Bind to a segment of rows; writes nothing."""
+        self._rows = segment["rows"]
+        self._rendezvous = rendezvous
+        self.gathered = 0
+        """Number of vectors that this learner has shared."""
+
+    def gather(self, own: NDArray[Any]) -> NDArray[Any]:
+        """Share a vector; returns the rows of all learners [learners, longest], valid until the next call.
+
+        Each row begins with its learner's vector, in the same dtype. A learner that is told to end still waits until
+        all have come or one is lost: the others need its row. Raises PeerLost, and ValueError for a vector that is too
+        long.
+        """
+        slot = self._rows[self.gathered % SLOTS, : self._rendezvous.learners].view(own.dtype)
+        if own.size > slot.shape[1]:
+            raise ValueError(f"a vector of {own.size} {own.dtype} is too long: a row has room for {slot.shape[1]}")
+        slot[self._rendezvous.rank, : own.size] = own
+        self.gathered += 1
+        self._rendezvous.meet([], stay=True)
+        return slot

@@ -42,8 +42,8 @@ from actorlearn.parameters.shard_frames import (
     PULL_STATE,
     TELL,
     WIRES,
-    Frame,
-    Row,
+    LearnerRow,
+    ShardFrame,
     Table,
     hear,
     most_bytes,
@@ -63,7 +63,7 @@ class Served(Exchange):
     def __init__(self, settings: ServedExchangeSettings, learner: Learner) -> None:
         """Prepare without connecting to a server; raises ValueError without endpoints."""
         if learner.endpoints is None:
-            raise ValueError("exchange: parameter servers are reached through the endpoints of a run")
+            raise ValueError("exchange: parameter servers need the endpoints of a run")
         self.settings, self.learner, self.weights = settings, learner, learner.weights
         self.consumed = learner.consumed or Consumed(learner.number + 1)
         parameters, size = learner.gradients.numel(), learner.weights.numel()
@@ -108,14 +108,16 @@ class Served(Exchange):
         """
         if self._joined:
             with suppress(Stopped):
-                self._take_state(self.lines.ask({shard: Frame(PULL_STATE, shard) for shard in self.shards}, STATE_S))
+                self._take_state(
+                    self.lines.ask({shard: ShardFrame(PULL_STATE, shard) for shard in self.shards}, STATE_S)
+                )
         return self.optimizer.state()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Replace the optimizer's state by a checkpoint's; an empty server is filled with it."""
         self.optimizer.restore(state)
 
-    def _take_state(self, answers: Mapping[int, Frame]) -> None:
+    def _take_state(self, answers: Mapping[int, ShardFrame]) -> None:
         if any(answer.kind == EMPTY for answer in answers.values()):
             return
         vectors, _ = split_state(self.optimizer)
@@ -135,14 +137,14 @@ class Served(Exchange):
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
         """Copy the servers' weights, and fill empty servers; continue where a killed incarnation was."""
         self._base = (env_steps, updates)
-        self._take(self._ask(Frame(PULL, shard) for shard in self.spans))
+        self._take(self._ask(ShardFrame(PULL, shard) for shard in self.spans))
         self._joined = True
         self._settle(self._resumed(position))
         row = self._record
         self.learner.carried.adopt(np.array([row.counts], np.int64), 0)
         return Joined(*self._totals(), Position(row.rollouts_learned, row.used))
 
-    def _resumed(self, position: Position) -> Row:
+    def _resumed(self, position: Position) -> LearnerRow:
         """Return this learner's row for the rollout that it learns next.
 
         This is the rollout of its own account. If the account is of an older checkpoint, because the learner was
@@ -178,7 +180,7 @@ class Served(Exchange):
 
         The server uses the same ``combine``.
         """
-        own = Frame(CHANGE, self.statistics, number=self._number, values=moments, wire=FLOAT64)
+        own = ShardFrame(CHANGE, self.statistics, number=self._number, values=moments, wire=FLOAT64)
         self._take(self._ask([own]))
         self._number += 1
 
@@ -190,7 +192,9 @@ class Served(Exchange):
         if taken:
             rates = tuple(map(float, learning_rates))
             answers = self._ask(
-                Frame(CHANGE, shard, 0, self._number, rates=rates, values=gradients[self.spans[shard]], wire=self.wire)
+                ShardFrame(
+                    CHANGE, shard, 0, self._number, rates=rates, values=gradients[self.spans[shard]], wire=self.wire
+                )
                 for shard in self.shards
             )
             self._take(answers)
@@ -213,7 +217,7 @@ class Served(Exchange):
         """Copy the servers' weights; returns whether any version changed."""
         before = dict(self._versions)
         wires = {shard: FLOAT32 if shard == self.statistics else self.wire for shard in self.spans}
-        self._take(self._ask(Frame(PULL, shard, wire=wire) for shard, wire in wires.items()))
+        self._take(self._ask(ShardFrame(PULL, shard, wire=wire) for shard, wire in wires.items()))
         return self._versions != before
 
     def metrics(self) -> dict[str, Any]:
@@ -237,10 +241,10 @@ class Served(Exchange):
 
     # Requests ---------------------------------------------------------------------------------------------------------
 
-    def _ask(self, requests: Iterable[Frame], patience_s: float = inf) -> dict[int, Frame]:
+    def _ask(self, requests: Iterable[ShardFrame], patience_s: float = inf) -> dict[int, ShardFrame]:
         """Send requests until every shard has answered with weights; a shard that is empty is filled first."""
         waiting = {request.shard: request for request in requests}
-        found: dict[int, Frame] = {}
+        found: dict[int, ShardFrame] = {}
         while waiting:
             asked = {
                 shard: own._replace(version=self._versions[shard], table=self._own_row)
@@ -254,12 +258,12 @@ class Served(Exchange):
                 self._take(self.lines.ask({shard: self._offer(shard) for shard in empty}, patience_s), weights=False)
         return found
 
-    def _offer(self, shard: int) -> Frame:
+    def _offer(self, shard: int) -> ShardFrame:
         """Return the frame that offers an empty shard this learner's newest weights and the saved optimizer state."""
         span, table = self.spans[shard], self._tables[shard].copy()
         vectors, scalars = split_state(self.optimizer) if shard != self.statistics else ([], [])
         hear(table, self._table, same_shard=False)
-        return Frame(
+        return ShardFrame(
             FILL,
             shard,
             version=self._versions[shard],
@@ -269,14 +273,14 @@ class Served(Exchange):
             scalars=tuple(scalars),
         )
 
-    def _take(self, answers: Mapping[int, Frame], weights: bool = True) -> None:
+    def _take(self, answers: Mapping[int, ShardFrame], weights: bool = True) -> None:
         for shard, answer in answers.items():
             self._hear(answer)
             if weights:
                 self.weights[self.spans[shard]].copy_(answer.values)
                 self._versions[shard] = answer.version
 
-    def _hear(self, answer: Frame) -> None:
+    def _hear(self, answer: ShardFrame) -> None:
         """Take the rows of learners from an answer, and the totals with which the shard was filled first."""
         if len(answer.table) == len(self._table):
             hear(self._tables[answer.shard], answer.table)
@@ -288,18 +292,18 @@ class Served(Exchange):
         return self._table[self.learner.number :][:1]
 
     @property
-    def _record(self) -> Row:
-        return Row.of(self._own_row[0].tolist())
+    def _record(self) -> LearnerRow:
+        return LearnerRow.of(self._own_row[0].tolist())
 
-    def _settle(self, row: Row) -> None:
+    def _settle(self, row: LearnerRow) -> None:
         """Write this learner's row and send it to each server; the next request to each shard contains it too."""
         counts = tuple(self.learner.carried.counts())
         self._own_row[0] = row._replace(told=row.told + 1, counts=counts).words()
         for server in range(self.settings.servers):
-            self.lines.tell(Frame(TELL, self.sharding.first_of(server), table=self._own_row))
+            self.lines.tell(ShardFrame(TELL, self.sharding.first_of(server), table=self._own_row))
 
     def _totals(self) -> tuple[int, int]:
         """Return environment steps and updates of all learners together."""
-        rows = [Row.of(row) for row in self._table.tolist()]
+        rows = [LearnerRow.of(row) for row in self._table.tolist()]
         steps, made = self._base
         return steps + sum(row.used - row.began for row in rows), made + sum(row.updates for row in rows)

@@ -13,7 +13,7 @@ from math import inf
 
 from actorlearn.failpoints import hit
 from actorlearn.parameters.interface import Present, Stopped
-from actorlearn.parameters.shard_frames import Frame, decode, encode
+from actorlearn.parameters.shard_frames import ShardFrame, decode, encode
 from actorlearn.parameters.shard_layout import ROLE
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.endpoints import Endpoints
@@ -30,7 +30,7 @@ _LINGER_MS = 500
 
 
 @dataclass
-class _Line:
+class _ServerLine:
     """The line to one server."""
 
     to: Endpoint
@@ -57,7 +57,7 @@ class ServerLines:
         """
         self._endpoints, self._server_of, self._limit_bytes = endpoints, server_of, limit_bytes
         self._alive, self._present = alive, present
-        self._lines: dict[int, _Line] = {}
+        self._lines: dict[int, _ServerLine] = {}
         self._requests = 0
         self._sent_s: dict[int, float] = {}
         """Time at which the request to each shard was sent last."""
@@ -68,7 +68,7 @@ class ServerLines:
         self.bytes_sent = self.bytes_received = 0
         """Bytes of requests and answers, before encryption; repeated messages are counted again."""
 
-    def ask(self, requests: Mapping[int, Frame], patience_s: float = inf) -> dict[int, Frame]:
+    def ask(self, requests: Mapping[int, ShardFrame], patience_s: float = inf) -> dict[int, ShardFrame]:
         """Send requests to several shards at the same time; returns the answers, by shard.
 
         Raises Stopped after ``patience_s`` seconds, or, if that is infinite, when this process is told to end. Also
@@ -79,7 +79,7 @@ class ServerLines:
         run = self._endpoints.run
         bodies = {shard: encode(run, own._replace(request=self._requests)) for shard, own in requests.items()}
         self._sent_s = dict.fromkeys(bodies, -inf)
-        answers: dict[int, Frame] = {}
+        answers: dict[int, ShardFrame] = {}
         while bodies:
             for server in sorted({self._server_of(shard) for shard in bodies}):
                 self._send(server, {shard: body for shard, body in bodies.items() if self._is_of(shard, server)})
@@ -93,7 +93,7 @@ class ServerLines:
         self.waited_s += time.monotonic() - began_s
         return answers
 
-    def tell(self, frame: Frame) -> None:
+    def tell(self, frame: ShardFrame) -> None:
         """Send a frame that is not answered, if the line to its server is open."""
         if line := self._lines.get(self._server_of(frame.shard)):
             body = encode(self._endpoints.run, frame)
@@ -122,9 +122,9 @@ class ServerLines:
                 self._sent_s[shard] = now_s
                 hit("server_lines.sent")
 
-    def _receive(self, first: int) -> list[Frame]:
+    def _receive(self, first: int) -> list[ShardFrame]:
         """Return the answers that have come; waits up to _POLL_MS for one of the server ``first``."""
-        found: list[Frame] = []
+        found: list[ShardFrame] = []
         if first not in self._lines:
             time.sleep(_POLL_MS / 1000)
         for server in sorted(self._lines, key=lambda each: each != first):
@@ -141,11 +141,11 @@ class ServerLines:
         """Raise Stopped if there is no use in waiting any longer."""
         alive = self._alive()
         if waited_s >= patience_s or (not alive and patience_s == inf):
-            raise Stopped("told to end while it waited for parameter servers")
+            raise Stopped("this process was told to end while it waited for parameter servers")
         if not self._present().stays and self._missed_s and time.monotonic() - min(self._missed_s.values()) > MISSED_S:
-            raise Stopped(f"{ROLE}-{min(self._missed_s)} has gone, and is not started again while the run ends")
+            raise Stopped(f"{ROLE}-{min(self._missed_s)} is gone, and no server is restarted while the run ends")
 
-    def _dial(self, server: int) -> _Line | None:
+    def _dial(self, server: int) -> _ServerLine | None:
         """Return the line to a server, opened anew if its address has changed; None while it has no address."""
         found = self._endpoints.find(ROLE).get(server)
         line = self._lines.get(server)
@@ -160,5 +160,5 @@ class ServerLines:
         for shard in self._sent_s:
             if self._is_of(shard, server):
                 self._sent_s[shard] = -inf
-        line = self._lines[server] = _Line(found, self._endpoints.dealer(found, self._limit_bytes))
+        line = self._lines[server] = _ServerLine(found, self._endpoints.dealer(found, self._limit_bytes))
         return line

@@ -323,7 +323,9 @@ class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_onl
 
 def _make_sure_of_rank(rank: int, learners: int) -> None:
     if rank >= learners:
-        raise ValueError(f"exchange.rank: {rank} must be from 0 to {learners - 1}, as there are so many learners")
+        raise ValueError(
+            f"exchange.rank: {rank} must be from 0 to {learners - 1}, because there are {learners} learners"
+        )
 
 
 class ExperienceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -40,7 +40,7 @@ from actorlearn.parameters.shard_frames import (
     TOLD,
     UNUSABLE,
     WEIGHTS,
-    Frame,
+    ShardFrame,
     hear,
     new_table,
 )
@@ -50,11 +50,11 @@ from actorlearn.parameters.waits import Stragglers
 OFFERS_S = 10.0
 """Longest time in seconds for which an empty shard waits for the offers of all learners, from the first offer on."""
 _DROPPED_COLUMN = HANDLED + 1
-Answers = dict[int, Frame]
+Answers = dict[int, ShardFrame]
 """Frames to send, by learner."""
 
 
-class Rule(Protocol):
+class UpdateRule(Protocol):
     """The rule by which a shard's weights are changed, with its state."""
 
     weights: Tensor
@@ -146,7 +146,7 @@ class Content(NamedTuple):
 class Shard:
     """A shard, which handles requests of learners."""
 
-    def __init__(self, number: int, rule: Rule, learners: int, quorum: int = 0) -> None:
+    def __init__(self, number: int, rule: UpdateRule, learners: int, quorum: int = 0) -> None:
         """Begin empty.
 
         ``quorum``: number of gradients of one version whose mean makes the next version; later gradients of that
@@ -161,11 +161,11 @@ class Shard:
         self._base = (0, 0)
         """Environment steps and updates of all learners with which the shard was filled first."""
         self.table = new_table(learners)
-        self._offers: dict[int, Frame] = {}
+        self._offers: dict[int, ShardFrame] = {}
         """Newest offer of each learner, while the shard is empty."""
         self._offered_s = 0.0
         """Time of the first offer."""
-        self._pending: dict[int, Frame] = {}
+        self._pending: dict[int, ShardFrame] = {}
         """With a quorum: gradients of the current version, by learner."""
         self._came_s: dict[int, float] = {}
         """Times at which these gradients came, by learner."""
@@ -194,7 +194,7 @@ class Shard:
 
     # Requests ---------------------------------------------------------------------------------------------------------
 
-    def take(self, learner: int, frame: Frame, now_s: float) -> Answers:
+    def take(self, learner: int, frame: ShardFrame, now_s: float) -> Answers:
         """Handle a request; returns answers to send. A request that does not fit the shard is ignored."""
         if not self._fits(learner, frame):
             return {}
@@ -221,7 +221,7 @@ class Shard:
             return self._apply_mean()
         return {}
 
-    def _fits(self, learner: int, frame: Frame) -> bool:
+    def _fits(self, learner: int, frame: ShardFrame) -> bool:
         size, (vectors, scalars) = self._rule.weights.numel(), self._rule.state()
         needed = {CHANGE: size, FILL: (1 + len(vectors)) * size}.get(frame.kind, 0)
         if frame.kind == FILL and (len(frame.scalars) != len(scalars) or len(frame.table) != len(self.table)):
@@ -232,9 +232,9 @@ class Shard:
 
     # Filling ----------------------------------------------------------------------------------------------------------
 
-    def _offered(self, learner: int, frame: Frame, now_s: float) -> Answers:
+    def _offered(self, learner: int, frame: ShardFrame, now_s: float) -> Answers:
         if frame.kind != FILL:
-            return {learner: Frame(EMPTY, self._number, frame.request)}
+            return {learner: ShardFrame(EMPTY, self._number, frame.request)}
         self._offered_s = self._offered_s if self._offers else now_s
         self._offers[learner] = frame
         return {}
@@ -254,7 +254,7 @@ class Shard:
 
     # Changes ----------------------------------------------------------------------------------------------------------
 
-    def _changed(self, learner: int, frame: Frame, now_s: float) -> Answers:
+    def _changed(self, learner: int, frame: ShardFrame, now_s: float) -> Answers:
         if frame.number <= self.table[learner, HANDLED]:
             return {learner: self._answer(frame, REPEATED)}
         if not torch.isfinite(torch.linalg.vector_norm(frame.values)):
@@ -268,7 +268,7 @@ class Shard:
         self._came_s.setdefault(learner, now_s)
         return {}
 
-    def _pass_over(self, learner: int, frame: Frame, outcome: int) -> Answers:
+    def _pass_over(self, learner: int, frame: ShardFrame, outcome: int) -> Answers:
         self.table[learner, HANDLED], self.changed = frame.number, True
         return {learner: self._answer(frame, outcome)}
 
@@ -279,7 +279,7 @@ class Shard:
         self._pending, self._came_s = {}, {}
         return self._apply(came, torch.stack([frame.values for frame in came.values()]).mean(0))
 
-    def _apply(self, came: Mapping[int, Frame], values: Tensor) -> Answers:
+    def _apply(self, came: Mapping[int, ShardFrame], values: Tensor) -> Answers:
         first = next(iter(came.values()))
         self._rule.change(values, first.rates)
         before, self.version, self.changed = self.version, self.version + 1, True
@@ -292,11 +292,11 @@ class Shard:
             answers[learner] = self._answer(frame, stale)
         return answers
 
-    def _answer(self, asked: Frame, outcome: int = APPLIED) -> Frame:
+    def _answer(self, asked: ShardFrame, outcome: int = APPLIED) -> ShardFrame:
         whole = asked.kind == PULL_STATE
         vectors, scalars = self._rule.state() if whole else ([], [])
         wire = FLOAT32 if whole or asked.wire == FLOAT64 else asked.wire
-        return Frame(
+        return ShardFrame(
             STATE if whole else WEIGHTS,
             self._number,
             asked.request,

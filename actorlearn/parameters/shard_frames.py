@@ -36,7 +36,7 @@ WIRES = {"float32": FLOAT32, "bfloat16": BFLOAT16}
 """Number type of gradients and weights, by the value of ``parameter_servers.wire``."""
 
 
-class Row(NamedTuple):
+class LearnerRow(NamedTuple):
     """Record of one learner at a shard, in ROW_WORDS words."""
 
     handled: int = -1
@@ -62,7 +62,7 @@ class Row(NamedTuple):
         return [*own, len(counts), *counts, *[0] * (CARRIED_COUNTS - len(counts))]
 
     @classmethod
-    def of(cls, words: Sequence[int]) -> Row:
+    def of(cls, words: Sequence[int]) -> LearnerRow:
         """Return the row in these words."""
         fields = len(cls._fields) - 1
         return cls._make([*words[:fields], tuple(words[fields + 1 :][: words[fields]])])
@@ -70,12 +70,12 @@ class Row(NamedTuple):
 
 Table = NDArray[np.int64]
 """Rows of learners as words, by learner number [learners, ROW_WORDS]."""
-HANDLED, TOLD = Row._fields.index("handled"), Row._fields.index("told")
+HANDLED, TOLD = LearnerRow._fields.index("handled"), LearnerRow._fields.index("told")
 
 
 def new_table(learners: int) -> Table:
     """Return a table of empty rows."""
-    return np.tile(np.array(Row().words(), np.int64), (learners, 1))
+    return np.tile(np.array(LearnerRow().words(), np.int64), (learners, 1))
 
 
 def hear(table: Table, said: Table, same_shard: bool = True) -> None:
@@ -89,7 +89,7 @@ def hear(table: Table, said: Table, same_shard: bool = True) -> None:
         table[:, :TOLD] = np.maximum(table[:, :TOLD], said[:, :TOLD])
 
 
-class Frame(NamedTuple):
+class ShardFrame(NamedTuple):
     """One message."""
 
     kind: int
@@ -114,7 +114,7 @@ class Frame(NamedTuple):
     wire: int = FLOAT32
 
 
-def encode(run: bytes, frame: Frame) -> bytes:
+def encode(run: bytes, frame: ShardFrame) -> bytes:
     """Return the bytes of a frame; ``run``: the run's 16 bytes."""
     table, rates, scalars = frame.table, np.array(frame.rates, np.float64), np.array(frame.scalars, np.float64)
     head = SHARD.pack(
@@ -135,7 +135,7 @@ def encode(run: bytes, frame: Frame) -> bytes:
     return b"".join((head, table.tobytes(), rates.tobytes(), scalars.tobytes(), values.data))
 
 
-def decode(run: bytes, body: bytes) -> Frame | None:
+def decode(run: bytes, body: bytes) -> ShardFrame | None:
     """Return the frame in these bytes; None if they are no valid frame of this run."""
     head = SHARD.unpack(run, body)
     if head is None:
@@ -148,11 +148,11 @@ def decode(run: bytes, body: bytes) -> Frame | None:
     if len(body) < start or (len(body) - start) % size:
         return None
     table = np.frombuffer(body, np.int64, rows * ROW_WORDS, SHARD.size).reshape(rows, ROW_WORDS)
-    if not np.isin(table[:, len(Row._fields) - 1], range(CARRIED_COUNTS + 1)).all():
+    if not np.isin(table[:, len(LearnerRow._fields) - 1], range(CARRIED_COUNTS + 1)).all():
         return None
     numbers64 = np.frombuffer(body, np.float64, rates + scalars, SHARD.size + SHARD_ROW_BYTES * rows).tolist()
     values = torch.frombuffer(bytearray(body[start:]), dtype=_DTYPES[wire]) if len(body) > start else torch.empty(0)
-    return Frame(
+    return ShardFrame(
         kind,
         shard,
         request,

@@ -18,7 +18,7 @@ ROLE = "parameter_server"
 LOOPBACK = "127.0.0.1"
 """Address of parameter servers in a run on one machine."""
 ROW_WORDS = 8 + CARRIED_COUNTS
-"""8-byte words of a shard's record of one learner (``shard_frames.Row``)."""
+"""8-byte words of a shard's record of one learner (``shard_frames.LearnerRow``)."""
 HEAD_WORDS = 4
 """Words of a shard's content before the records: whether it is filled, its version, and the two numbers of the base."""
 SHARD_NUMBERS = 32 * 1024

@@ -56,7 +56,7 @@ class Ways(NamedTuple):
     """The run's 16 bytes in message headers."""
 
 
-class _Line(NamedTuple):
+class _PeerLine(NamedTuple):
     to: Ipc | Endpoint
     push: Push
     dialled_s: float
@@ -84,7 +84,7 @@ class SocketMailbox:
         self._learner, self._size = learner, size
         self._ways, self._peers, self._others, self._counts = ways, peers, others, counts
         self._posted = incarnation * INCARNATION - 1
-        self._lines: dict[int, _Line] = {}
+        self._lines: dict[int, _PeerLine] = {}
         self._here: dict[int, tuple[int, bytes]] = {}
         """Version and frame of each peer's newest message; only the receiving thread writes it."""
         self._older: dict[int, tuple[int, int]] = {}
@@ -152,7 +152,7 @@ class SocketMailbox:
             if refused or wanted.get(peer) != line.to:
                 self._lines.pop(peer).push.close()
         for new in wanted.keys() - self._lines.keys():
-            self._lines[new] = _Line(wanted[new], self._ways.dial(wanted[new]), now_s)
+            self._lines[new] = _PeerLine(wanted[new], self._ways.dial(wanted[new]), now_s)
 
     def _receive(self) -> None:
         """Read all arriving messages, so that the kept ones are the newest even if ``take`` is called rarely."""

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import io
 import os
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from actorlearn.memory.progress import STACK_SIGNAL
 from actorlearn.wire.control import Control, TurnedAwayError
 from actorlearn.worker import settings as all_settings
-from actorlearn.worker.output import lose_what_finds_no_room
 from actorlearn.worker.roles import ROLES, TASKS, RoleSpec, TaskSpec
 from actorlearn.worker.scheduling import SLICE_NS, set_slice
 
@@ -33,6 +35,35 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(parent):  # the parent died before prctl was called
         sys.exit(1)
+
+
+class _Log(io.RawIOBase):
+    """A file whose writes never raise OSError; bytes for which the disk has no room are dropped."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._handle
+
+    def write(self, data: Any, /) -> int:
+        with suppress(OSError):
+            os.write(self._handle, data)
+        return memoryview(data).nbytes
+
+
+def lose_what_finds_no_room() -> None:
+    """Replace stdout and stderr, so that printing raises no OSError and every line is written as it is printed.
+
+    A full disk must neither end an environment that prints nor keep a process from reporting its error.
+    """
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(_Log(handle), encoding="utf-8", errors="backslashreplace", write_through=True)  # type: ignore[type-var]
+        for handle in (1, 2)
+    )
 
 
 def main(arguments: list[str]) -> int:

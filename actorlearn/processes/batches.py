@@ -21,7 +21,7 @@ from torch import Tensor
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.minibatches import Gathered
 from actorlearn.learning.reward_scale import RewardScale
-from actorlearn.memory.rollout import Part, Rollouts
+from actorlearn.memory.rollout import GroupRollout, Rollouts
 from actorlearn.memory.shared_rollout import Columns
 from actorlearn.worker.staging import Staging
 
@@ -52,7 +52,9 @@ class Gatherer:
         self._columns = columns
         self._rewards, self._most_lag, self._storage = rewards, most_lag, storage
 
-    def gather(self, rollout: int, parts: Sequence[Part], version: int, only_statistics: bool = False) -> Gathered:
+    def gather(
+        self, rollout: int, parts: Sequence[GroupRollout], version: int, only_statistics: bool = False
+    ) -> Gathered:
         """Gather a complete rollout from these parts; ``version``: that of the weights that learn from it."""
         judged = self._rollouts.judge(rollout, version)
         batch, no_room, returns = self._join_parts(rollout, parts, judged), 0, None
@@ -86,7 +88,7 @@ class Gatherer:
             batch = replace(batch, reward=batch.reward / own.returns.deviation)
         return replace(own, shared=beside(own.batch, batch))
 
-    def _join_parts(self, rollout: int, parts: Sequence[Part], version: int) -> Batch:
+    def _join_parts(self, rollout: int, parts: Sequence[GroupRollout], version: int) -> Batch:
         """Join the parts of a rollout; policy lags are relative to ``version``."""
 
         def blocks_of(name: str) -> list[NDArray[Any]]:
@@ -127,7 +129,7 @@ def beside(batch: Batch, other: Batch) -> Batch:
     return Batch(**joined, columns=columns)
 
 
-def _versions(rollout: int, parts: Sequence[Part]) -> Tensor:
+def _versions(rollout: int, parts: Sequence[GroupRollout]) -> Tensor:
     """Return the policy version per row and environment [T + 1, B]; a row's actions all come from one version."""
     rows = [torch.from_numpy(blocks.block("policy_version", group, rollout))[:, None] for _, blocks, group in parts]
     return torch.cat([row.expand(-1, part.blocks.envs_per_group) for row, part in zip(rows, parts, strict=True)], dim=1)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from actorlearn.failpoints import hit
 from actorlearn.memory.account import Account
-from actorlearn.memory.rollout import Blocks, Part, Rollouts, steps_in_flight, unfinished_steps
+from actorlearn.memory.rollout import Blocks, GroupRollout, Rollouts, steps_in_flight, unfinished_steps
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.identity import ProcessId
@@ -79,7 +79,7 @@ class RolloutMembers:
         """Number of the rollout to learn next."""
         return self.account.rollouts_learned
 
-    def parts(self) -> list[Part] | None:
+    def parts(self) -> list[GroupRollout] | None:
         """Return the blocks of the next rollout, in the order of simulator numbers; None while one is incomplete.
 
         Deaths do not change this order, so a restarted trainer that finishes a partly learned rollout draws the
@@ -91,7 +91,7 @@ class RolloutMembers:
                 if not blocks.takes_part(rollout):
                     continue
                 if blocks.completed(group) > rollout:
-                    parts.append(Part(socket_id, blocks, group))
+                    parts.append(GroupRollout(socket_id, blocks, group))
                 elif socket_id in self.playing:
                     return None
         return parts or None
@@ -141,7 +141,7 @@ class RolloutMembers:
             blocks = self.gone.pop(socket_id)
             for group in range(blocks.groups):
                 self.account.steps.dropped["unfinished"] += unfinished_steps(blocks, group)
-                self.episodes.drop(Part(socket_id, blocks, group).owner)
+                self.episodes.drop(GroupRollout(socket_id, blocks, group).owner)
             blocks.release(self.account.commits + 1)
             self.released.append(socket_id)
 
@@ -186,7 +186,7 @@ class SimulatorLink:
         self._say_released()
         self._wakeups.follow({member.id.socket_id: member.wakeup.file for member in own if member.wakeup})
 
-    def parts(self) -> list[Part] | None:
+    def parts(self) -> list[GroupRollout] | None:
         """Return the parts of the next rollout; None, after ``unblock``, while it is not complete."""
         parts = self._members.parts()
         if parts is None:

@@ -10,12 +10,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
+import numpy as np
 import torch
 
+from actorlearn.address import Shm
 from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.failpoints import hit
+from actorlearn.memory.fields import Field
+from actorlearn.memory.record import CommittedRecord
+from actorlearn.memory.shared import Segment, SegmentError
 from actorlearn.metrics.registry import STALENESS_SHOWN
 from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
@@ -24,10 +30,9 @@ from actorlearn.models.several import spans
 from actorlearn.optim.groups import GroupedOptimizer, groups_within, make_groups
 from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.optim.schedules import for_batches
-from actorlearn.parameters.shard import Answers, OptimizerRule, Rule, Shard, StatisticsRule
+from actorlearn.parameters.shard import Answers, Content, OptimizerRule, Shard, StatisticsRule, UpdateRule
 from actorlearn.parameters.shard_frames import decode, encode, most_bytes
 from actorlearn.parameters.shard_layout import Sharding, shard_fields
-from actorlearn.parameters.shard_memory import ShardMemory
 from actorlearn.parameters.waits import StragglerWarnings
 from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import trainer_id
@@ -43,7 +48,9 @@ Metrics = dict[str, float]
 class ParameterServer:
     """The shards of one server, and the socket for requests of learners."""
 
-    def __init__(self, settings: ParameterServerSettings, rules: Mapping[int, Rule], endpoints: Endpoints) -> None:
+    def __init__(
+        self, settings: ParameterServerSettings, rules: Mapping[int, UpdateRule], endpoints: Endpoints
+    ) -> None:
         """Restore the shards that an earlier process has kept, and listen; raises ChannelError and SharedMemoryFull.
 
         ``rules``: the rules of this server's shards, by shard.
@@ -142,7 +149,39 @@ class ParameterServer:
                 hit("parameter_server.answered")
 
 
-def rules_of(settings: ParameterServerSettings) -> dict[int, Rule]:
+class ShardMemory:
+    """A shard in shared memory, where it outlives the process that changes it.
+
+    Of two slots, one is written while the other stays valid, so a server that is killed during a write has changed
+    nothing. The segment is removed with the other segments of the run.
+    """
+
+    def __init__(self, address: Shm, fields: list[Field]) -> None:
+        """Open the segment, or make it if it does not exist; raises SharedMemoryFull."""
+        self._segment = _segment_at(address, fields)
+        own = self._segment
+        self._record = CommittedRecord(own["commits"], own["words"], own["scalars"], own["vectors"])
+
+    def load(self, scalars: int) -> Content | None:
+        """Return the newest content, with ``scalars`` scalars of the optimizer; None if nothing was kept yet."""
+        if not self._record.commits:
+            return None
+        words, numbers, vectors = self._record.now
+        return Content(words.copy(), numbers[:scalars].copy(), [torch.from_numpy(vector.copy()) for vector in vectors])
+
+    def keep(self, content: Content) -> None:
+        """Replace the content atomically."""
+        _, _, spare = self._record.before
+        for row, vector in zip(spare, content.vectors, strict=True):
+            row[:] = vector.numpy()
+        self._record.replace(content.words, content.scalars, np.empty((0, spare.shape[1]), np.float32))
+
+    def close(self) -> None:
+        """Unmap the segment, which stays."""
+        self._segment.close()
+
+
+def rules_of(settings: ParameterServerSettings) -> dict[int, UpdateRule]:
     """Return the rules of the server's shards, by shard; makes the learners' network once to get its sizes."""
     policy = settings.policy
     algorithm = make_algorithm(policy.algorithm)
@@ -154,7 +193,7 @@ def rules_of(settings: ParameterServerSettings) -> dict[int, Rule]:
     if settings.replay is not None:
         optimizer = for_batches(optimizer, settings.replay.batches, settings.rate_scaling)
     groups = make_groups(optimizer, spans(module), parameters)
-    rules: dict[int, Rule] = {}
+    rules: dict[int, UpdateRule] = {}
     sharding = Sharding(parameters, weights.numel() - parameters, settings.servers)
     for shard, span in enumerate(sharding.spans):
         if sharding.server_of(shard) != settings.id.number:
@@ -194,3 +233,12 @@ def _shares(counted: list[int]) -> Metrics:
     names = [*(f"staleness_{changes}" for changes in range(STALENESS_SHOWN)), f"staleness_{STALENESS_SHOWN}_or_more"]
     total = sum(counted)
     return {name: count / total for name, count in zip(names, counted, strict=True)} if total else {}
+
+
+def _segment_at(address: Shm, fields: list[Field]) -> Segment:
+    with suppress(FileNotFoundError):
+        try:
+            return Segment.open(address.file)
+        except SegmentError:  # its maker was killed before it was complete, so it has no content
+            address.file.unlink()
+    return Segment.create(address.file, fields)

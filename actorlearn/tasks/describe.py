@@ -34,7 +34,7 @@ from actorlearn.tasks.rehearse import (
     check_extra_networks,
     check_heads,
 )
-from actorlearn.worker.passes import ComputePool, Network
+from actorlearn.worker.passes import ComputePool, FlatNetwork
 from actorlearn.worker.roles import ROLES
 from actorlearn.worker.settings import DescribeSettings
 
@@ -82,7 +82,7 @@ def describe(settings: DescribeSettings) -> dict[str, Any]:
         check_extra_networks(others)
     with blaming(parts["model"], "cannot be made"):
         module = make_model(settings.model, spec.observation_shape, spec.observation_dtype, heads, SEED, others)
-        network = Network(module, ComputePool(), "fp32", compiled=False)
+        network = FlatNetwork(module, ComputePool(), "fp32", compiled=False)
     with blaming(parts["optimizer"], "cannot take a step"):
         groups = make_groups(settings.optimizer, spans(module), network.parameters.numel())
         optimizer = GroupedOptimizer(make_optimizer, groups, network.parameters)

@@ -31,7 +31,7 @@ from actorlearn.learning.minibatches import Epochs, Minibatch
 from actorlearn.learning.target import Target
 from actorlearn.models.interface import Outputs
 from actorlearn.models.several import ACTOR
-from actorlearn.worker.passes import Network
+from actorlearn.worker.passes import FlatNetwork
 
 STEPS = 2
 """Number of steps of the environment."""
@@ -119,7 +119,7 @@ class Rehearsal:
         parts: Mapping[str, RehearsedPart],
         env: VectorEnv,
         algorithm: Algorithm,
-        network: Network,
+        network: FlatNetwork,
     ) -> None:
         """Rehearse these objects, made from the parts "env", "model" and "algorithm"; ``env`` has one environment."""
         self._settings, self._parts, self._env = settings, parts, env

@@ -77,7 +77,9 @@ class ChannelError(RuntimeError):
 def new_pair() -> Pair:
     """Make a pair of keys from the system's randomness; raises ChannelError where libzmq was built without CURVE."""
     if not zmq.has("curve"):
-        raise ChannelError("this libzmq has no CURVE, without which nothing listens on a network; pip install -U pyzmq")
+        raise ChannelError(
+            "this libzmq was built without CURVE, which network connections need; run pip install -U pyzmq"
+        )
     public, secret = zmq.curve_keypair()
     return Pair(z85.decode(public), z85.decode(secret))
 
@@ -85,7 +87,9 @@ def new_pair() -> Pair:
 def _socket(kind: int, context: zmq.Context[zmq.Socket[bytes]] | None = None) -> zmq.Socket[bytes]:
     if zmq.zmq_version_info() < MINIMUM_LIBZMQ:
         least = ".".join(map(str, MINIMUM_LIBZMQ))
-        raise ChannelError(f"libzmq {zmq.zmq_version()}: at least {least} is needed; pip install -U pyzmq")
+        raise ChannelError(
+            f"libzmq {zmq.zmq_version()} is too old: {least} or newer is needed; run pip install -U pyzmq"
+        )
     socket: zmq.Socket[bytes] = (context or zmq.Context.instance()).socket(kind)
     socket.linger = 0
     socket.sndhwm = socket.rcvhwm = HIGH_WATER_MARK
@@ -208,7 +212,9 @@ class _Guard:
             return
         self._full = full
         if full:
-            said = f"there are more than {MOST_CONNECTIONS} connections: none is accepted until half of them are closed"
+            said = (
+                f"more than {MOST_CONNECTIONS} connections are open: new ones are dropped until half of them are closed"
+            )
             self.door.refusals.note(said)
             keep_nothing = ctypes.create_string_buffer(struct.pack("HBBI", _BPF_RETURN, 0, 0, 0))
             program = struct.pack("HP", 1, ctypes.addressof(keep_nothing))
@@ -232,7 +238,9 @@ def _open_port(address: Tcp) -> sockets.socket:
     """Return a listening socket; port 0 means any free port. Raises ChannelError naming the address."""
     ip = address.ip
     if ip is None:
-        raise ChannelError(f"{address}: one listens at an IP address, not at a name; write 10.0.0.1:{address.port}")
+        raise ChannelError(
+            f"{address}: a listener needs an IP address, not a host name; write for example 10.0.0.1:{address.port}"
+        )
     port = sockets.socket(sockets.AF_INET6 if ip.version == _IPV6 else sockets.AF_INET, sockets.SOCK_STREAM)
     try:
         port.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
@@ -241,7 +249,9 @@ def _open_port(address: Tcp) -> sockets.socket:
         port.listen(_BACKLOG)
     except OSError as error:
         port.close()
-        way_out = "take port 0 for a free one" if error.errno == errno.EADDRINUSE else "name an address of this machine"
+        way_out = (
+            "use port 0 to get a free one" if error.errno == errno.EADDRINUSE else "use an address of this machine"
+        )
         raise ChannelError(f"{address}: cannot listen: {error.strerror}; {way_out}") from None
     return port
 
@@ -249,10 +259,10 @@ def _open_port(address: Tcp) -> sockets.socket:
 def _refused(value: int) -> str:
     """Return the reason why a handshake failed, from the error number of libzmq's monitor."""
     if value == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
-        return "a connection was refused: it was made with the public key of another head"
+        return "a connection was refused: it used the public key of another head"
     if value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
-        return "a connection was refused: it came without CURVE keys"
-    return "a connection was refused: it ended before it had shown a key"
+        return "a connection was refused: it used no CURVE keys"
+    return "a connection was refused: it ended before it sent a key"
 
 
 class _Listening:
@@ -266,8 +276,8 @@ class _Listening:
         if isinstance(address, Tcp):
             if keys is None:
                 raise ChannelError(
-                    f"{address}: whoever reaches a port can connect to it, so one listens there with keys only; "
-                    "make some with `actorlearn keys new`"
+                    f"{address}: a listener on a network needs keys, because any machine may connect to it; "
+                    "make them with `actorlearn keys new`"
                 )
             self._guard = _Guard(Door(keys, limit_bytes), address)
             self.address = self._guard.address
@@ -491,14 +501,14 @@ class Dealer:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             return None
         if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-            return f"{self.address} does not know our key: it is not on its list, or has been revoked"
+            return f"{self.address} does not accept our key: the key is not on its list, or was revoked"
         if event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
-            return f"{self.address} is not a head with keys"
+            return f"the listener at {self.address} is not a head with keys"
         if event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-            return f"{self.address} ended the connection at once: it has other keys than our key file says"
+            return f"{self.address} closed the connection: its key is not the one in our key file"
         if event == zmq.EVENT_CLOSED:
-            return f"{self.address} is not reached: nobody listens there, or a firewall is between"
-        return self._trouble or f"the connection to {self.address} is lost"
+            return f"{self.address} cannot be reached: no process listens there, or a firewall blocks it"
+        return self._trouble or f"the connection to {self.address} was lost"
 
     @property
     def sources(self) -> list[zmq.Socket[bytes]]:
@@ -545,8 +555,8 @@ def _dialling(kind: int, address: Ipc | Tcp, keys: ClientKeys | None) -> zmq.Soc
         socket.reconnect_ivl, socket.reconnect_ivl_max = RECONNECT_MS, RECONNECT_MOST_MS
         return socket
     if keys is None or not address.port:
-        lack = "a port of 1 to 65535" if keys else "keys, and the listener's public key"
-        raise ChannelError(f"{address}: to connect one needs {lack}; make keys with `actorlearn keys new`")
+        lack = "a port from 1 to 65535" if keys else "keys and the listener's public key"
+        raise ChannelError(f"{address}: a connection needs {lack}; make keys with `actorlearn keys new`")
     socket = _socket(kind)
     _on_network(socket, keys.pair)
     socket.curve_serverkey = keys.server

@@ -96,7 +96,7 @@ class Refusals:
         """Count a refusal; it is forgotten if ``stands`` returns False when it is read."""
         known = self._counts.keys() | self._told.keys()
         if text not in known and len(known) >= _MOST_TOLD:
-            text, stands = "others were refused", lambda: True
+            text, stands = "further connections or messages were refused", lambda: True
         self._stand[text] = stands
         self._counts[text] = self._counts.get(text, 0) + 1
 
@@ -141,10 +141,10 @@ class Door:
         key = bytes.fromhex(user_id)
         name = self._keys.allowed(key)
         if name is None:
-            raise RefusedError(f"the key {key[:4].hex()}… has been revoked; what it still sends is dropped")
+            raise RefusedError(f"the key {key[:4].hex()}… was revoked; its messages are dropped")
         size = sum(map(len, frames))
         if size > self._limit_bytes:
-            raise RefusedError(f"{name} sent a message of {size} bytes; at most {self._limit_bytes} are taken")
+            raise RefusedError(f"{name} sent a message of {size} bytes; the limit is {self._limit_bytes} bytes")
         return name
 
     def enter(
@@ -157,16 +157,18 @@ class Door:
         """
         name = self.sender(user_id, frames[-1:])
         if len(frames) != _FRAMES or len(frames[1]) != SESSION_BYTES or len(frames[0]) > _ID_BYTES:
-            raise RefusedError(f"{name} sent what is no message: frames of {[len(part) for part in frames[:4]]} bytes")
+            raise RefusedError(f"{name} sent an invalid message: frames of {[len(part) for part in frames[:4]]} bytes")
         said, session, body = frames
         peer = said.decode("utf-8", "replace")
         if peer != name and not (peer.startswith(f"{name}/") and peer.isprintable()):
-            raise RefusedError(f"{name} spoke as {_shown(said)}; with its key it can speak as itself alone")
+            raise RefusedError(f"{name} connected as {_shown(said)}; its key allows only its own name")
         peers = self._peers.setdefault(name, {})
         known = peers.get(peer)
         if known is None or known.session != session:
             if known is not None and self._keys.allowed(known.key) == name and connected(known.route):
-                raise RefusedError(f"a second peer spoke as {peer}, which is connected already; it needs its own key")
+                raise RefusedError(
+                    f"a second peer connected as {peer}, which is connected already; each needs its own key"
+                )
             peers.pop(peer, None)
             if len(peers) >= MOST_PEERS:
                 peers.pop(next(iter(peers)))

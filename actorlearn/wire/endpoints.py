@@ -9,7 +9,7 @@ come with its key, for example from a node that the run has given up, are refuse
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from actorlearn.address import Ipc, Tcp
 from actorlearn.wire.channel import Dealer, Pull, Push, Router, new_pair
@@ -71,7 +71,7 @@ class Endpoints:
 
     @property
     def _keys(self) -> ServerKeys:
-        return ServerKeys(self._pair, self._name_of, "the run lists no process with it")
+        return ServerKeys(self._pair, self._name_of, "no process of the run has this key")
 
     def _keys_for(self, to: Endpoint) -> ClientKeys:
         return ClientKeys(self._pair, bytes.fromhex(to.key))
@@ -84,11 +84,6 @@ class Endpoints:
         """Return the id of the process that has a key; None if the newest order does not list the key."""
         order = self._order()
         if order.version != self._read:
-            self._names = names_of(order.endpoints)
+            self._names = {bytes.fromhex(each.key): each.id.socket_id for each in order.endpoints}
             self._read = order.version
         return self._names.get(public)
-
-
-def names_of(endpoints: Iterable[Endpoint]) -> dict[bytes, str]:
-    """Return public key -> id of the process."""
-    return {bytes.fromhex(each.key): each.id.socket_id for each in endpoints}

@@ -75,9 +75,11 @@ def make_keys(folder: Path, names: Iterable[str]) -> list[Path]:
             rule = "a node's name is 1 to 64 letters, digits, dots, dashes or underscores, and not head"
             raise KeysError(f"{name!a:.100}: {rule}; write node-1")
         if wanted.count(name) > 1 or any(path.exists() for path in (folder / f"{name}.key", listed / f"{name}.pub")):
-            raise KeysError(f"{name}: has a key in {folder} already; take another name, or revoke it first")
+            raise KeysError(
+                f"{name}: this node has a key in {folder} already; use another name, or revoke the key first"
+            )
     if not wanted and head.exists():
-        raise KeysError(f"{head}: is there, and is never overwritten; add nodes to it with --node NAME")
+        raise KeysError(f"{head}: the file exists and is never overwritten; add nodes with --node NAME")
     listed.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(folder.stat().st_mode & ~_OTHERS_WRITE)
     if not head.exists():
@@ -103,7 +105,9 @@ def node_keys(file: Path) -> NodeKeys:
     said = _read(file, _OTHERS_READ)
     name = said.get("name", "")
     if not NAME.fullmatch(name):
-        raise KeysError(f"{file}: names no node; a node's file is NAME.key of `actorlearn keys new --node NAME`")
+        raise KeysError(
+            f"{file}: the file names no node; use the file NAME.key made by `actorlearn keys new --node NAME`"
+        )
     return NodeKeys(name, ClientKeys(_pair(file, said), _key(file, said, "head")))
 
 
@@ -115,12 +119,16 @@ def read_list(folder: Path) -> dict[str, bytes]:
     except OSError as error:
         raise KeysError(f"{folder}: {error.strerror}; make it with `actorlearn keys new {folder.parent}`") from None
     if mode & _OTHERS_WRITE:
-        raise KeysError(f"{folder}: others may add keys to it (mode {stat.S_IMODE(mode):04o}); chmod 700 {folder}")
+        raise KeysError(
+            f"{folder}: other users may add keys to it (mode {stat.S_IMODE(mode):04o}); run chmod 700 {folder}"
+        )
     names: dict[bytes, str] = {}
     for file in files:
         key = _key(file, _read(file, _OTHERS_WRITE), "public")
         if key in names or not NAME.fullmatch(file.stem):
-            raise KeysError(f"{file}: has the key of {names.get(key, 'no name')}; each node has its own, so remove it")
+            raise KeysError(
+                f"{file}: has the key of {names.get(key, 'no name')}; each node needs its own, so remove the file"
+            )
         names[key] = file.stem
     return {name: key for key, name in names.items()}
 
@@ -129,7 +137,9 @@ def revoke(folder: Path, name: str) -> None:
     """Remove a node's key from the list, and its file if it is still here; raises KeysError for an unknown name."""
     file = folder / LIST_FOLDER / f"{name}.pub"
     if not NAME.fullmatch(name) or not file.exists():
-        raise KeysError(f"{name!a:.100}: has no key in {folder}; `actorlearn keys list {folder}` shows who has")
+        raise KeysError(
+            f"{name!a:.100}: this node has no key in {folder}; `actorlearn keys list {folder}` lists the nodes"
+        )
     file.unlink()
     (folder / f"{name}.key").unlink(missing_ok=True)
 
@@ -149,15 +159,19 @@ def _read(file: Path, forbidden: int) -> dict[str, str]:
     try:
         handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise KeysError(f"{file}: {error.strerror}; make keys with `actorlearn keys new`, or name their file") from None
+        raise KeysError(
+            f"{file}: {error.strerror}; make keys with `actorlearn keys new`, or give the path of a key file"
+        ) from None
     try:
         found = os.fstat(handle)
         mode = stat.S_IMODE(found.st_mode)
         if not stat.S_ISREG(found.st_mode):
-            raise KeysError(f"{file}: is not a file; name one that `actorlearn keys new` made")
+            raise KeysError(f"{file}: is not a regular file; give the path of a file that `actorlearn keys new` made")
         if mode & forbidden:
             done = "read" if forbidden == _OTHERS_READ else "change"
-            raise KeysError(f"{file}: others may {done} it (mode {mode:04o}); chmod {mode & ~forbidden:o} {file}")
+            raise KeysError(
+                f"{file}: other users may {done} it (mode {mode:04o}); run chmod {mode & ~forbidden:o} {file}"
+            )
         text = os.read(handle, _LIMIT_BYTES).decode("ascii", "replace")
     finally:
         os.close(handle)
@@ -179,5 +193,5 @@ def _key(file: Path, said: Mapping[str, str], word: str) -> bytes:
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise KeysError(f"{file}: has no {word} key of {2 * KEY_BYTES} hexadecimal digits; make it anew")
+        raise KeysError(f"{file}: has no {word} key of {2 * KEY_BYTES} hexadecimal digits; make the file again")
     return key

@@ -265,16 +265,18 @@ def encode(message: Message) -> bytes:
     """Encode a message; raises MessageError when it exceeds LIMIT_BYTES."""
     data = _encoder.encode(message)
     if len(data) > LIMIT_BYTES:
-        raise MessageError(f"{type(message).__name__} of {len(data)} bytes: at most {LIMIT_BYTES}; send less at a time")
+        raise MessageError(
+            f"{type(message).__name__} has {len(data)} bytes, and the limit is {LIMIT_BYTES}; send less at a time"
+        )
     return data
 
 
 def decode(data: bytes, receiver: str) -> Message:
     """Decode a message for a receiver (supervisor, child, command line); raises MessageError for any other bytes."""
     if len(data) > LIMIT_BYTES:
-        raise MessageError(f"message of {len(data)} bytes to the {receiver}: at most {LIMIT_BYTES} are read")
+        raise MessageError(f"a message to the {receiver} has {len(data)} bytes, and the limit is {LIMIT_BYTES}")
     try:
         message: Message = _decoders[receiver].decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MessageError(f"no message for the {receiver}: {brief(str(error), _WRONG_CHARACTERS)}") from None
+        raise MessageError(f"invalid message for the {receiver}: {brief(str(error), _WRONG_CHARACTERS)}") from None
     return message

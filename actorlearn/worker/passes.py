@@ -193,7 +193,7 @@ class Passes:
             self._gradients.add_(apart)
 
 
-class Network:
+class FlatNetwork:
     """A network that learns: its weights as one flat vector, and passes over batches on this learner's cores."""
 
     def __init__(

@@ -148,7 +148,7 @@ def test_a_package_that_we_pin_is_installed_by_our_extra(
     monkeypatch.setattr(registered.imports.metadata, "requires", lambda name: [f"{package}==1.0; extra == '{package}'"])
     way_out = f"`pip install 'actorlearn[{package}]'`"
     assert f"{package} registers such ids: {way_out}, and write '{written}'" in refusal(named.env(id=env_id))
-    assert f"no package {package!r} is installed: if that is its name, {way_out}" in refusal(named.env(id=written))
+    assert f"no package {package!r} is installed: run {way_out}" in refusal(named.env(id=written))
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from actorlearn.memory.fields import Field
-from actorlearn.parameters.allgather import SLOTS, AllGather
 from actorlearn.parameters.interface import PeerLost, Stopped
-from actorlearn.parameters.rendezvous import SharedRendezvous, rendezvous_fields
+from actorlearn.parameters.rendezvous import SLOTS, AllGather, SharedRendezvous, rendezvous_fields
 from tests.interleavings.arrays import Words
 from tests.interleavings.code import Done, Process, choose, expect
 from tests.interleavings.explore import Scenario

@@ -11,11 +11,10 @@ import numpy as np
 from actorlearn.memory.record import CommittedRecord
 from actorlearn.memory.rollout import MOST_BLOCKS, Blocks, Rollouts
 from actorlearn.parameters import published
-from actorlearn.parameters.allgather import AllGather
 from actorlearn.parameters.interface import PeerLost
 from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.published import Published
-from actorlearn.parameters.rendezvous import SharedRendezvous
+from actorlearn.parameters.rendezvous import AllGather, SharedRendezvous
 from actorlearn.parameters.store import SharedStore
 from actorlearn.processes.group import EnvGroup
 from actorlearn.processes.members import RolloutMembers
@@ -207,7 +206,7 @@ class MissedInHaste(SharedRendezvous):
     def _miss(self) -> None:
         awaited = [rank for rank, met in enumerate(self._met) if met < self.meetings]
         if gone := [rank for rank in self.gone() if rank in awaited]:
-            raise PeerLost(f"learners {gone} have gone; this one is at meeting {self.meetings}")
+            raise PeerLost(f"learners {gone} are gone and did not come to meeting {self.meetings}")
 
 
 class MissedUnasked(SharedRendezvous):
@@ -215,7 +214,7 @@ class MissedUnasked(SharedRendezvous):
 
     def _miss(self) -> None:
         if gone := self.gone():
-            raise PeerLost(f"learners {gone} have gone; this one is at meeting {self.meetings}")
+            raise PeerLost(f"learners {gone} are gone and did not come to meeting {self.meetings}")
 
 
 class PlaceGivenAgain(SharedRendezvous):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actorlearn.parameters.allgather import AllGather
+from actorlearn.parameters.rendezvous import AllGather
 from tests.interleavings import mutants
 from tests.interleavings.explore import explore
 from tests.interleavings.meetings import meeting

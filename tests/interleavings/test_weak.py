@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from actorlearn.parameters.allgather import AllGather
+from actorlearn.parameters.rendezvous import AllGather
 from tests.interleavings.explore import Found, Scenario, explore
 from tests.interleavings.meetings import meeting
 from tests.interleavings.turns import playing

@@ -13,7 +13,7 @@ from torch import nn
 from actorlearn.actions import MultiDiscrete
 from actorlearn.learning.diagnosis import ROWS, Diagnosis, examine, most_entropy
 from actorlearn.models.make import make
-from actorlearn.worker.passes import ComputePool, Network
+from actorlearn.worker.passes import ComputePool, FlatNetwork
 from tests import named
 from tests.learning.made import batch, learning
 
@@ -85,7 +85,7 @@ def test_a_sample_has_few_rows() -> None:
 
 
 def test_a_row_has_what_happened_since_the_one_before() -> None:
-    network = Network(made(), ComputePool(), "fp32", False)
+    network = FlatNetwork(made(), ComputePool(), "fp32", False)
     diagnosis = Diagnosis(network, 4)
     assert diagnosis.row(0.5) == {}
     diagnosis.note_rollout(batch())

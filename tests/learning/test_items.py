@@ -10,7 +10,7 @@ from torch import Tensor
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.items import batch_of, following_outputs, without_burn_in
 from actorlearn.replay.buffer import Sample
-from actorlearn.worker.passes import Network
+from actorlearn.worker.passes import FlatNetwork
 from actorlearn.worker.staging import Staging
 from tests import named
 from tests.learning.made import learning
@@ -19,7 +19,7 @@ LENGTH, STEPS, COUNT, SIZE = 6, 2, 5, 3
 ROWS = LENGTH + STEPS
 
 
-def network(recurrence: str = "gru") -> Network:
+def network(recurrence: str = "gru") -> FlatNetwork:
     return learning(named.model(name="mlp", hidden_sizes=[4], recurrence=recurrence, recurrent_size=SIZE)).network
 
 
@@ -49,7 +49,7 @@ def batch(state_size: int = SIZE) -> Batch:
 
 
 @torch.no_grad()
-def one_by_one(network: Network, drawn: Sample) -> tuple[Tensor, Tensor]:
+def one_by_one(network: FlatNetwork, drawn: Sample) -> tuple[Tensor, Tensor]:
     """First output [R, B] and state before each row [R, B, S], row by row and game by game."""
     outputs, states = torch.zeros(ROWS, COUNT), torch.zeros(ROWS, COUNT, network.state_size)
     for b in range(COUNT):

@@ -105,7 +105,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 
 def test_more_than_is_free_is_refused_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared, "SHM_ROOT", tmp_path)
-    with pytest.raises(SharedMemoryFull, match=r"needed, [\d,]+ free"):
+    with pytest.raises(SharedMemoryFull, match=r"needed, but only [\d,]+ are free"):
         reserve("full", 2**60)
     assert list(tmp_path.iterdir()) == []
 

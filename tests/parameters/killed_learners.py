@@ -29,17 +29,16 @@ from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.outer import Outer
 from actorlearn.optim.specs import OuterSettings
-from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.interface import Exchange, Learner, PeerLost, Stopped
 from actorlearn.parameters.modes import make
-from actorlearn.parameters.rendezvous import rendezvous_fields
+from actorlearn.parameters.rendezvous import rendezvous_fields, rows_fields
 from actorlearn.parameters.settings import SyncExchangeSettings
 from tests import named
 
 SIZE, STEPS = 40, 2
 DILOCO = OuterSettings(rule="nesterov", learning_rate=0.7, momentum=0.9)
 OPTIMIZER = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5)
-TRACED = ("allreduce.py", "allgather.py", "rendezvous.py")
+TRACED = ("allreduce.py", "rendezvous.py")
 
 
 def fingerprint(weights: torch.Tensor, exchange: Exchange, outer: Outer | None) -> str:

@@ -33,10 +33,9 @@ from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.served import Served
 from actorlearn.parameters.settings import ServedExchangeSettings
-from actorlearn.parameters.shard_frames import APPLIED, DROPPED, Frame, Row
+from actorlearn.parameters.shard_frames import APPLIED, DROPPED, LearnerRow, ShardFrame
 from actorlearn.parameters.shard_layout import HEAD_WORDS, ROLE, shard_fields
-from actorlearn.parameters.shard_memory import ShardMemory
-from actorlearn.processes.parameter_server import ParameterServer
+from actorlearn.processes.parameter_server import ParameterServer, ShardMemory
 from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import ProcessId, trainer_id
 from actorlearn.wire.messages import Endpoint, Order
@@ -93,7 +92,7 @@ class Asking:
         self._lines, self._path = exchange.lines, path
         self.versions = dict.fromkeys(range(SERVERS), 0)
 
-    def ask(self, requests: Mapping[int, Frame], *patience_s: float) -> dict[int, Frame]:
+    def ask(self, requests: Mapping[int, ShardFrame], *patience_s: float) -> dict[int, ShardFrame]:
         answers = self._lines.ask(requests, *patience_s)
         changes = {shard: answer for shard, answer in answers.items() if answer.number >= 0}
         said = [(shard, own.number, own.outcome, self.versions[shard]) for shard, own in changes.items()]
@@ -210,7 +209,7 @@ class World:
             memory.close()
             assert content is not None
             weights, versions, _ = content.vectors
-            rows = [Row.of(row) for row in content.words[HEAD_WORDS:].reshape(LEARNERS, -1).tolist()]
+            rows = [LearnerRow.of(row) for row in content.words[HEAD_WORDS:].reshape(LEARNERS, -1).tolist()]
             self._judge_versions(made_of(weights, versions, CELLS), int(content.words[1]), shard)
             for learner, row in enumerate(rows):
                 self._judge_changes(versions.reshape(LEARNERS, CELLS)[learner], row, shard, learner)
@@ -226,7 +225,7 @@ class World:
             full = least <= len(learners) <= self.quorum
             assert full or version > VERSIONS, f"shard {shard}, version {version}: {learners}"  # above it they leave
 
-    def _judge_changes(self, versions: torch.Tensor, row: Row, shard: int, learner: int) -> None:
+    def _judge_changes(self, versions: torch.Tensor, row: LearnerRow, shard: int, learner: int) -> None:
         """Each change of a learner is in the version after the one it is of, or dropped and counted; so it was told."""
         rollout, step = divmod(row.handled, 1 << 32)
         handled = rollout * STEPS + step + 1

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from actorlearn.address import ByLearner, Shm
-from actorlearn.memory.rollout import Blocks, Part, make_segment
+from actorlearn.memory.rollout import Blocks, GroupRollout, make_segment
 from actorlearn.memory.shared import Segment
 from actorlearn.memory.shared_rollout import message_fields, message_size
 from actorlearn.parameters.experience import Experience
@@ -48,13 +48,13 @@ def experience(
     return Experience(settings, learner, 0, lambda: Present(range(learners)))
 
 
-def parts(folder: Path) -> list[Part]:
+def parts(folder: Path) -> list[GroupRollout]:
     """Blocks of one simulator."""
     blocks = Blocks(make_segment(folder, SHAPE))
-    return [Part("simulator-0.0", blocks, group) for group in range(GROUPS)]
+    return [GroupRollout("simulator-0.0", blocks, group) for group in range(GROUPS)]
 
 
-def fill(made: list[Part], number: int) -> None:
+def fill(made: list[GroupRollout], number: int) -> None:
     """Write a rollout whose numbers are all this one; no row begins a game."""
     for part in made:
         for name in part.blocks.columns:

@@ -14,7 +14,7 @@ from actorlearn.models.normalize import merge_into
 from actorlearn.optim.groups import GroupedOptimizer, groups_within, make_groups
 from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.optim.specs import OptimizerSettings
-from actorlearn.parameters.shard import OptimizerRule, Rule, StatisticsRule
+from actorlearn.parameters.shard import OptimizerRule, StatisticsRule, UpdateRule
 from actorlearn.parameters.shard_layout import LOOPBACK, ROLE, Sharding
 from actorlearn.processes.parameter_server import ParameterServer
 from actorlearn.wire.identity import ProcessId
@@ -91,9 +91,9 @@ class Serving:
         sizes = self.learners, self.servers, self.quorum
         return server_settings(self.folder, own, self.listing.run_id, self.optimizer, *sizes)
 
-    def rules(self, number: int) -> dict[int, Rule]:
+    def rules(self, number: int) -> dict[int, UpdateRule]:
         """The rules of a server's shards."""
-        made: dict[int, Rule] = {}
+        made: dict[int, UpdateRule] = {}
         groups = make_groups(self.optimizer, {}, self.sizes[0])
         for shard, span in enumerate(self.sharding.spans):
             own = torch.zeros(span.stop - span.start)

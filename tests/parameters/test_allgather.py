@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.allgather import AllGather, rows_fields
-from actorlearn.parameters.rendezvous import SharedRendezvous, rendezvous_fields
+from actorlearn.parameters.rendezvous import AllGather, SharedRendezvous, rendezvous_fields, rows_fields
 
 LEARNERS, SIZE = 3, 21
 
@@ -58,7 +57,7 @@ def test_fewer_learners_use_the_same_rows(folder: Path) -> None:
 
 def test_what_is_longer_than_a_row_is_refused(folder: Path) -> None:
     rendezvous, gathering = place(folder, 0, present=1)
-    with pytest.raises(ValueError, match="17 float64 to show, but a row has room for 16"):
+    with pytest.raises(ValueError, match="a vector of 17 float64 is too long: a row has room for 16"):
         gathering.gather(np.zeros(17))
     rendezvous.close()
 

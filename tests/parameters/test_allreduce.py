@@ -14,11 +14,10 @@ import pytest
 import torch
 
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.allreduce import ASK_EVERY, ask_after
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.interface import Learner
-from actorlearn.parameters.rendezvous import rendezvous_fields
+from actorlearn.parameters.rendezvous import rendezvous_fields, rows_fields
 from actorlearn.parameters.settings import AloneExchangeSettings
 from tests.parameters import sync_learner as program
 
@@ -99,7 +98,7 @@ def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_wei
     assert [learners[0].returncode, learners[1].returncode, newcomer.returncode] == [0, 0, 0]
     for lines in survivors:
         assert [line["update"] for line in lines[:2]] == [0, 1]
-        assert "learners [2] have gone" in lines[2]["lost"]
+        assert "learners [2] are gone" in lines[2]["lost"]
     for lines in (*(lines[3:] for lines in survivors), new):
         said = [[2, 0], [2, 1], [0, 2]]  # updates and rank of each
         assert lines[0] == {"joined": 2, "beside": [0.0, 0.0, 0.0], "said": said, "best": 0}
@@ -129,7 +128,7 @@ def test_wherever_a_learner_is_killed_all_others_have_the_same_whole_step(
 @pytest.mark.nightly
 def test_weights_that_differ_are_an_error_that_names_the_learners(tmp_path: Path) -> None:
     for lines in run("differ", 2, [rendezvous(tmp_path, 2)]):
-        assert "after update 1 the learners differ in hash of the weights: learner 0: " in lines[-1]["differ"]
+        assert "the weights of the learners differ after update 1; their hashes: learner 0: " in lines[-1]["differ"]
 
 
 @pytest.mark.nightly

@@ -100,7 +100,7 @@ def test_a_file_that_is_not_what_was_saved_is_found(tmp_path: Path, name: str, w
     assert found.state["which"] == "old"
     (said,) = found.warnings()
     both = [f"{tmp_path.name}/{steps:012d}" for steps in (1, 2)]
-    assert said.startswith(f"{both[1]} is damaged, {both[0]} is used: ")
+    assert said.startswith(f"{both[1]} is damaged, so {both[0]} is used instead: ")
     assert name in said
 
 
@@ -128,7 +128,7 @@ def test_a_manifest_of_a_later_version_says_so(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(checkpoint_folders, "FORMAT", 3)
     save(tmp_path, 2)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match="format 3, this version reads 1 and 2"):
+    with pytest.raises(CheckpointError, match="format 3, and this version reads formats 1 and 2"):
         checkpoint.newest(tmp_path)
 
 
@@ -155,7 +155,7 @@ def test_nobody_begins_anew_because_all_else_is_damaged(tmp_path: Path) -> None:
     assert checkpoint_folders.newest(tmp_path).env_steps == 20
     damage(tmp_path / "000000000020")
     name = tmp_path.name
-    said = rf"{name}/000000000030: manifest.*{name}/000000000020: manifest.*remove the damaged ones to begin at step 0"
+    said = rf"{name}/000000000030: manifest.*{name}/000000000020: manifest.*remove the damaged ones to start at step 0"
     with pytest.raises(CheckpointError, match=said):
         checkpoint.newest(tmp_path)
     for steps in (20, 30):
@@ -230,9 +230,11 @@ def test_only_learners_with_the_same_weights_stand_in_for_one_another(tmp_path: 
         save(tmp_path / directory, steps)
     damage(tmp_path / "000000000050")
     assert taken(tmp_path, 0, "sync") == ("learner-1/000000000050",) * 2
-    assert "only that of step 0 is valid" in choose_to_resume(tmp_path, 0, MODES.spec("sync"))[0].warnings()[-1]
+    assert (
+        "only the checkpoint of step 0 is valid" in choose_to_resume(tmp_path, 0, MODES.spec("sync"))[0].warnings()[-1]
+    )
     for mode in ("alone", "gossip"):
-        with pytest.raises(CheckpointError, match="only that of step 0 is valid"):
+        with pytest.raises(CheckpointError, match="only the checkpoint of step 0 is valid"):
             choose_to_resume(tmp_path, 0, MODES.spec(mode))
 
 

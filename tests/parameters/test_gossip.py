@@ -510,9 +510,9 @@ def test_a_poisoned_peer_is_refused_named_and_counted(tmp_path: Path, by_sockets
     assert first.metrics()["messages_refused"] == 11
     assert first.metrics()["messages_refused"] == 0
     assert said[0].startswith(
-        "message 0 of trainer-2 is not mixed: it has weights that are not finite, or beyond 1e+18"
+        "message 0 of trainer-2 was not mixed, because it has weights that are not finite or larger than 1e+18"
     )
-    assert "; 10 of its messages so far." in said[1]
+    assert "(10 refused messages of this learner so far)" in said[1]
     for exchange in (first, second, poisoned):
         exchange.close()
 

@@ -16,8 +16,8 @@ from actorlearn.parameters.meetings import (
     LOST,
     ROWS,
     SUM,
-    Frame,
-    Hub,
+    MeetingFrame,
+    MeetingHub,
     add,
     decode,
     encode,
@@ -36,11 +36,15 @@ def said(rank: int, meeting: int) -> bytes:
 @given(learners=st.integers(1, 4), seed=st.integers(0, 2**32), kind=st.sampled_from([ROWS, SUM]))
 def test_every_meeting_is_of_everybody_however_frames_travel(learners: int, seed: int, kind: int) -> None:
     chance = random.Random(seed)
-    hub, among = Hub(learners, 7), (1 << learners) - 1
-    at, heard, travelling = [1] * learners, [dict[int, bytes]() for _ in range(learners)], list[tuple[int, Frame]]()
+    hub, among = MeetingHub(learners, 7), (1 << learners) - 1
+    at, heard, travelling = (
+        [1] * learners,
+        [dict[int, bytes]() for _ in range(learners)],
+        list[tuple[int, MeetingFrame]](),
+    )
     while min(at) <= 4:
         rank = chance.randrange(learners)
-        travelling.append((rank, Frame(kind, 7, at[rank], among if kind == SUM else 0, said(rank, at[rank]))))
+        travelling.append((rank, MeetingFrame(kind, 7, at[rank], among if kind == SUM else 0, said(rank, at[rank]))))
         for _ in range(2):
             sender, frame = chance.choice(travelling)  # perhaps once more, perhaps an old one
             for to, answer in hub.take(sender, frame).items():
@@ -58,66 +62,66 @@ def test_every_meeting_is_of_everybody_however_frames_travel(learners: int, seed
 
 
 def test_a_sum_is_of_those_that_take_part() -> None:
-    rows = [Frame(SUM, 0, 1, 0b101, np.float32([rank + 1]).tobytes()) for rank in range(3)]
+    rows = [MeetingFrame(SUM, 0, 1, 0b101, np.float32([rank + 1]).tobytes()) for rank in range(3)]
     assert np.frombuffer(add(rows), np.float32).tolist() == [4.0]
-    answer = Frame(ROWS, 0, 1, 0, np.arange(6).tobytes())
+    answer = MeetingFrame(ROWS, 0, 1, 0, np.arange(6).tobytes())
     assert rows_of(answer, 3, np.dtype(np.int64)).tolist() == [[0, 1], [2, 3], [4, 5]]
 
 
 @pytest.mark.parametrize("how", ["gone", "left"])
 def test_one_that_has_not_come_and_is_gone_is_missed_by_all_who_wait(how: str) -> None:
-    hub = Hub(3, 0)
+    hub = MeetingHub(3, 0)
     assert hub.miss([2]) == {}  # nobody waits
-    hub.take(0, Frame(ROWS, 0, 1))
+    hub.take(0, MeetingFrame(ROWS, 0, 1))
     if how == "left":
-        hub.take(2, Frame(LEFT, 0, 0))
+        hub.take(2, MeetingFrame(LEFT, 0, 0))
     told = hub.miss([2] if how == "gone" else [])
     assert [frame.kind for frame in told.values()] == [LOST] and told.keys() == {0}
-    assert hub.take(1, Frame(ROWS, 0, 1))[1].kind == LOST
-    assert hub.take(2, Frame(ROWS, 0, 1))[2].kind == LOST  # it cannot come back to this generation
+    assert hub.take(1, MeetingFrame(ROWS, 0, 1))[1].kind == LOST
+    assert hub.take(2, MeetingFrame(ROWS, 0, 1))[2].kind == LOST  # it cannot come back to this generation
 
 
 def test_one_that_has_come_and_died_is_missed_at_the_next_meeting() -> None:
-    hub = Hub(2, 0)
-    hub.take(1, Frame(ROWS, 0, 1, 0, b"1"))
+    hub = MeetingHub(2, 0)
+    hub.take(1, MeetingFrame(ROWS, 0, 1, 0, b"1"))
     assert hub.miss([1]) == {}
-    assert {rank: frame.content for rank, frame in hub.take(0, Frame(ROWS, 0, 1, 0, b"0")).items()} == {
+    assert {rank: frame.content for rank, frame in hub.take(0, MeetingFrame(ROWS, 0, 1, 0, b"0")).items()} == {
         0: b"01",
         1: b"01",
     }
-    hub.take(0, Frame(ROWS, 0, 2, 0, b"0"))
+    hub.take(0, MeetingFrame(ROWS, 0, 2, 0, b"0"))
     assert hub.miss([1])[0].kind == LOST
 
 
 def test_who_may_still_ask_for_the_last_answer() -> None:
-    hub = Hub(3, 0)
+    hub = MeetingHub(3, 0)
     for rank in range(3):
-        hub.take(rank, Frame(ROWS, 0, 1))
+        hub.take(rank, MeetingFrame(ROWS, 0, 1))
     assert hub.unheard([]) == [0, 1, 2]
-    hub.take(0, Frame(ACKNOWLEDGED, 0, 1))
-    hub.take(1, Frame(LEFT, 0, 1))
+    hub.take(0, MeetingFrame(ACKNOWLEDGED, 0, 1))
+    hub.take(1, MeetingFrame(LEFT, 0, 1))
     assert hub.unheard([]) == [2] and hub.unheard([2]) == []
 
 
 def test_other_generations_and_different_contributions() -> None:
-    hub = Hub(2, 3)
-    assert hub.take(0, Frame(ROWS, 2, 1)) == {}
-    hub.take(0, Frame(ROWS, 3, 1, 0, b"long"))
-    assert {frame.kind for frame in hub.take(1, Frame(ROWS, 3, 1, 0, b"")).values()} == {LOST}
+    hub = MeetingHub(2, 3)
+    assert hub.take(0, MeetingFrame(ROWS, 2, 1)) == {}
+    hub.take(0, MeetingFrame(ROWS, 3, 1, 0, b"long"))
+    assert {frame.kind for frame in hub.take(1, MeetingFrame(ROWS, 3, 1, 0, b"")).values()} == {LOST}
 
 
 @pytest.mark.parametrize(("among", "content"), [(0, b"four"), (0b100, b"four"), (0b111, b"four"), (0b11, b"three" * 3)])
 def test_a_contribution_that_cannot_be_added_is_dropped(among: int, content: bytes) -> None:
-    hub = Hub(2, 0)
+    hub = MeetingHub(2, 0)
     for rank in (0, 1, 1):
-        assert hub.take(rank, Frame(SUM, 0, 1, among, content)) == {}
-    good = Frame(SUM, 0, 1, 0b11, np.float32([2]).tobytes())
+        assert hub.take(rank, MeetingFrame(SUM, 0, 1, among, content)) == {}
+    good = MeetingFrame(SUM, 0, 1, 0b11, np.float32([2]).tobytes())
     assert hub.take(0, good) == {} and hub.take(1, good)[0].content == np.float32([4]).tobytes()
 
 
 @given(st.binary(max_size=MEETING.size + 8))
 def test_other_bytes_are_no_frame(body: bytes) -> None:
     assert decode(RUN, body) is None
-    good = encode(RUN, Frame(SUM, 3, 5, 0b11, body))
-    assert decode(RUN, good) == Frame(SUM, 3, 5, 0b11, body)
+    good = encode(RUN, MeetingFrame(SUM, 3, 5, 0b11, body))
+    assert decode(RUN, good) == MeetingFrame(SUM, 3, 5, 0b11, body)
     assert decode(b"x" * 16, good) is None

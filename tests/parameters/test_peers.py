@@ -13,11 +13,11 @@ from torch import zeros
 
 from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import BEGINNING, Position
 from actorlearn.parameters.interface import Joined, Learner
 from actorlearn.parameters.peers import Peers
+from actorlearn.parameters.rendezvous import rows_fields
 from actorlearn.parameters.settings import AloneExchangeSettings, ExchangeSettings, SyncExchangeSettings
 from actorlearn.wire.control import Control
 from actorlearn.wire.identity import ProcessId

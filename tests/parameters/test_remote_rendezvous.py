@@ -16,13 +16,13 @@ import torch
 
 from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.allgather import rows_fields
 from actorlearn.parameters.allreduce import Sync
 from actorlearn.parameters.frame_headers import MEETING
 from actorlearn.parameters.interface import Learner, PeerLost, Stopped
-from actorlearn.parameters.meetings import Hub
+from actorlearn.parameters.meetings import MeetingHub
 from actorlearn.parameters.modes import SYNC
 from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
+from actorlearn.parameters.rendezvous import rows_fields
 from actorlearn.parameters.settings import SyncExchangeSettings
 from actorlearn.wire.channel import Router
 from actorlearn.wire.identity import trainer_id
@@ -129,7 +129,7 @@ def test_a_hub_that_fails_ends_its_learner_which_others_then_miss(
     def fail(*_: object) -> None:
         raise KeyError("a defect")
 
-    monkeypatch.setattr(Hub, "take", fail)
+    monkeypatch.setattr(MeetingHub, "take", fail)
     opened += places(listing, 2)
     with ThreadPoolExecutor(2) as threads:
         first, second = (threads.submit(place.meet, []) for place in opened)

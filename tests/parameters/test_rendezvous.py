@@ -81,10 +81,10 @@ def test_a_killed_learner_is_missed_by_name_and_its_place_is_not_given_again(pat
             for meeting in range(2):
                 assert place.meet([meeting, 0])[:, 1].tolist() == [0, 1, 2]
             os.kill(learners[0].pid, signal.SIGKILL)
-            with pytest.raises(PeerLost, match=r"learners \[1\] have gone"):
+            with pytest.raises(PeerLost, match=r"learners \[1\] are gone"):
                 place.meet([2, 0])
         learners[0].wait()
-        with pytest.raises(RuntimeError, match="learner 1 has been here before"):
+        with pytest.raises(RuntimeError, match="learner 1 has joined this generation before"):
             SharedRendezvous(Segment.open(path), 1, lambda: True)
     finally:
         for learner in learners:
@@ -108,7 +108,7 @@ def test_who_has_come_and_left_is_missed_at_the_next_meeting_and_not_at_this(pat
             looks.acquire()
         assert late.meet([1])[:, 0].tolist() == waiting.result()[:, 0].tolist() == [0, 1, 2]
         for place in (staying, late):
-            with pytest.raises(PeerLost, match=r"learners \[2\] have gone"):
+            with pytest.raises(PeerLost, match=r"learners \[2\] are gone"):
                 place.meet([])
 
 
@@ -134,12 +134,12 @@ def test_a_learner_that_has_left_is_missed_too(path: Path) -> None:
             both = [threads.submit(place.meet, [0]) for place in leaving]
             staying.meet([0])
             assert all((meeting.result() == 0).all() for meeting in both)
-        with pytest.raises(PeerLost, match=r"learners \[0, 1\] have gone"):
+        with pytest.raises(PeerLost, match=r"learners \[0, 1\] are gone"):
             staying.meet([1])
 
 
 def test_a_place_that_is_taken_is_refused(path: Path) -> None:
-    with places(path, range(1)), pytest.raises(RuntimeError, match="learner 0 has been here before"):
+    with places(path, range(1)), pytest.raises(RuntimeError, match="learner 0 has joined this generation before"):
         SharedRendezvous(Segment.open(path), 0, lambda: True)
 
 

@@ -341,7 +341,7 @@ def test_a_server_reports_its_versions_their_straggler_and_a_stranger_and_warns_
             break
         time.sleep(0.05)
     (refused,) = said
-    assert "was refused: its key" in refused and "the run lists no process with it" in refused
+    assert "was refused: its key" in refused and "no process of the run has this key" in refused
     lines.close()
     for member in members:
         member.exchange.close()

@@ -11,7 +11,7 @@ import pytest
 from actorlearn.address import Tcp
 from actorlearn.parameters.interface import Present
 from actorlearn.parameters.server_lines import ServerLines
-from actorlearn.parameters.shard_frames import PULL, WEIGHTS, Frame, decode, encode
+from actorlearn.parameters.shard_frames import PULL, WEIGHTS, ShardFrame, decode, encode
 from actorlearn.parameters.shard_layout import ROLE
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Endpoint
@@ -46,10 +46,10 @@ class Broken:
         return "the connection is lost"
 
     def send(self, body: bytes) -> bool:
-        asked = cast(Frame, decode(RUN, body))
+        asked = cast(ShardFrame, decode(RUN, body))
         self.sent.append(asked.shard)
         if not self.lost:
-            self.answers.append(encode(RUN, Frame(WEIGHTS, asked.shard, asked.request)))
+            self.answers.append(encode(RUN, ShardFrame(WEIGHTS, asked.shard, asked.request)))
         return True
 
     def recv(self, timeout_ms: int = 0) -> bytes | None:
@@ -70,7 +70,7 @@ def test_requests_about_all_shards_of_a_server_are_sent_again_after_a_broken_con
     monkeypatch.setattr("actorlearn.parameters.server_lines.BROKEN_S", 0.05)
     line = Broken(lost=3)
     lines = ServerLines(cast(Any, line), lambda _: 0, 1000, alive_for(5.0), Present)
-    answers = lines.ask({shard: Frame(PULL, shard) for shard in range(3)})
+    answers = lines.ask({shard: ShardFrame(PULL, shard) for shard in range(3)})
     assert sorted(answers) == [0, 1, 2]
     assert line.sent == [0, 1, 2, 0, 1, 2], "each once more, and no sooner than needed"
     lines.close()

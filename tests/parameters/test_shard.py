@@ -17,7 +17,7 @@ from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.settings import AloneExchangeSettings
-from actorlearn.parameters.shard import OFFERS_S, OptimizerRule, Rule, Shard, StatisticsRule
+from actorlearn.parameters.shard import OFFERS_S, OptimizerRule, Shard, StatisticsRule, UpdateRule
 from actorlearn.parameters.shard_frames import (
     BFLOAT16,
     CHANGE,
@@ -32,8 +32,8 @@ from actorlearn.parameters.shard_frames import (
     TELL,
     UNUSABLE,
     WEIGHTS,
-    Frame,
-    Row,
+    LearnerRow,
+    ShardFrame,
     decode,
     encode,
     most_bytes,
@@ -68,7 +68,7 @@ class Counted:
         pass
 
 
-def sent(frame: Frame) -> Frame:
+def sent(frame: ShardFrame) -> ShardFrame:
     """A frame as it arrives: the sender's memory may have changed since."""
     arrived = decode(RUN, encode(RUN, frame))
     assert arrived is not None
@@ -94,20 +94,22 @@ class Asker:
             1,
         )
 
-    def asks(self) -> Frame | None:
+    def asks(self) -> ShardFrame | None:
         """The request that it repeats until it is answered."""
         own = new_table(1)
-        own[0] = Row(told=1 + self.done).words()
+        own[0] = LearnerRow(told=1 + self.done).words()
         if self.empty:
             state = torch.cat([self.known, torch.zeros(2 * len(self.known))])
-            return Frame(FILL, 0, self.request, version=self.version, table=self.table, values=state, scalars=(0.0,))
+            return ShardFrame(
+                FILL, 0, self.request, version=self.version, table=self.table, values=state, scalars=(0.0,)
+            )
         if self.done == CHANGES:
             return None
         gradient = torch.zeros(self.learners * CHANGES)
         gradient[self.number * CHANGES + self.done] = 1.0
-        return Frame(CHANGE, 0, self.request, self.done, self.version, table=own, values=gradient)
+        return ShardFrame(CHANGE, 0, self.request, self.done, self.version, table=own, values=gradient)
 
-    def hears(self, frame: Frame) -> None:
+    def hears(self, frame: ShardFrame) -> None:
         if frame.request != self.request:
             return
         self.request += 1
@@ -128,8 +130,8 @@ class World:
         self.shard, self.kept = self.new(), None
         self.full = 0
         """Newest version that was made while there were learners enough for a quorum."""
-        self.requests: list[tuple[int, Frame]] = []
-        self.answers: list[tuple[int, Frame]] = []
+        self.requests: list[tuple[int, ShardFrame]] = []
+        self.answers: list[tuple[int, ShardFrame]] = []
 
     def new(self) -> Shard:
         return Shard(0, Witness(len(self.askers) * CHANGES), len(self.askers), self.quorum)
@@ -160,7 +162,7 @@ class World:
         self.shard = self.new()
         self.shard.restore(kept)
 
-    def take(self, learner: int, frame: Frame) -> None:
+    def take(self, learner: int, frame: ShardFrame) -> None:
         answers = list(self.shard.take(learner, frame, 0.0).items())
         present = [asker.number for asker in self.askers if asker.done < CHANGES]
         answers += self.shard.due(present, 0.0).items()
@@ -221,7 +223,7 @@ def test_of_a_quorum_each_gradient_is_averaged_once_or_dropped_and_counted(
     quorum: int, learners: int, history: list[tuple[str, int]]
 ) -> None:
     world = lived(World(learners, quorum), history)
-    rows = [Row.of(row) for row in world.shard.table.tolist()]
+    rows = [LearnerRow.of(row) for row in world.shard.table.tolist()]
     dropped, counted = sum(row.dropped for row in rows), world.counted()
     assert counted.count(0.0) == dropped
     assert world.shard.staleness.keys() <= {0}
@@ -240,7 +242,7 @@ def test_of_a_quorum_whose_machine_died_no_gradient_is_missed_either(
 ) -> None:
     world = lived(World(learners, quorum), history)
     counted = world.counted()
-    assert counted.count(0.0) == sum(Row.of(row).dropped for row in world.shard.table.tolist())
+    assert counted.count(0.0) == sum(LearnerRow.of(row).dropped for row in world.shard.table.tolist())
     assert sum(counted) == pytest.approx(world.shard.version)  # each version is a mean: its shares make 1
 
 
@@ -252,12 +254,12 @@ def rule(settings: object, weights: Tensor) -> OptimizerRule:
     return OptimizerRule(GroupedOptimizer(make_optimizer, groups, weights), weights)
 
 
-def filled(own: Rule, learners: int = 2, quorum: int = 0, weights: Tensor | None = None) -> Shard:
+def filled(own: UpdateRule, learners: int = 2, quorum: int = 0, weights: Tensor | None = None) -> Shard:
     """A shard that one learner, who is the only one present, has filled with its weights."""
     shard = Shard(3, own, learners, quorum)
     vectors, scalars = own.state()
     start = own.weights.clone() if weights is None else weights
-    offer = Frame(
+    offer = ShardFrame(
         FILL, 3, 1, values=torch.cat([start, *vectors]), scalars=tuple(scalars), table=new_table(learners), base=(50, 4)
     )
     assert shard.take(0, sent(offer), 0.0) == {}
@@ -266,8 +268,8 @@ def filled(own: Rule, learners: int = 2, quorum: int = 0, weights: Tensor | None
     return shard
 
 
-def change(number: int, values: Tensor, version: int = 0, rate: float = 0.01, wire: int = 0) -> Frame:
-    return sent(Frame(CHANGE, 3, number + 5, number, version, rates=(rate,), values=values, wire=wire))
+def change(number: int, values: Tensor, version: int = 0, rate: float = 0.01, wire: int = 0) -> ShardFrame:
+    return sent(ShardFrame(CHANGE, 3, number + 5, number, version, rates=(rate,), values=values, wire=wire))
 
 
 @pytest.mark.parametrize("settings", OPTIMIZERS)
@@ -280,7 +282,7 @@ def test_changes_are_the_optimizers_steps_one_after_the_other(settings: object) 
         ((_, answer),) = shard.take(step % 2, change(step, gradient * 0.1, step), 0.0).items()
         alone.step(gradient * 0.1, [0.01])
         assert torch.equal(sent(answer).values, expected) and answer.version == step + 1
-    ((_, whole),) = shard.take(1, sent(Frame(PULL_STATE, 3)), 0.0).items()
+    ((_, whole),) = shard.take(1, sent(ShardFrame(PULL_STATE, 3)), 0.0).items()
     vectors = [alone.state()[name] for name in settings.state_vectors]  # type: ignore[attr-defined]
     assert whole.kind == STATE and torch.equal(whole.values, torch.cat([expected, *vectors]))
     again = Shard(3, rule(settings, torch.zeros(SIZE)), 2)
@@ -307,8 +309,8 @@ def test_a_gradient_that_is_not_finite_is_passed_over_and_a_request_that_does_no
     odd = [
         (0, change(2, torch.ones(SIZE - 1))),
         (2, change(2, torch.ones(SIZE))),
-        (0, Frame(WEIGHTS, 3)),
-        (0, Frame(FILL, 3)),
+        (0, ShardFrame(WEIGHTS, 3)),
+        (0, ShardFrame(FILL, 3)),
     ]
     assert [shard.take(learner, frame, 0.0) for learner, frame in odd] == [{}] * 4
     assert torch.equal(shard.content().vectors[0], before) and shard.version == 0
@@ -320,21 +322,21 @@ def test_a_gradient_that_is_not_finite_is_passed_over_and_a_request_that_does_no
 def test_what_a_learner_tells_is_in_every_answer() -> None:
     shard = filled(Counted(SIZE))
     own = new_table(1)
-    row = Row(told=4, rollouts_learned=3, used=600, updates=3, began=0, counts=(7, 8))
+    row = LearnerRow(told=4, rollouts_learned=3, used=600, updates=3, began=0, counts=(7, 8))
     own[0] = row.words()
-    assert shard.take(1, sent(Frame(TELL, 3, table=own)), 0.0) == {}
-    answer = sent(shard.take(0, sent(Frame(PULL, 3)), 0.0)[0])
-    assert Row.of(answer.table[1].tolist()) == row
-    own[0] = Row(told=3).words()
-    shard.take(1, sent(Frame(TELL, 3, table=own)), 0.0)
-    assert Row.of(shard.table[1].tolist()) == row
+    assert shard.take(1, sent(ShardFrame(TELL, 3, table=own)), 0.0) == {}
+    answer = sent(shard.take(0, sent(ShardFrame(PULL, 3)), 0.0)[0])
+    assert LearnerRow.of(answer.table[1].tolist()) == row
+    own[0] = LearnerRow(told=3).words()
+    shard.take(1, sent(ShardFrame(TELL, 3, table=own)), 0.0)
+    assert LearnerRow.of(shard.table[1].tolist()) == row
 
 
 def test_an_empty_shard_waits_for_the_offers_of_all_but_not_for_ever() -> None:
     shard = Shard(0, Counted(2), 3)
-    assert shard.take(0, sent(Frame(PULL, 0, 9)), 0.0)[0].kind == EMPTY
+    assert shard.take(0, sent(ShardFrame(PULL, 0, 9)), 0.0)[0].kind == EMPTY
     for learner, version in ((0, 3), (2, 5)):
-        offer = Frame(FILL, 0, 1, version=version, values=torch.full((2,), float(version)), table=new_table(3))
+        offer = ShardFrame(FILL, 0, 1, version=version, values=torch.full((2,), float(version)), table=new_table(3))
         assert shard.take(learner, sent(offer), 1.0) == {}
         assert shard.due([0, 1, 2], 1.0 + OFFERS_S / 2) == {}
     answers = shard.due([0, 1, 2], 1.0 + OFFERS_S)
@@ -349,7 +351,7 @@ def test_a_quorum_takes_the_first_gradients_of_a_version_and_drops_the_rest() ->
     assert answers.keys() == {0, 2} and sent(answers[2]).values.tolist() == [2.0] * SIZE
     ((late, answer),) = shard.take(1, change(0, torch.ones(SIZE)), 0.0).items()
     assert (late, answer.outcome, answer.version) == (1, DROPPED, 1)
-    assert [Row.of(row).dropped for row in shard.table.tolist()] == [0, 1, 0]
+    assert [LearnerRow.of(row).dropped for row in shard.table.tolist()] == [0, 1, 0]
 
 
 def test_a_quorum_says_who_completed_its_versions_and_how_long_the_others_had_waited() -> None:
@@ -369,8 +371,8 @@ def test_a_quorum_waits_for_those_that_are_listed_whether_or_not_they_have_come_
     assert shard.due([0, 1, 2], 0.0) == {}, "the third is there and has sent nothing yet"
     assert shard.due([0, 1], 0.0).keys() == {0, 1}, "it was given up before it had sent anything"
     own = new_table(1)
-    own[0] = Row(told=1).words()
-    shard.take(1, sent(Frame(TELL, 3, table=own)), 0.0)
+    own[0] = LearnerRow(told=1).words()
+    shard.take(1, sent(ShardFrame(TELL, 3, table=own)), 0.0)
     shard.take(0, change(1, torch.ones(SIZE), 1), 0.0)
     assert shard.due([0, 1], 0.0) == {}
     assert shard.due([0], 0.0).keys() == {0}, "the other has died"
@@ -382,7 +384,7 @@ def test_statistics_are_merged_as_by_a_learner_alone() -> None:
     shard = filled(StatisticsRule(own, merge_into))
     for number, seen in enumerate(rows):
         moments = moments_of(seen)
-        frame = sent(Frame(CHANGE, 3, number, number, values=moments, wire=FLOAT64))
+        frame = sent(ShardFrame(CHANGE, 3, number, number, values=moments, wire=FLOAT64))
         assert torch.equal(frame.values, moments)
         ((_, answer),) = shard.take(0, frame, 0.0).items()
         merge_into(expected, moments)
@@ -391,20 +393,20 @@ def test_statistics_are_merged_as_by_a_learner_alone() -> None:
 
 def test_bytes_are_those_of_the_arithmetic_and_bfloat16_halves_them() -> None:
     shard = filled(Counted(1000), learners=4)
-    head = len(encode(RUN, Frame(PULL, 0)))
+    head = len(encode(RUN, ShardFrame(PULL, 0)))
     for wire, each in ((0, 4), (BFLOAT16, 2)):
-        asked = Frame(CHANGE, 3, 1, wire, 0, table=new_table(1), rates=(0.1,), values=torch.ones(1000), wire=wire)
+        asked = ShardFrame(CHANGE, 3, 1, wire, 0, table=new_table(1), rates=(0.1,), values=torch.ones(1000), wire=wire)
         up, down = encode(RUN, asked), encode(RUN, shard.take(0, asked, 0.0)[0])
         row = new_table(1).nbytes
         assert (len(up), len(down)) == (head + row + 8 + each * 1000, head + 4 * row + each * 1000)
         assert len(up) <= most_bytes(1000, 1, 4, 1, 0)
     odd = torch.tensor([1.0, 1.0 + 2**-8, 1.0 + 3 * 2**-8, 3.0])  # halfway: to the even neighbour
-    assert sent(Frame(WEIGHTS, 0, values=odd, wire=BFLOAT16)).values.tolist() == [1.0, 1.0, 1.0 + 2**-6, 3.0]
+    assert sent(ShardFrame(WEIGHTS, 0, values=odd, wire=BFLOAT16)).values.tolist() == [1.0, 1.0, 1.0 + 2**-6, 3.0]
 
 
 @pytest.mark.parametrize("cut", [0, 10, 90, 105])
 def test_bytes_that_are_no_frame_are_none(cut: int) -> None:
-    body = encode(RUN, Frame(CHANGE, 0, values=torch.ones(3), table=new_table(1)))
+    body = encode(RUN, ShardFrame(CHANGE, 0, values=torch.ones(3), table=new_table(1)))
     assert decode(RUN, body[:cut]) is None and decode(bytes(16), body) is None
     assert decode(RUN, body) is not None
 
@@ -435,7 +437,7 @@ def test_shards_are_equal_parts_and_the_statistics(
 @hypothesis_settings(max_examples=examples(200))
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=8), st.integers(0, 400))
 def test_any_bytes_are_a_frame_or_none_and_a_shard_outlives_them(changed: list[tuple[int, int]], cut: int) -> None:
-    asked = Frame(CHANGE, 3, 1, 5, 0, table=new_table(1), rates=(0.1,), values=torch.ones(SIZE))
+    asked = ShardFrame(CHANGE, 3, 1, 5, 0, table=new_table(1), rates=(0.1,), values=torch.ones(SIZE))
     body = bytearray(encode(RUN, asked))
     for place, value in changed:
         body[place % len(body)] = value

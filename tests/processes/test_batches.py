@@ -8,7 +8,7 @@ import torch
 
 from actorlearn.learning.reward_scale import RewardScale
 from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.rollout import Blocks, Part, Rollouts, make_segment, rollouts_fields
+from actorlearn.memory.rollout import Blocks, GroupRollout, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Gatherer
@@ -19,7 +19,7 @@ T, ENVS, ROLLOUT = 3, 2, 5
 SHAPE = block_shape(groups=2, horizon=T, envs_per_group=ENVS)
 
 
-def played(folder: Path) -> list[Part]:
+def played(folder: Path) -> list[GroupRollout]:
     """Blocks of two groups: the second acts by weights three versions older, and begins a game in its first step."""
     blocks = Blocks(make_segment(folder / "simulator-0.0", SHAPE))
     for group, version in ((0, 9), (1, 6)):
@@ -30,7 +30,7 @@ def played(folder: Path) -> list[Part]:
     blocks.block("first", 1, ROLLOUT)[1] = True
     blocks.block("reward", 1, ROLLOUT)[1] = 0.0
     blocks.block("terminated", 1, ROLLOUT)[T] = True
-    return [Part("simulator-0.0", blocks, group) for group in (0, 1)]
+    return [GroupRollout("simulator-0.0", blocks, group) for group in (0, 1)]
 
 
 def rollouts(folder: Path) -> Rollouts:

@@ -71,11 +71,13 @@ def test_the_damaged_one_is_named_and_a_fresh_start_is_refused(tmp_path: Path) -
     saved, (warning,) = open_checkpoint(settings(tmp_path, 0, "alone"), lambda: beats.append(1))
     assert saved.state["env_steps"] == 20 and beats
     assert warning == (
-        "checkpoints/000000000030 is damaged, checkpoints/000000000020 is used: "
-        "tensors.safetensors has 0 bytes, its manifest says 456"
+        "checkpoints/000000000030 is damaged, so checkpoints/000000000020 is used instead: "
+        "tensors.safetensors has 0 bytes, but its manifest says 456"
     )
     (tmp_path / "checkpoints" / "000000000020" / "manifest.json").unlink()
-    with pytest.raises(CheckpointError, match=r"only that of step 0 is valid .*30: tensors.*20: .*No such file"):
+    with pytest.raises(
+        CheckpointError, match=r"only the checkpoint of step 0 is valid .*30: tensors.*20: .*No such file"
+    ):
         open_checkpoint(settings(tmp_path, 0, "alone"), lambda: None)
 
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from actorlearn.address import ByLearner, Shm
-from actorlearn.memory.rollout import Part
+from actorlearn.memory.rollout import GroupRollout
 from actorlearn.memory.shared import Segment
 from actorlearn.memory.shared_rollout import message_fields, message_size
 from actorlearn.parameters import checkpoint
@@ -61,7 +61,7 @@ def test_steps_of_other_learners_are_learned_from_and_counted_apart(tmp_path: Pa
     neighbour = Experience(shared, 1, 0, lambda: Present(range(2)))
 
     def played(rollout: int) -> NDArray[np.float32]:
-        neighbour.post(rollout, [Part("simulator-1.0", scene.blocks, 0)], version=rollout)
+        neighbour.post(rollout, [GroupRollout("simulator-1.0", scene.blocks, 0)], version=rollout)
         return np.ones((HORIZON + 1, ENVS), np.float32)
 
     scene.rewards = played

@@ -99,7 +99,7 @@ def test_a_damaged_checkpoint_is_named_and_none_is_begun_anew_for(launched: Star
     resumed = launched("resume", f"total_steps={int(newest.name)}", run_dir=run.run_dir)
     resumed.full_speed()
     assert resumed.end() == 0, resumed.screen()
-    said = f"checkpoints/{newest.name} is damaged, checkpoints/{older.name} is used: manifest.json is not"
+    said = f"checkpoints/{newest.name} is damaged, so checkpoints/{older.name} is used instead: manifest.json"
     (warned,) = resumed.new_events("warned")
     assert warned["cause"].startswith(said) and f"warned: {said}" in resumed.screen()
     assert f"resumed: at {int(older.name)} steps, from checkpoints/{older.name}" in resumed.screen()

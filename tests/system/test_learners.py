@@ -144,8 +144,8 @@ def test_a_learner_that_is_killed_comes_back_from_its_neighbours_weights_and_is_
     assert any(near), (level, after)
     warned = [(event["process"], event["cause"]) for event in run.events("warned")]
     assert warned == [
-        ("trainer-2", "mixes with trainer-0 from now on: trainer-1 has gone"),
-        ("trainer-2", "mixes with trainer-1 from now on: trainer-1 has come"),
+        ("trainer-2", "now mixes weights with trainer-0, because trainer-1 has left"),
+        ("trainer-2", "now mixes weights with trainer-1, because trainer-1 has joined"),
     ]
     run.ctrl_c()
     assert run.end() == 130, run.screen()

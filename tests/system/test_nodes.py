@@ -193,29 +193,29 @@ def test_who_may_not_join_is_refused_and_named_and_disturbs_nobody(
         head = Tcp.read(agents.address)
         with socket.create_connection((head.host, head.port)) as keyless:  # ZMTP 3.1's greeting, of the mechanism NULL
             keyless.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32))
-            refused("came without CURVE keys")
+            refused("used no CURVE keys")
         with socket.create_connection((head.host, head.port)) as replayed:
             replayed.sendall(bytes(relay.recorded))
-            refused("it ended before it had shown a key")
+            refused("it ended before it sent a key")
         for folder, node in (("other", "other"), ("unknown", "late")):
             made = command("keys", "new", "--node", node, tmp_path / folder)
             assert made.returncode == 0, made.stderr
         agents.start("other", key=tmp_path / "other" / "other.key")
-        refused("made with the public key of another head")
+        refused("used the public key of another head")
         late, own = tmp_path / "unknown" / "late.key", (agents.keys / "n0.key").read_text()
         late.write_text(late.read_text().partition("head ")[0] + "head " + own.partition("head ")[2])
         agents.start("late", key=late)
         refused("is not on the list")
         agents.start("second", key=agents.keys / "n0.key")
-        refused("a second peer spoke as n0, which is connected already")
+        refused("a second peer connected as n0, which is connected already")
         shutil.copy(tmp_path / "unknown" / "nodes" / "late.pub", agents.keys / "nodes")
         run.wait_for(lambda: [event["node"] for event in run.events("joined")][2:] == ["late"], "the key listed late")
         run.wait_for_steps(run.env_steps() + 50)
         assert run.events("lost") == run.events("died") == []
         assert {event["node"] for event in run.events("joined")} == {"n0", "n1", "late"}
-        assert "has other keys than our key file says" in agents.said("other")
-        assert "does not know our key: it is not on its list" in agents.said("late")
-        assert "a second peer spoke as n0" in agents.said("second")
+        assert "its key is not the one in our key file" in agents.said("other")
+        assert "does not accept our key: the key is not on its list" in agents.said("late")
+        assert "a second peer connected as n0" in agents.said("second")
         run.ctrl_c()
         assert run.end() == 130, run.screen()
         assert [agents.processes[name].wait(60) for name in ("n0", "n1", "late")] == [0] * 3

@@ -218,7 +218,7 @@ def described(overrides: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("model.name=misfits:OfOneRow", ["returns logits as torch.float32 [1, 3], not float32 [2, 3]"]),
         ("model.name=misfits:NoGradient", ["returns outputs without a gradient"]),
         ("model.name=misfits:Forgetful", ["returns the state after that is not finite"]),
-        ("model.name=misfits:Odd", ["its key phase is a complex, which no topology can write"]),
+        ("model.name=misfits:Odd", ["its key phase has type complex, which no topology can contain"]),
         ("env.id=misfits:RaisesInReset", ["cannot be reset: OSError: no licence (misfits.py, line"]),
         ("env.id=misfits:ReturnsFour", ["env.id: environment 0 of 'misfits:ReturnsFour': step() is", "5 values"]),
         ("env.id=misfits:LeavesAtOnce", ["env.id: 'misfits:LeavesAtOnce' cannot be made: SystemExit: 3"]),

@@ -46,5 +46,7 @@ def test_damaged_checkpoints_are_told(tmp_path: Path) -> None:
         (tmp_path / damaged / "tensors.safetensors").write_bytes(b"")
     found, (newer, only) = newest_of_each(tmp_path, 100)
     assert [own.path.name for own in found.values()] == ["000000000100"]
-    assert newer.startswith(f"{tmp_path.name}/000000000200 is damaged, {tmp_path.name}/000000000100 is used: ")
+    assert newer.startswith(
+        f"{tmp_path.name}/000000000200 is damaged, so {tmp_path.name}/000000000100 is used instead: "
+    )
     assert "learner-1: no valid checkpoint (learner-1/000000000150: tensors.safetensors has 0 bytes" in only

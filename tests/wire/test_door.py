@@ -75,9 +75,9 @@ def test_there_and_back_with_a_port_that_was_found(router: Router, node: Dealer)
 
 def test_nothing_listens_or_dials_on_a_network_without_keys() -> None:
     for host in ("127.0.0.1", "0.0.0.0"):
-        with pytest.raises(ChannelError, match=rf"{host}:0: .* keys only; make some with `actorlearn keys new`"):
+        with pytest.raises(ChannelError, match=rf"{host}:0: .* needs keys, .*make them with `actorlearn keys new`"):
             Router(Tcp(host, 0))
-        with pytest.raises(ChannelError, match="keys only"):
+        with pytest.raises(ChannelError, match="needs keys"):
             Pull(Tcp(host, 0), 100)
     for kind in (lambda: Dealer(Tcp("10.0.0.1", 5), "node-1"), lambda: Push(Tcp("10.0.0.1", 5))):
         with pytest.raises(ChannelError, match="needs keys"):
@@ -100,7 +100,7 @@ def test_an_unknown_key(keys: Keys, router: Router, node: Dealer) -> None:
     dealer = Dealer(router.address, "node-1", keys.stranger())
     dealer.send(b"hello")
     refused(router, r"from '127.0.0.1' was refused: its key [0-9a-f]{8}… is not on the list")
-    until(lambda: "does not know our key" in (dealer.trouble or ""), lambda: silent(router))
+    until(lambda: "does not accept our key" in (dealer.trouble or ""), lambda: silent(router))
     dealer.close()
 
 
@@ -112,7 +112,7 @@ def test_a_key_that_is_listed_late_gets_in(keys: Keys, router: Router, node: Dea
         assert not dealer.send(b"hello")
         assert router.recv(50) is None
         said.add(dealer.trouble)
-    assert all("does not know our key" in told or "not connected yet" in told for told in said if told), said
+    assert all("does not accept our key" in told or "not connected yet" in told for told in said if told), said
     keys.names[late.pair.public] = "node-2"
     assert heard(router, dealer, b"hello") == ("node-2", b"hello")
     assert dealer.trouble is None
@@ -123,14 +123,14 @@ def test_a_key_of_another_head(keys: Keys, router: Router, node: Dealer) -> None
     mine = keys.node("node-2")
     dealer = Dealer(router.address, "node-2", ClientKeys(mine.pair, new_pair().public))
     refused(router, "the public key of another head")
-    until(lambda: "it has other keys than our key file says" in (dealer.trouble or ""), lambda: silent(router))
+    until(lambda: "its key is not the one in our key file" in (dealer.trouble or ""), lambda: silent(router))
     dealer.close()
 
 
 def test_a_second_peer_of_the_same_name(own: ClientKeys, router: Router, node: Dealer) -> None:
     dealer = Dealer(router.address, "node-1", own)
     until(lambda: dealer.send(b"hello"), lambda: silent(router))
-    refused(router, "a second peer spoke as node-1, which is connected already")
+    refused(router, "a second peer connected as node-1, which is connected already")
     until(lambda: "second peer" in (dealer.trouble or ""), lambda: dealer.recv(20))
     dealer.close()
 
@@ -144,12 +144,12 @@ def test_a_key_that_is_revoked_while_it_is_connected(keys: Keys, router: Router,
     router.refusals()  # before the key is revoked: a message that is late is refused too, and told once a minute
     del keys.names[theirs.pair.public]
     assert dealer.send(b"y")
-    refused(router, r"the key [0-9a-f]{8}… has been revoked")
+    refused(router, r"the key [0-9a-f]{8}… was revoked")
     assert not router.send("node-2", b"order")
     until(lambda: "revoked" in (dealer.trouble or ""), lambda: dealer.recv(20))
     dealer.close()
     again = Dealer(router.address, "node-2", theirs)
-    until(lambda: "does not know our key" in (again.trouble or ""), lambda: silent(router))
+    until(lambda: "does not accept our key" in (again.trouble or ""), lambda: silent(router))
     again.close()
 
 
@@ -160,7 +160,7 @@ def test_a_downgrade(router: Router, node: Dealer, mechanism: str) -> None:
         stranger.settimeout(PATIENCE_S)
         greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00" + mechanism.encode().ljust(20, b"\0") + bytes(32)
         stranger.sendall(greeting + b"\x04\x26\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER")
-        refused(router, "came without CURVE keys")
+        refused(router, "used no CURVE keys")
         ended(stranger, router)
 
 
@@ -184,7 +184,7 @@ def test_an_id_that_is_not_the_key_s(keys: Keys, own: ClientKeys, router: Router
     keys.node("node-2")
     dealer = Dealer(router.address, said, own)
     until(lambda: dealer.send(b"hello"), lambda: silent(router))
-    lines = refused(router, "node-1 (spoke as .*; with its key it can speak as itself alone|sent what is no message)")
+    lines = refused(router, "node-1 (connected as .*; its key allows only its own name|sent an invalid message)")
     assert all(line.isprintable() for line in lines)
     assert not router.send(said, b"order")
     dealer.close()
@@ -210,7 +210,7 @@ def test_frames_that_are_no_message(own: ClientKeys, router: Router, node: Deale
     until(lambda: dealer.send(b""), lambda: silent(router))
     router.refusals()
     dealer.socket.send_multipart(frames)
-    refused(router, "node-1 sent what is no message")
+    refused(router, "node-1 sent an invalid message")
     dealer.close()
 
 
@@ -281,7 +281,7 @@ def test_more_connections_than_there_may_be_are_not_accepted(
         strangers.append(stranger)
         router.recv(1)
     goes_on(router, node)
-    refused(router, "there are more than 20 connections")
+    refused(router, "more than 20 connections are open")
     accepted = sum(map(is_connected, strangers))
     assert 20 <= accepted < 40
     for stranger in strangers:
@@ -354,14 +354,14 @@ def test_a_name_is_dialled_and_not_listened_at(keys: Keys, own: ClientKeys, rout
     dealer = Dealer(Tcp("localhost", router.address.port), "node-1", own)
     assert heard(router, dealer, b"x") == ("node-1", b"x")
     dealer.close()
-    with pytest.raises(ChannelError, match="localhost:0: one listens at an IP address"):
+    with pytest.raises(ChannelError, match="localhost:0: a listener needs an IP address"):
         Router(Tcp("localhost", 0), keys.server)
 
 
 def test_a_port_that_is_taken_and_an_address_of_another_machine_are_named(keys: Keys, router: Router) -> None:
-    with pytest.raises(ChannelError, match="cannot listen: Address already in use; take port 0"):
+    with pytest.raises(ChannelError, match="cannot listen: Address already in use; use port 0"):
         Router(router.address, keys.server)
-    with pytest.raises(ChannelError, match=r"192.0.2.1:5: cannot listen: .*; name an address of this machine"):
+    with pytest.raises(ChannelError, match=r"192.0.2.1:5: cannot listen: .*; use an address of this machine"):
         Router(Tcp("192.0.2.1", 5), keys.server)
 
 
@@ -369,7 +369,7 @@ def test_nobody_listening_is_said(own: ClientKeys) -> None:
     with socket.socket() as taken:  # bound, and not listening
         taken.bind(("127.0.0.1", 0))
         dealer = Dealer(Tcp("127.0.0.1", taken.getsockname()[1]), "node-1", own)
-        until(lambda: "nobody listens there" in (dealer.trouble or ""), lambda: time.sleep(0.02))
+        until(lambda: "no process listens there" in (dealer.trouble or ""), lambda: time.sleep(0.02))
         assert not dealer.send(b"x") and dealer.recv() is None
         dealer.close()
 

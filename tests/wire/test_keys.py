@@ -51,17 +51,17 @@ def test_a_secret_that_others_may_read_is_refused(folder: Path, mode: int) -> No
         ("node-1.key", lambda: node_keys(folder / "node-1.key")),
     ):
         (folder / name).chmod(mode)
-        with pytest.raises(KeysError, match=rf"{name}: others may read it \(mode {mode:04o}\); chmod 600"):
+        with pytest.raises(KeysError, match=rf"{name}: other users may read it \(mode {mode:04o}\); run chmod 600"):
             read()
 
 
 def test_a_list_that_others_may_change_is_refused(folder: Path) -> None:
     (folder / "nodes" / "node-1.pub").chmod(0o666)
-    with pytest.raises(KeysError, match=r"node-1.pub: others may change it .*; chmod 644"):
+    with pytest.raises(KeysError, match=r"node-1.pub: other users may change it .*; run chmod 644"):
         server_keys(folder)
     (folder / "nodes" / "node-1.pub").chmod(0o644)
     (folder / "nodes").chmod(0o770)
-    with pytest.raises(KeysError, match="others may add keys to it .*; chmod 700"):
+    with pytest.raises(KeysError, match="other users may add keys to it .*; run chmod 700"):
         server_keys(folder)
 
 
@@ -71,7 +71,7 @@ def test_nodes_are_added_and_nothing_is_overwritten(folder: Path) -> None:
     for names in (["node-1"], ["node-4", "node-2"], ["node-5", "node-5"]):
         with pytest.raises(KeysError, match="has a key in .* already"):
             make_keys(folder, names)
-    with pytest.raises(KeysError, match=r"head.key: is there, and is never overwritten"):
+    with pytest.raises(KeysError, match=r"head.key: the file exists and is never overwritten"):
         make_keys(folder, [])
     assert not (folder / "node-4.key").exists()
     assert {path: path.read_bytes() for path in before} == before
@@ -133,7 +133,7 @@ def test_files_that_are_none_are_named(tmp_path: Path) -> None:
 def test_two_names_of_one_key_are_refused(folder: Path) -> None:
     (folder / "nodes" / "twin.pub").write_bytes((folder / "nodes" / "node-1.pub").read_bytes())
     (folder / "nodes" / "twin.pub").chmod(0o644)
-    with pytest.raises(KeysError, match="twin.pub: has the key of node-1; each node has its own"):
+    with pytest.raises(KeysError, match="twin.pub: has the key of node-1; each node needs its own"):
         server_keys(folder)
 
 

@@ -271,7 +271,8 @@ def test_the_console_suits_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_went_wrong_last_stays_in_sight(height: int) -> None:
     view = seen()
     for i in range(3):
-        cause = f"checkpoints/{i:012d} is damaged, checkpoints/000000001000 is used: tensors.safetensors has 0 bytes"
+        used = "checkpoints/000000001000 is used instead"
+        cause = f"checkpoints/{i:012d} is damaged, so {used}: tensors.safetensors has 0 bytes"
         view = view.with_event({"time_s": i, "kind": "warned", "process": "trainer", "cause": cause})
     for steps in range(9):
         view = view.with_event({"time_s": 9, "kind": "saved", "process": "trainer", "env_steps": steps})

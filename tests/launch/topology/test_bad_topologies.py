@@ -91,15 +91,15 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "local steps with parameter servers": (
         OK + "mode: async\nlearners: {local_steps: 2}\nparameter_servers: {count: 1}\noptimizer: {name: adam}\n",
-        ["t:3", "learners.local_steps = 2", "each gradient by itself", "parameter_servers.count: 0"],
+        ["t:3", "learners.local_steps = 2", "each gradient separately", "parameter_servers.count: 0"],
     ),
     "chunks with parameter servers": (
         OK + "mode: async\nlearners: {chunks: 4}\nparameter_servers: {count: 1}\n",
-        ["t:3", "learners.chunks = 4", "one part of the weights", "parameter_servers.count: 0"],
+        ["t:3", "learners.chunks = 4", "only the store in shared memory has chunks", "parameter_servers.count: 0"],
     ),
     "quorum of more learners than there are": (
         OK + "mode: async\nlearners: {count: 2, quorum: 3}\nparameter_servers: {count: 1}\n",
-        ["t:3", "learners.quorum = 3", "there are 2 learners", "from 0 to 2"],
+        ["t:3", "learners.quorum = 3", "the number of learners, 2", "from 0 to 2"],
     ),
     "quorum without parameter servers": (
         OK + "mode: async\nlearners: {count: 2, quorum: 1}\n",
@@ -254,7 +254,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "graph of none": (OK + "gossip: {graph: []}\n", ["t:2", "= []", "or lists of in-peers", "[[2], [0], [1]]"]),
     "in-peer of itself": (
         OK + "mode: gossip\ngossip: {graph: [[0]]}\n",
-        ["t:3", "= [[0]]", "learner 0", "others of 0 to 0"],
+        ["t:3", "= [[0]]", "learner 0", "other learners, 0 to 0"],
     ),
     "in-peer twice": (OK + "mode: gossip\ngossip: {graph: [[], [0, 0]]}\n", ["t:3", "learner 1", "each once"]),
     "in-peers no list": (
@@ -676,7 +676,7 @@ def test_local_steps_of_a_store_are_adams() -> None:
     several = ["mode=async", "learners.count=2", "learners.local_steps=2"]
     line = refusal(OK, [*several, "optimizer.name=rmsprop"])
     assert (
-        "learners.local_steps = 2: in mode async several are Adam's" in line
+        "learners.local_steps = 2: mode async supports several local steps with adam only" in line
         and "write 1, or optimizer.name: adam" in line
     )
     parse(OK, [*several, "optimizer.name=adam"])

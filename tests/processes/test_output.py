@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """if True:
     import sys, traceback, warnings
-    from actorlearn.worker.output import lose_what_finds_no_room
+    from actorlearn.processes.__main__ import lose_what_finds_no_room
     lose_what_finds_no_room()
     print("said on stdout, é" + chr(0xDC80))
     sys.stderr.write("said on stderr\\n" * 3)
