@@ -154,7 +154,7 @@ def test_a_package_that_we_pin_is_installed_by_our_extra(
 @pytest.mark.parametrize(
     ("env_id", "says"),
     [
-        ("nowhere.at_all:Game", "no package 'nowhere' is installed: if that is its name, `pip install nowhere`; if it"),
+        ("nowhere.at_all:Game", "no package 'nowhere' is installed: run `pip install nowhere`, or, if the package"),
         ("corridors.nowhere:Game", "the package corridors has no module 'corridors.nowhere'"),
         ("corridors.lacking:Env", "needs 'no_such_lights', which is not installed: `pip install 'corridors-of-ours["),
         ("corridors:Lacking-v0", "which is not installed: `pip install 'corridors-of-ours[rendering]'`"),
