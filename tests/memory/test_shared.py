@@ -144,5 +144,5 @@ def test_a_full_file_system_is_an_error_and_not_a_sigbus() -> None:
     if "unshare" in done.stderr or "mount:" in done.stderr:
         pytest.skip(f"this machine allows no mount namespaces: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
-    assert "1,064,960 bytes of shared memory needed, 65,536 free" in done.stdout
+    assert "1,064,960 bytes of shared memory are needed, but only 65,536 are free" in done.stdout
     assert done.stdout.rstrip().endswith("False")

@@ -153,7 +153,7 @@ def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(
         full.setattr(os, "posix_fallocate", lambda *_: raise_full())
         assert [scene.join() for _ in range(3)] == [None] * 3
     (warning,) = scene.control.warnings
-    assert "cannot join the other learners" in warning and "bytes of shared memory needed" in warning
+    assert "cannot join the other learners" in warning and "bytes of shared memory are needed" in warning
     joined = scene.join()
     assert joined and joined[:2] == (30, 2) and scene.peers.joined
     scene.peers.exchange.close()

@@ -221,7 +221,7 @@ def test_a_message_that_is_too_large(keys: Keys, own: ClientKeys) -> None:
     while router.recv(50) is not None:
         pass
     dealer.send(b"x" * 10_001)
-    refused(router, "node-1 sent a message of 10001 bytes; at most 10000")
+    refused(router, "node-1 sent a message of 10001 bytes; the limit is 10000")
     dealer.send(b"x" * 100_000)  # zmq parts with it before it is read, and it dials again
     assert router.recv(200) is None
     assert heard(router, dealer, b"small") == ("node-1", b"small")
