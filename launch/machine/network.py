@@ -53,15 +53,6 @@ def address_of(wanted: str) -> str:
     raise RunError(f"{wanted!a:.100}: no interface or address of this machine; there are {known}")
 
 
-def interface_of(address: str) -> str:
-    """Return the name of the interface that has an address of this machine; raises RunError."""
-    there = interfaces()
-    for name, addresses in there.items():
-        if any(_same(address, each) for each in addresses):
-            return name
-    raise RunError(f"{address!a:.100}: no interface of this machine has it; there are {', '.join(sorted(there))}")
-
-
 def _same(one: str, other: str) -> bool:
     try:
         return ipaddress.ip_address(one) == ipaddress.ip_address(other)

@@ -8,6 +8,7 @@ The wanted state of the run is one ``Order``, derived anew after every event (``
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
@@ -32,11 +33,11 @@ from actorlearn.wire.messages import (
 from launch.plan.plan import PlannedProcess
 from launch.reports import evaluations
 from launch.reports.checks import check_row
+from launch.reports.merge import merge_rows
 from launch.supervision import events as ev
 from launch.supervision.child import Child, ChildState, Jitter, cause_of, spread
 from launch.supervision.children import Children
 from launch.supervision.desired import Orders
-from launch.supervision.outcome import outcome_of
 from launch.supervision.requests import OPEN, Requests
 from launch.topology.schema import BUDGET, Budget
 
@@ -275,14 +276,29 @@ class Supervisor:
 
     def _conclude(self) -> None:
         """End a draining run when every trainer has finished or died; a completed run is scored first."""
-        outcome = outcome_of(self._children, self._summaries, self._outcome)
-        if outcome is None:
+        trainers = self._children.trainers()
+        if any(trainer.alive and not trainer.finished for trainer in trainers):
             return
+        outcome = self._outcome_of(trainers)
         evaluators = self._children.scoring_evaluators()
         if outcome.status == "finished" and not self._skip_scoring and evaluators:
             self._score(outcome, evaluators)
         else:
             self._end(outcome)
+
+    def _outcome_of(self, trainers: list[Child]) -> ev.Done:
+        """Return the outcome of a drained run: the wanted one, or a failure if trainers died and none has finished.
+
+        Of the summaries of detached learners only the counters are used.
+        """
+        said = self._summaries
+        words = {trainer.name: said[trainer.name] for trainer in trainers if trainer.finished}
+        left = [summary for name, summary in said.items() if name not in self._children.named]
+        dead = [trainer for trainer in trainers if not trainer.finished and trainer.cause not in ("", "exit 0")]
+        if words or not dead:
+            return dataclasses.replace(self._outcome, summary=merge_rows(words, left) if words else {})
+        reason = f"{dead[0].name} ended before it finished its work: {dead[0].error or dead[0].cause}"
+        return ev.Done("failed", 1, reason, lacks_nodes=dead[0].went_with_node)
 
     def _score(self, outcome: ev.Done, evaluators: list[str]) -> None:
         """End all children except the evaluators, which score the final weights."""

@@ -13,11 +13,10 @@ from collections.abc import Iterator, Sequence
 from actorlearn.parameters.modes import MODES, ModeSpec
 from launch.topology import sources, strict_yaml
 from launch.topology.defaults import Tree, resolve, section
-from launch.topology.explain import origin
 from launch.topology.keys import CHOSEN, choice_key, key_at, keys_of, learns_from_replay, struct_at
 from launch.topology.schema import TOPOLOGY
 from launch.topology.strict_yaml import Origin, Path, fault, show
-from launch.topology.validate import dotted, unknown_key
+from launch.topology.validate import dotted, origin, unknown_key
 
 COMMAND_LINE = "command line"
 

@@ -1,6 +1,7 @@
 """Finds all problems with the values of a topology, by comparing a raw tree with the types of ``schema.py``.
 
-Yields problems: path, value, rule and remedy; ``explain.py`` adds the line and writes the message. Ranges, patterns
+Yields problems: path, value, rule and remedy. `explain` writes the message of the first one, in one line: place, key =
+value, rule, remedy, count of other problems. Ranges, patterns
 and words are read from the types, so they are not repeated here. msgspec is not used for the check because it raises
 only the first problem and suggests no remedy. Rules between keys are in ``rules.py``.
 """
@@ -33,7 +34,7 @@ from launch.topology.keys import (
     structs_of,
 )
 from launch.topology.schema import TOPOLOGY
-from launch.topology.strict_yaml import MAX_SHOWN, Path, number, short, show
+from launch.topology.strict_yaml import MAX_SHOWN, Origin, Path, TopologyError, fault, number, short, show, typed
 
 USUAL_NAMES = {
     "lr": "optimizer.learning_rate",
@@ -104,6 +105,33 @@ def settings(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
                 found.append(_of_own_rule(name, tree[name], str(error)))
     made["roles"] = {role: msgspec.convert(keys, section_of_role(role)) for role, keys in tree["roles"].items()}
     return {"replay": None} | made, found
+
+
+def explain(problems: Sequence[Problem], origins: Mapping[Path, Origin], defaults: Mapping[str, Any]) -> TopologyError:
+    """Return the first problem as an error of one line; problems of the command line come first, then the file's."""
+    first = min(problems, key=lambda problem: origin(problem.path, origins).line)
+    given = origin(first.path, origins)
+    value = "is missing" if first.value is MISSING else f"= {show(first.value)}"
+    way_out = first.way_out
+    if first.default_helps and not given.over:
+        way_out += _way_to_default(first.path, defaults)
+    if len(problems) > 1:
+        way_out += f" (and {len(problems) - 1} more)"
+    return fault(str(given), f"{dotted(first.path)} {value}", first.rule, way_out)
+
+
+def origin(path: Path, origins: Mapping[Path, Origin]) -> Origin:
+    """Return the origin of a key; if the key was not given, that of the nearest section around it."""
+    return next(origins[path[:end]] for end in range(len(path), -1, -1) if path[:end] in origins)
+
+
+def _way_to_default(path: Path, defaults: Mapping[str, Any]) -> str:
+    value: Any = defaults
+    for part in path:
+        if isinstance(part, int) or not isinstance(value, Mapping) or part not in value:
+            return ""
+        value = value[part]
+    return f", or leave the key out for the default {typed(value)}"
 
 
 def unknown_key(path: Path, siblings: Iterable[str]) -> tuple[str, str]:

@@ -326,4 +326,4 @@ def test_the_last_words_of_a_detached_learner_do_not_stand_for_one_that_dies_at_
     story = gossip().at(2, asked("detach", names=["trainer-0"])).at(3, finished("trainer-0", "drained"))
     story.then(ev.Exited("trainer-0", 0, 0), ev.Exited("simulator-0", 0, 0))
     story.at(4, ev.Interrupted(), ev.Exited("trainer-1", 0, -9), ev.Exited("simulator-1", 0, 0))
-    assert story.done == ev.Done("failed", 1, "the trainer died before it had finished: signal 9")
+    assert story.done == ev.Done("failed", 1, "trainer-1 ended before it finished its work: signal 9")

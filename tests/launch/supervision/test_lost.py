@@ -101,7 +101,7 @@ def test_a_learner_that_goes_with_its_node_as_it_drains_has_failed_for_want_of_n
     story = Story(one).at(0, ev.Begin(), *up(*one)).at(1, ev.Interrupted())
     story.at(2, ev.Lost("n0", (("trainer-0", 0), ("simulator-0", 0)), True))
     assert story.done is not None and story.done.lacks_nodes
-    assert story.done.error == "the trainer died before it had finished: node n0 was lost"
+    assert story.done.error == "trainer ended before it finished its work: node n0 was lost"
 
 
 def test_a_run_that_is_ending_ends_as_it_would_have() -> None:

@@ -108,12 +108,12 @@ def test_a_trainer_that_stands_still_while_it_finishes_fails_the_run_at_once() -
     story.at(40.1, ev.Exited("trainer", 0, -9))
     assert story.notes == [("died", "trainer", 0, "hang")]
     story.at(40.2, *exits(OTHERS))
-    assert story.done == ev.Done("failed", 1, "the trainer died before it had finished: hang")
+    assert story.done == ev.Done("failed", 1, "trainer ended before it finished its work: hang")
 
 
 def test_a_trainer_that_dies_while_it_finishes_fails_the_run() -> None:
     story = running().at(2, ev.Interrupted()).at(3, ev.Exited("trainer", 0, -9)).at(3.1, *exits(OTHERS))
-    assert story.done == ev.Done("failed", 1, "the trainer died before it had finished: signal 9")
+    assert story.done == ev.Done("failed", 1, "trainer ended before it finished its work: signal 9")
 
 
 def test_ctrl_c_before_the_trainer_runs_ends_at_once() -> None:

@@ -78,7 +78,7 @@ def test_an_attached_simulator_that_is_refused_leaves_no_trace() -> None:
     order = story.supervisor.order
     story.at(3.1, ev.Exited("simulator-2", 0, 3))
     assert not story.reply.ok
-    assert "env.id is X, this run has CartPole-v1" in story.reply.text
+    assert "env.id is X, but the run needs CartPole-v1" in story.reply.text
     assert story.state("simulator-2") is None
     assert story.supervisor.order == order
 
