@@ -174,7 +174,7 @@ class Reporter:
             say(self._console)
         except Exception as error:
             self._console = None
-            self.note(ev.Note("warned", cause=f"nothing is shown any more: {error}; the run goes on"))
+            self.note(ev.Note("warned", cause=f"the display has failed: {error}; the run continues without it"))
 
 
 def _note_of(change: Change) -> ev.Note:
@@ -196,13 +196,13 @@ def initial_notes(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
     if before.resumed:
         taken = " and ".join(before.checkpoints)
         anew = before.begins_anew
-        how = f"where simulators begin new games: {anew}" if anew else "as if it had not been interrupted"
-        yield ev.Note("resumed", cause=f"at {before.env_steps:,} steps, from {taken}, {how}")
+        how = f"simulators begin new games, because {anew}" if anew else "the run continues exactly"
+        yield ev.Note("resumed", cause=f"at {before.env_steps:,} steps, from {taken}; {how}")
     for choice in plan.choices:
         yield ev.Note("chosen", cause=str(choice), fields=asdict(choice))
     for how, names in (("attached", attached), ("detached", before.left_out.values())):
         if names:
-            cause = f"{how} earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
+            cause = f"without {', '.join(names)} ({how} before); attach as many again if you need them"
             yield ev.Note("resumed", cause=cause)
     for warning in (
         *plan.misfits,

@@ -182,7 +182,7 @@ class Children:
             self.gone(child, event.reason)
             return
         if not child.postponed:
-            self.note("warned", child, f"{event.reason}; it is tried again until it can be")
+            self.note("warned", child, f"{event.reason}; the start is retried until it succeeds")
         child.postpone(self.now_s, self._jitter)
 
     def hello(self, child: Child, hello: Hello) -> None:
@@ -277,15 +277,18 @@ class Children:
             else:
                 child.cause = f"node {event.node} was lost"
                 self.note("died", child, child.cause)
-                self._give_up(child, f"{child.cause}, and nodes.lost says to leave it out")
+                self._give_up(child, f"{child.cause}, and with nodes.lost: leave out its processes are not restarted")
 
     def _restart(self, child: Child) -> None:
         delay_s = child.restart_delay_s(self.now_s, self._jitter)
         # A trainer that never ran has left no checkpoint to restart from, and an attach request waits for its reply.
         if child.attaching or (child.role.learns and not child.ever_said_hello):
-            self._give_up(child, f"{child.name} died before it came to run: {child.error or child.cause}")
+            self._give_up(child, f"{child.name} died before it was ready: {child.error or child.cause}")
         elif delay_s is None:
-            often = "died too often" if not child.without_progress else "died too often without a newer checkpoint"
+            often = f"died more often than supervision.restarts ({self._budget.restarts}) allows"
+            if child.without_progress:
+                most = self._budget.unsaved_restarts
+                often = f"died more often than supervision.unsaved_restarts ({most}) allows without a newer checkpoint"
             self._give_up(child, f"{often}; {child.error or child.cause}")
         else:
             child.to(ChildState.BACKOFF, self.now_s)
@@ -339,7 +342,7 @@ class Children:
 
     def remove_learner(self, trainer: Child, lacking: Child) -> None:
         """Detach a learner whose child ``lacking`` has failed; its trainer saves, and the other learners continue."""
-        self.note("gave up", trainer, f"learner removed: {lacking.name} has failed")
+        self.note("gave up", trainer, f"the learner is removed, because {lacking.name} has failed")
         self.detach(trainer)
 
     def detach_now(self, child: Child, cause: str) -> None:

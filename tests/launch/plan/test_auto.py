@@ -103,7 +103,7 @@ def test_what_followed_the_cores_is_explained_until_it_is_written_down() -> None
     resolved = parse(dump(choose(topology, XEON, rationed)[0]))
     assert choose(resolved, XEON, rationed)[1] == []
     small = {choice.key: choice.why for choice in choose(parse("env: {id: CartPole-v1}"), XEON, TWO)[1]}
-    assert small["trainer.threads"] == "a network this small is not worth sharing out"
+    assert small["trainer.threads"] == "the network is small, and several threads would not make it faster"
     assert "2 cores" in small["simulators.count"]
 
 
@@ -150,7 +150,7 @@ def test_bfloat16_that_a_processor_emulates_is_warned_of_with_the_way_out() -> N
     asked = parse(PONG, ["trainer.precision=bf16", "inference.precision=bf16"])
     [warning] = misfits(asked, frozenset({"avx2"}), 2)
     assert warning.startswith("trainer.precision and inference.precision: bf16 is emulated on this processor")
-    assert warning.endswith("write auto, or leave it out")
+    assert warning.endswith("write auto, or leave the key out")
     assert misfits(asked, XEON, 2) == []
     assert misfits(choose(parse(PONG), frozenset({"avx2"}), TWO)[0], frozenset({"avx2"}), 2) == [], "auto never does"
     on_gpus = parse(PONG, ["trainer.precision=bf16", "trainer.device=cuda", "inference.count=0"])

@@ -74,7 +74,7 @@ def test_games_that_cannot_be_begun_at_will_are_not_asked_to(key: str) -> None:
     description = msgspec.structs.replace(DESCRIPTION, no_restart="my:Class resets all its games together")
     plan(parse("env: {id: CartPole-v1}"), description)
     topology = parse("env: {id: CartPole-v1}", [key])
-    says = r"simulators.*: (5|wait) begins games at will, but my:Class resets .* together; leave that key out, or write"
+    says = r"simulators.*: (5|wait): this key starts new games at any time, but my:Class resets .* together; leave"
     with pytest.raises(TopologyError, match=says):
         plan(topology, description)
 

@@ -193,5 +193,5 @@ def test_each_message_that_cannot_be_acted_on_is_named(tmp_path: Path, monkeypat
     assert run_beside(tmp_path, monkeypatch, tell) == 0
     complaints = [str(event["cause"]) for event in rows(tmp_path / "run" / "events.jsonl") if event["kind"] == "warned"]
     for said, complaint in zip([*odd, "Input data was truncated"], complaints, strict=True):
-        assert complaint.startswith("'trainer.0' was not understood: ")
+        assert complaint.startswith("a message from 'trainer.0' was not understood: ")
         assert said in complaint

@@ -42,8 +42,11 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "deep flow": ("[" * 5_000, ["t:1", "level 21", "at most 20 deep", "flatten"]),
     "deep block": ("- " * 200 + "x", ["t:1", "level 21", "at most 20 deep", "flatten"]),
     "deep keys": ("".join(" " * n + "a:\n" for n in range(40)), ["t:21", "level 21", "at most 20 deep", "flatten"]),
-    "many values": ("a: [" + "1," * 3_000 + "]", ["t:1", "value 2001", "at most 2000", "is this the file"]),
-    "huge": (OK + "#" * MAX_BYTES, ["t:1", f"{MAX_BYTES + len(OK)} bytes", "at most 262144 bytes", "is this the file"]),
+    "many values": ("a: [" + "1," * 3_000 + "]", ["t:1", "value 2001", "at most 2000", "check the name of the file"]),
+    "huge": (
+        OK + "#" * MAX_BYTES,
+        ["t:1", f"{MAX_BYTES + len(OK)} bytes", "at most 262144 bytes", "check the name of the file"],
+    ),
     "huge value": (OK + "name: " + "x" * 200_000 + "\n", ["t:2", "'xxx", "...", "1 to 64", "pong-1"]),
     "huge key": (OK + "? " + "x" * 200_000 + "\n: 1\n", ["t:2", "has no key", "remove it"]),
     "spaces only": (OK + " " * 200_000 + "\t:", ["t:2", "not valid YAML", "check indentation"]),
@@ -57,9 +60,9 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "open quote": ("env: 'x\n\n", ["t:", "not valid YAML", "quotes"]),
     "text": ("hello\n", ["t:1", "'hello'", "a mapping of keys", "start with 'env:"]),
     "list": ("- env\n", ["t:1", "['env']", "a mapping of keys", "start with"]),
-    "nan": (OK + "algorithm: {discount: .nan}\n", ["t:2", ".nan", "numbers here are finite", "write a finite"]),
-    "inf": (OK + "report:\n  every_s: -.inf\n", ["t:3", "-.inf", "numbers here are finite", "write a finite"]),
-    "1e999": (OK + "report:\n  every_s: 1e999\n", ["t:3", "1e999", "numbers here are finite", "smaller"]),
+    "nan": (OK + "algorithm: {discount: .nan}\n", ["t:2", ".nan", "a number must be finite", "write a finite"]),
+    "inf": (OK + "report:\n  every_s: -.inf\n", ["t:3", "-.inf", "a number must be finite", "write a finite"]),
+    "1e999": (OK + "report:\n  every_s: 1e999\n", ["t:3", "1e999", "a number must be finite", "smaller"]),
     "octal of YAML 1.1": (OK + "seed: 0777\n", ["t:2", "0777", "starts with no zero", "0o for octal"]),
     "endless integer": (OK + "seed: " + "9" * 5_000, ["t:2", "999", "at most 24 characters", "smaller"]),
     # --- unknown keys
@@ -87,7 +90,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "numbers that do not travel": (
         OK + "parameter_servers: {wire: bfloat16}\n",
-        ["t:2", "parameter_servers.wire = 'bfloat16'", "parameter_servers.count is 0", "leave it out"],
+        ["t:2", "parameter_servers.wire = 'bfloat16'", "parameter_servers.count is 0", "leave the key out"],
     ),
     "local steps with parameter servers": (
         OK + "mode: async\nlearners: {local_steps: 2}\nparameter_servers: {count: 1}\noptimizer: {name: adam}\n",
@@ -166,7 +169,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "wrapper without a name": (
         "env:\n  id: CartPole-v1\n  wrappers:\n  - kwargs: {a: 1}\n",
-        ["t:4", "env.wrappers[0].name is missing", "env.wrappers[0] needs it", "{name: ...}"],
+        ["t:4", "env.wrappers[0].name is missing", "env.wrappers[0] needs this key", "{name: ...}"],
     ),
     "wrapper with other keys": (
         "env:\n  id: CartPole-v1\n  wrappers:\n  - {name: 'a:B', args: 1}\n",
@@ -214,7 +217,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "replay of nobody": (
         OK + "replay: {batch_size: 8}\n",
-        ["t:2", "algorithm a2c learns from no replay", "remove the section", "c51, dqn, r2d1 and sac"],
+        ["t:2", "algorithm a2c does not learn from a replay", "remove the section", "c51, dqn, r2d1 and sac"],
     ),
     "range without length": (
         OK + "algorithm: {name: c51, value_min: 3, value_max: 2}\n",
@@ -226,7 +229,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "value that is called otherwise": (
         OK + "simulators: {weights: round}\n",
-        ["t:2", "simulators.weights = 'round'", "it is called rollout now", "write rollout"],
+        ["t:2", "simulators.weights = 'round'", "this value was renamed to rollout", "write rollout"],
     ),
     "one beta": (OK + "optimizer: {betas: [0.9]}\n", ["t:2", "= [0.9]", "at least 2 items", "list of that length"]),
     "beta of 1": (OK + "optimizer: {betas: [0.9, 1]}\n", ["t:2", "betas[1] = 1", "less than 1", "in that range"]),
@@ -423,11 +426,11 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "statistics that nobody takes": (
         OK + "model: {statistics_rows: 100}\n",
-        ["t:2", "model.statistics_rows = 100", "normalize_observation, which is false", "leave it out"],
+        ["t:2", "model.statistics_rows = 100", "normalize_observation, which is false", "leave the key out"],
     ),
     "statistics and replay": (
         DQN + "model: {normalize_observation: true}\n",
-        ["t:3", "model.normalize_observation = true", "whole batches", "leave it out"],
+        ["t:3", "model.normalize_observation = true", "whole batches", "leave the key out"],
     ),
     "epochs and replay": (
         OK + "algorithm: {name: dqn, epochs: 4}\n",
@@ -472,7 +475,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "actions that do not reach their bounds": (
         "env: {id: Pendulum-v1, scale_actions: false}\nalgorithm: {name: sac}\n",
-        ["t:1", "env.scale_actions = false", "sac chooses actions from -1 to 1", "write true, or leave it out"],
+        ["t:1", "env.scale_actions = false", "sac chooses actions from -1 to 1", "write true, or leave the key out"],
     ),
     "more rollouts than versions": (
         OK + "simulators: {weights: rollout, blocks: 4}\n",
@@ -530,7 +533,7 @@ OVERRIDES: dict[str, tuple[str, list[str]]] = {
     "line breaks": ("name=a\n\nb\x1b[31m", ["name=a", "not valid YAML", "check"]),
     "duplicate": ("env={id: a, id: b}", ["'id'", "a key stands once", "keep one"]),
     "long path": ("env.id" + ".a" * 100_000 + "=1", ["env.id.a.a", "one value, not a section", "=VALUE"]),
-    "long": ("name=" + "x" * 300_000, ["300000 bytes", "at most 262144 bytes", "is this the file"]),
+    "long": ("name=" + "x" * 300_000, ["300000 bytes", "at most 262144 bytes", "check the name of the file"]),
 }
 
 
@@ -648,7 +651,7 @@ def test_a_default_is_told_where_it_is_what_leaving_the_key_out_gives() -> None:
 @pytest.mark.parametrize(
     ("changes", "key", "reading"),
     [
-        (["learners.chunks=5"], "learners.chunks = 5: mode sync does not read it", "async"),
+        (["learners.chunks=5"], "learners.chunks = 5: mode sync does not use this key", "async"),
         (
             ["mode=async", "learners.outer=nesterov"],
             "learners.outer = 'nesterov': mode async does not",
@@ -662,7 +665,7 @@ def test_what_only_another_mode_reads_is_refused_where_it_says_something(
     changes: list[str], key: str, reading: str
 ) -> None:
     line = refusal(OK, changes)
-    assert key in line and f"leave it out, or write mode: {reading}" in line, line
+    assert key in line and f"leave the key out, or write mode: {reading}" in line, line
     parse(OK, ["learners.chunks=3", "gossip.graph=ring"])  # what all say who say nothing
 
 
