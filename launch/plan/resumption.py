@@ -95,7 +95,7 @@ def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[
 def _refuse_more(env_steps: int, wanted: int, run_dir: Path) -> None:
     if env_steps > wanted:
         raise RunError(
-            f"total_steps = {wanted}: the run {run_dir.name} has already learned from {env_steps} steps; "
+            f"total_steps = {wanted}: {run_dir.name} has already learned from {env_steps} steps; "
             f"write a larger number, for example total_steps={2 * env_steps}"
         )
 

@@ -32,10 +32,10 @@ def test_an_interface_has_an_address_and_an_address_stays_as_it_is() -> None:
 
 def test_what_is_not_there_is_refused_with_what_is() -> None:
     with pytest.raises(
-        RunError, match=r"'eth77': no interface or address of this machine; there are .*lo \(127\.0\.0\.1"
+        RunError, match=r"'eth77': this machine has no such interface or address; it has .*lo \(127\.0\.0\.1"
     ):
         address_of("eth77")
-    with pytest.raises(RunError, match="192.0.2.7.*there are"):
+    with pytest.raises(RunError, match="192.0.2.7.*it has"):
         address_of("192.0.2.7")
-    with pytest.raises(RunError, match="name nodes.interface"):
+    with pytest.raises(RunError, match="write nodes.interface"):
         address_towards("no-such-machine.invalid")

@@ -307,7 +307,7 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path, lead: Lead) -> None:
     said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
     assert said == [
         "at 20 steps, from checkpoints/20; simulators begin new games, because the checkpoint is not exact: "
-        "its version saved no snapshots",
+        "it has no snapshots of simulators",
         "without simulator-2, simulator-3 (attached before); attach as many again if you need them",
     ]
 
@@ -491,5 +491,7 @@ def test_a_run_is_not_begun_anew_because_what_it_saved_is_damaged(tmp_path: Path
 
 def test_a_run_that_has_learned_more_than_is_wanted_is_not_resumed(tmp_path: Path) -> None:
     saved(tmp_path / "run" / "checkpoints" / "30")
-    with pytest.raises(RunError, match=r"total_steps = 20: run has learned from 30 steps already; write a larger one"):
+    with pytest.raises(
+        RunError, match=r"total_steps = 20: run has already learned from 30 steps; write a larger number"
+    ):
         runner(tmp_path / "run", None, True, "total_steps=20").__enter__()

@@ -142,7 +142,7 @@ WRONG = {
     VARY
     + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 1_000}": "is a part of a run, which has 1000",
     VARY + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 10}\nstopping: {name: median}": "ends none",
-    "topology: cart.yaml\ntopology: cart.yaml": "a key stands once in a section",
+    "topology: cart.yaml\ntopology: cart.yaml": "a key may be in a section only once",
     "topology: cart.yaml\n---\na: 1": "a sweep is one document",
 }
 
