@@ -130,7 +130,6 @@ COVERED_BY = {
     "launch/plan/roles.py": "tests/launch/plan/test_plan.py",
     "launch/runs/client.py": "tests/launch/test_cli.py",
     "launch/runs/": "tests/launch/runs/test_find.py",
-    "launch/runtime/complaints.py": "tests/launch/runtime/test_odd_messages.py",
     "launch/commands/node.py": "tests/system/test_nodes.py",
     "launch/machine/folders.py": "tests/launch/runtime/test_workspace.py",
     "launch/nodes/agent.py": "tests/launch/nodes/test_head.py",

@@ -126,7 +126,9 @@ def _name(env_id: str) -> str:
 def _inexact(settings: EnvPoolAtariSettings, rom: str) -> str:
     """Return the reason why a run with these games cannot be resumed exactly; empty if it can."""
     if settings.repeat_action_probability > 0:
-        return "EnvPool cannot repeat sticky actions within a game; ale-py can: remove envpool: from env.id"
+        return "EnvPool cannot restore sticky actions within a game; an env.id without envpool: (ale-py) can"
     if rom in KEEPS_MEMORY:
-        return f"a game of {rom} depends on earlier games, which only ale-py can repeat: remove envpool: from env.id"
+        return (
+            f"a game of {rom} depends on the games before it; only an env.id without envpool: (ale-py) can restore it"
+        )
     return ""

@@ -314,7 +314,7 @@ def _spec(settings: EnvPoolSettings) -> EnvSpec:
         frames_per_step=1,
         observation_from=observations.words,
         left_out=left_out,
-        inexact="" if module in REPLAYED else f"it is not known whether games of {module} can be repeated",
+        inexact="" if module in REPLAYED else f"it is not known whether games of {module} are repeatable",
     )
 
 

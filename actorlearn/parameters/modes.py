@@ -414,7 +414,7 @@ def _gossip(asked: LearnersAsked) -> GossipSettings:
 
 _LOCAL_STEPS = frozenset({"local_steps", "outer", "outer_learning_rate", "outer_momentum"})
 """Keys of learners that exchange weights after several steps by themselves."""
-_AS_IT_COMES = "learners receive the changes of others at times that differ from run to run"
+_AS_IT_COMES = "timing decides when a learner gets the weights or gradients of the others"
 ALONE = _Alone(
     name="alone",
     made_by="actorlearn.parameters.alone:Alone",

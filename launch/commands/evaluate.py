@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json as json_format
 import sys
-import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from actorlearn.worker import settings as process_settings
+import msgspec
+
 from actorlearn.worker.settings import EvaluateSettings
 from launch.errors import FailedError, RunError
 from launch.machine.cores import Cores
@@ -24,7 +23,7 @@ from launch.plan.roles import own_weights, policy, recording
 from launch.reports.evaluations import compare_learners
 from launch.runs import find
 from launch.runs.find import Run
-from launch.spawning.answers import NoAnswerError, ask
+from launch.spawning.answers import NoAnswerError, ask_task
 from launch.topology.load import load
 
 BEHIND = 2
@@ -87,15 +86,11 @@ def settings(
 
 def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
     """Run the evaluating process and return its answer; raises FailedError with its last line."""
-    with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
-        path = Path(folder) / "evaluate.json"
-        process_settings.write(wanted, path)
-        command = [sys.executable, "-m", "actorlearn.processes", "evaluate", str(path)]
-        try:
-            # Idle threads must not spin: a run may need the cores.
-            answer: dict[str, Any] = ask(command, OMP_WAIT_POLICY="PASSIVE")
-        except NoAnswerError as error:
-            raise FailedError(f"{run.name} cannot be evaluated: {error}") from None
+    try:
+        # Idle threads must not spin: a run may need the cores.
+        answer: dict[str, Any] = ask_task("evaluate", msgspec.json.encode(wanted), OMP_WAIT_POLICY="PASSIVE")
+    except NoAnswerError as error:
+        raise FailedError(f"{run.name} cannot be evaluated: {error}") from None
     if learners := answer.get("learners"):
         answer |= compare_learners({name: own["mean"] for name, own in learners.items()})
     return answer

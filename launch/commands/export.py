@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json as json_format
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from actorlearn.worker import settings as process_settings
+import msgspec
+
 from actorlearn.worker.settings import ExportSettings
 from launch.commands import evaluate
 from launch.display.card import card
@@ -24,7 +24,7 @@ from launch.plan.roles import own_weights, trainer_of
 from launch.runs import find
 from launch.runs.find import Run
 from launch.runs.view import RunReader
-from launch.spawning.answers import NoAnswerError, ask
+from launch.spawning.answers import NoAnswerError, ask_task
 from launch.topology.load import Topology, load
 
 CARD, TOPOLOGY = "README.md", "topology.yaml"
@@ -68,13 +68,10 @@ def export(word: str, output: Path, episodes: int | None, learner: int, weights_
 
 def _written(run: Run, wanted: ExportSettings) -> dict[str, Any]:
     """Write the weights in a separate process, and return its answer; raises FailedError with its last line."""
-    with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
-        path = Path(folder) / "export.json"
-        process_settings.write(wanted, path)
-        try:
-            answer: dict[str, Any] = ask([sys.executable, "-m", "actorlearn.processes", "export", str(path)])
-        except NoAnswerError as error:
-            raise FailedError(f"{run.name} cannot be exported: {error}") from None
+    try:
+        answer: dict[str, Any] = ask_task("export", msgspec.json.encode(wanted))
+    except NoAnswerError as error:
+        raise FailedError(f"{run.name} cannot be exported: {error}") from None
     return answer
 
 

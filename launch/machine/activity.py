@@ -20,11 +20,11 @@ _CLOCK_TICKS_PER_S = sysconf("SC_CLK_TCK")
 class Activity(StrEnum):
     """Kind of activity, as shown to users."""
 
-    RUNNING = "it computes"
-    DISK = "it waits for a disk or another device"
-    WAITING = "it waits"
-    STOPPED = "it has been stopped, by a signal or a debugger"
-    GONE = "it is gone"
+    RUNNING = "the process computes"
+    DISK = "the process waits for a disk or another device"
+    WAITING = "the process waits"
+    STOPPED = "the process was stopped by a signal or a debugger"
+    GONE = "the process has ended"
 
 
 class Watch:

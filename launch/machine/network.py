@@ -39,7 +39,9 @@ def address_towards(host: str) -> str:
             asked.connect(there)
             return str(asked.getsockname()[0])
     except OSError as error:
-        raise RunError(f"{host!a:.100}: there is no route to it: {error.strerror}; name nodes.interface") from None
+        raise RunError(
+            f"{host!a:.100}: this machine has no route to this host: {error.strerror}; write nodes.interface"
+        ) from None
 
 
 def address_of(wanted: str) -> str:
@@ -50,16 +52,7 @@ def address_of(wanted: str) -> str:
     if any(_same(wanted, address) for addresses in there.values() for address in addresses):
         return wanted
     known = ", ".join(f"{name} ({' '.join(addresses)})" for name, addresses in sorted(there.items()))
-    raise RunError(f"{wanted!a:.100}: no interface or address of this machine; there are {known}")
-
-
-def interface_of(address: str) -> str:
-    """Return the name of the interface that has an address of this machine; raises RunError."""
-    there = interfaces()
-    for name, addresses in there.items():
-        if any(_same(address, each) for each in addresses):
-            return name
-    raise RunError(f"{address!a:.100}: no interface of this machine has it; there are {', '.join(sorted(there))}")
+    raise RunError(f"{wanted!a:.100}: this machine has no such interface or address; it has {known}")
 
 
 def _same(one: str, other: str) -> bool:

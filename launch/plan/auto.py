@@ -99,8 +99,9 @@ def crowding(topology: Topology, cores: float) -> str:
     if topology.trainer.device != "cpu" or 1 in (learners, threads) or learners * threads <= cores:
         return ""
     return (
-        f"trainer.threads: {threads} for each of {learners} learners on {cores:g} cores may wait for one another; "
-        f"if it is slow, write {max(1, int(cores) // learners)}, or leave it out"
+        f"trainer.threads: {threads}: {learners} learners with {threads} threads each have more threads than the "
+        f"{cores:g} cores, and may wait for one another; if learning is slow, write "
+        f"{max(1, int(cores) // learners)}, or leave the key out"
     )
 
 
@@ -118,7 +119,7 @@ def emulated(topology: Topology, flags: Collection[str]) -> str:
         return ""
     return (
         f"{join_words(slow)}: bf16 is emulated on this processor, which has none of {join_words(BF16_PRODUCTS)}, and "
-        "was measured 5 to 15 times slower than fp32; write auto, or leave it out"
+        "was measured 5 to 15 times slower than fp32; write auto, or leave the key out"
     )
 
 
@@ -131,14 +132,15 @@ def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
     """Return the reasons for defaults that follow the cores (``launch/topology/defaults.py`` computes them)."""
     kind, learners = ENVIRONMENTS.of(topology.env.id), topology.learners_of_a_node
     on = f"{cores}, shared by {learners} learners" if learners > 1 else str(cores)
-    on += " (the head's machine: nodes are taken to be like it)" if topology.nodes.several else ""
-    part = ", a part of one counted as one" if cores.rationed else ""
+    on += " (of the head's machine; all nodes are assumed to have as many)" if topology.nodes.several else ""
+    part = " (a fraction of a core counts as one)" if cores.rationed else ""
     whys = {
-        "simulators.count": f"a power of two of processes on {on}{part}; no more than {kind.most_simulators}",
-        "trainer.threads": f"a thread for each whole core of {on}, because simulators wait meanwhile; "
-        f"no more than {kind.most_trainer_threads}"
+        "simulators.count": f"it is the largest power of two that fits {on}{part}; the maximum for this kind of "
+        f"environment is {kind.most_simulators}",
+        "trainer.threads": f"the trainer uses each whole core of {on} while the simulators wait; the maximum for this "
+        f"kind of environment is {kind.most_trainer_threads}"
         if kind.most_trainer_threads > 1
-        else "a network this small is not worth sharing out",
+        else "the network is small, and several threads would not make it faster",
     }
     left = [(section, key) for section, key in BY_CORES if f"{section}.{key}" in topology.left_to_cores]
     return [
@@ -150,15 +152,21 @@ def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
 def _precision(topology: Topology, device: str, rows: int, flags: Collection[str]) -> tuple[str, str]:
     if not MODELS.spec(topology.model.name).convolutional:
         large = [spec.name for spec in MODELS.specs() if spec.convolutional]
-        return "fp32", f"model {topology.model.name}: bf16 is chosen for {join_words(large)} alone"
+        return (
+            "fp32",
+            f"auto chooses bf16 only for the models {join_words(large)}, and model.name is {topology.model.name}",
+        )
     if device != "cpu":
-        return "bf16", "tensor cores multiply bfloat16 several times faster"
+        return "bf16", "tensor cores multiply bfloat16 several times faster than float32"
     native = [flag for flag in BF16_PRODUCTS if flag in flags]
     if not native:
-        return "fp32", f"this processor has no bfloat16 products ({', '.join(BF16_PRODUCTS)})"
+        return "fp32", f"this processor has no instructions for bfloat16 ({' or '.join(BF16_PRODUCTS)})"
     if rows < LARGE_BATCH:
-        return "fp32", f"{rows} rows a pass: below {LARGE_BATCH} bf16 is no faster"
-    return "bf16", f"{native[0]}, {rows} rows a pass: measured faster than fp32; weights and updates stay float32"
+        return "fp32", f"a pass has {rows} rows, and bf16 is no faster than fp32 below {LARGE_BATCH} rows"
+    return "bf16", (
+        f"this processor has {native[0]}, a pass has {rows} rows, and bf16 was measured faster than fp32 from "
+        f"{LARGE_BATCH} rows; weights and updates stay float32"
+    )
 
 
 def _acting(topology: Topology, device: str, learning: str, flags: Collection[str]) -> tuple[str, str]:
@@ -170,31 +178,40 @@ def _acting(topology: Topology, device: str, learning: str, flags: Collection[st
     """
     name = topology.algorithm.name
     if ALGORITHMS.spec(name).by_ratio and device.partition(":")[0] == topology.trainer.device.partition(":")[0]:
-        return learning, f"the trainer's: {name} compares the probabilities of both"
+        return (
+            learning,
+            f"it must equal the precision of the trainer: {name} compares the probabilities of acting and learning",
+        )
     return _precision(topology, device, rows_answered(topology), flags)
 
 
 def _layout(topology: Topology, device: str, precision: str, rows: int, flags: Collection[str]) -> tuple[str, str]:
     model = MODELS.spec(topology.model.name)
     if not model.convolutional or device != "cpu":
-        return "plain", "space-to-depth is for convolutions on a CPU"
+        return "plain", "space-to-depth makes only convolutional networks on a CPU faster"
     if not model.strided:
-        return "plain", f"{model.name}'s first convolution has stride 1: there are no squares to make into channels"
+        return (
+            "plain",
+            f"space-to-depth needs a stride of at least 2, and the first convolution of {model.name} has stride 1",
+        )
     if rows <= LARGE_BATCH:
-        return "plain", f"{rows} rows a pass: up to {LARGE_BATCH} rearranging them costs what it saves"
+        return "plain", f"a pass has {rows} rows, and space-to-depth is no faster up to {LARGE_BATCH} rows"
     if precision == "bf16" and "amx_bf16" in flags:
-        return "space-to-depth", "amx_bf16: measured 2.2x the plain layout at batches of 160"
+        return "space-to-depth", "with amx_bf16 it was measured 2.2 times as fast as plain, with batches of 160 rows"
     if precision == "fp32" and "avx2" in flags and "avx512f" not in flags:
-        return "space-to-depth", "fp32 with avx2 alone: measured 1.2x the plain layout at batches of 192"
+        return (
+            "space-to-depth",
+            "in fp32 with avx2 alone it was measured 1.2 times as fast as plain, with batches of 192 rows",
+        )
     if precision == "fp32":
-        return "plain", "fp32 with avx512f, or without avx2: space-to-depth was not measured faster"
-    return "plain", "no amx_bf16: measured 1.3x as fast as space-to-depth with avx512_bf16"
+        return "plain", "in fp32, space-to-depth was measured faster only on processors with avx2 and without avx512f"
+    return "plain", "in bf16 without amx_bf16 it was measured 1.3 times as fast as space-to-depth, with avx512_bf16"
 
 
 def _compile(device: str) -> tuple[bool, str]:
     if device == "cpu":
-        return False, "on a CPU the convolutions are a library's either way, and compiling takes a minute"
-    return False, "not measured on this device; write true to try"
+        return False, "on a CPU, compiling takes a minute and does not make convolutions faster"
+    return False, "compiling was not measured on this device; write trainer.compile: true to try it"
 
 
 def _with(topology: Topology, chosen: dict[str, tuple[Any, str]]) -> Topology:

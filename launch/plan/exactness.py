@@ -34,12 +34,12 @@ def hindrances(topology: Topology, description: Description) -> list[str]:
         f"mode: {topology.mode}": mode(topology).inexact,
         "env.id": description.inexact,
         f"inference.batch_rows: {topology.inference.batch_rows}": topology.inference.batch_rows
-        and "which rows are answered together depends on who is faster",
+        and "timing decides which environments a server answers together",
         f"simulators.blocks: {simulators.blocks}": several
-        and "which weights a row is acted by depends on who is faster; simulators.weights: rollout does not",
-        "replay.save: false": topology.replay and not topology.replay.save and "what is learned from is not saved",
+        and "timing decides which weights choose an action; with simulators.weights: rollout it does not",
+        "replay.save: false": topology.replay and not topology.replay.save and "checkpoints do not contain the replay",
         **{
-            f"{key}: {device}": device != "cpu" and "sums on a GPU are not the same every time"
+            f"{key}: {device}": device != "cpu" and "a GPU may add numbers in another order each time"
             for key, device in devices.items()
         },
     }
@@ -50,15 +50,22 @@ def choose_exact(topology: Topology, description: Description) -> Choice:
     """Return whether checkpoints of this run are exact, and why; raises TopologyError if they must be and cannot."""
     wanted, against = topology.checkpoint.exact, hindrances(topology, description)
     if wanted is True and against:
-        raise TopologyError(f"{KEY}: true, but {against[0]}; change that, or write auto or false")
+        raise TopologyError(
+            f"{KEY}: true: this run has no exact checkpoints: {against[0]}; change that key, or write auto or false"
+        )
     if wanted != AUTO:
-        return Choice(KEY, wanted, "the topology says so")
+        return Choice(KEY, wanted, "the topology sets this value")
     if against:
         return Choice(KEY, False, against[0])
     size = topology.simulators.count * segment_bytes(block_fields(block_shape(topology, description)))
     if size > MOST_BYTES:
-        return Choice(KEY, False, f"a learner's blocks have {size >> 20} MiB, more than {MOST_BYTES >> 20}: write true")
-    return Choice(KEY, True, "all that a run goes on from can be saved, and is not large")
+        return Choice(KEY, False, _too_large(size))
+    return Choice(KEY, True, "the whole state of the run can be saved, and the snapshots are small")
+
+
+def _too_large(size: int) -> str:
+    limit = f"auto saves at most {MOST_BYTES >> 20} MiB"
+    return f"a snapshot of a learner's blocks has {size >> 20} MiB, and {limit}; write true to save it"
 
 
 def depends_on(topology: Topology) -> dict[str, Any]:
@@ -81,18 +88,18 @@ def reason_to_begin_anew(
     ``states``: of the learners' checkpoints; ``simulators``: for each learner, the names of its first simulators.
     """
     for state, names in zip(states, simulators, strict=True):
-        if why := state.get("inexact", "its version saved no snapshots"):
+        if why := state.get("inexact", "it has no snapshots of simulators"):
             return f"the checkpoint is not exact: {why}"
         if "rollouts" not in state or any(isinstance(simulator, str) for simulator in state["simulators"]):
-            return "the checkpoint was saved by a version that called its rollouts, or its simulators, otherwise"
+            return "the checkpoint has the format of an older version of actorlearn"
         saved = [process.name for process in msgspec.convert(state["simulators"], list[ProcessId])]
         if saved and saved != list(names):
             had, has = (" and ".join(listed) or "none" for listed in (saved, names))
-            return f"the checkpoint is of {had}, and the run begins with {has}"
+            return f"the checkpoint has snapshots of {had}, and the run starts with {has}"
         if said := _changed(state["depends_on"], depends_on(topology)):
             return said
     if len({state["weights"] for state in states}) > 1:  # only some learners have saved again within a batch
-        return "the learners' checkpoints of these steps are not of one moment"
+        return "the learners saved their checkpoints of these steps at different times"
     return ""
 
 
@@ -100,5 +107,5 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the first changed key with both values; empty if none has changed."""
     for key in dict.fromkeys((*now, *before)):
         if before.get(key) != now.get(key):
-            return f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
+            return f"{key} was {before.get(key)!r} in the checkpoint and is {now.get(key)!r} now"
     return ""

@@ -17,11 +17,12 @@ def disorder(machine: str = "") -> str:
     if machine in ORDERED:
         return ""
     return (
-        f"processor {machine}: shared memory relies on x86-64's order of stores; elsewhere a reader may see torn rows"
+        f"processor {machine}: shared memory relies on the order of stores of x86-64; on this processor, a process may "
+        "read rows that are half written"
     )
 
 
 def refuse_disorder(topology: Topology, machine: str = "") -> None:
     """Raise RunError if this memory order is unsuitable and the topology does not accept it."""
     if not topology.supervision.any_memory_order and (found := disorder(machine)):
-        raise RunError(f"{found}; use an x86-64 machine, or accept it with supervision.any_memory_order: true")
+        raise RunError(f"{found}; use an x86-64 machine, or accept the risk with supervision.any_memory_order: true")

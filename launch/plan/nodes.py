@@ -89,8 +89,9 @@ def place_learners(
         if not fitting:
             what = f"{need.shm_bytes >> 20} MiB of shared memory" + (f" and {need.gpus} GPU" if need.gpus else "")
             raise TopologyError(
-                f"learner {learner} needs {what}, and no node has that left ({', '.join(sorted(machines)) or 'none'} "
-                "joined); add a node, or write less simulators.envs, algorithm.horizon or replay.capacity_steps"
+                f"learner {learner} needs {what}, and no node has that much free (nodes: "
+                f"{', '.join(sorted(machines)) or 'none'}); add a node, or reduce simulators.envs, algorithm.horizon "
+                "or replay.capacity_steps"
             )
         found[learner] = max(fitting, key=lambda name: machines[name].cores - need.cores * there.count(name))
     return found
@@ -105,8 +106,8 @@ def unlike_here(choices: Collection[Choice], machines: Mapping[str, NodeResource
         return ""
     said = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
     return (
-        f"{join_words(left)}: chosen for nodes with {cores:g} cores, as the head's machine has, and there are for "
-        f"{said}; write what fits them"
+        f"{join_words(left)}: the defaults are for nodes with {cores:g} cores, as on the head's machine, but other "
+        f"nodes have other numbers of cores ({said}); write values that fit all nodes"
     )
 
 

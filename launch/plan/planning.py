@@ -56,13 +56,13 @@ def _refuse_parts_of_games(topology: Topology, description: Description) -> None
     if envs % whole:
         lower, upper = envs // whole * whole, -(-envs // whole) * whole
         raise TopologyError(
-            f"simulators.envs: {envs}; each game of {topology.env.id} has a row for each of its {agents} agents, and "
-            f"{simulators.groups} group(s) have whole games: write {f'{lower} or {upper}' if lower else upper}"
+            f"simulators.envs: {envs}: a game of {topology.env.id} has {agents} agents, and each group has whole "
+            f"games, so it must be a multiple of {whole}; write {f'{lower} or {upper}' if lower else upper}"
         )
     if agents > 1 and simulators.reset == "wait":
         raise TopologyError(
-            f"simulators.reset: wait; a game of {topology.env.id} has {agents} agents, and games of several agents "
-            "need simulators.reset: inside"
+            f"simulators.reset: wait: games of several agents need reset: inside, and a game of {topology.env.id} has "
+            f"{agents} agents; write simulators.reset: inside"
         )
 
 
@@ -74,5 +74,7 @@ def _refuse_restarts(topology: Topology, description: Description) -> None:
         f"simulators.reset: {simulators.reset}": simulators.reset == "wait",
     }
     if description.no_restart and (keys := [key for key, needed in asked.items() if needed]):
-        way_out = "leave that key out, or write env.vector: none"
-        raise TopologyError(f"{keys[0]} begins games at will, but {description.no_restart}; {way_out}")
+        way_out = "leave the key out, or write env.vector: none"
+        raise TopologyError(
+            f"{keys[0]}: this key starts new games at any time, but {description.no_restart}; {way_out}"
+        )

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import math
 import subprocess
-import sys
-import tempfile
-from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from actorlearn.actions import Actions
-from actorlearn.worker import settings as all_settings
 from actorlearn.worker.settings import DescribeSettings
-from launch.spawning.answers import NoAnswerError, ask
+from launch.spawning.answers import NoAnswerError, ask_task
 from launch.topology.load import Topology, TopologyError
 from launch.topology.modes import mode
 
@@ -64,7 +59,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     def unseen(self) -> str:
         """Line about the parts of the observations that are left out; empty if there are none."""
         what = " and ".join(self.left_out)
-        return f"of its observations {what} is left out: networks see numbers" if what else ""
+        return f"the network does not get {what} of the observations: networks accept only numbers" if what else ""
 
 
 def describe(topology: Topology) -> Description:
@@ -78,25 +73,18 @@ def describe(topology: Topology) -> Description:
         roles=tuple(name for name, section in topology.roles.items() if section.count),
         devices={"inference.device": topology.inference.device, "trainer.device": topology.trainer.device},
     )
-    with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
-        path = Path(folder) / "describe.json"
-        all_settings.write(question, path)
-        command = [sys.executable, "-m", "actorlearn.processes", "describe", str(path)]
-        answer = _ask(command, topology)
+    limit_s = topology.supervision.start_s
+    try:
+        answer = ask_task("describe", msgspec.json.encode(question), limit_s)
+    except NoAnswerError as error:
+        raise TopologyError(
+            f"env.id {topology.env.id!r}: the environment and the network cannot be made: {error}"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise TopologyError(
+            f"env.id {topology.env.id!r}: making and resetting the environment takes longer than {limit_s:g} s, the "
+            "limit supervision.start_s; find out what the environment waits for, or raise supervision.start_s"
+        ) from None
     if "error" in answer:
         raise TopologyError(answer["error"])
     return msgspec.convert(answer, Description, strict=False)
-
-
-def _ask(command: list[str], topology: Topology) -> Any:
-    """Run the child to its end, for at most supervision.start_s, and return its answer; raises TopologyError."""
-    limit_s = topology.supervision.start_s
-    try:
-        return ask(command, limit_s)
-    except NoAnswerError as error:
-        raise TopologyError(f"env.id {topology.env.id!r}: cannot be described: {error}") from None
-    except subprocess.TimeoutExpired:
-        raise TopologyError(
-            f"env.id {topology.env.id!r}: not described within supervision.start_s, {limit_s:g} s; "
-            "an environment must be made and reset in less: see what it waits for, or raise supervision.start_s"
-        ) from None

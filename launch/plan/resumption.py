@@ -85,7 +85,7 @@ def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[
     directories = [directory_of(run_dir / "checkpoints", learner) for learner in learners]
     together = find_common(directories) if directories[1:] else [newest(directories[0])]
     if together is None:
-        return [], "there are no steps of which all learners have a checkpoint"
+        return [], "the learners have no checkpoints of the same steps"
     members = [process.id for process in plan.processes if process.role.makes_rows]
     simulators = [[process.name for process in members if process.learner == learner] for learner in learners]
     begins_anew = exactness.reason_to_begin_anew([found.state for found in together], simulators, plan.topology)
@@ -95,8 +95,8 @@ def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[
 def _refuse_more(env_steps: int, wanted: int, run_dir: Path) -> None:
     if env_steps > wanted:
         raise RunError(
-            f"total_steps = {wanted}: {run_dir.name} has learned from {env_steps} steps already; "
-            f"write a larger one, for example total_steps={2 * env_steps}"
+            f"total_steps = {wanted}: {run_dir.name} has already learned from {env_steps} steps; "
+            f"write a larger number, for example total_steps={2 * env_steps}"
         )
 
 
@@ -110,7 +110,7 @@ def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
         if secondary and "secondary" not in checkpoint.state:
             raise RunError(
                 f"replay.secondary_batch_size: {secondary}, but {checkpoint.path} has no secondary learner; "
-                "resume with 0, or start a new run"
+                "resume with secondary_batch_size: 0, or start a new run"
             )
         with suppress(AttributeError, msgspec.ValidationError):
             saved = msgspec.convert(checkpoint.state.get("replay", {}).get("shape"), ReplayShape)
@@ -119,7 +119,7 @@ def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
                 if now != before:
                     raise RunError(
                         f"{keys}: the replay would have {part} {now}, and the one saved in {checkpoint.path} has "
-                        f"{before}; resume with {keys} as before, or start a new run"
+                        f"{before}; resume with the earlier value of {keys}, or start a new run"
                     )
 
 

@@ -91,8 +91,8 @@ def first_processes(topology: Topology) -> tuple[PlannedProcess, ...]:
     if len(ids) > ROWS:
         raise TopologyError(
             f"simulators.count {topology.simulators.count}, inference.count {topology.inference.count}, "
-            f"learners.count {topology.learners.count}: {len(ids)} processes, and a run has at most {ROWS}; "
-            "write fewer simulators, with more simulators.envs"
+            f"learners.count {topology.learners.count}: the run would have {len(ids)} processes, and the maximum is "
+            f"{ROWS}; write fewer simulators, with more simulators.envs"
         )
     return tuple(PlannedProcess(process, row) for row, process in enumerate(ids))
 
@@ -354,7 +354,7 @@ SHIPPED: dict[str, TypedRolePlan] = {
     ),
     "parameter_server": RolePlan(
         count=lambda topology: topology.parameter_servers.count,
-        does=lambda topology: "keeps a part of the weights, and takes the learners' gradients",
+        does=lambda topology: "stores a part of the weights, and applies the learners' gradients to it",
         settings=_parameter_server,
     ),
 }

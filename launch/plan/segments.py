@@ -58,8 +58,11 @@ def replay_shape(topology: Topology, description: Description, numbers: ReplaySe
 def learner_segments(topology: Topology, description: Description) -> dict[str, tuple[list[Field], str]]:
     """Return the kinds of segments that each learner has: kind -> (fields, description)."""
     weights, slots = weights_fields(description.weights), slots_in_words(description.weights, "weights")
-    kinds = {"weights": (weights, slots), "rollouts": (rollouts_fields(), "which rollouts may be begun")}
-    kinds["account"] = (account_fields(), "what became of its experience")
+    kinds = {
+        "weights": (weights, slots),
+        "rollouts": (rollouts_fields(), "numbers of the rollouts that simulators may start"),
+    }
+    kinds["account"] = (account_fields(), "account of the experience that it has learned from")
     for segment in mode(topology).learner_segments(asked(topology), _sizes(topology, description)):
         kinds[segment.name] = (segment.fields, segment.what)
     if shared := sharing(topology):

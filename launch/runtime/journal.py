@@ -67,11 +67,11 @@ class Journal:
         except OSError as error:
             if file not in self._failing:
                 self._failing.add(file)
-                self._warn(f"{file} cannot be written: {error.strerror or error}; the run goes on")
+                self._warn(f"{file} cannot be written: {error.strerror or error}; the run continues")
         else:
             if file in self._failing:
                 self._failing.remove(file)
-                self._warn(f"{file} is written again")
+                self._warn(f"{file} can be written again")
 
     def _warn(self, text: str) -> None:
         note = ev.Note("warned", cause=text)

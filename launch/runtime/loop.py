@@ -110,8 +110,8 @@ def choose_engine(spec: EngineSpec | None, run_dir: Path, nodes: NodesSection, k
         return None
     if not nodes.several:
         raise RunError(
-            f"--engine {spec.name}: starts nodes, and this topology has none; write nodes.listen and, for more than "
-            "one, nodes.count"
+            f"--engine {spec.name}: an engine starts nodes, and this topology has none; write nodes.listen and, for "
+            "more than one node, nodes.count"
         )
     return open_engine(spec, run_dir, nodes, keys)
 
@@ -124,8 +124,8 @@ def choose_listen_address(nodes: NodesSection, keys: Path | None) -> Tcp:
         raise RunError(f"nodes.listen: {error}") from None
     if keys is None and (address.ip is None or not address.ip.is_loopback):
         raise RunError(
-            f"nodes.listen: {nodes.listen}: whoever reaches a port can connect to it, so a head listens there with "
-            "keys only; make some with `actorlearn keys new --node NAME DIR`, and write --keys DIR"
+            f"nodes.listen: {nodes.listen}: other machines can connect to this address, so the head needs keys; "
+            "create them with `actorlearn keys new --node NAME DIR`, and add --keys DIR"
         )
     return address
 
@@ -193,7 +193,7 @@ class Runner:
         """Run until the supervisor is done, and return the exit status; writes the summary also after an error."""
         for fd in (*self.node.fds, self.workspace.signals.fd):
             self.selector.register(fd, selectors.EVENT_READ)
-        error = "the supervisor itself failed"
+        error = "the supervisor failed"
         try:
             self.reporter.begin(initial_notes(self.plan, self.attached_before))
             self._handle_node_events(0.0)
@@ -244,7 +244,7 @@ class Runner:
             self._handle(event)
         except Exception as error:
             peer = event.client if isinstance(event, ev.ClientRequest) else f"{event.name}.{event.incarnation}"
-            said = brief(f"{peer!a} was not understood: {type(error).__name__}: {error}")
+            said = brief(f"a message from {peer!a} was not understood: {type(error).__name__}: {error}")
             self.reporter.complaint(said)
             if isinstance(event, ev.ClientRequest):  # a command line waits for a reply
                 self.node.do(ev.Answer(event.client, Reply(ok=False, text=said)))

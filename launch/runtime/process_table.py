@@ -88,7 +88,8 @@ class ProcessTable:
             changed = parse(dump(own), action.overrides, "the run's topology")
             if msgspec.structs.replace(changed, env=own.env) != own:
                 raise TopologyError(
-                    f"attach {' '.join(action.overrides)}: only env.* can be changed; start another run"
+                    f"attach {' '.join(action.overrides)}: only keys of env can be changed; leave out the others, "
+                    "or start another run"
                 )
             env = changed.env if changed != own else None
             add = self.add_learners if action.learners else self.add_simulators
@@ -108,7 +109,7 @@ class ProcessTable:
         if self._topology.replay and max(Counter(process.learner for process in (*there, *new)).values()) > most:
             raise TopologyError(
                 f"attach {count} simulators: a replay has room for {most} simulators of a learner (simulators.count); "
-                "detach others first, or start a run with more"
+                "detach others first, or start a run with a larger simulators.count"
             )
         self._next_simulator += count
         return self._add(new, env)
@@ -121,15 +122,15 @@ class ProcessTable:
         left = MOST_LEARNERS - self._next_learner
         if count > left:
             raise TopologyError(
-                f"attach {count} learners: a run has at most {MOST_LEARNERS} in its life, and this one has had "
-                f"{self._next_learner}; attach at most {left}, or start another run"
+                f"attach {count} learners: a run can have at most {MOST_LEARNERS} learners from its start to its end, "
+                f"and this run has had {self._next_learner}; attach at most {left}, or start another run"
             )
         graph = self._plan.graph
         lists = graph.lists if graph else ()
         if lists and self._next_learner + count > len(lists):
             raise TopologyError(
-                f"attach {count} learners: gossip.graph lists in-peers of learners 0 to {len(lists) - 1}, and the next "
-                f"is {self._next_learner}, which would mix with nobody; start a run with longer lists, or another graph"
+                f"attach {count} learners: gossip.graph lists the in-peers of learners 0 to {len(lists) - 1}, and the "
+                f"next learner is {self._next_learner}; start a run with longer lists, or with another graph"
             )
         numbers = range(self._next_learner, self._next_learner + count)
         new = processes_of_learners(self._topology, numbers, self._next_simulator)
@@ -143,7 +144,7 @@ class ProcessTable:
         free = ROWS - len(self.listed)
         if count * each > free:
             raise TopologyError(
-                f"{request}: a run has at most {ROWS} processes, and this one has {len(self.listed)}; "
+                f"{request}: a run has at most {ROWS} processes, and this run has {len(self.listed)}; "
                 f"attach at most {free // each}, or detach others first"
             )
 

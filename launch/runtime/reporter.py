@@ -25,13 +25,15 @@ from launch.reports.merge import LearnerRows, merge
 from launch.runs.jsonl import Lines
 from launch.runtime import metadata
 from launch.runtime.clock import TimeShares
-from launch.runtime.complaints import Complaints
 from launch.runtime.journal import Journal
 from launch.supervision import events as ev
 from launch.topology.load import Topology, tree
 
 QUIET = frozenset({"spawned", "ended", "failed"})
 """Kinds of notes about a process that are written and not shown, because another note says the same."""
+
+COMPLAINTS_TOLD = 10
+"""Number of complaints that each get a line; afterwards only the 100th, 1,000th and so on, so as not to fill a disk."""
 
 ROWS_REMEMBERED = 2_000
 """Maximum number of earlier rows that a resumed run reads to judge its health."""
@@ -70,7 +72,7 @@ class Reporter:
         """Newest metrics of each process other than a trainer, by name."""
         self._busy: dict[str, float | None] = {}
         """Share of time in which each process did not wait, by name, from when processes were last shown."""
-        self._deaths, self._complaints = 0, Complaints()
+        self._deaths = self._complaints = 0
 
     def begin(self, notes: Iterator[ev.Note]) -> None:
         """Remove the summary of the run's last life, and report the initial notes."""
@@ -89,8 +91,11 @@ class Reporter:
 
     def complaint(self, said: str) -> None:
         """Count a problem that does not stop the run, and report it unless there were too many before."""
-        if line := self._complaints.count_one(said):
-            self.note(ev.Note("warned", cause=line))
+        self._complaints += 1
+        if self._complaints <= COMPLAINTS_TOLD:
+            self.note(ev.Note("warned", cause=said))
+        elif str(self._complaints).strip("0") == "1":
+            self.note(ev.Note("warned", cause=f"{said} (complaint number {self._complaints:,})"))
 
     def row(
         self, action: ev.MetricsRow, now_s: float, rows: list[int], simulators: list[int]
@@ -139,7 +144,7 @@ class Reporter:
         except Exception as error:  # the row is invalid, but the summary must be written
             self.complaint(brief(f"the last row was not written: {type(error).__name__}: {error}"))
         found = evaluations.best_and_last(self._events.new())
-        summary = metadata.summary(done, self._deaths, self._complaints.count, self.last_row, now_s, found)
+        summary = metadata.summary(done, self._deaths, self._complaints, self.last_row, now_s, found)
         self._journal.summary(summary)
         if found:
             said = ev.Note("evaluated", cause=evaluations.best_and_last_line(found))
@@ -169,7 +174,7 @@ class Reporter:
             say(self._console)
         except Exception as error:
             self._console = None
-            self.note(ev.Note("warned", cause=f"nothing is shown any more: {error}; the run goes on"))
+            self.note(ev.Note("warned", cause=f"the display has failed: {error}; the run continues without it"))
 
 
 def _note_of(change: HealthChange) -> ev.Note:
@@ -191,13 +196,13 @@ def initial_notes(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
     if before.resumed:
         taken = " and ".join(before.checkpoints)
         anew = before.begins_anew
-        how = f"where simulators begin new games: {anew}" if anew else "as if it had not been interrupted"
-        yield ev.Note("resumed", cause=f"at {before.env_steps:,} steps, from {taken}, {how}")
+        how = f"simulators begin new games, because {anew}" if anew else "the run continues exactly"
+        yield ev.Note("resumed", cause=f"at {before.env_steps:,} steps, from {taken}; {how}")
     for choice in plan.choices:
         yield ev.Note("chosen", cause=str(choice), fields=asdict(choice))
     for how, names in (("attached", attached), ("detached", before.left_out.values())):
         if names:
-            cause = f"{how} earlier and not part of it: {', '.join(names)}; attach as many again if wanted"
+            cause = f"without {', '.join(names)} ({how} before); attach as many again if you need them"
             yield ev.Note("resumed", cause=cause)
     for warning in (
         *plan.misfits,

@@ -80,7 +80,7 @@ class Workspace:
                 undo.pop_all()
         except OSError as error:
             raise FailedError(
-                f"{error.filename}: cannot be written: {error.strerror}; make room on that disk, and try again"
+                f"{error.filename}: cannot be written: {error.strerror}; free space on that disk, and try again"
             ) from None
         self.stack.callback(_mark_ended, meta)
 
@@ -94,7 +94,7 @@ def _lock(run_dir: Path) -> int:
         os.close(lock)
         pid = read_object(run_dir / "meta.json").get("supervisor_pid")
         raise RunError(
-            f"{run_dir}: a run works here (supervisor {pid}); stop it first, or name another folder"
+            f"{run_dir}: another run uses this folder (supervisor process {pid}); stop that run, or name another folder"
         ) from None
     return lock
 

@@ -6,8 +6,11 @@ Child processes do the imports that are slow or may fail (torch, environments), 
 from __future__ import annotations
 
 import json
+import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from launch.spawning import guardian
@@ -24,6 +27,14 @@ def ask(command: Sequence[str], limit_s: float | None = None, **environment: str
     """
     done = guardian.run(command, limit_s, **environment)
     return answer(done.stdout, done.stderr, done.returncode)
+
+
+def ask_task(task: str, settings: bytes, limit_s: float | None = None, **environment: str) -> Any:
+    """Run a task of ``actorlearn/tasks`` with these settings, as JSON, and return its answer; raises as `ask` does."""
+    with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
+        path = Path(folder) / f"{task}.json"
+        path.write_bytes(settings)
+        return ask([sys.executable, "-m", "actorlearn.processes", task, str(path)], limit_s, **environment)
 
 
 def answer(out: str, err: str, returncode: int) -> Any:

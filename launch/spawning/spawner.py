@@ -176,7 +176,7 @@ class Spawner:
             self._guardian = None
             end_marked(self._run_id)
             with suppress(OSError):
-                os.close(self._log("guardian", guardian.pid, "was lost, and all processes with it"))
+                os.close(self._log("guardian", guardian.pid, "was lost, with all its processes"))
 
 
 def environment(threads: int) -> dict[str, str]:

@@ -7,14 +7,14 @@ of the run, and sets whether dead children are restarted (``restarting``) and wh
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from actorlearn import __version__
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Endpoint, Hello, Listens, Member, Refused, Released
+from actorlearn.wire.messages import PROTOCOL_VERSION, Endpoint, Hello, Listens, Member, Refused, Released
 from launch.plan.plan import PlannedProcess
 from launch.supervision import events as ev
-from launch.supervision.admission import refusal
 from launch.supervision.child import Child, ChildState, Jitter
 from launch.topology.schema import Budget
 
@@ -182,14 +182,14 @@ class Children:
             self.gone(child, event.reason)
             return
         if not child.postponed:
-            self.note("warned", child, f"{event.reason}; it is tried again until it can be")
+            self.note("warned", child, f"{event.reason}; the start is retried until it succeeds")
         child.postpone(self.now_s, self._jitter)
 
     def hello(self, child: Child, hello: Hello) -> None:
         """Admit or refuse a child by its Hello."""
         if child.state is not ChildState.STARTING:
             return
-        reason = refusal(hello, child, self._run_id, self._expected_shape)
+        reason = self._refusal(hello, child)
         if reason:
             child.refusal = reason
             child.to(ChildState.DRAINING, self.now_s)
@@ -199,6 +199,35 @@ class Children:
         kind = "restarted" if child.incarnation else "attached" if child.attaching else "ready"
         self.note(kind, child, f"with {child.with_trainer}" if child.attaching and child.with_trainer else "")
         child.admit(self.now_s)
+
+    def _refusal(self, hello: Hello, child: Child) -> str:
+        """Return the first difference of a Hello, with both values and a remedy; empty if there is none."""
+        for field, said, expected, way_out in self._compared(hello, child):
+            if said != expected:
+                return f"{child.name}: its {field} is {said}, but the run needs {expected}; {way_out}"
+        return ""
+
+    def _compared(self, hello: Hello, child: Child) -> Iterator[tuple[str, object, object, str]]:
+        """Yield name, value and expected value of each field of a Hello, and a remedy for a difference."""
+        way_out = "start all processes of a run from one installation of actorlearn"
+        yield "protocol", hello.protocol, PROTOCOL_VERSION, way_out
+        yield "version", hello.version, __version__, way_out
+        yield (
+            "run_id",
+            hello.run_id,
+            self._run_id,
+            "the process belongs to another run; start it with this run's settings",
+        )
+        yield "name", hello.id.socket_id, child.id.socket_id, "start the process with its own settings file"
+        if child.role.makes_rows:
+            way_out = "attach it without changing this, or start another run with the change"
+            for field in [*self._expected_shape, *sorted(hello.shape.keys() - self._expected_shape.keys())]:
+                yield (
+                    field,
+                    hello.shape.get(field, "missing"),
+                    self._expected_shape.get(field, "no such field"),
+                    way_out,
+                )
 
     def listens(self, child: Child, listens: Listens) -> None:
         """Record a child's key and address on the network; the next order sends them to all children."""
@@ -248,15 +277,18 @@ class Children:
             else:
                 child.cause = f"node {event.node} was lost"
                 self.note("died", child, child.cause)
-                self._give_up(child, f"{child.cause}, and nodes.lost says to leave it out")
+                self._give_up(child, f"{child.cause}, and with nodes.lost: leave out its processes are not restarted")
 
     def _restart(self, child: Child) -> None:
         delay_s = child.restart_delay_s(self.now_s, self._jitter)
         # A trainer that never ran has left no checkpoint to restart from, and an attach request waits for its reply.
         if child.attaching or (child.role.learns and not child.ever_said_hello):
-            self._give_up(child, f"{child.name} died before it came to run: {child.error or child.cause}")
+            self._give_up(child, f"{child.name} died before it was ready: {child.error or child.cause}")
         elif delay_s is None:
-            often = "died too often" if not child.without_progress else "died too often without a newer checkpoint"
+            often = f"died more often than supervision.restarts ({self._budget.restarts}) allows"
+            if child.without_progress:
+                most = self._budget.unsaved_restarts
+                often = f"died more often than supervision.unsaved_restarts ({most}) allows without a newer checkpoint"
             self._give_up(child, f"{often}; {child.error or child.cause}")
         else:
             child.to(ChildState.BACKOFF, self.now_s)
@@ -310,7 +342,7 @@ class Children:
 
     def remove_learner(self, trainer: Child, lacking: Child) -> None:
         """Detach a learner whose child ``lacking`` has failed; its trainer saves, and the other learners continue."""
-        self.note("gave up", trainer, f"learner removed: {lacking.name} has failed")
+        self.note("gave up", trainer, f"the learner is removed, because {lacking.name} has failed")
         self.detach(trainer)
 
     def detach_now(self, child: Child, cause: str) -> None:

@@ -65,7 +65,9 @@ class Orders:
     def applied(self, child: Child, applied: Applied) -> None:
         """Record that a child has applied an order; raises ValueError for an order that was never sent."""
         if applied.order > self.newest.version:
-            raise ValueError(f"order {applied.order} is said to be in effect; the newest is {self.newest.version}")
+            raise ValueError(
+                f"order {applied.order} was reported as applied, but the newest order is {self.newest.version}"
+            )
         child.applied = max(child.applied, applied.order)
 
     def tick(self) -> None:

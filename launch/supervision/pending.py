@@ -43,14 +43,14 @@ class PendingAttach(_PendingUnits):
             why = why or [f"{', '.join(lost)} was detached"]
             why += [f"{describe_unit(*unit)} is not attached" for unit in broken.items() if unit[1]]
             whole = ", ".join(describe_unit(*unit) for unit in self.units.items() if unit[0] not in broken)
-            return Reply(ok=False, text="; ".join(why) + (f" ({whole} can go on)" if whole else ""), data=data)
+            return Reply(ok=False, text="; ".join(why) + (f" ({whole} continues)" if whole else ""), data=data)
         if len(there) == len(self._names):
             said = ", ".join(describe_unit(*unit) for unit in self.units.items())
             return Reply(ok=True, text=f"{said} running after {seconds:.1f} s", data=data)
         if now_s - self.since_s < LIMIT_S:
             return None
         late = ", ".join(name for name in self._names if name not in there)
-        text = f"{late} did not come to run within {LIMIT_S:g} s and will be ended; its log says more"
+        text = f"{late} was not ready within {LIMIT_S:g} s and will be ended; see the log in logs/"
         return Reply(ok=False, text=text, data=data)
 
     def give_up(self, children: Children, now_s: float) -> None:
@@ -64,7 +64,7 @@ class PendingAttach(_PendingUnits):
             if child.ever_said_hello or not late:
                 children.detach(child)
             else:
-                children.detach_now(child, "too late")
+                children.detach_now(child, "the time limit of the request is over")
 
 
 class PendingDetach(_PendingUnits):
@@ -89,7 +89,7 @@ class PendingDetach(_PendingUnits):
         """Kill the remaining processes."""
         for name in self._names:
             if name in children.named:
-                children.detach_now(children.named[name], "too late")
+                children.detach_now(children.named[name], "the time limit of the request is over")
 
 
 @dataclass
@@ -109,7 +109,7 @@ class PendingSave:
             return Reply(ok=True, text=f"checkpoint at {steps:,} steps: {path}", data=data)
         if now_s - self.since_s < LIMIT_S:
             return None
-        return Reply(ok=False, text=f"no checkpoint within {LIMIT_S:g} s; the trainer's log says more")
+        return Reply(ok=False, text=f"no checkpoint was saved within {LIMIT_S:g} s; see the trainer's log in logs/")
 
     def give_up(self, _children: Children, _now_s: float) -> None:
         """Do nothing: a missing checkpoint ends no process."""

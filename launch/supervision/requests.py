@@ -45,7 +45,7 @@ class Requests:
         """Answer a request, or begin to carry it out."""
         wrong = mismatch(request)
         if not wrong and request.command not in ("status", "stop", "kill") and phase not in OPEN:
-            wrong = f"{request.command}: the run is {phase}; resume it when it has ended"
+            wrong = f"{request.command}: the run is {phase}; when it has ended, resume it and try again"
         if wrong:
             self.answer(client, False, wrong)
         elif request.command == "attach":
@@ -75,7 +75,7 @@ class Requests:
     def enlarged(self, client: str, processes: Sequence[PlannedProcess], phase: str) -> None:
         """Start the planned processes of an attach request: simulators, or whole learners."""
         if phase not in OPEN:
-            self.answer(client, False, f"attach: the run is {phase}; resume it when it has ended")
+            self.answer(client, False, f"attach: the run is {phase}; when it has ended, resume it and try again")
             return
         units = group_units(process.id for process in processes)
         self._pending.append(PendingAttach(client, self._children.now_s, units))
@@ -116,7 +116,7 @@ class Requests:
     def close(self) -> None:
         """Answer all pending requests with an error, because the run has ended."""
         for pending in self._pending:
-            self.answer(pending.client, False, "the run ended before this was done")
+            self.answer(pending.client, False, "the run ended before the request was completed")
         self._pending = []
 
     def answer(self, client: str, ok: bool, text: str, data: Mapping[str, Any] | None = None) -> None:
@@ -139,26 +139,29 @@ def mismatch(request: Request) -> str:
     """Return why a request is not understood (other version, unknown command); empty if it is."""
     if request.protocol != PROTOCOL_VERSION or request.version != __version__:
         return (
-            f"protocol {request.protocol} of version {request.version} asks, the run speaks protocol "
+            f"the command uses protocol {request.protocol} of version {request.version}, and the run uses protocol "
             f"{PROTOCOL_VERSION} of version {__version__}; use the actorlearn that started the run"
         )
     if request.command not in COMMANDS:
-        return f"{request.command!r} is no request; {_nearest_or_all(request.command, COMMANDS)}"
+        return f"{request.command!r} is not a request; {_nearest_or_all(request.command, COMMANDS)}"
     return ""
 
 
 def cannot_attach(simulators: int, learners: int, mode: ModeSpec) -> str:
     """Return why these numbers of simulators and learners cannot be attached; empty if they can."""
     if simulators < 0 or learners < 0 or simulators + learners == 0:
-        return f"attach {simulators} simulators, {learners} learners: at least 1; write --simulators 1, or --learners 1"
+        return (
+            f"attach {simulators} simulators, {learners} learners: attach at least one; write --simulators 1, or "
+            "--learners 1"
+        )
     if learners and simulators:
         return (
-            f"attach {learners} learners and {simulators} simulators: one or the other, because a learner brings "
-            "simulators of its own; ask twice"
+            f"attach {learners} learners and {simulators} simulators: a request attaches either learners, which have "
+            "simulators of their own, or simulators; send two requests"
         )
     if learners and not mode.elastic:
         return (
-            f"attach {learners} learners: a run in mode {mode.asked_as} keeps the learners it began with; "
+            f"attach {learners} learners: a run in mode {mode.asked_as} cannot add learners; "
             f"attach simulators, or start a run in mode {' or '.join(MODES.elastic())}"
         )
     return ""
@@ -170,18 +173,18 @@ def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: Mod
     simulators = [child for child in children.values() if child.role.makes_rows]
     known = [child.name for child in (*simulators, *(trainers if mode.elastic else ()))]
     if not names:
-        return f"detach needs names; choose from {', '.join(known)}"
+        return f"detach: no process is named; choose from {', '.join(known)}"
     for name in names:
         if name in [trainer.name for trainer in trainers] and not mode.elastic:
             return (
-                f"detach {name}: a run in mode {mode.asked_as} keeps the learners it began with; detach simulators, "
+                f"detach {name}: a run in mode {mode.asked_as} cannot remove learners; detach simulators, "
                 "or stop the run"
             )
         if name not in known:
-            what = "simulator and no trainer" if mode.elastic else "simulator"
-            return f"{name!r} is no {what} of this run; {_nearest_or_all(name, known)}"
+            what = "simulator or trainer" if mode.elastic else "simulator"
+            return f"{name!r} is not a {what} of this run; {_nearest_or_all(name, known)}"
         if children[name].leaving:
-            return f"{name} is already leaving; wait until it is gone"
+            return f"{name} is already being detached; wait until it has ended"
     staying = [trainer for trainer in trainers if _stays(trainer, names)]
     if not staying and any(trainer.name in names for trainer in trainers):
         return f"detach {', '.join(names)}: a run needs at least one learner; attach another first, or stop the run"

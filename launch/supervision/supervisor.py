@@ -8,6 +8,7 @@ The wanted state of the run is one ``Order``, derived anew after every event (``
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
@@ -32,11 +33,11 @@ from actorlearn.wire.messages import (
 from launch.plan.plan import PlannedProcess
 from launch.reports import evaluations
 from launch.reports.checks import check_row
+from launch.reports.merge import merge_rows
 from launch.supervision import events as ev
 from launch.supervision.child import Child, ChildState, Jitter, cause_of, spread
 from launch.supervision.children import Children
 from launch.supervision.desired import Orders
-from launch.supervision.outcome import outcome_of
 from launch.supervision.requests import OPEN, Requests
 from launch.topology.schema import BUDGET, Budget
 
@@ -75,7 +76,9 @@ class Supervisor:
     ) -> None:
         """``processes``: the processes of the plan, in the order of their starts; ``mode``: how learners exchange."""
         self._mode, self._children = mode, Children(processes, run_id, expected_shape, resume, jitter, budget, self._do)
-        self._requests = Requests(self._children, mode, self._do, lambda now: self._stop(0, "asked to stop", now))
+        self._requests = Requests(
+            self._children, mode, self._do, lambda now: self._stop(0, "requested by a command", now)
+        )
         self._orders = Orders(self._children, self._do)
         self.phase = "starting"
         """starting (simulators connect), running, draining (trainers end), scoring (evaluators play), ending, over."""
@@ -169,11 +172,13 @@ class Supervisor:
         if child is not None and child.admitted:
             self._children.kill_for(child, "hang")
         elif child is not None and child.state is ChildState.STARTING:
-            self._children.kill_for(child, f"no Hello, and no sign of life for {event.seconds:.0f} s")
+            self._children.kill_for(
+                child, f"the process sent no Hello and showed no sign of life for {event.seconds:.0f} s"
+            )
 
     def _interrupted(self, event: ev.Interrupted) -> None:
         self._interrupts += not event.hangup
-        self._stop(130, "hung up" if event.hangup else "interrupted", now=self._interrupts > 1)
+        self._stop(130, "the terminal was closed (SIGHUP)" if event.hangup else "interrupted", now=self._interrupts > 1)
 
     def _received(self, event: ev.Received) -> None:
         child = self._children.current(event.name, event.incarnation)
@@ -191,7 +196,7 @@ class Supervisor:
         enough = self._ending.stop_at_score
         if enough is not None and found["mean"] >= enough and self.phase in OPEN:
             self._skip_scoring = True
-            self._finish(f"a mean score of {found['mean']:g}, evaluator.stop_at_score: {enough:g}")
+            self._finish(f"the mean score {found['mean']:g} has reached evaluator.stop_at_score: {enough:g}")
 
     def _reported(self, event: ev.Reported) -> None:
         """End the run when training games reach ``stop_at_training_score``; the final weights are still evaluated."""
@@ -201,8 +206,8 @@ class Supervisor:
             return
         steps = event.row.get("env_steps") or 0
         self._finish(
-            f"a mean score of {score:.2f} in the last {RECENT_GAMES} training games at {steps:,} steps, "
-            f"stop_at_training_score: {enough:g}"
+            f"the mean score {score:.2f} of the last {RECENT_GAMES} training games has reached "
+            f"stop_at_training_score: {enough:g} at {steps:,} steps"
         )
 
     def _finish(self, cause: str) -> None:
@@ -216,7 +221,7 @@ class Supervisor:
         self._requests.saved(saved)
 
     def _failed(self, child: Child, failed: Failed) -> None:
-        last_line = (failed.error.strip().splitlines() or ["no words"])[-1]
+        last_line = (failed.error.strip().splitlines() or ["no error message"])[-1]
         child.failed(last_line, self._now_s)
         self._children.note("failed", child, last_line)
 
@@ -241,16 +246,18 @@ class Supervisor:
                 self._outcome = ev.Done("stopped", exit_code)
             self._children.end(signal.SIGKILL)
             self.phase, self._abandoned = "ending", True
-            return "everything ends now"
+            return "all processes of the run are being ended"
         if self.phase == "scoring":
             self._do(ev.Note("stopping", cause=why))
-            return "the run has finished; its last evaluation is awaited no longer"
+            return "the run has finished training, and ends without its last evaluation"
         if self.phase not in OPEN:
             return f"already stopping: the run is {self.phase}"
         self._do(ev.Note("stopping", cause=why))
         if self._drain_or_end(ev.Done("stopped", exit_code)):
-            return "the trainer finishes its update and saves, then everything ends"
-        return "the trainer is not running, so everything ends; resume goes on from the newest checkpoint, if any"
+            return "the trainers finish their updates and save, and then the run ends"
+        return (
+            "no trainer is running, so the run ends now; resume continues from the newest checkpoint, if there is one"
+        )
 
     def _drain_or_end(self, outcome: ev.Done) -> bool:
         """Tell the trainers to finish and save, or end everything if no trainer runs; returns whether one runs."""
@@ -275,14 +282,29 @@ class Supervisor:
 
     def _conclude(self) -> None:
         """End a draining run when every trainer has finished or died; a completed run is scored first."""
-        outcome = outcome_of(self._children, self._summaries, self._outcome)
-        if outcome is None:
+        trainers = self._children.trainers()
+        if any(trainer.alive and not trainer.finished for trainer in trainers):
             return
+        outcome = self._outcome_of(trainers)
         evaluators = self._children.scoring_evaluators()
         if outcome.status == "finished" and not self._skip_scoring and evaluators:
             self._score(outcome, evaluators)
         else:
             self._end(outcome)
+
+    def _outcome_of(self, trainers: list[Child]) -> ev.Done:
+        """Return the outcome of a drained run: the wanted one, or a failure if trainers died and none has finished.
+
+        Of the summaries of detached learners only the counters are used.
+        """
+        said = self._summaries
+        words = {trainer.name: said[trainer.name] for trainer in trainers if trainer.finished}
+        left = [summary for name, summary in said.items() if name not in self._children.named]
+        dead = [trainer for trainer in trainers if not trainer.finished and trainer.cause not in ("", "exit 0")]
+        if words or not dead:
+            return dataclasses.replace(self._outcome, summary=merge_rows(words, left) if words else {})
+        reason = f"{dead[0].name} ended before it finished its work: {dead[0].error or dead[0].cause}"
+        return ev.Done("failed", 1, reason, lacks_nodes=dead[0].went_with_node)
 
     def _score(self, outcome: ev.Done, evaluators: list[str]) -> None:
         """End all children except the evaluators, which score the final weights."""
@@ -290,7 +312,7 @@ class Supervisor:
         self._deadline_s = self._now_s + SCORE_LIMIT_S
         self._requests.close()
         self._children.end(signal.SIGTERM, scoring=True)
-        limit = f"for {SCORE_LIMIT_S / 60:g} minutes at most; Ctrl-C ends the run without their score"
+        limit = f"for at most {SCORE_LIMIT_S / 60:g} minutes; Ctrl-C ends the run without their score"
         self._do(ev.Note("scoring", cause=f"the final weights, by {', '.join(evaluators)}, {limit}"))
 
     def _tick(self, _event: ev.Tick) -> None:
@@ -299,12 +321,15 @@ class Supervisor:
         if self._now_s < self._deadline_s:
             return
         if self.phase == "draining":
+            limit_s = self._ending.drain_s
             for trainer in self._children.trainers():
                 if trainer.alive:
-                    self._children.kill_for(trainer, f"did not finish in {self._ending.drain_s:g} s")
-            self._end(ev.Done("failed", 1, f"the trainer did not finish in {self._ending.drain_s:g} s and was killed"))
+                    self._children.kill_for(trainer, f"did not finish within supervision.drain_s: {limit_s:g}")
+            error = f"the trainer did not finish within supervision.drain_s: {limit_s:g}, and was killed"
+            self._end(ev.Done("failed", 1, error))
         elif self.phase == "scoring":
-            self._do(ev.Note("warned", cause=f"no score of the final weights in {SCORE_LIMIT_S:g} s: the run has none"))
+            late = f"the final weights were not evaluated within {SCORE_LIMIT_S:g} s; the run has no final score"
+            self._do(ev.Note("warned", cause=late))
             self._end(self._outcome)
         elif self._killed:  # do not wait for a process that even the kernel cannot end
             self._abandoned = True

@@ -23,12 +23,11 @@ from launch.sweeps.decisions import Listed, Population, Search, make_listed
 from launch.sweeps.keys import OWN, SECTIONS, GridKeys, OptunaKeys, PopulationKeys, RandomKeys, SweepKeys, fill
 from launch.sweeps.optuna_search import OptunaSearch
 from launch.topology import sources, spaces, strict_yaml
-from launch.topology.explain import explain
 from launch.topology.keys import keys_of, leaves
 from launch.topology.load import Topology, TopologyError, literal, parse
 from launch.topology.schema import LONGEST_NAME
 from launch.topology.strict_yaml import fault, show
-from launch.topology.validate import MISSING, Problem, problems_at, problems_of
+from launch.topology.validate import MISSING, Problem, explain, problems_at, problems_of
 
 NODES = "nodes"
 """Section of a topology that decides where a run is executed, and not what it learns."""

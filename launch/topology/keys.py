@@ -104,10 +104,10 @@ def section_of_role(name: str) -> Struct:
     """Return the struct of a plug-in role's keys, under ``roles``; raises ValueError with the reason if it has none."""
     if name not in ROLES.names():
         known = ", ".join(role.name for role in ROLES.specs() if role.section) or "none"
-        raise ValueError(f"no installed package brings a role of this name; there are {known}")
+        raise ValueError(f"no installed package has a role of this name; the roles are {known}")
     section = ROLES.spec(name).section
     if section is None:
-        raise ValueError("the role is shipped, and a topology has a section of its own for it")
+        raise ValueError("this role is built in; write its keys in its own section of the topology")
     return section
 
 

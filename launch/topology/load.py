@@ -18,12 +18,11 @@ import msgspec
 
 from actorlearn.parameters.modes import MODES
 from launch.topology import defaults, rules, sources, spaces, strict_yaml
-from launch.topology.explain import explain
 from launch.topology.keys import keys_of
 from launch.topology.overrides import apply, expand, leave_out_unread
 from launch.topology.schema import TOPOLOGY, Topology
 from launch.topology.strict_yaml import TopologyError, number
-from launch.topology.validate import Problem, problems, settings
+from launch.topology.validate import Problem, explain, problems, settings
 
 __all__ = ["Topology", "TopologyError", "dump", "literal", "load", "parse", "tree"]
 

@@ -13,11 +13,10 @@ from collections.abc import Iterator, Sequence
 from actorlearn.parameters.modes import MODES, ModeSpec
 from launch.topology import sources, strict_yaml
 from launch.topology.defaults import Tree, resolve, section
-from launch.topology.explain import origin
 from launch.topology.keys import CHOSEN, choice_key, key_at, keys_of, learns_from_replay, struct_at
 from launch.topology.schema import TOPOLOGY
 from launch.topology.strict_yaml import Origin, Path, fault, show
-from launch.topology.validate import dotted, unknown_key
+from launch.topology.validate import dotted, origin, unknown_key
 
 COMMAND_LINE = "command line"
 
@@ -52,7 +51,7 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
         if not isinstance(target, dict) and depth <= 2:  # a broken section of the file: validation reports it
             return
         if not isinstance(target, dict):
-            rule = f"{dotted(path[:depth])} is {show(target)}, no mapping"
+            rule = f"{dotted(path[:depth])} is {show(target)}, not a mapping"
             raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:depth])}={{...}}")
     target[str(path[-1])] = value
     stale = [found for found in origins if found[: len(path)] == path]
@@ -88,7 +87,9 @@ def _without_reader(before: Tree, after: Tree) -> Iterator[tuple[str, str, str]]
         by = choice_key(name)
         yield from ((name, key, f"{after[name][by]} does not read it") for key in had if key not in has)
     if learns_from_replay(before) and not learns_from_replay(after):
-        yield from (("replay", key, f"{after['algorithm']['name']} learns from no replay") for key in before["replay"])
+        yield from (
+            ("replay", key, f"{after['algorithm']['name']} does not learn from a replay") for key in before["replay"]
+        )
     was, now = _mode(before), _mode(after)
     if was and now:
         for dotted_key in sorted(key for key in MODES.keys if now.unread(key) and not was.unread(key)):

@@ -60,7 +60,7 @@ def delays_grow(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "supervision.longest_restart_delay_s",
-            f"it must be at least restart_delay_s, which is {first:g}",
+            f"must be at least restart_delay_s, which is {first:g}",
             f"write {first:g} or more, or a smaller restart_delay_s",
         )
 
@@ -73,7 +73,7 @@ def spinning_is_given_longer(topology: Topology) -> Problems:
             yield _problem(
                 topology,
                 f"{keys}spin_s",
-                f"it must be at least {hang}, which is {hang_s:g}",
+                f"must be at least {hang}, which is {hang_s:g}",
                 f"write {hang_s:g} or more, or a smaller {hang}",
             )
 
@@ -95,8 +95,8 @@ def scores_to_stop_at(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "evaluator.stop_at_score",
-            "it needs an evaluator, and evaluator.count is 0",
-            "write evaluator: {count: 1}, or leave it out",
+            "stop_at_score needs an evaluator, and evaluator.count is 0",
+            "write evaluator: {count: 1}, or leave the key out",
         )
 
 
@@ -107,7 +107,7 @@ def games_with_fire(topology: Topology) -> Problems:
             topology,
             "evaluator.fire_after",
             f"only Atari games have the action FIRE, and {topology.env.id} is not an Atari game",
-            "leave it out, or write 0",
+            "leave the key out, or write 0",
         )
 
 
@@ -124,11 +124,11 @@ def games_to_record(topology: Topology) -> Problems:
     if not topology.evaluator.record:
         return
     if not topology.evaluator.count:
-        rule, way_out = "it records games of evaluations, and evaluator.count is 0", "write evaluator: {count: 1}"
-        yield _problem(topology, "evaluator.record", rule, f"{way_out}, or leave it out")
+        rule, way_out = "record needs an evaluator, and evaluator.count is 0", "write evaluator: {count: 1}"
+        yield _problem(topology, "evaluator.record", rule, f"{way_out}, or leave the key out")
     elif find_spec("av") is None:
         rule, way_out = "PyAV, which writes MP4, is not installed", "pip install 'actorlearn[video]'"
-        yield _problem(topology, "evaluator.record", rule, f"{way_out}, or leave it out")
+        yield _problem(topology, "evaluator.record", rule, f"{way_out}, or leave the key out")
 
 
 def rules_of_the_mode(topology: Topology) -> Problems:
@@ -181,8 +181,10 @@ def servers_with_learners(topology: Topology) -> Problems:
         rule = f"mode {topology.mode} has no parameter servers"
         yield _problem(topology, "parameter_servers.count", rule, "write 0, or mode: async")
     elif own.wire != ParameterServersSettings(count=0).wire:
-        rule = "it is the format of numbers sent to parameter servers, and parameter_servers.count is 0"
-        yield _problem(topology, "parameter_servers.wire", rule, "leave it out, or write parameter_servers.count: 1")
+        rule = "wire is the format of numbers sent to parameter servers, and parameter_servers.count is 0"
+        yield _problem(
+            topology, "parameter_servers.wire", rule, "leave the key out, or write parameter_servers.count: 1"
+        )
 
 
 def keys_of_the_mode(topology: Topology) -> Problems:
@@ -196,14 +198,14 @@ def keys_of_the_mode(topology: Topology) -> Problems:
         if getattr(getattr(topology, section), name) != getattr(defaults[section], name):
             readers = dict.fromkeys(other.asked_as for other in MODES.specs() if key in other.keys)
             reading = " or ".join(readers)
-            rule = f"mode {topology.mode} does not read it; mode {reading} does"
+            rule = f"mode {topology.mode} does not use this key; mode {reading} does"
             way_out = f"mode: {reading}"
             if mode(topology).alone and topology.mode in readers:
                 rule, way_out = "there is no other learner to exchange with", "learners.count: 2"
             elif reading == topology.mode:
-                rule = f"mode {reading} reads it only with parameter servers, and there are none"
+                rule = f"mode {reading} uses this key only with parameter servers, and there are none"
                 way_out = "parameter_servers.count: 1"
-            yield _problem(topology, key, rule, f"leave it out, or write {way_out}")
+            yield _problem(topology, key, rule, f"leave the key out, or write {way_out}")
 
 
 def horizon_of_batch_steps(topology: Topology) -> Problems:
@@ -236,7 +238,7 @@ def inference_batches_that_fill(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "inference.batch_rows",
-            "it is the batch of an inference server, and inference.count is 0",
+            "batch_rows is the batch of an inference server, and inference.count is 0",
             "write inference.count: 1 or more, or batch_rows: 0",
         )
     elif rows > environments:
@@ -293,7 +295,7 @@ def actions_reach_their_bounds(topology: Topology) -> Problems:
             topology,
             "env.scale_actions",
             f"{algorithm} chooses actions from -1 to 1, which must be scaled to the environment's bounds",
-            "write true, or leave it out",
+            "write true, or leave the key out",
         )
 
 
@@ -392,7 +394,7 @@ def memory_with_sequences(topology: Topology) -> Problems:
             topology,
             "model.recurrence",
             f"{topology.algorithm.name} replays single transitions, which have no recurrent state",
-            "leave it out, or use another algorithm",
+            "leave the key out, or use another algorithm",
         )
 
 
@@ -402,8 +404,8 @@ def statistics_of_observations(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "model.statistics_rows",
-            "it is read only with model.normalize_observation, which is false",
-            "leave it out, or set model.normalize_observation: true",
+            "statistics_rows has an effect only with model.normalize_observation, which is false",
+            "leave the key out, or set model.normalize_observation: true",
         )
 
 
@@ -414,7 +416,7 @@ def statistics_of_batches(topology: Topology) -> Problems:
             topology,
             "model.normalize_observation",
             f"{topology.algorithm.name} learns from a replay, and statistics are collected from whole batches",
-            "leave it out, or use another algorithm",
+            "leave the key out, or use another algorithm",
         )
 
 
@@ -427,7 +429,7 @@ def sequences_with_a_use(topology: Topology) -> Problems:
         for key in ("sequence_steps", "burn_in_steps", "sequence_every"):
             if getattr(topology.replay, key) != getattr(ReplaySettings(), key):
                 rule = f"{topology.algorithm.name} learns from single transitions"
-                yield _problem(topology, f"replay.{key}", rule, f"leave it out, or write algorithm.name: {having}")
+                yield _problem(topology, f"replay.{key}", rule, f"leave the key out, or write algorithm.name: {having}")
     elif topology.replay.burn_in_steps and isinstance(topology.model, EncoderSettings) and not _has_memory(topology):
         rule = "a burn-in is for recurrent networks, and model.recurrence is none"
         yield _problem(topology, "replay.burn_in_steps", rule, "write 0, or model.recurrence: lstm")
@@ -446,7 +448,7 @@ def targets_at_rollouts(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "algorithm.target_every_steps",
-            f"with simulators.weights: rollout it must be a multiple of a rollout, which has {steps} steps "
+            f"with simulators.weights: rollout this must be a multiple of a rollout, which has {steps} steps "
             f"(horizon {topology.algorithm.horizon} x {steps // topology.algorithm.horizon} environments)",
             f"write {-(-every // steps) * steps}, or another horizon, or weights: newest",
         )

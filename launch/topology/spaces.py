@@ -7,11 +7,8 @@ plan, which makes the environment too, reports why it cannot be made.
 from __future__ import annotations
 
 import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -36,12 +33,8 @@ def ask(env: Mapping[str, Any]) -> str:
 
 @cache
 def _ask(question: bytes) -> str:
-    with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
-        path = Path(folder) / "spaces.json"
-        path.write_bytes(question)
-        command = [sys.executable, "-m", "actorlearn.processes", "spaces", str(path)]
-        try:
-            answer = answers.ask(command, LIMIT_S)
-        except (answers.NoAnswerError, subprocess.TimeoutExpired):
-            return ""
+    try:
+        answer = answers.ask_task("spaces", question, LIMIT_S)
+    except (answers.NoAnswerError, subprocess.TimeoutExpired):
+        return ""
     return str(answer.get("like", "")) if isinstance(answer, dict) else ""

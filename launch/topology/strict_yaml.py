@@ -101,7 +101,7 @@ def read(text: str | bytes, source: str, what: str = "a topology") -> Document:
     size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise fault(
-            f"{source}:1", f"{size} bytes", f"{what} has at most {MAX_BYTES} bytes", "is this the file you meant?"
+            f"{source}:1", f"{size} bytes", f"{what} has at most {MAX_BYTES} bytes", "check the name of the file"
         )
     decoded = _decode(text, source, what) if isinstance(text, bytes) else text
     return _Reader(decoded, source, what).document()
@@ -155,7 +155,7 @@ class _Reader:
         for event in self.stream:
             if isinstance(event, yaml.DocumentStartEvent):
                 if event.version is not None or event.tags:
-                    self._fail(event, "%", "directives are not used here", "remove the lines that start with %")
+                    self._fail(event, "%", "directives are not allowed", "remove the lines that start with %")
                 if seen:
                     self._fail(event, "---", f"{self.what} is one document", "keep one and remove the '---' before it")
                 seen = True
@@ -197,17 +197,17 @@ class _Reader:
     def _check(self, event: Any, depth: int) -> None:
         """Refuse aliases, anchors, tags, values nested too deep, and too many values."""
         if isinstance(event, yaml.AliasEvent):
-            self._fail(event, f"*{event.anchor}", "aliases are not used here", "write the value out")
+            self._fail(event, f"*{event.anchor}", "aliases are not allowed", "write the value itself")
         if event.anchor is not None:
-            self._fail(event, f"&{event.anchor}", "anchors are not used here", "remove it and write the value out")
+            self._fail(event, f"&{event.anchor}", "anchors are not allowed", "remove it and write the value itself")
         if event.tag is not None:
-            self._fail(event, f"tag {event.tag}", "tags are not used here", "remove the tag; types follow from the key")
+            self._fail(event, f"tag {event.tag}", "tags are not allowed", "remove the tag; types follow from the key")
         if depth > MAX_DEPTH:
-            self._fail(event, f"level {depth}", f"values nest at most {MAX_DEPTH} deep", "flatten it")
+            self._fail(event, f"level {depth}", f"values nest at most {MAX_DEPTH} deep", "use fewer levels")
         self.count += 1
         if self.count > MAX_VALUES:
             rule = f"{self.what} has at most {MAX_VALUES} keys and values"
-            self._fail(event, f"value {self.count}", rule, "is this the file you meant?")
+            self._fail(event, f"value {self.count}", rule, "check the name of the file")
 
     def _sequence(self, path: Path, depth: int) -> list[Any]:
         items: list[Any] = []
@@ -224,7 +224,7 @@ class _Reader:
             here = (*path, key)
             if key in values:
                 first = self.lines[here]
-                rule = f"a key stands once in a section, this one is on line {first} too"
+                rule = f"a key may be in a section only once, and this key is also on line {first}"
                 self._fail(event, show(key), rule, "keep one of the two")
             self.lines[here] = event.start_mark.line + 1
             values[key] = self._value(next(self.stream), here, depth + 1)
@@ -233,12 +233,12 @@ class _Reader:
     def _key(self, event: Any, depth: int) -> str:
         self._check(event, depth)
         if not isinstance(event, yaml.ScalarEvent):
-            self._fail(event, "a list or mapping as key", "keys are words", "write 'key: value'")
+            self._fail(event, "a list or mapping as key", "a key must be a word", "write 'key: value'")
         key = self._scalar(event)
         if key == "<<":
-            self._fail(event, "<<", "merge keys are not used here", "write the merged keys out")
+            self._fail(event, "<<", "merge keys are not allowed", "write the merged keys themselves")
         if not isinstance(key, str):
-            self._fail(event, show(key), "keys are words", "write a key from the list in topology.schema.json")
+            self._fail(event, show(key), "a key must be a word", "write a key from the list in topology.schema.json")
         return key
 
     def _scalar(self, event: Any) -> Any:
@@ -250,22 +250,22 @@ class _Reader:
         if text in _BOOL:
             return _BOOL[text]
         if _LEADING_ZERO.fullmatch(text):
-            rule = "a number starts with no zero (YAML 1.1 reads it as octal, 1.2 as decimal)"
-            self._fail(event, show(text), rule, "drop the zero, write 0o for octal, or quote it")
+            rule = "a number must not start with a zero (YAML 1.1 reads it as octal, 1.2 as decimal)"
+            self._fail(event, show(text), rule, "remove the zero, write 0o for octal, or quote it")
         if _NOT_FINITE.fullmatch(text):
-            self._fail(event, text, "numbers here are finite", "write a finite number, or leave the key out")
+            self._fail(event, text, "a number must be finite", "write a finite number, or leave the key out")
         return self._number(event, text)
 
     def _number(self, event: Any, text: str) -> Any:
         if _DECIMAL.fullmatch(text) or _GROUPED.fullmatch(text) or _OCTAL.fullmatch(text) or _HEX.fullmatch(text):
             if len(text) > 24:
-                self._fail(event, show(text), "integers here have at most 24 characters", "write a smaller number")
+                self._fail(event, show(text), "an integer has at most 24 characters", "write a smaller number")
             base = 8 if text.startswith("0o") else 16 if text.startswith("0x") else 10
             return int(text, base)
         if _FLOAT.fullmatch(text):
             number = float(text)
             if not math.isfinite(number):
-                self._fail(event, show(text), "numbers here are finite", "write a smaller number")
+                self._fail(event, show(text), "a number must be finite", "write a smaller number")
             return number
         return text
 

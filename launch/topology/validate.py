@@ -1,6 +1,7 @@
 """Finds all problems with the values of a topology, by comparing a raw tree with the types of ``schema.py``.
 
-Yields problems: path, value, rule and remedy; ``explain.py`` adds the line and writes the message. Ranges, patterns
+Yields problems: path, value, rule and remedy. `explain` writes the message of the first one, in one line: place, key =
+value, rule, remedy, count of other problems. Ranges, patterns
 and words are read from the types, so they are not repeated here. msgspec is not used for the check because it raises
 only the first problem and suggests no remedy. Rules between keys are in ``rules.py``.
 """
@@ -33,7 +34,7 @@ from launch.topology.keys import (
     structs_of,
 )
 from launch.topology.schema import TOPOLOGY
-from launch.topology.strict_yaml import MAX_SHOWN, Path, number, short, show
+from launch.topology.strict_yaml import MAX_SHOWN, Origin, Path, TopologyError, fault, number, short, show, typed
 
 USUAL_NAMES = {
     "lr": "optimizer.learning_rate",
@@ -106,18 +107,45 @@ def settings(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     return {"replay": None} | made, found
 
 
+def explain(problems: Sequence[Problem], origins: Mapping[Path, Origin], defaults: Mapping[str, Any]) -> TopologyError:
+    """Return the first problem as an error of one line; problems of the command line come first, then the file's."""
+    first = min(problems, key=lambda problem: origin(problem.path, origins).line)
+    given = origin(first.path, origins)
+    value = "is missing" if first.value is MISSING else f"= {show(first.value)}"
+    way_out = first.way_out
+    if first.default_helps and not given.over:
+        way_out += _way_to_default(first.path, defaults)
+    if len(problems) > 1:
+        way_out += f" (and {len(problems) - 1} more)"
+    return fault(str(given), f"{dotted(first.path)} {value}", first.rule, way_out)
+
+
+def origin(path: Path, origins: Mapping[Path, Origin]) -> Origin:
+    """Return the origin of a key; if the key was not given, that of the nearest section around it."""
+    return next(origins[path[:end]] for end in range(len(path), -1, -1) if path[:end] in origins)
+
+
+def _way_to_default(path: Path, defaults: Mapping[str, Any]) -> str:
+    value: Any = defaults
+    for part in path:
+        if isinstance(part, int) or not isinstance(value, Mapping) or part not in value:
+            return ""
+        value = value[part]
+    return f", or leave the key out for the default {typed(value)}"
+
+
 def unknown_key(path: Path, siblings: Iterable[str]) -> tuple[str, str]:
     """Return rule and remedy for an unknown key; the remedy names the nearest known key."""
     parent, word, known = path[:-1], str(path[-1])[:MAX_SHOWN], [*siblings]
     where = f"section {dotted(parent)}" if parent else "a topology"
     rule = f"{where} has no key {show(word)}"
     if now := RENAMED.get(dotted(path)):
-        return rule, f"it is called {now} now"
+        return rule, f"the key was renamed to {now}"
     if closest := nearest(word, known):
         return rule, f"did you mean {dotted((*parent, closest))}?"
     if elsewhere := _elsewhere(word):
         return rule, f"did you mean {elsewhere}?"
-    return rule, f"remove it; the keys are {', '.join(known)}"
+    return rule, f"remove the key; the known keys are {', '.join(known)}"
 
 
 def dotted(path: Path) -> str:
@@ -151,7 +179,7 @@ def _of_roles(roles: Mapping[str, Any]) -> Iterator[Problem]:
         try:
             keys = keys_of(section_of_role(role))
         except ValueError as error:
-            yield Problem(path, section, str(error), "remove it, or install what brings the role")
+            yield Problem(path, section, str(error), "remove it, or install the package of the role")
             continue
         yield from problems_of(section, keys, path) if isinstance(section, dict) else [_no_mapping(section, keys, path)]
 
@@ -162,10 +190,10 @@ def no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Prob
         rule = error.removeprefix(f"{registry.kind}.name: {name!r}").lstrip(": ")
         fits = not rule.startswith("does not fit")
         return Problem(
-            path, name, rule, "name what can be imported from here" if fits else "correct it, or name another"
+            path, name, rule, "write a name that can be imported here" if fits else "correct it, or name another"
         )
     if name in registry.names():  # a package provides it, but it cannot be loaded
-        return Problem(path, name, f"cannot be used: {error}", "mend or uninstall the package, or name another")
+        return Problem(path, name, f"cannot be used: {error}", "repair or uninstall the package, or name another")
     way_out = did_you_mean(name, registry.names(), f"write for example {registry.names()[0]}")
     return Problem(path, name, f"must be {', '.join(registry.names())} or package.module:Name", way_out)
 
@@ -175,13 +203,13 @@ def _of_own_rule(name: str, section: Mapping[str, Any], error: str) -> Problem:
     key, _, rule = error.removesuffix(" - at `$`").partition(": ")
     path = tuple(key.split("."))
     if path[0] != name or path[-1] not in section:
-        return Problem((name,), section, error, "correct it")
-    return Problem(path, section[path[-1]], rule.removeprefix(f"{section[path[-1]]!r} "), "write another")
+        return Problem((name,), section, error, "correct the value")
+    return Problem(path, section[path[-1]], rule.removeprefix(f"{section[path[-1]]!r} "), "write another value")
 
 
 def _no_replay(tree: Mapping[str, Any]) -> Problem:
     having = join_words([spec.name for spec in CHOSEN["algorithm"].specs() if spec.replayed])
-    rule = f"algorithm {tree['algorithm']['name']} learns from no replay"
+    rule = f"algorithm {tree['algorithm']['name']} does not learn from a replay"
     return Problem(("replay",), tree["replay"], rule, f"remove the section, or choose an algorithm that does: {having}")
 
 
@@ -203,7 +231,10 @@ def _strangers(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) 
             chosen = str(section["name"]) if "name" in keys else f"of {section['id']}"
             rule = f"{path[0]} {short(chosen)} has no key {name!r}"
             yield Problem(
-                (*path, name), value, rule, f"remove it; only {join_words(readers)} ha{'ve' if readers[1:] else 's'} it"
+                (*path, name),
+                value,
+                rule,
+                f"remove the key; only {join_words(readers)} ha{'ve' if readers[1:] else 's'} it",
             )
         else:
             yield Problem((*path, name), value, *unknown_key((*path, name), keys))
@@ -258,7 +289,7 @@ def _missing(key: Key, path: Path) -> Problem:
     if path == ("env", "id"):
         rule, way_out = "every topology names its environment", "add env: {id: ALE/Pong-v5}, or another gymnasium id"
     else:
-        rule, way_out = f"{dotted(path[:-1])} needs it{_unit(key)}", f"write {{{path[-1]}: ...}}"
+        rule, way_out = f"{dotted(path[:-1])} needs this key{_unit(key)}", f"write {{{path[-1]}: ...}}"
     return Problem(path, MISSING, rule, way_out)
 
 
@@ -284,14 +315,16 @@ def _of_arguments(value: Any, kind: inspect.DictType, path: Path) -> Iterator[Pr
         for name in value:
             yield from problems_at(name, key_of(kind.key_type), path)
     else:
-        yield Problem(path, value, "must be a mapping of arguments", "write for example {size: 6}, or leave it out")
+        yield Problem(
+            path, value, "must be a mapping of arguments", "write for example {size: 6}, or leave the key out"
+        )
 
 
 def _of_named_sections(value: Any, section: type[msgspec.Struct], path: Path) -> Iterator[Problem]:
     """Yield problems of a mapping whose values are sections, in which any key may be left out."""
     keys = keys_of(section)
     if not isinstance(value, dict):
-        example = f"write for example {{NAME: {{{next(iter(keys))}: ...}}}}, or leave it out"
+        example = f"write for example {{NAME: {{{next(iter(keys))}: ...}}}}, or leave the key out"
         yield Problem(path, value, "must be a mapping of names", example)
         return
     for name, inside in value.items():
@@ -308,7 +341,7 @@ def _of_words(value: Any, key: Key, kind: inspect.LiteralType, path: Path) -> It
     if isinstance(value, str) and value in words:
         return
     if now := RENAMED.get(f"{dotted(path)}: {value}"):
-        yield Problem(path, value, f"it is called {now} now", f"write {now}")
+        yield Problem(path, value, f"this value was renamed to {now}", f"write {now}")
         return
     closest = nearest(str(value)[:MAX_SHOWN], words)
     usual = key.default if key.default in words else words[0]
@@ -344,7 +377,7 @@ def _of_text(value: Any, key: Key, kind: inspect.StrType, path: Path) -> Iterato
         return
     if not key.examples:
         rule = key.words.get("rule", f"must match {kind.pattern}{_unit(key)}")
-        yield Problem(path, value, rule, key.words.get("way_out", "write another"))
+        yield Problem(path, value, rule, key.words.get("way_out", "write another value"))
         return
     way_out = did_you_mean(value, key.examples, f"write for example {key.examples[0]}")
     yield Problem(path, value, f"must be {', '.join(key.examples)} or {key.words['or']}", way_out)
@@ -383,7 +416,7 @@ def _bounds(kind: inspect.IntType | inspect.FloatType) -> Iterator[tuple[str, fl
 
 def _retype(path: Path, value: object, key: Key, what: str, way_out: str) -> Problem:
     """Return a problem with a value of a wrong type; the remedy shows what was probably meant."""
-    way_out = "write a value after it" if value is None else way_out
+    way_out = "write a value after the key" if value is None else way_out
     return Problem(path, value, f"must be {what}{_unit(key)}", way_out, default_helps=True)
 
 

@@ -153,7 +153,7 @@ def test_what_envpool_cannot_do_is_refused(wrong: dict[str, object]) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "why"),
-    [(ours("Pong", repeat_action_probability=0.25), "sticky"), (ours("Seaquest"), "depends on earlier games")],
+    [(ours("Pong", repeat_action_probability=0.25), "sticky"), (ours("Seaquest"), "depends on the games before")],
 )
 def test_games_that_depend_on_others_are_not_resumed(settings: EnvPoolAtariSettings, why: str) -> None:
     with opened(settings, [1]) as env:

@@ -273,8 +273,8 @@ def test_save_says_where_the_checkpoint_is(tmp_path: Path) -> None:
 
 
 def test_a_no_of_the_supervisor_is_one_line(tmp_path: Path) -> None:
-    with supervisor(tmp_path, {"detach": Reply(ok=False, text="'x' is no simulator of this run")}) as (path, _):
-        assert refused("detach", path, "x", code=1) == "cart-1: 'x' is no simulator of this run"
+    with supervisor(tmp_path, {"detach": Reply(ok=False, text="'x' is not a simulator of this run")}) as (path, _):
+        assert refused("detach", path, "x", code=1) == "cart-1: 'x' is not a simulator of this run"
 
 
 def test_a_silent_supervisor_is_told_of_within_the_deadline(tmp_path: Path) -> None:
@@ -294,7 +294,10 @@ def test_stop_waits_for_the_end(tmp_path: Path) -> None:
 
 def test_stop_now_asks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = find.start_time(os.getpid())
-    with supervisor(tmp_path, {"kill": Reply(ok=True, text="everything ends now")}) as (path, asked):
+    with supervisor(tmp_path, {"kill": Reply(ok=True, text="all processes of the run are being ended")}) as (
+        path,
+        asked,
+    ):
         monkeypatch.setattr(find, "start_time", lambda pid: None if asked else started)  # it ends when it is asked
         assert ask("stop", path, "--now").exit_code == 0
     assert [request.command for request in asked] == ["kill"]

@@ -141,7 +141,7 @@ def test_a_plan_has_the_mode_that_a_package_brings_and_its_section(package: Path
     ("keys", "said"),
     [
         ("mode=averagin", "must be async or averaging or gossip or sync; did you mean averaging?"),
-        ("averaging.every_updates=2", "mode sync does not read it; mode averaging does"),
+        ("averaging.every_updates=2", "mode sync does not use this key; mode averaging does"),
         ("averaging.every_updates=0", "averaging.every_updates = 0: must be at least 1 and at most 1_000"),
         (
             "averaging.evry_updates=2",

@@ -56,8 +56,8 @@ def test_simulators_join_and_leave_a_living_run(launched: Start, command: Comman
     assert run.pids() == {name: pid for name, pid in with_them.items() if name not in gone}
 
     for wrong, said in [
-        ("env.id=CartPole-v1", "env.id is CartPole-v1, this run has tests.system.environments:Paced"),
-        ("optimizer.learning_rate=1", "only env.* can be changed"),
+        ("env.id=CartPole-v1", "env.id is CartPole-v1, but the run needs tests.system.environments:Paced"),
+        ("optimizer.learning_rate=1", "only keys of env can be changed"),
         ("env.idd=x", "did you mean env.id?"),
     ]:
         refused = command("attach", run.run_dir, wrong)

@@ -87,7 +87,8 @@ def test_an_environment_that_spins_is_slow_shows_where_and_is_replaced(launched:
     assert run.end() == 0, run.screen()
     (slow,), (silent,) = run.events("slow", name)[:1], run.events("silent", name)
     assert (
-        f"it computes; the limit is supervision.simulator_spin_s: 4; its stack is in logs/{name}.log" in slow["cause"]
+        f"the process computes; the limit is supervision.simulator_spin_s: 4; its stack is in logs/{name}.log"
+        in slow["cause"]
     )
     assert slow["time_s"] < silent["time_s"] < died["time_s"]
     log = (run.run_dir / "logs" / f"{name}.log").read_text()

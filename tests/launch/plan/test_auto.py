@@ -103,7 +103,7 @@ def test_what_followed_the_cores_is_explained_until_it_is_written_down() -> None
     resolved = parse(dump(choose(topology, XEON, rationed)[0]))
     assert choose(resolved, XEON, rationed)[1] == []
     small = {choice.key: choice.why for choice in choose(parse("env: {id: CartPole-v1}"), XEON, TWO)[1]}
-    assert small["trainer.threads"] == "a network this small is not worth sharing out"
+    assert small["trainer.threads"] == "the network is small, and several threads would not make it faster"
     assert "2 cores" in small["simulators.count"]
 
 
@@ -112,12 +112,13 @@ def test_numbers_that_followed_the_head_are_said_where_nodes_have_other_cores() 
     choices = choose(topology, XEON, Cores(4))[1]
     whys = {choice.key: choice.why for choice in choices}
     assert (
-        "4 cores, shared by 2 learners (the head's machine: nodes are taken to be like it)" in whys["trainer.threads"]
+        "4 cores, shared by 2 learners (of the head's machine; all nodes are assumed to have as many)"
+        in whys["trainer.threads"]
     )
     machines = {name: NodeResources(cores=cores, shm_bytes=1) for name, cores in (("a", 4), ("b", 8), ("c", 2))}
     assert unlike_here(choices, machines, 4.0) == (
-        "simulators.count and trainer.threads: chosen for nodes with 4 cores, as the head's machine has, and there are "
-        "for b 8, c 2; write what fits them"
+        "simulators.count and trainer.threads: the defaults are for nodes with 4 cores, as on the head's machine, but "
+        "other nodes have other numbers of cores (b 8, c 2); write values that fit all nodes"
     )
     assert unlike_here(choices, {"a": machines["a"]}, 4.0) == ""
     written = choose(parse(dump(topology)), XEON, Cores(4))[1]
@@ -136,7 +137,7 @@ def test_this_machine_has_instruction_sets() -> None:
 def test_learners_with_more_threads_than_cores_are_told_what_to_write() -> None:
     two = parse(PONG, ["learners.count=2", "trainer.threads=2"])
     assert crowding(two, cores=4) == ""
-    assert "trainer.threads: 2 for each of 2 learners on 2 cores" in crowding(two, cores=2)
+    assert "2 learners with 2 threads each have more threads than the 2 cores" in crowding(two, cores=2)
     assert "write 1" in crowding(two, cores=2)
     assert crowding(parse(PONG, ["trainer.threads=8"]), cores=2) == "", "one learner's threads wait for no other's"
     assert crowding(parse(PONG, ["learners.count=4", "trainer.threads=1"]), cores=2) == "", (
@@ -150,7 +151,7 @@ def test_bfloat16_that_a_processor_emulates_is_warned_of_with_the_way_out() -> N
     asked = parse(PONG, ["trainer.precision=bf16", "inference.precision=bf16"])
     [warning] = misfits(asked, frozenset({"avx2"}), 2)
     assert warning.startswith("trainer.precision and inference.precision: bf16 is emulated on this processor")
-    assert warning.endswith("write auto, or leave it out")
+    assert warning.endswith("write auto, or leave the key out")
     assert misfits(asked, XEON, 2) == []
     assert misfits(choose(parse(PONG), frozenset({"avx2"}), TWO)[0], frozenset({"avx2"}), 2) == [], "auto never does"
     on_gpus = parse(PONG, ["trainer.precision=bf16", "trainer.device=cuda", "inference.count=0"])

@@ -50,7 +50,8 @@ def test_what_depends_on_who_is_faster_or_is_not_saved_is_named(overrides: list[
     (found,) = hindrances(parse(CARTPOLE, overrides), described)
     assert found.startswith(said)
     assert choose_exact(parse(CARTPOLE, overrides), described).why == found
-    with pytest.raises(TopologyError, match=f"^{KEY}: true, but {said}.*; change that, or write auto or false$"):
+    refused = f"^{KEY}: true: this run has no exact checkpoints: {said}.*; change that key, or write auto or false$"
+    with pytest.raises(TopologyError, match=refused):
         choose_exact(parse(CARTPOLE, [*overrides, f"{KEY}=true"]), described)
 
 
@@ -85,16 +86,16 @@ def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
 
     for unchanged in ("total_steps=9", "optimizer.learning_rate=0.1", "checkpoint.keep=9", "algorithm.entropy_cost=1"):
         assert why(unchanged) == ""
-    assert why("env.time_limit_steps=9") == "env.time_limit_steps was 0 and is 9"
+    assert why("env.time_limit_steps=9") == "env.time_limit_steps was 0 in the checkpoint and is 9 now"
     for other in ("seed=9", "simulators.envs=4", "inference.count=1", "algorithm.horizon=3", "learners.count=2"):
         assert why(other).startswith(other.partition("=")[0] + " was ")
-    assert why(state={}) == "the checkpoint is not exact: its version saved no snapshots"
+    assert why(state={}) == "the checkpoint is not exact: it has no snapshots of simulators"
     assert why(state={**saved, "inexact": "simulator-0 has ended"}) == (
         "the checkpoint is not exact: simulator-0 has ended"
     )
     attached = {**saved, "simulators": [{"role": "simulator"}, {"role": "simulator", "number": 7}]}
     assert why(state=attached) == (
-        "the checkpoint is of simulator-0 and simulator-7, and the run begins with simulator-0"
+        "the checkpoint has snapshots of simulator-0 and simulator-7, and the run starts with simulator-0"
     )
     assert why(state={**saved, "simulators": []}) == ""  # nobody had begun
     for older in ({**saved, "simulators": ["simulator-0"]}, {key: saved[key] for key in saved if key != "rollouts"}):
@@ -107,6 +108,6 @@ def test_learners_in_step_go_on_from_one_moment() -> None:
     saved = {"inexact": "", "rollouts": 3, "depends_on": depends_on(topology)}
     one, other = ({**saved, "simulators": [{"role": "simulator", "number": number}]} for number in range(2))
     assert reason_to_begin_anew([{**one, "weights": "0a"}, {**other, "weights": "0a"}], names, topology) == ""
-    assert "not of one moment" in reason_to_begin_anew(
+    assert "at different times" in reason_to_begin_anew(
         [{**one, "weights": "0a"}, {**other, "weights": "0b"}], names, topology
     )

@@ -21,7 +21,7 @@ def test_a_run_starts_elsewhere_only_when_it_is_told_to(machine: str) -> None:
     with pytest.raises(RunError) as refused:
         refuse_disorder(parse(TEXT), machine)
     assert f"processor {machine}: " in str(refused.value)
-    assert "use an x86-64 machine, or accept it with supervision.any_memory_order: true" in str(refused.value)
+    assert "use an x86-64 machine, or accept the risk with supervision.any_memory_order: true" in str(refused.value)
     refuse_disorder(parse(TEXT, ["supervision.any_memory_order=true"]), machine)
     assert disorder(machine)
 

@@ -46,7 +46,7 @@ def test_what_nodes_have_in_common_is_shared_out() -> None:
     assert {name: each.cores for name, each in found.items()} == {"a": 4, "b": 4, "c": 4, "d": 8, "e": 8}
     assert [found[name].shm_bytes // MIB for name in "abcde"] == [333, 333, 333, 1000, 1000]
     assert found["a"].gpus == 1
-    with pytest.raises(TopologyError, match="no node has that left"):
+    with pytest.raises(TopologyError, match="no node has that much free"):
         place_learners([0], share_out({"a": a, "b": b}), msgspec.structs.replace(NEED, shm_bytes=600 * MIB), {})
 
 

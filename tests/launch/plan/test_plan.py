@@ -61,7 +61,7 @@ def test_more_processes_than_rows_are_refused_in_one_line() -> None:
     most = ROWS - 2  # a trainer and an inference server
     assert rows(planned(f"simulators.count={most}", "inference.count=1").processes) == list(range(ROWS))
     with pytest.raises(
-        TopologyError, match=f"simulators.count {most + 1}, .* 257 processes, .* at most 256; write"
+        TopologyError, match=f"simulators.count {most + 1}, .* 257 processes, .* maximum is 256; write"
     ) as e:
         planned(f"simulators.count={most + 1}", "inference.count=1")
     assert "\n" not in str(e.value)
@@ -74,7 +74,7 @@ def test_games_that_cannot_be_begun_at_will_are_not_asked_to(key: str) -> None:
     description = msgspec.structs.replace(DESCRIPTION, no_restart="my:Class resets all its games together")
     plan(parse("env: {id: CartPole-v1}"), description)
     topology = parse("env: {id: CartPole-v1}", [key])
-    says = r"simulators.*: (5|wait) begins games at will, but my:Class resets .* together; leave that key out, or write"
+    says = r"simulators.*: (5|wait): this key starts new games at any time, but my:Class resets .* together; leave"
     with pytest.raises(TopologyError, match=says):
         plan(topology, description)
 
@@ -277,7 +277,7 @@ def test_learners_come_until_there_is_no_room() -> None:
 def test_a_learner_that_no_list_names_is_not_attached() -> None:
     made = living("mode=gossip", "learners.count=2", "gossip.graph=[[2], [0], [1]]")
     assert made.add_learners(1)[0].name == "trainer-2"
-    with pytest.raises(TopologyError, match="attach 1 learners: .* 0 to 2, and the next is 3, .* longer lists"):
+    with pytest.raises(TopologyError, match="attach 1 learners: .* 0 to 2, and the next learner is 3; .* longer lists"):
         made.add_learners(1)
 
 
@@ -336,12 +336,12 @@ def test_games_of_several_agents_are_whole_in_every_group_and_have_a_seed_each()
         return plan(topology, msgspec.structs.replace(DESCRIPTION, agents=3))
 
     assert len(env_seeds(of_three("simulators.envs=12", "simulators.groups=2"), "simulator-1")) == 4
-    with pytest.raises(TopologyError, match=r"simulators.envs: 8; .* each of its 3 agents, .* write 6 or 9$"):
+    with pytest.raises(TopologyError, match=r"simulators.envs: 8: .* has 3 agents, .* write 6 or 9$"):
         of_three("simulators.envs=8")
-    with pytest.raises(TopologyError, match=r"2 group\(s\) have whole games: write 6$"):
+    with pytest.raises(TopologyError, match=r"must be a multiple of 6; write 6$"):
         of_three("simulators.envs=2", "simulators.groups=2")
     with pytest.raises(
-        TopologyError, match=r"simulators.reset: wait; a game of .* has 3 agents, .* need simulators.reset: inside$"
+        TopologyError, match=r"simulators.reset: wait: .* has 3 agents; write simulators.reset: inside$"
     ):
         of_three("simulators.envs=6", "simulators.reset=wait")
     assert planned("simulators.reset=wait").topology.simulators.reset == "wait"

@@ -127,7 +127,7 @@ def test_a_console_that_fails_is_let_go_and_the_run_goes_on(tmp_path: Path, lead
     said = notes(tmp_path / "run")
     assert said[said.index(("stopping", "one")) :] == [
         ("stopping", "one"),
-        ("warned", f"nothing is shown any more: [Errno {number}] {os.strerror(number)}; the run goes on"),
+        ("warned", f"the display has failed: [Errno {number}] {os.strerror(number)}; the run continues without it"),
         ("stopping", "two"),
     ]
     assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text())["env_steps"] == 5
@@ -164,8 +164,8 @@ def test_a_disk_that_takes_nothing_is_told_once_and_what_it_missed_is_written_wh
     one, two, three = (ev.Note("stopping", cause=cause) for cause in ("one", "two", "three"))
     with runner(tmp_path / "run", console) as run:
         lead(run, fill, one, row, two, row, disk.heals, three, ev.MetricsRow("trainer", {"env_steps": 6}))
-    lost = [f"{name} cannot be written: {os.strerror(number)}; the run goes on" for name in FILES]
-    again = [f"{name} is written again" for name in FILES]
+    lost = [f"{name} cannot be written: {os.strerror(number)}; the run continues" for name in FILES]
+    again = [f"{name} can be written again" for name in FILES]
     said = [note.cause for note in console.notes if note.kind == "warned"]
     assert said == [*lost, *again]
     causes = [cause for _, cause in notes(tmp_path / "run")[len(before) :]]
@@ -306,9 +306,9 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path, lead: Lead) -> None:
             lead(run)
     said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
     assert said == [
-        "at 20 steps, from checkpoints/20, where simulators begin new games: the checkpoint is not exact: "
-        "its version saved no snapshots",
-        "attached earlier and not part of it: simulator-2, simulator-3; attach as many again if wanted",
+        "at 20 steps, from checkpoints/20; simulators begin new games, because the checkpoint is not exact: "
+        "it has no snapshots of simulators",
+        "without simulator-2, simulator-3 (attached before); attach as many again if you need them",
     ]
 
 
@@ -344,8 +344,8 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(
         assert any(p.id.role == "evaluator" for p in run.table.listed)
         assert (run.workspace.addresses.shm / "weights-2").exists() == all_of_them
     began, *said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
-    left_out = "detached earlier and not part of it: trainer-2; attach as many again if wanted"
-    assert began.startswith("at 20 steps, from checkpoints/20, where simulators begin new games: mode: gossip: ")
+    left_out = "without trainer-2 (detached before); attach as many again if you need them"
+    assert began.startswith("at 20 steps, from checkpoints/20; simulators begin new games, because mode: gossip: ")
     assert said == ([] if all_of_them else [left_out])
 
 
@@ -453,7 +453,7 @@ def test_what_is_not_for_the_environment_changes_no_learner(tmp_path: Path, lead
     with runner(tmp_path / "run", None, False, "mode=gossip") as run:
         told = lead(run, ev.Enlarge("cli-1", 0, ("simulators.count=4",), learners=1))
         (refused,) = (event for event in told if isinstance(event, ev.NotEnlarged))
-        assert "only env.* can be changed" in refused.reason
+        assert "only keys of env can be changed" in refused.reason
         assert len(run.table.listed) == 3
 
 
@@ -491,5 +491,7 @@ def test_a_run_is_not_begun_anew_because_what_it_saved_is_damaged(tmp_path: Path
 
 def test_a_run_that_has_learned_more_than_is_wanted_is_not_resumed(tmp_path: Path) -> None:
     saved(tmp_path / "run" / "checkpoints" / "30")
-    with pytest.raises(RunError, match=r"total_steps = 20: run has learned from 30 steps already; write a larger one"):
+    with pytest.raises(
+        RunError, match=r"total_steps = 20: run has already learned from 30 steps; write a larger number"
+    ):
         runner(tmp_path / "run", None, True, "total_steps=20").__enter__()

@@ -179,7 +179,7 @@ def test_each_message_that_cannot_be_acted_on_is_named(tmp_path: Path, monkeypat
         "frames is -3; a counter cannot be negative": Report(row={"env_steps": 5, "frames": -3}),
         "time_s is 'late'; it must be a number": Finished(reason="drained", summary={"time_s": "late"}),
         "a score is nan; it must be finite": Evaluated(policy_version=1, env_steps=2, returns=[float("nan")]),
-        "order 9 is said to be in effect; the newest is": Applied(order=9),
+        "order 9 was reported as applied, but the newest order is": Applied(order=9),
     }
 
     def tell(run: Run, dealers: list[Dealer]) -> None:
@@ -193,5 +193,5 @@ def test_each_message_that_cannot_be_acted_on_is_named(tmp_path: Path, monkeypat
     assert run_beside(tmp_path, monkeypatch, tell) == 0
     complaints = [str(event["cause"]) for event in rows(tmp_path / "run" / "events.jsonl") if event["kind"] == "warned"]
     for said, complaint in zip([*odd, "Input data was truncated"], complaints, strict=True):
-        assert complaint.startswith("'trainer.0' was not understood: ")
+        assert "'trainer.0' was not understood: " in complaint
         assert said in complaint

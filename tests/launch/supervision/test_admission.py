@@ -22,7 +22,7 @@ from tests.launch.supervision.story import KILL, ROLES, SHAPE, Story, exits, hel
         ({"run_id": "run-2"}, "run_id", "run-2", "run-1"),
         ({"id": process("simulator-9")}, "name", "simulator-9.0", "simulator-0.0"),
         ({"shape": {**SHAPE, "env.id": "Acrobot-v1"}}, "env.id", "Acrobot-v1", "CartPole-v1"),
-        ({"shape": {"env.id": "CartPole-v1", "algorithm.horizon": "16"}}, "observation", "not said", "float32[4]"),
+        ({"shape": {"env.id": "CartPole-v1", "algorithm.horizon": "16"}}, "observation", "missing", "float32[4]"),
         ({"shape": {**SHAPE, "colour": "red"}}, "colour", "red", "no such field"),
     ],
 )
@@ -30,7 +30,7 @@ def test_a_stranger_is_refused_with_both_values(other: dict[str, Any], field: st
     story = Story().at(0, ev.Begin()).at(1, spawned("simulator-0")).at(2, hello("simulator-0", **other))
     (send,) = story.did(ev.Send)
     assert isinstance(send.message, Refused)
-    assert send.message.reason.startswith(f"simulator-0: {field} is {said}, this run has {expected}; ")
+    assert send.message.reason.startswith(f"simulator-0: its {field} is {said}, but the run needs {expected}; ")
     assert story.notes == [("refused", "simulator-0", 0, send.message.reason)]
     story.at(2.5, ev.Exited("simulator-0", 0, 3)).at(60, ev.Tick())
     assert story.state("simulator-0") == "fatal"
@@ -52,4 +52,4 @@ def test_a_refused_trainer_fails_the_run() -> None:
     story = Story().at(0, ev.Begin()).at(1, spawned("trainer"), hello("trainer", version="0"))
     story.at(1.5, ev.Exited("trainer", 0, 3)).at(2, *exits(n for n in ROLES if n != "trainer"))
     assert story.done is not None
-    assert "version is 0" in story.done.error
+    assert "its version is 0" in story.done.error

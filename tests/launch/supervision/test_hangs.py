@@ -130,7 +130,7 @@ def test_before_hello_the_limit_is_that_of_the_start_and_signs_of_life_count() -
     assert scene.pass_by(100, beating=True, watched=STARTING) == []
     told = scene.pass_by(60, watched=STARTING)
     assert silences(told) == [(140.1, True)]
-    assert told[0][1].why == "it waits; the limit is supervision.start_s: 40"
+    assert told[0][1].why == "the process waits; the limit is supervision.start_s: 40"
     assert first_stalled(told) == pytest.approx(140.1 + STACK_S)
 
 

@@ -154,16 +154,17 @@ def test_a_learner_is_attached_with_all_its_own(resume: bool) -> None:
 def test_in_other_modes_learners_stay(mode: str, request_: ev.ClientRequest) -> None:
     story = Story(TWO, mode=mode).at(0, ev.Begin(), *up(*TWO)).at(2, request_)
     assert not story.reply.ok
-    assert f"a run in mode {mode} keeps the learners it began with; " in story.reply.text
+    verb = {"attach": "add", "detach": "remove"}[request_.request.command]
+    assert f"a run in mode {mode} cannot {verb} learners; " in story.reply.text
     assert len(story.last) == 1
 
 
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        ({}, "attach 0 simulators, 0 learners: at least 1; write --simulators 1, or --learners 1"),
-        ({"learners": -1}, "attach 0 simulators, -1 learners: at least 1; "),
-        ({"learners": 1, "simulators": 2}, "attach 1 learners and 2 simulators: one or the other, "),
+        ({}, "attach 0 simulators, 0 learners: attach at least one; write --simulators 1, or --learners 1"),
+        ({"learners": -1}, "attach 0 simulators, -1 learners: attach at least one; "),
+        ({"learners": 1, "simulators": 2}, "attach 1 learners and 2 simulators: a request attaches either learners, "),
     ],
 )
 def test_what_cannot_be_attached_is_answered_at_once(wanted: dict[str, int], text: str) -> None:
@@ -175,7 +176,7 @@ def test_what_cannot_be_attached_is_answered_at_once(wanted: dict[str, int], tex
 def test_a_learner_whose_trainer_dies_before_it_runs_is_given_up_whole() -> None:
     story = bringing().at(3, *up("simulator-2"), spawned("inference-2"), failed("trainer-2", "KeyError: 'x'"))
     story.at(3.1, ev.Exited("trainer-2", 0, 1))
-    why = "trainer-2 died before it came to run: KeyError: 'x'"
+    why = "trainer-2 died before it was ready: KeyError: 'x'"
     assert story.reply.text == f"{why}; trainer-2 with inference-2, simulator-2 is not attached"
     assert story.did(ev.Kill) == [ev.Kill("inference-2", 0, TERM), ev.Kill("simulator-2", 0, TERM)]
     story.at(4, ev.Exited("inference-2", 0, -15), ev.Exited("simulator-2", 0, 0)).at(9, ev.Tick())
@@ -189,7 +190,7 @@ def test_a_learner_that_loses_one_before_it_runs_leaves_again(victim: str) -> No
     other = next(name for name in NAMES[1:] if name != victim)
     story = bringing().at(3, *up("trainer-2", other), ev.Exited(victim, 0, 1))
     assert not story.reply.ok
-    assert story.reply.text.startswith(f"{victim} died before it came to run: exit 1; trainer-2 with ")
+    assert story.reply.text.startswith(f"{victim} died before it was ready: exit 1; trainer-2 with ")
     story.at(3.5, ev.Tick())
     assert story.supervisor.order.learners == BOTH
     assert story.supervisor.order.leaving == ["trainer-2"]
@@ -200,7 +201,7 @@ def test_a_learner_that_loses_one_before_it_runs_leaves_again(victim: str) -> No
 
 def test_a_learner_that_does_not_come_in_time_is_given_up() -> None:
     story = bringing().at(3, *up("inference-2", "simulator-2"), spawned("trainer-2")).at(62, ev.Tick())
-    assert "trainer-2 did not come to run within 60 s" in story.reply.text
+    assert "trainer-2 was not ready within 60 s" in story.reply.text
     assert story.did(ev.Kill)[-1] == ev.Kill("trainer-2", 0, KILL)
     story.at(62.1, ev.Exited("trainer-2", 0, -9))
     assert {kill.name for kill in story.did(ev.Kill)} == {"inference-2", "simulator-2"}
@@ -326,4 +327,4 @@ def test_the_last_words_of_a_detached_learner_do_not_stand_for_one_that_dies_at_
     story = gossip().at(2, asked("detach", names=["trainer-0"])).at(3, finished("trainer-0", "drained"))
     story.then(ev.Exited("trainer-0", 0, 0), ev.Exited("simulator-0", 0, 0))
     story.at(4, ev.Interrupted(), ev.Exited("trainer-1", 0, -9), ev.Exited("simulator-1", 0, 0))
-    assert story.done == ev.Done("failed", 1, "the trainer died before it had finished: signal 9")
+    assert story.done == ev.Done("failed", 1, "trainer-1 ended before it finished its work: signal 9")

@@ -32,7 +32,12 @@ def test_processes_of_a_lost_node_are_begun_again() -> None:
 
 def test_learners_of_a_lost_node_are_left_out_where_the_topology_says_so() -> None:
     story = two().at(2, ev.Lost("n1", ON_THE_NODE, False))
-    assert ("gave up", "trainer-1", 0, "node n1 was lost, and nodes.lost says to leave it out") in story.notes
+    assert (
+        "gave up",
+        "trainer-1",
+        0,
+        "node n1 was lost, and with nodes.lost: leave out its processes are not restarted",
+    ) in story.notes
     story.at(60, ev.Tick())
     assert not [spawn for spawn in story.ever(Start) if spawn.incarnation]
     assert story.supervisor.order.learners == [trainer("trainer-0")] and story.done is None
@@ -101,7 +106,7 @@ def test_a_learner_that_goes_with_its_node_as_it_drains_has_failed_for_want_of_n
     story = Story(one).at(0, ev.Begin(), *up(*one)).at(1, ev.Interrupted())
     story.at(2, ev.Lost("n0", (("trainer-0", 0), ("simulator-0", 0)), True))
     assert story.done is not None and story.done.lacks_nodes
-    assert story.done.error == "the trainer died before it had finished: node n0 was lost"
+    assert story.done.error == "trainer-0 ended before it finished its work: node n0 was lost"
 
 
 def test_a_run_that_is_ending_ends_as_it_would_have() -> None:

@@ -99,7 +99,9 @@ def test_a_trainer_that_beats_but_does_not_finish_in_15_minutes_fails_the_run() 
     assert story.at(901.9, ev.Tick()).did(ev.Kill) == []
     assert ev.Kill("trainer", 0, KILL) in story.at(902, ev.Tick()).did(ev.Kill)
     story.at(902.1, ev.Exited("trainer", 0, -9), *exits(OTHERS))
-    assert story.done == ev.Done("failed", 1, "the trainer did not finish in 900 s and was killed")
+    assert story.done == ev.Done(
+        "failed", 1, "the trainer did not finish within supervision.drain_s: 900, and was killed"
+    )
 
 
 def test_a_trainer_that_stands_still_while_it_finishes_fails_the_run_at_once() -> None:
@@ -108,12 +110,12 @@ def test_a_trainer_that_stands_still_while_it_finishes_fails_the_run_at_once() -
     story.at(40.1, ev.Exited("trainer", 0, -9))
     assert story.notes == [("died", "trainer", 0, "hang")]
     story.at(40.2, *exits(OTHERS))
-    assert story.done == ev.Done("failed", 1, "the trainer died before it had finished: hang")
+    assert story.done == ev.Done("failed", 1, "trainer ended before it finished its work: hang")
 
 
 def test_a_trainer_that_dies_while_it_finishes_fails_the_run() -> None:
     story = running().at(2, ev.Interrupted()).at(3, ev.Exited("trainer", 0, -9)).at(3.1, *exits(OTHERS))
-    assert story.done == ev.Done("failed", 1, "the trainer died before it had finished: signal 9")
+    assert story.done == ev.Done("failed", 1, "trainer ended before it finished its work: signal 9")
 
 
 def test_ctrl_c_before_the_trainer_runs_ends_at_once() -> None:
@@ -164,7 +166,7 @@ def test_a_hangup_is_never_the_second_interrupt(hangups: tuple[int, ...]) -> Non
         story.at(2.0 + i, ev.Interrupted(hangup=i in hangups))
     assert story.ever(ev.Kill) == []
     assert [note.cause for note in story.ever(ev.Note) if note.kind == "stopping"] == [
-        "hung up" if 0 in hangups else "interrupted"
+        "the terminal was closed (SIGHUP)" if 0 in hangups else "interrupted"
     ]
     story.at(6, finished("trainer", "drained"), ev.Exited("trainer", 0, 0), *exits(OTHERS))
     assert story.done == ev.Done("stopped", 130)

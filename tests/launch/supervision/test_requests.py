@@ -43,7 +43,10 @@ def test_status_says_who_is_there() -> None:
     ("request_", "text"),
     [
         (Request(protocol=99, version=__version__, command="status"), "protocol 99"),
-        (Request(protocol=PROTOCOL_VERSION, version="0.0", command="stop"), "version 0.0 asks"),
+        (
+            Request(protocol=PROTOCOL_VERSION, version="0.0", command="stop"),
+            "of version 0.0, and the run uses protocol",
+        ),
         (Request(protocol=PROTOCOL_VERSION, version=__version__, command="atach"), "did you mean attach?"),
         (Request(protocol=PROTOCOL_VERSION, version=__version__, command="attach"), "attach 0 simulators"),
         (Request(protocol=PROTOCOL_VERSION, version=__version__, command="detach"), "simulator-0, simulator-1"),
@@ -78,7 +81,7 @@ def test_an_attached_simulator_that_is_refused_leaves_no_trace() -> None:
     order = story.supervisor.order
     story.at(3.1, ev.Exited("simulator-2", 0, 3))
     assert not story.reply.ok
-    assert "env.id is X, this run has CartPole-v1" in story.reply.text
+    assert "env.id is X, but the run needs CartPole-v1" in story.reply.text
     assert story.state("simulator-2") is None
     assert story.supervisor.order == order
 
@@ -88,7 +91,7 @@ def test_an_attached_simulator_that_dies_before_it_runs_is_answered_not_restarte
     story.at(3.1, ev.Exited("simulator-2", 0, 1))
     assert not story.reply.ok
     assert "KeyError: 'x'" in story.reply.text
-    assert "simulator-3 can go on" in story.reply.text
+    assert "simulator-3 continues" in story.reply.text
     assert story.at(9, ev.Tick()).did(Start) == []
     assert story.state("simulator-3") == "running"
 
@@ -103,7 +106,7 @@ def test_an_attach_that_takes_too_long_is_given_up() -> None:
     assert story.did(ev.Answer) == []
     story.at(62, ev.Tick())
     assert not story.reply.ok
-    assert "simulator-3 did not come to run within 60 s" in story.reply.text
+    assert "simulator-3 was not ready within 60 s" in story.reply.text
     assert ev.Kill("simulator-3", 0, KILL) in story.did(ev.Kill)
     story.at(62.1, ev.Exited("simulator-3", 0, -9))
     assert story.state("simulator-3") is None
@@ -129,8 +132,8 @@ def test_detach_drains_and_takes_off_the_list() -> None:
     ("names", "text"),
     [
         (["simulator-0", "simulator-1"], "needs at least one simulator"),
-        (["simulator-9"], "'simulator-9' is no simulator of this run; did you mean simulator-"),
-        (["trainer"], "detach trainer: a run in mode sync keeps the learners it began with; detach simulators"),
+        (["simulator-9"], "'simulator-9' is not a simulator of this run; did you mean simulator-"),
+        (["trainer"], "detach trainer: a run in mode sync cannot remove learners; detach simulators"),
     ],
 )
 def test_a_detach_that_is_refused_changes_nothing(names: list[str], text: str) -> None:
@@ -144,7 +147,7 @@ def test_a_detach_that_is_refused_changes_nothing(names: list[str], text: str) -
 
 def test_whoever_is_leaving_cannot_be_detached_again_nor_counted_as_staying() -> None:
     story = running().at(2, asked("detach", names=["simulator-1"])).at(3, asked("detach", names=["simulator-1"]))
-    assert story.reply.text == "simulator-1 is already leaving; wait until it is gone"
+    assert story.reply.text == "simulator-1 is already being detached; wait until it has ended"
     story.at(4, asked("detach", names=["simulator-0"]))
     assert "needs at least one simulator" in story.reply.text
 

@@ -40,7 +40,7 @@ def test_the_evaluator_plays_the_final_weights_while_all_others_go() -> None:
     assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, TERM) for name in REST}
     order = story.orders["evaluator-0.0"]
     assert (order.phase, order.members) == ("score", [])
-    said = "the final weights, by evaluator-0, for 30 minutes at most; Ctrl-C ends the run without their score"
+    said = "the final weights, by evaluator-0, for at most 30 minutes; Ctrl-C ends the run without their score"
     assert story.notes == [("scoring", "", 0, said)]
     story.at(2.1, ev.Exited("trainer", 0, 0), *exits(REST, 0))
     assert [note[0] for note in story.notes] == ["ended"] * len(OTHERS)
@@ -83,7 +83,9 @@ def test_the_final_weights_are_awaited_for_half_an_hour() -> None:
     assert story.at(1801.9, ev.Tick()).did(ev.Kill) == []
     story.at(1802, ev.Tick())
     assert story.did(ev.Kill) == [ev.Kill("evaluator-0", 0, TERM)]
-    assert story.notes == [("warned", "", 0, "no score of the final weights in 1800 s: the run has none")]
+    assert story.notes == [
+        ("warned", "", 0, "the final weights were not evaluated within 1800 s; the run has no final score")
+    ]
     assert story.at(1802.1, ev.Exited("evaluator-0", 0, 0)).done == FINISHED
 
 
@@ -113,7 +115,7 @@ def test_nobody_asks_anything_of_a_run_whose_final_weights_are_played() -> None:
     story = running().at(1.5, asked("save")).at(2, finished("trainer", "total_steps"))
     assert [answer.reply.ok for answer in story.did(ev.Answer)] == [False]
     story.at(3, asked("save"))
-    assert story.reply.text == "save: the run is scoring; resume it when it has ended"
+    assert story.reply.text == "save: the run is scoring; when it has ended, resume it and try again"
 
 
 def test_the_final_weights_are_those_of_all_learners_that_have_finished() -> None:
@@ -143,13 +145,13 @@ def test_a_run_ends_when_an_evaluation_reaches_the_score() -> None:
     assert story.notes == [("evaluated", "evaluator-0", 0, "19.9 over 2 games at 300 steps")]
     assert story.supervisor.phase == "running"
     story.at(3, told(20.0))
-    assert story.notes[1:] == [("stopping", "", 0, "a mean score of 20, evaluator.stop_at_score: 20")]
+    assert story.notes[1:] == [("stopping", "", 0, "the mean score 20 has reached evaluator.stop_at_score: 20")]
     assert story.orders["trainer.0"].phase == "drain"
     story.at(4, told(30.0))
     assert [note[0] for note in story.notes] == ["evaluated"], "it is stopped once"
     story.at(5, finished("trainer", "drained", env_steps=310)).at(5.1, ev.Exited("trainer", 0, 0), *exits(OTHERS[:1]))
     story.at(6, *(ev.Exited(name, 0, 0) for name in OTHERS))
-    cause = "a mean score of 20, evaluator.stop_at_score: 20"
+    cause = "the mean score 20 has reached evaluator.stop_at_score: 20"
     assert story.done == ev.Done("finished", 0, cause=cause, summary={"env_steps": 310})
 
 
@@ -177,7 +179,7 @@ def test_a_run_ends_when_training_games_reach_the_score_and_its_final_weights_ar
         story.at(2, row)
         assert story.notes == [] and story.supervisor.phase == "running"
     story.at(3, reported(18.0))
-    cause = "a mean score of 18.00 in the last 100 training games at 5,000 steps, stop_at_training_score: 18"
+    cause = "the mean score 18.00 of the last 100 training games has reached stop_at_training_score: 18 at 5,000 steps"
     assert story.notes == [("stopping", "", 0, cause)]
     assert story.orders["trainer.0"].phase == "drain"
     assert story.at(4, reported(19.0)).notes == [], "it is stopped once"

@@ -70,7 +70,7 @@ def test_silence_before_hello_counts_as_a_death() -> None:
     story.at(1001, ev.Stalled("simulator-0", 0, 120.6))
     assert ev.Kill("simulator-0", 0, KILL) in story.last
     story.at(1001.1, ev.Exited("simulator-0", 0, -9))
-    assert story.notes == [("died", "simulator-0", 0, "no Hello, and no sign of life for 121 s")]
+    assert story.notes == [("died", "simulator-0", 0, "the process sent no Hello and showed no sign of life for 121 s")]
     assert story.state("simulator-0") == "backoff"
 
 
@@ -95,7 +95,7 @@ def test_what_finds_no_room_on_a_full_disk_is_tried_until_it_does(name: str) -> 
         if incarnation:
             story.at(1, *up(*ROLES)).at(2, ev.Exited(name, 0, -9)).at(3, ev.Tick())
         story.then(no_room(name, incarnation))
-        assert story.notes == [("warned", name, incarnation, f"{FULL}; it is tried again until it can be")]
+        assert story.notes == [("warned", name, incarnation, f"{FULL}; the start is retried until it succeeds")]
         tries = 0
         for now_s in range(4, 1000):
             story.at(now_s, ev.Tick())
@@ -195,8 +195,10 @@ def test_a_hang_is_killed_and_called_by_its_name() -> None:
 
 @pytest.mark.parametrize("hangs", [False, True])
 def test_who_is_silent_is_told_of_and_asked_for_its_stack(hangs: bool) -> None:
-    story = running().at(40, ev.Silent("trainer", 0, 31.4, "it computes; the limit is x: 1800", hangs, stack=True))
-    said = "no sign of life for 31 s: it computes; the limit is x: 1800"
+    story = running().at(
+        40, ev.Silent("trainer", 0, 31.4, "the process computes; the limit is x: 1800", hangs, stack=True)
+    )
+    said = "no sign of life for 31 s: the process computes; the limit is x: 1800"
     kind = "silent" if hangs else "slow"
     assert story.notes == [(kind, "trainer", 0, f"{said}; its stack is in logs/trainer.log")]
     assert story.did(ev.ShowStack) == [ev.ShowStack("trainer", 0, said)]
@@ -241,7 +243,8 @@ def test_a_trainer_that_never_gets_beyond_its_checkpoint_fails_the_run() -> None
     story.then(saved(500, UNSAVED_RESTARTS))  # the same once more is no progress
     story.at(story.now_s + 14, ev.Exited("trainer", UNSAVED_RESTARTS, 1))
     assert story.state("trainer") == "fatal"
-    assert story.notes[-1][3] == "died too often without a newer checkpoint; FloatingPointError: nan"
+    limit = "supervision.unsaved_restarts (3) allows without a newer checkpoint"
+    assert story.notes[-1][3] == f"died more often than {limit}; FloatingPointError: nan"
     story.then(*exits(OTHERS))
     assert story.done == ev.Done("failed", 1, "trainer: FloatingPointError: nan")
 

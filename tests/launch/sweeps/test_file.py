@@ -112,7 +112,7 @@ WRONG = {
     "topology: cart.yaml\nseeds: [-1]": "seeds[0] = -1: must be at least 0 and at most 2_147_483_647",
     "topology: cart.yaml\nsearch: {name: grit}": "search.name = 'grit': must be grid or random or optuna or pop",
     "topology: cart.yaml\nsearch: grid": "search = 'grid': must be a mapping with a name; write for",
-    "topology: cart.yaml\nsearch: {name: random}": "search.trials is missing: search needs it",
+    "topology: cart.yaml\nsearch: {name: random}": "search.trials is missing: search needs this key",
     "topology: cart.yaml\nsearch: {name: grid, trials: 3}": "search.trials = 3: section search has no key 'trials'",
     "topology: cart.yaml\nsearch: {name: random, trials: 3}": "vary = {}: random chooses values of keys that vary",
     "topology: cart.yaml\nvary: {seed: [1]}": "a sweep sets seed itself: a sweep's own key is seeds; remove it",
@@ -142,7 +142,7 @@ WRONG = {
     VARY
     + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 1_000}": "is a part of a run, which has 1000",
     VARY + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 10}\nstopping: {name: median}": "ends none",
-    "topology: cart.yaml\ntopology: cart.yaml": "a key stands once in a section",
+    "topology: cart.yaml\ntopology: cart.yaml": "a key may be in a section only once",
     "topology: cart.yaml\n---\na: 1": "a sweep is one document",
 }
 

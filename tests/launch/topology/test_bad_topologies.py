@@ -22,30 +22,39 @@ SECONDS = 1.0
 # text of the file, fragments of the error: place, value, rule, way out
 FILES: dict[str, tuple[str | bytes, list[str]]] = {
     # --- not the YAML we read
-    "alias": ("a: &x 1\nb: *x\n", ["t:1", "&x", "anchors are not used", "write the value out"]),
-    "alias alone": ("b: *x\n", ["t:1", "*x", "aliases are not used", "write the value out"]),
+    "alias": ("a: &x 1\nb: *x\n", ["t:1", "&x", "anchors are not allowed", "write the value itself"]),
+    "alias alone": ("b: *x\n", ["t:1", "*x", "aliases are not allowed", "write the value itself"]),
     "alias bomb": (
         "a: &a [x, x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]\n",
-        ["t:1", "&a", "anchors are not used", "write the value out"],
+        ["t:1", "&a", "anchors are not allowed", "write the value itself"],
     ),
-    "tag": ("env: !!python/object/apply:os.system ['true']\n", ["t:1", "os.system", "tags are not used", "remove"]),
-    "plain tag": (OK + "seed: !!int '3'\n", ["t:2", "tag:yaml.org,2002:int", "tags are not used", "remove the tag"]),
-    "tag without a name": (OK + "seed: ! 3\n", ["t:2", "tag !", "tags are not used", "remove the tag"]),
-    "merge key": ("env: {<<: {id: x}}\n", ["t:1", "<<", "merge keys are not used", "write the merged keys out"]),
+    "tag": ("env: !!python/object/apply:os.system ['true']\n", ["t:1", "os.system", "tags are not allowed", "remove"]),
+    "plain tag": (OK + "seed: !!int '3'\n", ["t:2", "tag:yaml.org,2002:int", "tags are not allowed", "remove the tag"]),
+    "tag without a name": (OK + "seed: ! 3\n", ["t:2", "tag !", "tags are not allowed", "remove the tag"]),
+    "merge key": (
+        "env: {<<: {id: x}}\n",
+        ["t:1", "<<", "merge keys are not allowed", "write the merged keys themselves"],
+    ),
     "duplicate key": (OK + "seed: 1\nseed: 2\n", ["t:3", "'seed'", "line 2", "keep one"]),
     "duplicate section": (OK + "env: {id: ALE/Pong-v5}\n", ["t:2", "'env'", "line 1", "keep one"]),
     "two documents": (OK + "---\nseed: 1\n", ["t:2", "---", "one document", "keep one"]),
-    "directive": ("%YAML 1.1\n---\n" + OK, ["t:1", "%", "directives are not used", "remove"]),
-    "key is a list": ("? [a]\n: 1\n", ["t:1", "keys are words", "write 'key: value'"]),
-    "key is a number": ("1: 2\n", ["t:1", "1", "keys are words", "topology.schema.json"]),
-    "key is null": ("~: 2\n", ["t:1", "null", "keys are words", "topology.schema.json"]),
-    "deep flow": ("[" * 5_000, ["t:1", "level 21", "at most 20 deep", "flatten"]),
-    "deep block": ("- " * 200 + "x", ["t:1", "level 21", "at most 20 deep", "flatten"]),
-    "deep keys": ("".join(" " * n + "a:\n" for n in range(40)), ["t:21", "level 21", "at most 20 deep", "flatten"]),
-    "many values": ("a: [" + "1," * 3_000 + "]", ["t:1", "value 2001", "at most 2000", "is this the file"]),
-    "huge": (OK + "#" * MAX_BYTES, ["t:1", f"{MAX_BYTES + len(OK)} bytes", "at most 262144 bytes", "is this the file"]),
+    "directive": ("%YAML 1.1\n---\n" + OK, ["t:1", "%", "directives are not allowed", "remove"]),
+    "key is a list": ("? [a]\n: 1\n", ["t:1", "a key must be a word", "write 'key: value'"]),
+    "key is a number": ("1: 2\n", ["t:1", "1", "a key must be a word", "topology.schema.json"]),
+    "key is null": ("~: 2\n", ["t:1", "null", "a key must be a word", "topology.schema.json"]),
+    "deep flow": ("[" * 5_000, ["t:1", "level 21", "at most 20 deep", "use fewer levels"]),
+    "deep block": ("- " * 200 + "x", ["t:1", "level 21", "at most 20 deep", "use fewer levels"]),
+    "deep keys": (
+        "".join(" " * n + "a:\n" for n in range(40)),
+        ["t:21", "level 21", "at most 20 deep", "use fewer levels"],
+    ),
+    "many values": ("a: [" + "1," * 3_000 + "]", ["t:1", "value 2001", "at most 2000", "check the name of the file"]),
+    "huge": (
+        OK + "#" * MAX_BYTES,
+        ["t:1", f"{MAX_BYTES + len(OK)} bytes", "at most 262144 bytes", "check the name of the file"],
+    ),
     "huge value": (OK + "name: " + "x" * 200_000 + "\n", ["t:2", "'xxx", "...", "1 to 64", "pong-1"]),
-    "huge key": (OK + "? " + "x" * 200_000 + "\n: 1\n", ["t:2", "has no key", "remove it"]),
+    "huge key": (OK + "? " + "x" * 200_000 + "\n: 1\n", ["t:2", "has no key", "remove the key"]),
     "spaces only": (OK + " " * 200_000 + "\t:", ["t:2", "not valid YAML", "check indentation"]),
     "not UTF-8": (b"env: {id: x}\nname: \xff\n", ["t:2", "0xff", "UTF-8", "save the file as UTF-8"]),
     "UTF-16": ((OK).encode("utf-16"), ["t:1", "0xff", "UTF-8", "save the file as UTF-8"]),
@@ -57,10 +66,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "open quote": ("env: 'x\n\n", ["t:", "not valid YAML", "quotes"]),
     "text": ("hello\n", ["t:1", "'hello'", "a mapping of keys", "start with 'env:"]),
     "list": ("- env\n", ["t:1", "['env']", "a mapping of keys", "start with"]),
-    "nan": (OK + "algorithm: {discount: .nan}\n", ["t:2", ".nan", "numbers here are finite", "write a finite"]),
-    "inf": (OK + "report:\n  every_s: -.inf\n", ["t:3", "-.inf", "numbers here are finite", "write a finite"]),
-    "1e999": (OK + "report:\n  every_s: 1e999\n", ["t:3", "1e999", "numbers here are finite", "smaller"]),
-    "octal of YAML 1.1": (OK + "seed: 0777\n", ["t:2", "0777", "starts with no zero", "0o for octal"]),
+    "nan": (OK + "algorithm: {discount: .nan}\n", ["t:2", ".nan", "a number must be finite", "write a finite"]),
+    "inf": (OK + "report:\n  every_s: -.inf\n", ["t:3", "-.inf", "a number must be finite", "write a finite"]),
+    "1e999": (OK + "report:\n  every_s: 1e999\n", ["t:3", "1e999", "a number must be finite", "smaller"]),
+    "octal of YAML 1.1": (OK + "seed: 0777\n", ["t:2", "0777", "must not start with a zero", "0o for octal"]),
     "endless integer": (OK + "seed: " + "9" * 5_000, ["t:2", "999", "at most 24 characters", "smaller"]),
     # --- unknown keys
     "unknown key": (OK + "sead: 1\n", ["t:2", "sead = 1", "no key 'sead'", "did you mean seed?"]),
@@ -74,9 +83,9 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "trainer: {learning_rate: 1}\n",
         ["t:2", "section trainer has no key 'learning_rate'", "did you mean optimizer.learning_rate?"],
     ),
-    "key like nothing": (OK + "zzzzzz: 1\n", ["t:2", "zzzzzz = 1", "no key 'zzzzzz'", "the keys are name, seed"]),
-    "on": (OK + "on: true\n", ["t:2", "on = true", "no key 'on'", "the keys are"]),
-    "line break in a key": (OK + '"a\\nb": 1\n', ["t:2", "a\\nb", "no key", "remove it"]),
+    "key like nothing": (OK + "zzzzzz: 1\n", ["t:2", "zzzzzz = 1", "no key 'zzzzzz'", "the known keys are name, seed"]),
+    "on": (OK + "on: true\n", ["t:2", "on = true", "no key 'on'", "the known keys are"]),
+    "line break in a key": (OK + '"a\\nb": 1\n', ["t:2", "a\\nb", "no key", "remove the key"]),
     "learners on nodes that do not reach each other": (
         OK + "mode: async\nlearners: {count: 2}\nnodes: {count: 2}\nparameter_servers: {count: 0}\n",
         ["t:4", "nodes.count = 2", "shared memory, on one machine", "or parameter_servers.count: 1"],
@@ -87,7 +96,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "numbers that do not travel": (
         OK + "parameter_servers: {wire: bfloat16}\n",
-        ["t:2", "parameter_servers.wire = 'bfloat16'", "parameter_servers.count is 0", "leave it out"],
+        ["t:2", "parameter_servers.wire = 'bfloat16'", "parameter_servers.count is 0", "leave the key out"],
     ),
     "local steps with parameter servers": (
         OK + "mode: async\nlearners: {local_steps: 2}\nparameter_servers: {count: 1}\noptimizer: {name: adam}\n",
@@ -166,7 +175,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "wrapper without a name": (
         "env:\n  id: CartPole-v1\n  wrappers:\n  - kwargs: {a: 1}\n",
-        ["t:4", "env.wrappers[0].name is missing", "env.wrappers[0] needs it", "{name: ...}"],
+        ["t:4", "env.wrappers[0].name is missing", "env.wrappers[0] needs this key", "{name: ...}"],
     ),
     "wrapper with other keys": (
         "env:\n  id: CartPole-v1\n  wrappers:\n  - {name: 'a:B', args: 1}\n",
@@ -205,7 +214,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
             "t:2",
             "algorithm.epsilon_steps = 10",
             "algorithm a2c has no key",
-            "remove it; only c51, dqn, pqn and r2d1 have it",
+            "remove the key; only c51, dqn, pqn and r2d1 have it",
         ],
     ),
     "key of another optimizer": (
@@ -214,7 +223,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "replay of nobody": (
         OK + "replay: {batch_size: 8}\n",
-        ["t:2", "algorithm a2c learns from no replay", "remove the section", "c51, dqn, r2d1 and sac"],
+        ["t:2", "algorithm a2c does not learn from a replay", "remove the section", "c51, dqn, r2d1 and sac"],
     ),
     "range without length": (
         OK + "algorithm: {name: c51, value_min: 3, value_max: 2}\n",
@@ -226,7 +235,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "value that is called otherwise": (
         OK + "simulators: {weights: round}\n",
-        ["t:2", "simulators.weights = 'round'", "it is called rollout now", "write rollout"],
+        ["t:2", "simulators.weights = 'round'", "this value was renamed to rollout", "write rollout"],
     ),
     "one beta": (OK + "optimizer: {betas: [0.9]}\n", ["t:2", "= [0.9]", "at least 2 items", "list of that length"]),
     "beta of 1": (OK + "optimizer: {betas: [0.9, 1]}\n", ["t:2", "betas[1] = 1", "less than 1", "in that range"]),
@@ -423,11 +432,11 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "statistics that nobody takes": (
         OK + "model: {statistics_rows: 100}\n",
-        ["t:2", "model.statistics_rows = 100", "normalize_observation, which is false", "leave it out"],
+        ["t:2", "model.statistics_rows = 100", "normalize_observation, which is false", "leave the key out"],
     ),
     "statistics and replay": (
         DQN + "model: {normalize_observation: true}\n",
-        ["t:3", "model.normalize_observation = true", "whole batches", "leave it out"],
+        ["t:3", "model.normalize_observation = true", "whole batches", "leave the key out"],
     ),
     "epochs and replay": (
         OK + "algorithm: {name: dqn, epochs: 4}\n",
@@ -435,11 +444,19 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "parts of a batch and replay": (
         OK + "algorithm: {name: c51, minibatches: 4}\n",
-        ["t:2", "algorithm c51 has no key 'minibatches'", "remove it; only a2c, impala, ppo, pqn and vaco have it"],
+        [
+            "t:2",
+            "algorithm c51 has no key 'minibatches'",
+            "remove the key; only a2c, impala, ppo, pqn and vaco have it",
+        ],
     ),
     "old transitions and replay": (
         OK + "algorithm: {name: dqn, on_policy_lag: drop}\n",
-        ["t:2", "algorithm dqn has no key 'on_policy_lag'", "remove it; only a2c, impala, ppo, pqn and vaco have it"],
+        [
+            "t:2",
+            "algorithm dqn has no key 'on_policy_lag'",
+            "remove the key; only a2c, impala, ppo, pqn and vaco have it",
+        ],
     ),
     "samples without ratios": (
         OK + "optimizer: {sample_size_scaling: sqrt}\n",
@@ -472,7 +489,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "actions that do not reach their bounds": (
         "env: {id: Pendulum-v1, scale_actions: false}\nalgorithm: {name: sac}\n",
-        ["t:1", "env.scale_actions = false", "sac chooses actions from -1 to 1", "write true, or leave it out"],
+        ["t:1", "env.scale_actions = false", "sac chooses actions from -1 to 1", "write true, or leave the key out"],
     ),
     "more rollouts than versions": (
         OK + "simulators: {weights: rollout, blocks: 4}\n",
@@ -486,7 +503,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "inference: {deadline_ms: null}\n",
         ["t:2", "deadline_ms = null", "must be a number", "default 10.0"],
     ),
-    "long tag": ("!" * 200_000, ["t:1", "!!!", "...", "tags are not used", "remove the tag"]),
+    "long tag": ("!" * 200_000, ["t:1", "!!!", "...", "tags are not allowed", "remove the tag"]),
     "several": (OK + "seed: -1\nmode: x\n", ["t:2", "seed = -1", "at least 0", "(and 1 more)"]),
 }
 
@@ -522,15 +539,15 @@ OVERRIDES: dict[str, tuple[str, list[str]]] = {
     "fraction": ("simulators.count=4.0", ["simulators.count = 4.0", "an integer", "write 4"]),
     "section": ("env=CartPole-v1", ["env = 'CartPole-v1'", "must be a mapping with keys id", "{id: CartPole-v1}"]),
     "mode": ("mode=gosip", ["mode = 'gosip'", "async or gossip or sync", "did you mean gossip?"]),
-    "tag": ("seed=!!int 3", ["seed=!!int 3", "tags are not used", "remove the tag"]),
-    "alias": ("seed=*x", ["*x", "aliases are not used", "write the value out"]),
+    "tag": ("seed=!!int 3", ["seed=!!int 3", "tags are not allowed", "remove the tag"]),
+    "alias": ("seed=*x", ["*x", "aliases are not allowed", "write the value itself"]),
     "open bracket": ("model.hidden_sizes=[1", ["'[1'", "not valid YAML", "brackets"]),
     "argument of a value": ("env.id.x=1", ["env.id.x=1", "env.id is one value", "env.id=VALUE"]),
-    "argument in an argument": ("env.kwargs.a.b=1", ["env.kwargs.a is 3, no mapping", "env.kwargs.a={...}"]),
+    "argument in an argument": ("env.kwargs.a.b=1", ["env.kwargs.a is 3, not a mapping", "env.kwargs.a={...}"]),
     "line breaks": ("name=a\n\nb\x1b[31m", ["name=a", "not valid YAML", "check"]),
-    "duplicate": ("env={id: a, id: b}", ["'id'", "a key stands once", "keep one"]),
+    "duplicate": ("env={id: a, id: b}", ["'id'", "a key may be in a section only once", "keep one"]),
     "long path": ("env.id" + ".a" * 100_000 + "=1", ["env.id.a.a", "one value, not a section", "=VALUE"]),
-    "long": ("name=" + "x" * 300_000, ["300000 bytes", "at most 262144 bytes", "is this the file"]),
+    "long": ("name=" + "x" * 300_000, ["300000 bytes", "at most 262144 bytes", "check the name of the file"]),
 }
 
 
@@ -648,7 +665,7 @@ def test_a_default_is_told_where_it_is_what_leaving_the_key_out_gives() -> None:
 @pytest.mark.parametrize(
     ("changes", "key", "reading"),
     [
-        (["learners.chunks=5"], "learners.chunks = 5: mode sync does not read it", "async"),
+        (["learners.chunks=5"], "learners.chunks = 5: mode sync does not use this key", "async"),
         (
             ["mode=async", "learners.outer=nesterov"],
             "learners.outer = 'nesterov': mode async does not",
@@ -662,7 +679,7 @@ def test_what_only_another_mode_reads_is_refused_where_it_says_something(
     changes: list[str], key: str, reading: str
 ) -> None:
     line = refusal(OK, changes)
-    assert key in line and f"leave it out, or write mode: {reading}" in line, line
+    assert key in line and f"leave the key out, or write mode: {reading}" in line, line
     parse(OK, ["learners.chunks=3", "gossip.graph=ring"])  # what all say who say nothing
 
 

@@ -33,7 +33,7 @@ class Played(A2C):
         (["model.recurrence=lstm"], "replays single transitions"),
         (
             ["simulators.weights=rollout", "algorithm.target_every_steps=7"],
-            "it must be a multiple of a rollout",
+            "this must be a multiple of a rollout",
         ),
     ],
 )
