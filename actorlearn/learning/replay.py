@@ -27,7 +27,7 @@ from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.learning.items import batch_of, following_outputs, without_burn_in
 from actorlearn.learning.minibatches import Minibatch, Minibatches
 from actorlearn.learning.target import Target
-from actorlearn.memory.rollout import Part
+from actorlearn.memory.rollout import GroupRollout
 from actorlearn.memory.shared import Segment
 from actorlearn.models.interface import Outputs
 from actorlearn.models.noisy import draw
@@ -70,12 +70,12 @@ class ReplayStorage:
         """Store in this replay, which has a fixed number of rings."""
         self._replay = replay
 
-    def room(self, parts: Sequence[Part]) -> Tensor:
+    def room(self, parts: Sequence[GroupRollout]) -> Tensor:
         """Return for each environment of a rollout, bool [B], whether the replay has a ring for it."""
         owners = self._replay.room({part.owner: part.blocks.envs_per_group for part in parts})
         return torch.cat([torch.full((part.blocks.envs_per_group,), part.owner in owners) for part in parts])
 
-    def store(self, rollout: int, parts: Sequence[Part]) -> None:
+    def store(self, rollout: int, parts: Sequence[GroupRollout]) -> None:
         """Store a rollout, unless an earlier incarnation of the trainer has stored it."""
         if rollout < self._replay.rollouts:
             return

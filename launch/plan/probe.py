@@ -59,7 +59,11 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     def unseen(self) -> str:
         """Line about the parts of the observations that are left out; empty if there are none."""
         what = " and ".join(self.left_out)
-        return f"the network does not get {what} of the observations: networks accept only numbers" if what else ""
+        return (
+            f"the network does not get these parts of the observations: {what}; networks accept only numbers"
+            if what
+            else ""
+        )
 
 
 def describe(topology: Topology) -> Description:

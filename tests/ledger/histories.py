@@ -141,7 +141,7 @@ def _resumed(world: World) -> list[str]:
     except RunError as error:
         if "no valid checkpoint (none found)" in str(error) and not world.saved:
             return []
-        if "has learned from" not in str(error):
+        if "has already learned from" not in str(error):
             return [f"it cannot be resumed: {error}"]
         world.topology = msgspec.structs.replace(world.topology, total_steps=2 * world.topology.total_steps)
         world.run(resume=True)

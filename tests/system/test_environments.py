@@ -29,11 +29,13 @@ def test_a_packages_environment_is_planned_learned_joined_and_scored(launched: S
     assert plan.returncode == 0, plan.stderr
     told = " ".join(plan.stdout.split())
     assert "observation float32[5], from Dict of shown (one-hot of 3, 2); several choices at once, of [3, 2]" in told
-    assert "of its observations said (Text) is left out" in told
+    assert "the network does not get these parts of the observations: said (Text)" in told
 
     run = launched("catch", *PPO, *PACKAGED, WRAPPED)
     run.wait_for_score(5.0)
-    assert [event["cause"].partition(" is")[0] for event in run.events("warned")] == ["of its observations said (Text)"]
+    assert [event["cause"].partition("; ")[0] for event in run.events("warned")] == [
+        "the network does not get these parts of the observations: said (Text)"
+    ]
     before = run.pids()
     attached = command("attach", run.run_dir, "env.kwargs.prize=1", "env.wrappers=[]")
     assert attached.returncode == 0, attached.stderr

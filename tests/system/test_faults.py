@@ -67,7 +67,7 @@ def test_a_process_of_any_role_that_is_stopped_is_found_and_replaced(launched: S
         (silent,) = run.events("silent", name)
         role = name.partition("-")[0]
         assert (
-            f"it has been stopped, by a signal or a debugger; the limit is supervision.{role}_hang_s: 4"
+            f"the process was stopped by a signal or a debugger; the limit is supervision.{role}_hang_s: 4"
             in silent["cause"]
         )
     run.full_speed()

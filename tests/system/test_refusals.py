@@ -55,7 +55,9 @@ def test_a_full_shared_memory_is_one_line_and_makes_nothing(environment: dict[st
     if "unshare:" in done.stderr or "mount:" in done.stderr:
         pytest.skip(f"this machine allows no mount namespaces: {done.stderr.strip()}")
     assert_refused(
-        done, ["actorlearn: /dev/shm/", "bytes of shared memory are needed", "65,536 are free", "--shm-size"], tmp_path / "new"
+        done,
+        ["actorlearn: /dev/shm/", "bytes of shared memory are needed", "65,536 are free", "--shm-size"],
+        tmp_path / "new",
     )
     assert "actorlearn" not in done.stdout.partition("steps\n")[2]  # what ls shows
 

@@ -116,8 +116,8 @@ def test_a_plan_has_a_role_that_a_package_brings(package: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ("roles={auditr: {}}", "no installed package brings a role of this name; there are auditor"),
-        ("roles={trainer: {}}", "the role is shipped, and a topology has a section of its own for it"),
+        ("roles={auditr: {}}", "no installed package has a role of this name; the roles are auditor"),
+        ("roles={trainer: {}}", "this role is built in; write its keys in its own section of the topology"),
         ("roles.auditor.count=-1", "roles.auditor.count = -1: must be at least 0 and at most 64"),
         ("roles.auditor={coun: 1}", "section roles.auditor has no key 'coun'; did you mean roles.auditor.count?"),
         ("roles.auditor.spin_s=3", "at least hang_s, which is 30; write 30 or more, or a smaller hang_s"),

@@ -75,6 +75,6 @@ def test_what_could_start_no_run_is_said_before_anything_is_made(file: Path) -> 
     for check in (True, False):
         with pytest.raises(RunError, match="--engine: 'sssh' must be local, ray, slurm, ssh or package"):
             sweep(file, Path("there"), check=check, retry=False, json=False, engine="sssh")
-        with pytest.raises(RunError, match="--engine slurm: starts nodes, and this topology has none"):
+        with pytest.raises(RunError, match="--engine slurm: an engine starts nodes, and this topology has none"):
             sweep(file, Path("there"), check=check, retry=False, json=False, engine="slurm")
     assert not Path("there").exists()

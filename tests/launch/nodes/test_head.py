@@ -69,7 +69,7 @@ def test_nodes_of_one_machine_share_its_cores_and_what_was_chosen_for_others_is_
         monkeypatch.setattr("launch.nodes.agent.usable_cores", lambda: 4096.0)
         made.begin("node-0", "node-1")
         said = [note.cause for note in made.of(ev.Note) if note.kind == "warned"]
-        assert len(said) == 1 and "there are for node-0 2048, node-1 2048" in said[0]
+        assert len(said) == 1 and "other numbers of cores (node-0 2048, node-1 2048)" in said[0]
 
 
 def test_who_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

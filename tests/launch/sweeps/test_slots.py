@@ -111,7 +111,12 @@ def test_nodes_on_this_machine_have_what_it_has(tmp_path: Path) -> None:
     [
         ("listen: '127.0.0.1:0'", None, False, "nobody starts those of so many runs; name an --engine"),
         ("count: 2", None, False, "nobody starts those of so many runs; name an --engine"),
-        ("hosts: [big1]", "ssh", True, "--engine ssh: starts nodes, and this topology has none; write nodes.listen"),
+        (
+            "hosts: [big1]",
+            "ssh",
+            True,
+            "--engine ssh: an engine starts nodes, and this topology has none; write nodes.listen",
+        ),
         ("count: 1, listen: '10.0.0.1:0'", "ssh", True, "nodes.hosts: 0 hosts for nodes.count = 1"),
         ("hosts: [big1], listen: '10.0.0.1:0'", "ssh", False, "nodes.listen: 10.0.0.1:0: whoever reaches a port"),
         ("hosts: [big1], listen: '0.0.0.0:0'", "ssh", True, "an engine gives nodes this address"),
