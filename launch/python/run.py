@@ -133,7 +133,7 @@ class Run:
         callbacks: Callbacks = {REPORT: on_report, EVALUATION: on_evaluation, CHECKPOINT: on_checkpoint}
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         bar = bars.make(self._follower.view) if progress else bars.Silent()
-        stopping = False
+        stopping, shown = False, self._follower.view
         try:
             while True:
                 found = self._found()
@@ -142,7 +142,9 @@ class Run:
                     stopping = True
                     with suppress(FailedError):  # it ends already
                         ask(found, "stop", timeout_s=TIMEOUT_S)
-                bar.show(self._follower.view)
+                if self._follower.view is not shown:
+                    shown = self._follower.view
+                    bar.show(shown)
                 if not alive:
                     self._reap()
                     return found.status
