@@ -148,6 +148,7 @@ def test_a_wrong_request_raises_a_line_and_leaves_nothing(first: Any, keys: dict
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 def test_the_programs_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     """Each block of docs/python.md is a program, or continues the one before it."""
     code = "\n".join(block.text for block in blocks(ROOT / "docs" / "python.md") if block.kind == "python")
@@ -158,12 +159,13 @@ def test_the_programs_of_the_page_do_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     notebook = nbformat.read(ROOT / "examples" / "corridor.ipynb", as_version=4)
-    nbclient.NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(notebook, timeout=1500, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert any("<progress" in output.get("data", {}).get("text/html", "") for output in outputs)
