@@ -1,23 +1,47 @@
-"""actorlearn: independent processes that train deep-RL agents through shared-memory tensors and ZeroMQ control."""
+"""actorlearn: independent processes that train deep-RL agents through shared-memory tensors and ZeroMQ control.
+
+``train``, ``start``, ``open``, ``runs`` and ``Run`` are in ``launch/python``, which is imported when one of these names
+is used first; processes of a run never use them.
+"""
 
 from __future__ import annotations
 
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from actorlearn.acting.loaded import LoadedPolicy
+    from launch.python import Run, open, runs, start, train
 
 __version__ = "0.1.0"
+__all__ = ["Run", "load_policy", "open", "runs", "start", "train"]
 
 
-def load_policy(run_dir: str | PathLike[str], *, learner: int = 0, seed: int = 0) -> LoadedPolicy:
+def load_policy(
+    run_dir: str | PathLike[str], *, learner: int = 0, seed: int = 0, at: str | int = "newest"
+) -> LoadedPolicy:
     """Load the policy of a running or ended run, with the weights of its newest valid checkpoint, to act on the CPU.
 
     ``learner`` selects the learner in mode gossip, in which each learner has its own weights. ``seed`` seeds the
-    sampling of actions. Raises ValueError if the folder is not a run's, and CheckpointError (a RuntimeError) if no
-    checkpoint is valid. Your own classes must be importable, as when the run was started.
+    sampling of actions. ``at`` selects another checkpoint by its environment steps. Raises ValueError if the folder is
+    not a run's or has no checkpoint of these steps, and CheckpointError (a RuntimeError) if no checkpoint is valid.
+    Your own classes must be importable, as when the run was started.
     """
     from actorlearn.acting.loaded import load  # here, because importing torch takes a second
 
-    return load(run_dir, learner, seed)
+    return load(run_dir, learner, seed, at)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from actorlearn.__main__ import import_launch
+
+    import_launch()
+    from launch import python
+
+    return getattr(python, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

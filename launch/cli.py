@@ -103,6 +103,20 @@ def resume(
     return resume(run, overrides or [], engine, keys, plain)
 
 
+@app.command(hidden=True)
+def supervise(
+    folder: Annotated[Path, typer.Argument(help="Folder of the run, made by the program.")],
+    topology: Topology,
+    errors: Annotated[int, typer.Option(help="Descriptor of a pipe that receives an error.")],
+    overrides: Overrides = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
+) -> int:
+    """Run a topology for a Python program, which calls this command by itself."""
+    from launch.python.supervise import supervise
+
+    return supervise(folder, topology, overrides or [], errors, resume)
+
+
 @app.command(rich_help_panel=_TRAIN)
 def sweep(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The YAML file that describes the sweep.")],

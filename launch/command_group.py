@@ -31,10 +31,10 @@ class Commands(TyperGroup):
         except typer.Abort:
             code = 130
         except Exception as error:
-            expected = _expected(error)
-            if expected is None:
+            status = expected_status(error)
+            if status is None:
                 raise  # an error in this program: show its traceback
-            code = _refuse(_message(error), expected)
+            code = _refuse(message(error), status)
         if not standalone_mode:
             return code
         sys.exit(code if isinstance(code, int) else 0)
@@ -47,7 +47,7 @@ def _refuse(text: str, code: int) -> int:
     return code
 
 
-def _message(error: Exception) -> str:
+def message(error: Exception) -> str:
     """Return an error's message; typer's own errors (no such command, missing argument) refer to ``--help``."""
     if isinstance(error, OSError) and error.errno in DISK_ERRORS and error.filename:
         return f"{error.filename}: {error.strerror}; make room on that disk, and try again"
@@ -60,7 +60,7 @@ def _message(error: Exception) -> str:
     return said if context is None or not said else f"{said}; see `{context.command_path} --help`"
 
 
-def _expected(error: Exception) -> int | None:
+def expected_status(error: Exception) -> int | None:
     """Return the exit status of an expected error; None for a bug of this program."""
     from actorlearn.address import AddressError
     from actorlearn.memory.shared import SharedMemoryFull

@@ -82,6 +82,7 @@ COVERED_BY = {
     "launch/commands/check.py": "tests/launch/test_cli.py",
     "launch/commands/manage.py": "tests/launch/test_cli.py",
     "launch/commands/run.py": "tests/launch/runtime/test_loop.py",
+    "launch/python/": "tests/system/test_python.py",
     "launch/bench/measure/costs.py": "tests/launch/bench/test_costs.py",
     "launch/bench/measure/": "tests/launch/bench/test_bench.py",
     "launch/bench/suites/": "tests/launch/bench/test_bench.py",

@@ -33,6 +33,8 @@ DOORS = {
 }
 # Anything that can run code found in data. multiprocessing pickles whatever it passes on.
 BANNED_IMPORTS = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib", "multiprocessing"}
+ALLOWED_IMPORTS = {("actorlearn/envs/pickled.py", "cloudpickle")}
+"""An environment that a program defines is code: its file is read in one module, which compares its SHA-256."""
 BANNED_CALLS = {"eval", "exec", "compile", "__import__"}
 BANNED_ATTRIBUTES = {"recv_pyobj", "send_pyobj", "read_pickle", "to_pickle", "fromfile", "unsafe_load", "full_load"}
 BANNED_FUNCTIONS = {
@@ -74,6 +76,7 @@ def banned_uses(tree: ast.AST, file: str) -> list[str]:
     found = [
         (line, name)
         for line, name in imported(tree)
+        if (file, name) not in ALLOWED_IMPORTS
         if name.split(".")[0] in BANNED_IMPORTS or name in BANNED_FUNCTIONS or name.split(".")[-1] in BANNED_ATTRIBUTES
     ]
     for node in ast.walk(tree):
@@ -113,6 +116,7 @@ def test_nothing_runs_code_found_in_data() -> None:
     "source",
     [
         "import pickle",
+        "import cloudpickle",
         "from multiprocessing import shared_memory",
         "def f():\n    import dill",
         "eval('1')",

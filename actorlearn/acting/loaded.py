@@ -20,8 +20,9 @@ from actorlearn.algorithms.interface import Algorithm
 from actorlearn.envs.interface import VectorEnv
 from actorlearn.envs.make import make as make_environments
 from actorlearn.envs.specs import ENVIRONMENTS
-from actorlearn.parameters.checkpoint import Checkpoint, newest
-from actorlearn.parameters.checkpoint_folders import directory_of
+from actorlearn.parameters import checkpoint as checkpoints
+from actorlearn.parameters.checkpoint import Checkpoint
+from actorlearn.parameters.checkpoint_folders import directory_of, folders, steps_of
 from actorlearn.registry import open_to
 from actorlearn.worker.settings import PolicySettings, read
 
@@ -104,7 +105,11 @@ class LoadedPolicy:
         return action
 
 
-def load(run_dir: str | PathLike[str], learner: int, seed: int) -> LoadedPolicy:
+NEWEST = "newest"
+"""Stands for the newest valid checkpoint."""
+
+
+def load(run_dir: str | PathLike[str], learner: int, seed: int, at: str | int = NEWEST) -> LoadedPolicy:
     """Load a policy; see ``actorlearn.load_policy``."""
     folder = Path(run_dir)
     settings = sorted((folder / "settings").glob("simulator-0.*.json"), key=lambda path: path.stat().st_mtime)
@@ -113,4 +118,17 @@ def load(run_dir: str | PathLike[str], learner: int, seed: int) -> LoadedPolicy:
             f"{folder} is not the folder of a run: it has no settings/simulator-0.*.json; name a folder under runs/"
         )
     own = read(settings[-1], _ActingSettings)
-    return LoadedPolicy(own.policy, own.env, newest(directory_of(folder / "checkpoints", learner)), seed)
+    directory = directory_of(folder / "checkpoints", learner)
+    return LoadedPolicy(
+        own.policy, own.env, checkpoints.newest(directory) if at == NEWEST else _at(directory, at), seed
+    )
+
+
+def _at(directory: Path, at: str | int) -> Checkpoint:
+    """Return the checkpoint of this many steps; raises ValueError with the steps of those that are there."""
+    there = {steps_of(folder): folder for folder in folders(directory)}
+    found = there.get(at) if isinstance(at, int) else None
+    if found is None:
+        steps = ", ".join(f"{number:_}" for number in sorted(there)) or "none yet"
+        raise ValueError(f"at={at!r}: no checkpoint of that name is kept; write at='newest', or its steps: {steps}")
+    return checkpoints.load(found)

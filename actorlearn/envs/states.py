@@ -26,6 +26,7 @@ Environment = gymnasium.Env[Any, Any] | gymnasium.vector.VectorEnv[Any, Any, Any
 
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "actorlearn.envs.cartpole:CartPole": ("state", "steps", "prev_done", "generators"),
+    "actorlearn.envs.pickled:Pickled": (),
     "gymnasium.envs.classic_control.acrobot:AcrobotEnv": ("state",),
     "gymnasium.envs.classic_control.cartpole:CartPoleEnv": ("state", "steps_beyond_terminated"),
     "gymnasium.envs.classic_control.continuous_mountain_car:Continuous_MountainCarEnv": ("state",),

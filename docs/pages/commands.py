@@ -22,6 +22,8 @@ def page() -> str:
     group: Any = typer.main.get_command(app)
     panels: dict[str, list[str]] = {}
     for name, command in group.commands.items():
+        if command.hidden:
+            continue
         named = {f"{name} {part}": each for part, each in getattr(command, "commands", {}).items()} or {name: command}
         panels.setdefault(command.rich_help_panel, []).extend(_command(*item) for item in named.items())
     return _HEAD + "".join(f"\n## {panel}\n" + "".join(commands) for panel, commands in panels.items())

@@ -34,6 +34,18 @@ _NEEDED = ("onnx", "onnxscript", "onnxruntime")
 
 def export(word: str, output: Path, episodes: int | None, learner: int, weights_only: bool, json: bool) -> int:
     """Write the folder and print its files; return the exit status."""
+    refuse(output, weights_only)
+    run = find.find(word)
+    told, scored, files = write(run, output, episodes, learner, weights_only)
+    if json:
+        print(json_format.dumps({"run": run.name, "folder": str(output), **told, "score": scored}))
+        return 0
+    print(f"{output}: {', '.join([CARD, *files])}")
+    return 0
+
+
+def refuse(output: Path, weights_only: bool) -> None:
+    """Raise RunError if a package is missing, or if something is at ``output`` already."""
     if not weights_only and (missing := [name for name in _NEEDED if find_spec(name) is None]):
         raise RunError(
             f"policy.onnx needs {', '.join(missing)}, not installed here: pip install 'actorlearn[onnx]', "
@@ -41,7 +53,13 @@ def export(word: str, output: Path, episodes: int | None, learner: int, weights_
         )
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise RunError(f"--output {output}: is there already; name a new folder")
-    run = find.find(word)
+
+
+def write(
+    run: Run, output: Path, episodes: int | None, learner: int, weights_only: bool
+) -> tuple[dict[str, Any], Mapping[str, Any] | None, list[str]]:
+    """Write the folder; return what the exporting process said, the scores, and the files. Raises RunError."""
+    refuse(output, weights_only)
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to export; one is written every checkpoint.every_steps steps")
     topology = load(run.path / TOPOLOGY)
@@ -59,11 +77,7 @@ def export(word: str, output: Path, episodes: int | None, learner: int, weights_
             folder.rename(output)
     except OSError as error:
         raise RunError(f"--output {output}: cannot be written: {error.strerror}; name another folder") from None
-    if json:
-        print(json_format.dumps({"run": run.name, "folder": str(output), **told, "score": scored}))
-        return 0
-    print(f"{output}: {', '.join([CARD, *files])}")
-    return 0
+    return told, scored, files
 
 
 def _written(run: Run, wanted: ExportSettings) -> dict[str, Any]:

@@ -76,6 +76,20 @@ def stop(word: str, now: bool, timeout_s: float, json: bool) -> int:
     """Stop a run and wait until it has ended; return the exit status."""
     run = find.find_living(word)
     began_s = time.monotonic()
+    status = end(run, now, timeout_s)
+    took_s = time.monotonic() - began_s
+    if json:
+        print(json_format.dumps({"run": run.name, "status": status, "seconds": round(took_s, 3)}))
+    else:
+        print(f"{run.name}: {status} after {took_s:.1f} s")
+    return 0
+
+
+def end(run: Run, now: bool, timeout_s: float) -> str:
+    """Stop a living run and wait until it has ended; return its status, ``killed`` if it had to be killed.
+
+    Raises FailedError if it is still at work after ``timeout_s``.
+    """
     killed = False
     if now:
         killed = not _stop_now(run)
@@ -86,13 +100,7 @@ def stop(word: str, now: bool, timeout_s: float, json: bool) -> int:
                 f"{run.name} is still at work {timeout_s:g} s after it was told to stop; "
                 f"wait for it with `actorlearn top {run.name}`, or use `actorlearn stop {run.name} --now`"
             )
-    took_s = time.monotonic() - began_s
-    status = "killed" if killed else run.status
-    if json:
-        print(json_format.dumps({"run": run.name, "status": status, "seconds": round(took_s, 3)}))
-    else:
-        print(f"{run.name}: {status} after {took_s:.1f} s")
-    return 0
+    return "killed" if killed else run.status
 
 
 def _stop_now(run: Run) -> bool:

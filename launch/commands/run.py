@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from launch.supervision.events import Console
     from launch.topology.load import Topology
 
+TOPOLOGY = "topology.yaml"
+"""File of the resolved topology in the folder of a run."""
+
 
 def start(
     topology: str,
@@ -34,7 +37,7 @@ def start(
     from launch.topology.load import load
 
     loaded, starts = load(topology, overrides), find_engine(engine)
-    return _run(loaded, new_folder(loaded.name, run_dir), starts, keys, resume=False, plain=plain)
+    return run_in(new_folder(loaded.name, run_dir), loaded, starts, keys, plain=plain)
 
 
 def resume(
@@ -43,6 +46,13 @@ def resume(
     """Continue a run that has ended; return the exit status."""
     from launch.topology.load import load
 
+    run = find_resumable(word)
+    loaded = load(run.path / TOPOLOGY, overrides)
+    return run_in(run.path, loaded, find_engine(engine), keys, resume=True, plain=plain)
+
+
+def find_resumable(word: str) -> find.Run:
+    """Return a run that has ended and can be resumed; raises RunError."""
     run = find.find(word)
     if run.alive:
         raise RunError(
@@ -52,8 +62,7 @@ def resume(
         raise RunError(f"{run.name} is another program's run, imported for its curve: there is nothing to resume")
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to resume from; start it again with `actorlearn run`")
-    loaded = load(run.path / "topology.yaml", overrides)
-    return _run(loaded, run.path, find_engine(engine), keys, resume=True, plain=plain)
+    return run
 
 
 def find_engine(engine: str | None) -> EngineSpec | None:
@@ -70,26 +79,36 @@ def find_engine(engine: str | None) -> EngineSpec | None:
     return spec
 
 
-def new_folder(name: str, run_dir: Path | None) -> Path:
-    """Make the run folder; raises RunError unless it is new or empty, because two runs never share a folder."""
+def new_folder(name: str, run_dir: Path | None, option: str = "--run-dir ") -> Path:
+    """Make the run folder; raises RunError unless it is new or empty, because two runs never share a folder.
+
+    ``option``: how the caller writes ``run_dir``, for errors.
+    """
     folder = run_dir or find.RUNS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if folder.is_dir() and any(folder.iterdir()):
         if find.read(folder) is None:
-            raise RunError(f"--run-dir {folder}: is not empty; name a new folder")
+            raise RunError(f"{option}{folder}: is not empty; name a new folder")
         raise RunError(
-            f"--run-dir {folder}: holds a run already; "
+            f"{option}{folder}: holds a run already; "
             f"go on with it with `actorlearn resume {folder}`, or name a new folder"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"--run-dir {folder}: cannot be made: {error.strerror}; name another folder") from None
+        raise RunError(f"{option}{folder}: cannot be made: {error.strerror}; name another folder") from None
     return folder
 
 
-def _run(
-    topology: Topology, folder: Path, engine: EngineSpec | None, keys: Path | None, *, resume: bool, plain: bool
+def run_in(
+    folder: Path,
+    topology: Topology,
+    engine: EngineSpec | None = None,
+    keys: Path | None = None,
+    *,
+    resume: bool = False,
+    plain: bool = False,
 ) -> int:
+    """Run a topology in a folder that has been made, and show it; return the exit status."""
     from launch.display import console
     from launch.runs.view import RunView
     from launch.runtime.loop import run

@@ -36,6 +36,19 @@ def plot(runs: Sequence[Run], output: Path, columns: Sequence[str] = (SCORE,), a
 
     ``apart``: runs that differ only in the seed are drawn as separate lines.
     """
+    draw_groups(_lines(runs, columns, apart), output)
+
+
+def figure_of(runs: Sequence[Run], columns: Sequence[str] = (SCORE,), apart: bool = False) -> Figure:
+    """Return the picture that ``plot`` writes; raises ValueError with one line if there is nothing to draw."""
+    lines = _lines(runs, columns, apart)
+    figure = make_figure(Path("figure.png"), 11.0)
+    _draw(figure, lines)
+    return figure
+
+
+def _lines(runs: Sequence[Run], columns: Sequence[str], apart: bool) -> list[tuple[str, Sequence[Curve]]]:
+    """Return the curves of the runs by their names in the legend."""
     if not runs:
         raise ValueError("no run is given to plot; name one or more run folders")
     lines: list[tuple[str, Sequence[LearningCurve]]] = []
@@ -45,7 +58,7 @@ def plot(runs: Sequence[Run], output: Path, columns: Sequence[str] = (SCORE,), a
             groups = [one for group in groups for one in group.apart]
         more = f" {column}" if len(columns) > 1 else ""
         lines += [(f"{name}{more}", group.curves) for name, group in zip(_distinct_names(groups), groups, strict=True)]
-    draw_groups(lines, output)
+    return lines
 
 
 def draw_groups(groups: Sequence[tuple[str, Sequence[LearningCurve]]], output: Path) -> None:

@@ -22,6 +22,8 @@ Points = Sequence[tuple[float, float]] | Numbers
 
 NO_DIFFERENCE = frozenset({"name", "seed"})
 """Keys in which runs of one group may differ."""
+_STORED = "actorlearn.envs.pickled:"
+"""Ids of environments that a file in the run's folder holds (``actorlearn/envs/pickled.py``)."""
 _SAID = 3
 """Most differing keys in the name of a group."""
 _SAME_END = 1.1
@@ -83,6 +85,9 @@ def _keys(topology: Mapping[str, Any], but: Collection[str]) -> dict[str, Any]:
             found |= {f"{key}.{own}": its for own, its in value.items()}
         else:
             found[key] = value
+    kwargs = found.get("env.kwargs")
+    if isinstance(kwargs, Mapping) and str(found.get("env.id")).startswith(_STORED):
+        found["env.kwargs"] = {name: value for name, value in kwargs.items() if name != "file"}  # its SHA-256 remains
     return {key: value for key, value in found.items() if key not in but}
 
 

@@ -30,7 +30,8 @@ def test_a_generated_file_is_up_to_date(file: str) -> None:
 
 def test_each_command_has_its_usage_and_its_options() -> None:
     text = commands.page()
-    assert text.count("\n### ") == len(app.registered_commands) + len(keys.registered_commands)
+    shown = [command for command in (*app.registered_commands, *keys.registered_commands) if not command.hidden]
+    assert text.count("\n### ") == len(shown)
     assert "`actorlearn detach RUN NAME... [OPTION]...`" in text
     assert "`actorlearn logs RUN [PROCESS] [OPTION]...`" in text
     assert "| `--lines, -n LINES` | Number of last lines of each process to print first. | `50` |" in text

@@ -1,0 +1,87 @@
+"""Environments that a file holds: classes and factories of a program or of a notebook's cell, which cannot be imported.
+
+``write`` stores a class or a function with cloudpickle; ``Pickled`` reads it and makes the environment. In a topology::
+
+    env:
+      id: actorlearn.envs.pickled:Corridor
+      kwargs: {file: /…/environment.pickle, sha256: 0f3a…, size: 5}
+
+The name behind the colon is for people: every name of this module stands for ``Pickled``. The other arguments are those
+of the class or function. Reading the file runs its code, so it is trusted like a package that a topology names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import gymnasium
+
+from actorlearn.files import write_atomically
+
+FILE = "environment.pickle"
+"""Name of the file in the folder of a run."""
+
+Maker = Callable[..., Any]
+
+
+def write(maker: Maker, path: Path) -> str:
+    """Store a class or function; returns the SHA-256 of the file.
+
+    Raises OSError, and ValueError, one line, if ``maker`` refers to something that cannot be stored.
+    """
+    try:
+        data = cloudpickle.dumps(maker)
+    except Exception as error:  # an object's own __reduce__ may raise anything
+        raise ValueError(
+            f"environment {name_of(maker)}: cannot be sent to other processes: {type(error).__name__}: {error}; make "
+            "what it needs inside the class or function, or put it into a module and name module:Class"
+        ) from error
+    write_atomically(path, data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def read(path: Path, sha256: str) -> Maker:
+    """Return a stored class or function; raises ValueError, one line, if the file is missing, changed or unusable."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(
+            f"env.kwargs.file: {path}: {error.strerror}; write env.kwargs.file=PATH if the folder was moved"
+        ) from None
+    if (found := hashlib.sha256(data).hexdigest()) != sha256:
+        raise ValueError(
+            f"env.kwargs.sha256: {path} has {found[:12]}…, and the topology {sha256[:12]}…: the file was changed, and "
+            "its code is not run; restore it, or start a new run"
+        )
+    try:
+        maker: Maker = cloudpickle.loads(data)
+    except Exception as error:  # it imports modules, and those may raise anything
+        raise ValueError(f"{path}: cannot be read: {type(error).__name__}: {error}") from error
+    return maker
+
+
+def name_of(maker: Maker) -> str:
+    """Return the name of a class or function as an identifier; ``environment`` for one without a name."""
+    name = getattr(maker, "__name__", "")
+    return name if name.isascii() and name.isidentifier() and not name.startswith("_") else "environment"
+
+
+class Pickled(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """The environment that a stored class or function makes. It adds nothing and has no state of its own."""
+
+    def __init__(self, file: str, sha256: str, **kwargs: Any) -> None:
+        """Read the file and call what it holds with ``kwargs``; raises ValueError, one line."""
+        made = read(Path(file), sha256)(**kwargs)
+        if not isinstance(made, gymnasium.Env):
+            raise ValueError(f"it makes {made!r:.200}; it must make a gymnasium.Env")
+        super().__init__(made)
+
+
+def __getattr__(name: str) -> type[Pickled]:
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return Pickled

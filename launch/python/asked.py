@@ -1,0 +1,149 @@
+"""The arguments of ``train`` and ``start`` as a topology and overrides, which the command line reads too.
+
+Writes the topology of a run that has no file of its own, and its environment if that cannot be imported, into the run's
+folder. ``launch/topology`` reads and checks them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from actorlearn.envs import pickled
+from actorlearn.files import write_atomically
+from launch.errors import RunError
+from launch.topology import sources
+from launch.topology.load import Topology, TopologyError, literal, parse
+from launch.topology.overrides import COMMAND_LINE, expand
+
+GIVEN = "given.yaml"
+"""File of the topology in the run's folder, if the caller has named none."""
+ARGUMENT = "argument"
+"""Origin of a value in errors."""
+
+Maker = Callable[..., Any]
+First = str | os.PathLike[str] | Mapping[str, Any] | Maker
+"""Id of an environment, path of a topology, a topology as a mapping, a class of environments or a function."""
+
+_ID = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A run that the caller has asked for."""
+
+    overrides: tuple[str, ...]
+    path: str = ""
+    """Path of the topology; empty if ``given`` is the topology."""
+    given: Mapping[str, Any] | None = None
+    maker: Maker | None = None
+    """Class or function that makes the environment and cannot be imported by other processes."""
+
+    def check(self) -> Topology:
+        """Return the topology without asking the environment for its spaces; raises TopologyError."""
+        text = sources.read(self.path) if self.path else _text(self._tree("", ""))
+        return check(text, self.overrides, self.path or ARGUMENT)
+
+    def write(self, folder: Path) -> str:
+        """Return the path of the topology, which is written into the folder if the caller has named none.
+
+        Raises ValueError, one line, if the environment cannot be stored.
+        """
+        if self.path:
+            return self.path
+        file = folder.absolute() / pickled.FILE
+        sha256 = pickled.write(self.maker, file) if self.maker is not None else ""
+        write_atomically(folder / GIVEN, _text(self._tree(str(file), sha256)).encode())
+        return str(folder / GIVEN)
+
+    def _tree(self, file: str, sha256: str) -> Mapping[str, Any]:
+        if self.maker is None:
+            return self.given or {}
+        name = f"{pickled.__name__}:{pickled.name_of(self.maker)}"
+        return {"env": {"id": name, "kwargs": {"file": file, "sha256": sha256}}}
+
+
+def read(first: First, algorithm: str | None, keys: Mapping[str, Any]) -> Asked:
+    """Return what the arguments ask for; raises RunError for a first argument that is none of ``First``."""
+    stored = _maker(first)
+    changes = {**({} if algorithm is None else {"algorithm.name": algorithm}), **keys}
+    if stored is not None and isinstance(kwargs := changes.get("env.kwargs"), Mapping):
+        del changes["env.kwargs"]  # it would replace those that name the stored environment
+        changes |= {f"env.kwargs.{name}": value for name, value in kwargs.items()}
+    found = overrides(changes)
+    if stored is not None:
+        return Asked(found, maker=stored)
+    if isinstance(first, Mapping):
+        return Asked(found, given=first)
+    if isinstance(first, os.PathLike) or (isinstance(first, str) and first.endswith((".yaml", ".yml"))):
+        return Asked(found, path=os.fspath(first))
+    return Asked(found, given={"env": {"id": _id(first)}})
+
+
+def overrides(changes: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return changes of keys as overrides of the command line; None as a value is written as null."""
+    return tuple(f"{key}={literal(_plain(value))}" for key, value in changes.items())
+
+
+def check(text: str | bytes, changes: Sequence[str], source: str) -> Topology:
+    """Return the topology of a text and overrides, without a child process; raises TopologyError."""
+    try:
+        return parse(text, expand(changes), source)
+    except TopologyError as error:
+        raise TopologyError(reword(str(error))) from None
+
+
+def reword(text: str, folder: Path | None = None) -> str:
+    """Return an error of the command line as one of arguments; ``folder``: that of a run whose topology was given."""
+    origins = [COMMAND_LINE, *([re.escape(str(folder / GIVEN)) + r":\d+"] if folder else []), rf"{ARGUMENT}:\d+"]
+    return re.sub(rf"^({'|'.join(origins)})(?=[:,])", ARGUMENT, text)
+
+
+def _maker(first: object) -> Maker | None:
+    """Return a class or function that must be stored; None if other processes can find the environment by a name."""
+    if isinstance(first, str | os.PathLike | Mapping):
+        return None
+    if not isinstance(first, type) and callable(getattr(first, "step", None)):
+        raise RunError(
+            f"{type(first).__name__} is an environment that has been made; simulators make their own: give its class, "
+            f"or a function, for example lambda: {type(first).__name__}(...)"
+        )
+    if not callable(first):
+        raise RunError(
+            f"{first!r:.100} names no environment; give a gymnasium id, a path of a topology that ends in .yaml, a "
+            "dict, a class of environments or a function that makes one"
+        )
+    return None if isinstance(first, type) and _name(first) else first
+
+
+def _id(first: First) -> str:
+    return first if isinstance(first, str) else _name(first)
+
+
+def _name(found: object) -> str:
+    """Return module:Class of a class that other processes can import; else an empty string."""
+    module, name = getattr(found, "__module__", ""), getattr(found, "__qualname__", "")
+    home = sys.modules.get(module)
+    importable = module != "__main__" and getattr(home, "__spec__", None) is not None
+    word = f"{module}:{name}"
+    return word if importable and getattr(home, name, None) is found and _ID.fullmatch(word) else ""
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in the types of YAML: numpy's numbers and arrays, tuples and paths become plain ones."""
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _text(tree: Mapping[str, Any]) -> str:
+    return "".join(f"{key}: {literal(_plain(value))}\n" for key, value in tree.items())

@@ -1,0 +1,102 @@
+"""Starts the supervisor of a run in a child process, and waits until it has accepted the run.
+
+The child is a session of its own: Ctrl-C in the program does not reach it, and it outlives the program, as a run that
+was started with ``actorlearn run`` in another terminal does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from launch.errors import FailedError, RunError
+from launch.python.asked import reword
+from launch.runs import find
+from launch.runs.find import Run
+
+LOG = "supervisor.log"
+"""File of the supervisor's output, in the folder of logs."""
+_LOOK_EVERY_S = 0.02
+_MOST_BYTES = 64 * 1024
+_WRONG = 2
+"""Exit status of a wrong request (``launch/command_group.py``)."""
+
+Process = subprocess.Popen[bytes]
+
+_running: list[Process] = []
+"""Children that have not been reaped; a Popen that is collected before that warns."""
+
+
+def start(folder: Path, topology: str, overrides: Sequence[str], resume: bool = False) -> tuple[Run, Process]:
+    """Start a run in a folder that has been made, and return it when its supervisor has accepted it.
+
+    Raises RunError if the run cannot be started as asked, and FailedError if the supervisor fails; no process of the
+    run has then been started.
+    """
+    earlier = find.read(folder) if resume else None
+    before = earlier.meta.get("run_id") if earlier else None
+    reads, writes = os.pipe()
+    try:
+        process = _spawn(folder, [str(folder), topology, *overrides, "--errors", str(writes)], writes, resume)
+    except BaseException:
+        os.close(reads)
+        raise
+    finally:
+        os.close(writes)
+    _running[:] = [*(child for child in _running if child.poll() is None), process]
+    try:
+        while process.poll() is None:
+            if (run := find.read(folder)) and run.meta.get("supervisor_pid") == process.pid:
+                return run, process
+            time.sleep(_LOOK_EVERY_S)
+        run = find.read(folder)
+        if run is None or run.meta.get("run_id") == before:
+            raise _refusal(os.read(reads, _MOST_BYTES), folder, process.returncode)
+        return run, process  # it has ended already
+    except BaseException:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+        raise
+    finally:
+        os.close(reads)
+
+
+def _spawn(folder: Path, words: Sequence[str], writes: int, resume: bool) -> Process:
+    log = folder / "logs" / LOG
+    log.parent.mkdir(exist_ok=True)
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", "actorlearn", "supervise", *words, *(["--resume"] if resume else [])],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(_own_folders())},
+            pass_fds=(writes,),
+            start_new_session=True,
+        )
+
+
+def _own_folders() -> list[str]:
+    """Return the folders from which this program imports and other programs would not, such as that of its script."""
+    shared = [Path(prefix).resolve() for prefix in {sys.prefix, sys.base_prefix}]
+    folders = [os.path.abspath(entry) for entry in sys.path if os.path.isdir(entry or ".")]
+    return [
+        entry for entry in dict.fromkeys(folders) if not any(Path(entry).is_relative_to(prefix) for prefix in shared)
+    ]
+
+
+def _refusal(told: bytes, folder: Path, status: int) -> Exception:
+    """Return the error with which the supervisor has ended, before the run began."""
+    try:
+        answer = json.loads(told)
+    except ValueError:
+        lines = (folder / "logs" / LOG).read_text(errors="replace").strip().splitlines() or [f"exit status {status}"]
+        return FailedError(f"{folder.name}: the supervisor failed: {lines[-1]}")
+    text = reword(answer["text"], folder)
+    return RunError(text) if answer["status"] == _WRONG else FailedError(text)

@@ -1,0 +1,52 @@
+"""Follows a run through its files, and passes what is new in them to callbacks of the program.
+
+A run does not wait for its readers: while a callback works, reports and events wait in the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from launch.reports import evaluations
+from launch.runs.find import Run as Found
+from launch.runs.view import RunView, identify
+
+Values = dict[str, Any]
+Caller = TypeVar("Caller")
+Callbacks = Mapping[str, Callable[[Any, Values], object] | None]
+"""Kind of what is new (REPORT, EVALUATION, CHECKPOINT) -> function of the run and its values; False stops the run."""
+
+REPORT, EVALUATION, CHECKPOINT = "report", "evaluation", "checkpoint"
+
+
+class Follower:
+    """Reads each report and event of a run once, in the order of their times."""
+
+    def __init__(self, found: Found, from_start: bool) -> None:
+        """``from_start``: also what is in the files already; otherwise only what is added."""
+        self._rows, self._events = found.metrics(), found.events()
+        self.view: RunView = identify(found)
+        """The run's identity and its newest report."""
+        if not from_start:
+            self._new()
+
+    def look(self, caller: Caller, callbacks: Callbacks) -> bool:
+        """Pass everything new to the callbacks, with ``caller``; return False if one of them has returned False."""
+        results = []
+        for kind, values in self._new():
+            if call := callbacks.get(kind):
+                results.append(call(caller, values))
+        return not any(result is False for result in results)
+
+    def _new(self) -> list[tuple[str, Values]]:
+        found = []
+        for row in self._rows.new():
+            self.view = self.view.with_row(row)
+            found.append((row.get("time_s") or 0.0, REPORT, row))
+        for event in self._events.new():
+            time_s = event.get("time_s") or 0.0
+            found += [(time_s, EVALUATION, result) for result in evaluations.results([event])]
+            if event.get("kind") == "saved":
+                found.append((time_s, CHECKPOINT, event))
+        return [(kind, values) for _, kind, values in sorted(found, key=lambda each: each[0])]

@@ -1,0 +1,94 @@
+"""A progress bar of a run: rich's in a terminal, HTML in a notebook. It starts no thread."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib import import_module
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+from launch.reports.format import as_duration, as_whole, metric_value
+from launch.runs.view import RunView
+
+
+class Bar(Protocol):
+    """A progress bar."""
+
+    def show(self, view: RunView) -> None:
+        """Show the newest report of the run."""
+
+    def close(self) -> None:
+        """Leave the last state on the screen."""
+
+
+class Silent:
+    """No bar."""
+
+    def show(self, view: RunView) -> None:
+        """Show nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class TerminalBar:
+    """rich's bar, redrawn in place; if the output is not a terminal, its last state is printed once."""
+
+    def __init__(self, view: RunView, terminal: Console) -> None:
+        """Draw an empty bar."""
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[said]}"),
+        )
+        self._progress = Progress(*columns, console=terminal, auto_refresh=False)
+        self._task = self._progress.add_task(view.name, total=view.total_steps, said="starting")
+        self._progress.start()
+
+    def show(self, view: RunView) -> None:
+        """Draw the newest report."""
+        self._progress.update(self._task, completed=view.env_steps, said=line(view), refresh=True)
+
+    def close(self) -> None:
+        """Leave the bar and release the terminal."""
+        self._progress.stop()
+
+
+class NotebookBar:
+    """A bar in the output of a notebook's cell, replaced by the next one. It needs no widgets."""
+
+    def __init__(self, view: RunView) -> None:
+        """Show an empty bar."""
+        ipython: Any = import_module("IPython.display")  # it is there in a notebook, and has few types
+        self._make = ipython.HTML
+        self._shown = ipython.display(self._make(self._html(view, "starting")), display_id=True)
+
+    def show(self, view: RunView) -> None:
+        """Replace the bar."""
+        self._shown.update(self._make(self._html(view, line(view))))
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+
+    @staticmethod
+    def _html(view: RunView, said: str) -> str:
+        bar = f'<progress max="{view.total_steps or 1}" value="{view.env_steps}"></progress>'
+        return f"<div><code>{escape(view.name)}</code> {bar} {escape(said)}</div>"
+
+
+def make(view: RunView) -> Bar:
+    """Return the bar for the place where this program writes."""
+    terminal = Console()
+    return NotebookBar(view) if terminal.is_jupyter else TerminalBar(view, terminal)
+
+
+def line(view: RunView) -> str:
+    """Return the newest report in one short line."""
+    if not view.row:
+        return "starting"
+    rate, score = (metric_value(view.row, name) for name in ("env_steps_per_s", "episode_return_mean"))
+    steps = f"{as_whole(view.env_steps)} of {as_whole(view.total_steps)} steps"
+    return f"{steps} · {rate} steps/s · score {score} · {as_duration(view.left_s)} left"

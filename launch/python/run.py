@@ -1,0 +1,277 @@
+"""``Run``: a run, living or ended, as an object of Python.
+
+Reads the run's folder and sends requests to its control socket, through the functions behind the commands.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import actorlearn
+from actorlearn.parameters.checkpoint_folders import steps_of
+from launch.commands import evaluate, manage
+from launch.commands import export as export_command
+from launch.commands.run import TOPOLOGY, find_resumable
+from launch.errors import FailedError, RunError
+from launch.python import asked, child
+from launch.python import progress as bars
+from launch.python.following import CHECKPOINT, EVALUATION, REPORT, Callbacks, Follower
+from launch.reports import evaluations
+from launch.runs import find
+from launch.runs.client import CHANGE_S, TIMEOUT_S, ask
+from launch.runs.curves import SCORE
+from launch.topology import sources
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+    from actorlearn.acting.loaded import LoadedPolicy
+
+LOOK_EVERY_S = 0.2
+"""Seconds between two looks at the files of a run; a supervisor writes reports every second or less often."""
+_END_S = 10.0
+"""Seconds for the end of a supervisor that has written its summary."""
+
+Values = dict[str, Any]
+Callback = Callable[["Run", Values], object]
+"""Function of the run and of a report, an evaluation or a checkpoint. If it returns False, the run is stopped."""
+
+
+class Run:
+    """A run in a folder. ``train``, ``start``, ``open`` and ``runs`` make these objects.
+
+    It holds no copy of the run: each call reads the folder, or asks the supervisor of the living run. Errors are those
+    of the commands: RunError (a ValueError) for a wrong request, FailedError (a RuntimeError) for one that fails.
+    """
+
+    def __init__(
+        self, found: find.Run, process: subprocess.Popen[bytes] | None = None, *, from_start: bool = False
+    ) -> None:
+        """``process``: the supervisor, if this program started it; ``from_start``: callbacks get old reports too."""
+        self._folder = found.path
+        self._process = process
+        self._follower = Follower(found, from_start)
+
+    def __repr__(self) -> str:
+        """Return name, state and steps."""
+        return f"<Run {self.name}: {self.state}, {self.steps:,} steps>"
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder, which holds all its files."""
+        return self._folder
+
+    @property
+    def name(self) -> str:
+        """Name of the folder, by which commands find the run."""
+        return self._folder.name
+
+    @property
+    def state(self) -> str:
+        """``running``, ``finished``, ``stopped`` or ``failed``; ``died`` if the supervisor was killed."""
+        return self._found().status
+
+    @property
+    def steps(self) -> int:
+        """Environment steps that the newest report counts as learned; 0 before the first report."""
+        return int((self._found().metrics().last() or {}).get("env_steps") or 0)
+
+    @property
+    def topology(self) -> Values:
+        """All keys of the run and their values, including defaults, as a nested dict."""
+        return self._found().topology()
+
+    def metrics(self) -> list[Values]:
+        """Return all reports so far, oldest first; docs/metrics.md describes the names."""
+        return list(self._found().metrics().new())
+
+    def events(self) -> list[Values]:
+        """Return all events so far, oldest first: ``time_s``, ``kind``, ``process``, ``cause`` and others by kind."""
+        return list(self._found().events().new())
+
+    def evaluations(self) -> list[Values]:
+        """Return the results of evaluations so far: ``mean``, ``std``, ``episodes``, ``env_steps``, and others."""
+        return list(evaluations.results(self.events()))
+
+    def metrics_frame(self) -> DataFrame:
+        """Return ``metrics()`` as a DataFrame of pandas; raises RunError if pandas is not installed."""
+        return _frame(self.metrics())
+
+    def events_frame(self) -> DataFrame:
+        """Return ``events()`` as a DataFrame of pandas; raises RunError if pandas is not installed."""
+        return _frame(self.events())
+
+    def checkpoints(self) -> list[int]:
+        """Return the environment steps of the checkpoints that the first learner has now, ascending."""
+        return [steps_of(path) for path in self._found().checkpoints() if path.parent.name == "checkpoints"]
+
+    def wait(
+        self,
+        timeout_s: float | None = None,
+        *,
+        progress: bool = False,
+        on_report: Callback | None = None,
+        on_evaluation: Callback | None = None,
+        on_checkpoint: Callback | None = None,
+    ) -> str:
+        """Wait until the run has ended, at most ``timeout_s`` seconds, and return its state.
+
+        Callbacks are called by this thread, each with the run and a dict: a report (docs/metrics.md), an evaluation, or
+        the event of a saved checkpoint (``env_steps``, ``path``). If one returns False, the run saves and stops. A run
+        never waits for a callback: what it reports in the meantime is passed on afterwards. Of a run that this program
+        has started, callbacks get every report; of another, those since this object was made. An exception in a
+        callback ends ``wait``, and the run goes on.
+        """
+        callbacks: Callbacks = {REPORT: on_report, EVALUATION: on_evaluation, CHECKPOINT: on_checkpoint}
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        bar = bars.make(self._follower.view) if progress else bars.Silent()
+        stopping, shown = False, self._follower.view
+        try:
+            while True:
+                found = self._found()
+                alive = found.alive  # before the files are read: of an ended run they are complete
+                if not self._follower.look(self, callbacks) and alive and not stopping:
+                    stopping = True
+                    with suppress(FailedError):  # it ends already
+                        ask(found, "stop", timeout_s=TIMEOUT_S)
+                if self._follower.view is not shown:
+                    shown = self._follower.view
+                    bar.show(shown)
+                if not alive:
+                    self._reap()
+                    return found.status
+                if deadline_s is not None and time.monotonic() >= deadline_s:
+                    return found.status
+                time.sleep(LOOK_EVERY_S)
+        finally:
+            bar.close()
+
+    def stop(self, now: bool = False, timeout_s: float = 120.0) -> str:
+        """Finish the current update, save a checkpoint and end the run; return its state when it has ended.
+
+        ``now``: stop without saving, and kill a run that does not answer. Raises RunError if the run has ended, and
+        FailedError if it is still at work after ``timeout_s``.
+        """
+        status = manage.end(find.find_living(str(self._folder)), now, timeout_s)
+        self._reap()
+        return status
+
+    def save(self) -> Path:
+        """Save a checkpoint of the living run; return its folder when it is on disk."""
+        return Path(str(self._ask("save").data["path"]))
+
+    def attach(self, simulators: int = 0, learners: int = 0, **changes: Any) -> list[str]:
+        """Add processes to the living run, and return their names when they run; without numbers one simulator.
+
+        ``learners`` can be added only in mode gossip. ``changes``: keys of ``env`` for the new simulators, as in
+        ``**{"env.kwargs.size": 8}``.
+        """
+        words = list(asked.overrides(changes))
+        count = simulators or int(not learners)
+        reply = self._ask("attach", simulators=count, learners=learners, overrides=words)
+        return [str(name) for name in reply.data["names"]]
+
+    def detach(self, *names: str) -> list[str]:
+        """Remove simulators, such as ``simulator-1``, at the next rollout, or trainers in mode gossip; return names."""
+        return [str(name) for name in self._ask("detach", names=list(names)).data["names"]]
+
+    def policy(self, at: str | int = "newest", *, learner: int = 0, seed: int = 0) -> LoadedPolicy:
+        """Load the policy, to act on the CPU; see ``actorlearn.load_policy``.
+
+        ``at``: "newest", or the steps of one of ``checkpoints()``. Raises ValueError for another.
+        """
+        return actorlearn.load_policy(self._folder, learner=learner, seed=seed, at=at)
+
+    def evaluate(self, episodes: int | None = None, *, greedy: bool | None = None, seed: int | None = None) -> Values:
+        """Play whole games with the newest checkpoint in another process, and return the raw scores.
+
+        By default ``evaluator.episodes`` games, ``evaluator.greedy`` and the seed of the run. The dict has ``mean``,
+        ``std``, ``min``, ``max``, ``episodes``, ``env_steps`` (those of the checkpoint) and others.
+        """
+        found = self._found()
+        return evaluate.play(found, evaluate.settings(found, episodes, greedy, seed))
+
+    def plot(self, columns: Sequence[str] = (SCORE,)) -> Figure:
+        """Return a figure of matplotlib with the columns over steps and over time; a notebook shows it.
+
+        ``figure.savefig("run.png")`` writes it. Raises ValueError if there is nothing to draw yet.
+        """
+        from launch.display import plot
+
+        figure = plot.figure_of([self._found()], columns)
+        _show_in_notebooks(type(figure))
+        return figure
+
+    def export(
+        self, folder: str | Path, *, episodes: int | None = None, learner: int = 0, weights_only: bool = False
+    ) -> Path:
+        """Write the policy to a new folder that works without actorlearn (docs/share.md); return the folder.
+
+        ``episodes``: games whose scores the card has, by default ``evaluator.episodes``; 0 plays none.
+        """
+        export_command.write(self._found(), Path(folder), episodes, learner, weights_only)
+        return Path(folder)
+
+    def resume(self, **changes: Any) -> Run:
+        """Continue the ended run from its newest checkpoint, in the same folder; return it when it is at work.
+
+        ``changes``: keys and their new values, as in ``resume(total_steps=200_000)``. Raises RunError if the run is
+        alive or has no checkpoint, and TopologyError (a ValueError) for a wrong change.
+        """
+        found = find_resumable(str(self._folder))
+        topology = str(found.path / TOPOLOGY)
+        words = asked.overrides(changes)
+        asked.check(sources.read(topology), words, topology)
+        follower = Follower(found, from_start=False)
+        resumed, process = child.start(found.path, topology, words, resume=True)
+        made = Run(resumed, process)
+        made._follower = follower
+        return made
+
+    def _found(self) -> find.Run:
+        found = find.read(self._folder)
+        if found is None:
+            raise RunError(f"{self._folder}: the folder of the run is not there any more")
+        return found
+
+    def _ask(self, command: str, **words: Any) -> Any:
+        return ask(find.find_living(str(self._folder)), command, timeout_s=CHANGE_S, **words)
+
+    def _reap(self) -> None:
+        """Wait for the end of the supervisor, if this program has started it."""
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_S)
+
+
+def _frame(rows: list[Values]) -> DataFrame:
+    try:
+        from pandas import DataFrame
+    except ImportError:
+        raise RunError(
+            "tables need pandas, which is not installed: pip install 'actorlearn[pandas]', or use the lists of "
+            "metrics() and events()"
+        ) from None
+    return DataFrame(rows)
+
+
+def _show_in_notebooks(figure: type[Figure]) -> None:
+    """Make notebooks show figures that were made without pyplot."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is not None:
+        shell.display_formatter.formatters["image/png"].for_type(figure, _png)
+
+
+def _png(figure: Figure) -> bytes:
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=80)
+    return drawn.getvalue()

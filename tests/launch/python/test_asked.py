@@ -1,0 +1,88 @@
+"""What Python asks for is the topology that the same words are on the command line, and is refused in their words."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from actorlearn.envs.catch import Catch
+from launch.errors import RunError
+from launch.python import asked
+from launch.topology.load import TopologyError, load
+
+KEYS = {"algorithm.horizon": 64, "optimizer.learning_rate": 1e-4, "env.kwargs": {"render_mode": None}, "seed": 5}
+
+
+def test_an_id_and_keys_are_the_topology_of_the_same_words(tmp_path: Path) -> None:
+    (tmp_path / "cart.yaml").write_text("env: {id: CartPole-v1}\n")
+    words = ["algorithm.name=ppo", "algorithm.horizon=64", "optimizer.learning_rate=1e-4"]
+    expected = load(tmp_path / "cart.yaml", [*words, "env.kwargs={render_mode: null}", "seed=5"])
+    wanted = asked.read("CartPole-v1", "ppo", KEYS)
+    assert wanted.check() == expected
+    assert load(wanted.write(tmp_path), wanted.overrides) == expected
+    for first in (tmp_path / "cart.yaml", str(tmp_path / "cart.yaml"), {"env": {"id": "CartPole-v1"}}):
+        assert asked.read(first, "ppo", KEYS).check() == expected
+
+
+def test_a_dict_is_read_as_a_file_is() -> None:
+    """Another algorithm leaves out the keys of the file that it does not read; keys of the call are never left out."""
+    given = {"env": {"id": "CartPole-v1"}, "algorithm": {"name": "ppo", "ratio_clip": 0.3}}
+    assert asked.read(given, None, {}).check().algorithm.ratio_clip == 0.3
+    assert asked.read(given, "a2c", {}).check().left_out.keys() == {"algorithm.ratio_clip"}
+    with pytest.raises(TopologyError, match=r"^argument: algorithm\.ratio_clip = 0.3"):
+        asked.read("CartPole-v1", "a2c", {"algorithm.ratio_clip": 0.3}).check()
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [(np.int64(3), 3), (np.float32(0.5), 0.5), ((1, 2), [1, 2]), (Path("a b"), "a b"), ("1", "1"), (None, None)],
+)
+def test_values_arrive_as_they_are(value: object, plain: object) -> None:
+    wanted = asked.read("CartPole-v1", None, {"env.kwargs.given": value})
+    assert wanted.check().env.kwargs == {"given": plain}
+
+
+@pytest.mark.parametrize(
+    ("first", "keys", "said"),
+    [
+        ("CartPole-v1", {"simulators.cout": 2}, "argument: 'simulators.cout=2'.*did you mean simulators.count?"),
+        ("CartPole-v1", {"total_steps": -1}, "argument: total_steps = -1: must be at least"),
+        ({"env": {"id": "CartPole-v1"}, "sed": 1}, {}, "argument: sed = 1.*did you mean seed?"),
+        ("nowhere.yaml", {}, "nowhere.yaml: No such file or directory"),
+    ],
+)
+def test_a_wrong_request_is_one_line_with_value_rule_and_remedy(first: object, keys: dict, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        asked.read(first, None, keys).check()
+
+
+def test_an_environment_that_is_made_already_is_refused() -> None:
+    env = gymnasium.make("CartPole-v1")
+    with pytest.raises(RunError, match="simulators make their own: give its class, or a function"):
+        asked.read(env, None, {})
+    env.close()
+    with pytest.raises(RunError, match="5 names no environment"):
+        asked.read(5, None, {})
+
+
+def test_a_class_that_can_be_imported_is_named_and_another_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert asked.read(Catch, None, {}).given == {"env": {"id": "actorlearn.envs.catch:Catch"}}
+    monkeypatch.setattr(Catch, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "Catch", Catch, raising=False)
+    wanted = asked.read(Catch, "ppo", {"env.kwargs": {"rows": 5}})
+    loaded = load(wanted.write(tmp_path), wanted.overrides)
+    assert loaded.env.id == "actorlearn.envs.pickled:Catch" and loaded.name == "Catch-ppo"
+    assert loaded.env.kwargs.keys() == {"file", "sha256", "rows"}
+    assert Path(loaded.env.kwargs["file"]).is_file()
+
+
+def test_an_error_of_the_supervisor_names_the_argument(tmp_path: Path) -> None:
+    assert asked.reword(f"{tmp_path}/given.yaml:2: env.id = 'x': y", tmp_path) == "argument: env.id = 'x': y"
+    assert asked.reword("command line: seed = -1: y") == "argument: seed = -1: y"
+    assert asked.reword("other.yaml:1: command line: y", tmp_path) == "other.yaml:1: command line: y"

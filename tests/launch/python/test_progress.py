@@ -1,0 +1,44 @@
+"""The bar of a run in a terminal, in a file and in a notebook."""
+
+from __future__ import annotations
+
+import io
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from launch.python import progress
+from launch.runs.view import RunView
+
+VIEW = RunView("<cart>", total_steps=1000)
+LATER = VIEW.with_row({"env_steps": 250, "env_steps_per_s": 50.0, "episode_return_mean": 12.0})
+
+
+def test_a_line_has_steps_rate_score_and_the_time_left() -> None:
+    assert progress.line(VIEW) == "starting"
+    assert progress.line(LATER) == "250 of 1,000 steps · 50 steps/s · score 12.0 · 0:15 left"
+
+
+@pytest.mark.parametrize(("terminal", "drawn"), [(True, 2), (False, 1)])
+def test_a_terminal_is_redrawn_and_a_file_gets_the_last_state(terminal: bool, drawn: int) -> None:
+    out = io.StringIO()
+    bar = progress.TerminalBar(VIEW, Console(file=out, force_terminal=terminal, width=120))
+    bar.show(LATER)
+    bar.close()
+    assert out.getvalue().count("25%") >= drawn
+    assert "250 of 1,000 steps" in out.getvalue()
+
+
+def test_a_notebook_shows_one_output_and_replaces_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    ipython = ModuleType("IPython.display")
+    handle = SimpleNamespace(update=shown.append)
+    ipython.__dict__.update(HTML=str, display=lambda html, display_id: (shown.append(html), handle)[1])
+    monkeypatch.setitem(sys.modules, "IPython.display", ipython)
+    bar = progress.NotebookBar(VIEW)
+    bar.show(LATER)
+    bar.close()
+    assert len(shown) == 2
+    assert '<progress max="1000" value="250">' in shown[1] and "&lt;cart&gt;" in shown[1]

@@ -1,0 +1,171 @@
+"""Runs that Python starts: what ``train``, ``start`` and ``Run`` promise, through real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+import actorlearn
+from tests.sizes import ROOT
+from tests.system.blocks import blocks
+from tests.system.conftest import CONFIGS
+from tests.system.environments import PACED_VARIABLE
+from tests.system.launched import within
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+CATCH = CONFIGS / "catch.yaml"
+QUICK = {"report.every_s": 0.2, "simulators.count": 2, "simulators.envs": 4, "checkpoint.every_steps": 1000}
+PACED = {**QUICK, "env.id": "tests.system.environments:Paced"}
+"""Never ends by itself, because it waits while the file that PACED_VARIABLE names is there."""
+
+
+@pytest.fixture(autouse=True)
+def here(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder, sockets and variables of a system test, in this process."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("PYTHONPATH", "XDG_RUNTIME_DIR", "TERM", PACED_VARIABLE):
+        monkeypatch.setenv(name, environment[name])
+
+
+def corridor() -> type[gymnasium.Env]:
+    """A class as a notebook's cell defines it: no other process can import it."""
+
+    class Corridor(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def __init__(self, length: int = 3) -> None:
+            self.length = length
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.place = 0
+            return self._seen(), {}
+
+        def step(self, action):
+            self.place += int(action)
+            over = self.place >= self.length
+            return self._seen(), float(over) - 0.1, over, False, {}
+
+        def _seen(self):
+            return np.float32([self.place / self.length])
+
+    return Corridor
+
+
+@pytest.mark.smoke
+def test_a_class_of_this_program_is_trained_by_two_simulators() -> None:
+    told: dict[str, list[Any]] = {"reports": [], "checkpoints": []}
+    run = actorlearn.train(
+        corridor(),
+        "ppo",
+        total_steps=3_000,
+        seed=1,
+        progress=False,
+        on_report=lambda _, row: told["reports"].append(row["env_steps"]),
+        on_checkpoint=lambda _, saved: told["checkpoints"].append(saved["env_steps"]),
+        **QUICK,
+        **{"env.kwargs": {"length": 4}, "algorithm.horizon": 32},
+    )
+    assert run.state == "finished" and run.steps >= 3_000
+    assert told["reports"] == [row["env_steps"] for row in run.metrics()]
+    assert told["checkpoints"][-1] == run.checkpoints()[-1] == run.policy().env_steps
+    assert {f"simulator-{number}" for number in (0, 1)} <= {event["process"] for event in run.events()}
+    assert run.topology["env"]["kwargs"]["length"] == 4
+    assert (run.folder / "environment.pickle").is_file()
+    assert len(run.metrics_frame()) == len(run.metrics())
+    first = run.checkpoints()[0]
+    assert run.policy(at=first).env_steps == first
+    assert run.evaluate(2, greedy=False, seed=3)["episodes"] == 2
+    assert [found.folder for found in actorlearn.runs()][-1:] == [run.folder]
+    resumed = actorlearn.open(run.name).resume(total_steps=4_000)
+    assert resumed.wait() == "finished" and resumed.steps >= 4_000
+    assert {axes.get_xlabel() for axes in resumed.plot().axes} == {"environment steps (thousands)", "minutes"}
+
+
+def test_a_living_run_is_changed_saved_and_stopped() -> None:
+    run = actorlearn.start(CATCH, seed=1, **PACED, **{"total_steps": 10**9})
+    try:
+        assert run.state == "running"
+        assert within(120, lambda: run.steps > 0)
+        assert run.wait(timeout_s=0.5) == "running"
+        assert run.attach(simulators=1) == ["simulator-2"]
+        assert run.detach("simulator-2") == ["simulator-2"]
+        assert run.save().parent == run.folder / "checkpoints"
+    finally:
+        assert run.stop() == "stopped"
+    assert run.checkpoints()[-1] == run.policy().env_steps
+    with pytest.raises(ValueError, match=r"is not alive \(stopped\)"):
+        run.save()
+
+
+def test_a_callback_that_returns_false_stops_the_run_and_one_that_fails_does_too() -> None:
+    run = actorlearn.train(CATCH, total_steps=10**9, progress=False, on_report=lambda *_: False, **PACED)
+    assert run.state == "stopped" and run.steps < 10**9
+
+    def fail(run: actorlearn.Run, _: dict[str, Any]) -> None:
+        raise ZeroDivisionError(run.name)
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        actorlearn.train(CATCH, total_steps=10**9, progress=False, on_report=fail, **PACED, run_dir="second")
+    assert actorlearn.open(str(raised.value)).state == "stopped"
+
+
+@pytest.mark.parametrize("interrupts", [1, 2])
+def test_ctrl_c_stops_the_run_and_returns_it(interrupts: int) -> None:
+    def interrupt(run: actorlearn.Run, _: dict[str, Any]) -> None:
+        for number in range(interrupts):
+            threading.Timer(0.3 * number, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    run = actorlearn.train(CATCH, total_steps=10**9, progress=False, on_report=interrupt, **PACED)
+    assert run.state == "stopped"
+    assert interrupts == 2 or run.policy().env_steps == run.checkpoints()[-1] > 0
+
+
+@pytest.mark.parametrize(
+    ("first", "keys", "said"),
+    [
+        ("Nonsense-v1", {}, r"^env\.id: 'Nonsense-v1' is not registered with gymnasium"),
+        (lambda: 5, {}, r"it makes 5; it must make a gymnasium\.Env"),
+        ("CartPole-v1", {"simulators.cout": 2}, "did you mean simulators.count"),
+    ],
+)
+def test_a_wrong_request_raises_a_line_and_leaves_nothing(first: Any, keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as raised:
+        actorlearn.start(first, "ppo", total_steps=1000, **keys)
+    assert "\n" not in str(raised.value)
+    assert list(Path("runs").glob("*")) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_the_programs_of_the_page_do_what_it_says(tmp_path: Path) -> None:
+    """Each block of docs/python.md is a program, or continues the one before it."""
+    code = "\n".join(block.text for block in blocks(ROOT / "docs" / "python.md") if block.kind == "python")
+    assert code.count("actorlearn.train(") >= 3
+    (tmp_path / "page.py").write_text(code)
+    done = subprocess.run([sys.executable, "page.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    notebook = nbformat.read(ROOT / "examples" / "corridor.ipynb", as_version=4)
+    nbclient.NotebookClient(notebook, timeout=1500, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert any("<progress" in output.get("data", {}).get("text/html", "") for output in outputs)
