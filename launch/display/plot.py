@@ -47,7 +47,7 @@ def figure_of(runs: Sequence[Run], columns: Sequence[str] = (SCORE,), apart: boo
     return figure
 
 
-def _lines(runs: Sequence[Run], columns: Sequence[str], apart: bool) -> list[tuple[str, Sequence[Curve]]]:
+def _lines(runs: Sequence[Run], columns: Sequence[str], apart: bool) -> list[tuple[str, Sequence[LearningCurve]]]:
     """Return the curves of the runs by their names in the legend."""
     if not runs:
         raise ValueError("no run is given to plot; name one or more run folders")
