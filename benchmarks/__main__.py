@@ -45,7 +45,7 @@ def reproduce(
 ) -> int:
     """Measure a figure or table of a paper again, and compare it with the paper."""
     from benchmarks.claims import CLAIMS, ledger
-    from launch.bench.measure import report
+    from launch.bench import report
     from launch.commands.bench import end_in_order
 
     if name is None:

@@ -12,9 +12,9 @@ from typing import Any
 
 from benchmarks.kept import keep_result, read_results
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.interleaved import Spread, progress_bar
-from launch.bench.measure.report import SuiteReport, rate
-from launch.bench.measure.running import START_LIMIT_S, Running
+from launch.bench.interleaved import Spread, progress_bar
+from launch.bench.report import SuiteReport, rate
+from launch.bench.running import START_LIMIT_S, Running
 from launch.errors import FailedError
 from launch.runs.curves import SCORE, LearningCurve, read_curve
 from launch.runs.find import Run

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from actorlearn.wire.keys import make_keys
-from launch.bench.measure.running import Running
+from launch.bench.running import Running
 from launch.engines.shells import ShellEngine, shell
 from launch.engines.specs import NodeCommand
 from launch.errors import FailedError, RunError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.bench.measure import request
-from launch.bench.measure.request import SuiteRequest
+from launch import bench
+from launch.bench import SuiteRequest
 
 TOPOLOGIES = Path(__file__).with_name("topologies")
 
@@ -26,4 +26,4 @@ class BenchmarkRequest(SuiteRequest):
 def shipped(name: str) -> str:
     """Return the path of a topology of this package, or else of one that is shipped; raises FailedError."""
     own = TOPOLOGIES / name
-    return str(own) if own.is_file() else request.shipped(name)
+    return str(own) if own.is_file() else bench.shipped(name)

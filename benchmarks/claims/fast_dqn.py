@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from benchmarks.claims.claim import FASTER, NEAR, Claim, Comparison, Extent, SuiteResult, faster, number
 from benchmarks.claims.small_games import alike
 from benchmarks.papers.fast_dqn import COUNTS, GAMES, PAPER_HOURS, case
-from launch.bench.suites.atari_games import games
+from launch.bench.atari_games import games
 
 PAPER = "Fast DQN, Daley and Amato 2021"
 MOST = f"{COUNTS[-1]} environments"

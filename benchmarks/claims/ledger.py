@@ -23,7 +23,7 @@ from benchmarks.claims import CLAIMS
 from benchmarks.claims.claim import Claim, Comparison, SuiteResult, verdict
 from benchmarks.registry import MEASURING
 from benchmarks.request import BenchmarkRequest, shipped
-from launch.bench.measure.report import SuiteReport, draw
+from launch.bench.report import SuiteReport, draw
 from launch.commands.bench import make_folder
 from launch.errors import FailedError, RunError
 

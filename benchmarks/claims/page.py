@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from benchmarks.claims import CLAIMS
 from benchmarks.claims.claim import VERDICTS, Claim
 from benchmarks.claims.ledger import LEDGER, LedgerEntry, read
-from launch.bench.measure.report import described
+from launch.bench.report import described
 
 ROOT = LEDGER.parents[2]
 BEGIN, END = "<!-- the ledger: made by `make pages` -->", "<!-- the ledger's end -->"

@@ -10,9 +10,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from benchmarks.gpu.stay import Stay
-from launch.bench.measure.interleaved import Spread
-from launch.bench.measure.report import SuiteReport
-from launch.bench.suites.gpu import GpuHost
+from launch.bench.gpu import GpuHost
+from launch.bench.interleaved import Spread
+from launch.bench.report import SuiteReport
 from launch.errors import FailedError
 from launch.spawning import guardian
 

@@ -13,9 +13,9 @@ from benchmarks.gpu import rates
 from benchmarks.gpu.marked import no_tests, tests
 from benchmarks.gpu.pong import pong
 from benchmarks.gpu.stay import Stay
-from launch.bench.measure.report import SuiteReport
-from launch.bench.suites import gpu
-from launch.bench.suites.gpu import Cases, GpuHost
+from launch.bench import gpu
+from launch.bench.gpu import Cases, GpuHost
+from launch.bench.report import SuiteReport
 
 VISIT_MINUTES = 25.0
 INSTALL_MINUTES = 1.0

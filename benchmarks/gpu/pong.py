@@ -13,10 +13,10 @@ from pathlib import Path
 
 from benchmarks.gpu.stay import Stay
 from benchmarks.request import shipped
-from launch.bench.measure.report import SuiteReport
-from launch.bench.measure.running import Running
-from launch.bench.suites.gpu import CORES, GpuHost
-from launch.bench.suites.time_to_score import first_report_with
+from launch.bench.gpu import CORES, GpuHost
+from launch.bench.report import SuiteReport
+from launch.bench.running import Running
+from launch.bench.time_to_score import first_report_with
 from launch.errors import FailedError
 from launch.runs.curves import LearningCurve, read_curve
 from launch.runs.find import Run

@@ -8,8 +8,8 @@ from functools import partial
 
 from benchmarks.gpu.stay import Stay
 from benchmarks.papers import fast_dqn
-from launch.bench.measure.report import SuiteReport
-from launch.bench.suites.gpu import Cases, GpuHost, RateCase, server_keys, simulator_keys, table, trainer_keys
+from launch.bench.gpu import Cases, GpuHost, RateCase, server_keys, simulator_keys, table, trainer_keys
+from launch.bench.report import SuiteReport
 from launch.errors import FailedError
 
 DQN = "atari/fast-dqn.yaml"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from benchmarks.kept import keep_result, read_results
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.interleaved import Spread
-from launch.bench.suites.gpu import GpuHost
+from launch.bench.gpu import GpuHost
+from launch.bench.interleaved import Spread
 
 KEPT = "gpu-measured"
 """Name of the file of results, without its ending."""

@@ -19,10 +19,10 @@ from benchmarks.gpu.parts import PARTS, VisitPart
 from benchmarks.gpu.stay import Stay
 from benchmarks.kept import keep_result, read_results
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure import report
-from launch.bench.measure.interleaved import Spread
-from launch.bench.measure.report import SuiteReport
-from launch.bench.suites.gpu import CORES, GpuHost
+from launch.bench import report
+from launch.bench.gpu import CORES, GpuHost
+from launch.bench.interleaved import Spread
+from launch.bench.report import SuiteReport
 from launch.errors import RunError
 from launch.runs.jsonl import read_object
 

@@ -17,9 +17,9 @@ from benchmarks.learning import compare, learn, run_all, score
 from benchmarks.papers.paac import environments
 from benchmarks.papers.paac import keys as spread_over_simulators
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.interleaved import Spread, progress_bar
-from launch.bench.measure.report import SuiteReport
-from launch.bench.measure.running import Running
+from launch.bench.interleaved import Spread, progress_bar
+from launch.bench.report import SuiteReport
+from launch.bench.running import Running
 from launch.errors import FailedError
 from launch.runs.jsonl import Lines
 from launch.topology.load import load

@@ -19,8 +19,8 @@ from typing import Any
 from benchmarks.kept import keep_result, read_results
 from benchmarks.lagged import learn, loaded
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.interleaved import Spread, progress_bar
-from launch.bench.measure.report import SuiteReport, percent
+from launch.bench.interleaved import Spread, progress_bar
+from launch.bench.report import SuiteReport, percent
 from launch.reports.statistics import interquartile_mean, interval
 
 LAGS = (0, 1, 4, 16)

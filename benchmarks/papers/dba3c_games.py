@@ -13,8 +13,8 @@ from benchmarks.learning import LearningRun, run_all, score
 from benchmarks.papers.dba3c_learning import reduced
 from benchmarks.papers.dba3c_nodes import EVALUATED
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.interleaved import Spread
-from launch.bench.measure.report import SuiteReport
+from launch.bench.interleaved import Spread
+from launch.bench.report import SuiteReport
 from launch.topology.load import Topology, load
 
 PAPER = {

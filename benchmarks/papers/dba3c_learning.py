@@ -13,8 +13,8 @@ from statistics import fmean
 
 from benchmarks.learning import LearningRun, run_all, score
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.interleaved import Spread
-from launch.bench.measure.report import SuiteReport, rate
+from launch.bench.interleaved import Spread
+from launch.bench.report import SuiteReport, rate
 from launch.errors import RunError
 from launch.topology.load import Topology, load
 

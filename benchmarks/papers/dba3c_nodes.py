@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from benchmarks.learning import LearningRun, run_all
 from benchmarks.papers.dba3c_learning import learners_on_nodes, reduced
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.interleaved import Spread
-from launch.bench.measure.report import SuiteReport
+from launch.bench.interleaved import Spread
+from launch.bench.report import SuiteReport
 from launch.errors import RunError
 from launch.topology.load import Topology, load
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from benchmarks.papers.dba3c_nodes import PAPER_BATCH, PAPER_HOURS, PAPER_LEAST
 from benchmarks.papers.dba3c_sizes import PAPER_PARAMETERS
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.report import SuiteReport
+from launch.bench.report import SuiteReport
 from launch.simulate.scenario import Costs, Scenario, Work
 from launch.topology.schema import SimulatorsSection
 

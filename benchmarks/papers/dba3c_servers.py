@@ -21,9 +21,9 @@ from actorlearn.parameters.frame_headers import SHARD, SHARD_ROW_BYTES
 from actorlearn.parameters.shard_layout import ROLE, Sharding
 from benchmarks.namespaces import LinkBytes, Namespaces, linked, namespaces
 from benchmarks.request import BenchmarkRequest, shipped
-from launch.bench.measure.interleaved import Spread, interleave
-from launch.bench.measure.report import SuiteReport, percent, rate
-from launch.bench.measure.running import Running, rates
+from launch.bench.interleaved import Spread, interleave
+from launch.bench.report import SuiteReport, percent, rate
+from launch.bench.running import Running, rates
 from launch.errors import FailedError
 from launch.plan.probe import describe
 from launch.topology.load import Topology, load

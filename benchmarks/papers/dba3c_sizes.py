@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import partial
 
 from benchmarks.request import BenchmarkRequest, shipped
-from launch.bench.measure.interleaved import interleave
-from launch.bench.measure.report import SuiteReport, percent, rate
-from launch.bench.measure.running import rate_of
+from launch.bench.interleaved import interleave
+from launch.bench.report import SuiteReport, percent, rate
+from launch.bench.running import rate_of
 from launch.plan.probe import describe
 from launch.topology.load import load
 

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from benchmarks.request import BenchmarkRequest, shipped
 from benchmarks.suites.nodes import SMALL, cpu_s
 from benchmarks.suites.stragglers import SLOWER
-from launch.bench.measure.interleaved import Spread, interleave
-from launch.bench.measure.report import SuiteReport, percent
-from launch.bench.measure.running import Running
+from launch.bench.interleaved import Spread, interleave
+from launch.bench.report import SuiteReport, percent
+from launch.bench.running import Running
 
 TOPOLOGY = "catch.yaml"
 """Its network and algorithm are taken, and not its environment."""

@@ -19,9 +19,9 @@ from benchmarks.kept import keep_result, read_results
 from benchmarks.learning import curve_of
 from benchmarks.papers.dba3c_learning import ONLINE
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.interleaved import Spread, progress_bar
-from launch.bench.measure.report import SuiteReport
-from launch.bench.measure.running import Running
+from launch.bench.interleaved import Spread, progress_bar
+from launch.bench.report import SuiteReport
+from launch.bench.running import Running
 from launch.reports.statistics import interquartile_mean, interval
 from launch.runs.curves import SCORE
 from launch.runs.jsonl import Lines

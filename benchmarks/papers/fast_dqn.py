@@ -16,9 +16,9 @@ from functools import partial
 from benchmarks.learning import learn
 from benchmarks.papers.dba3c_learning import ONLINE
 from benchmarks.request import BenchmarkRequest, shipped
-from launch.bench.measure.interleaved import interleave
-from launch.bench.measure.report import SuiteReport
-from launch.bench.measure.running import Running, rate_of
+from launch.bench.interleaved import interleave
+from launch.bench.report import SuiteReport
+from launch.bench.running import Running, rate_of
 from launch.errors import FailedError
 from launch.machine.cores import begun_cores
 from launch.runs.jsonl import read_object

@@ -31,9 +31,9 @@ from benchmarks.learning import curve_of, since_first
 from benchmarks.papers.gossip_bound import logs_of, points
 from benchmarks.papers.gossip_figures import Figures, draw
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.interleaved import Spread, progress_bar
-from launch.bench.measure.report import SuiteReport, rate
-from launch.bench.measure.running import Running
+from launch.bench.interleaved import Spread, progress_bar
+from launch.bench.report import SuiteReport, rate
+from launch.bench.running import Running
 from launch.runs.curves import LearningCurve
 from launch.runs.jsonl import Lines, read_object
 from launch.topology.load import Topology, load

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from benchmarks.request import BenchmarkRequest, shipped
-from launch.bench.measure.interleaved import interleave
-from launch.bench.measure.report import SuiteReport
-from launch.bench.measure.running import rate_of
+from launch.bench.interleaved import interleave
+from launch.bench.report import SuiteReport
+from launch.bench.running import rate_of
 from launch.machine.cores import begun_cores
 
 STEPS = 50_000_000

@@ -8,9 +8,9 @@ from statistics import fmean
 
 from benchmarks.learning import learn
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.interleaved import interleave
-from launch.bench.measure.report import SuiteReport, percent, rate
-from launch.bench.measure.running import Reading, Running
+from launch.bench.interleaved import interleave
+from launch.bench.report import SuiteReport, percent, rate
+from launch.bench.running import Reading, Running
 from launch.machine.cores import begun_cores
 
 ENVIRONMENTS = (16, 32, 64, 128, 256)

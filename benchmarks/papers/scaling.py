@@ -11,9 +11,9 @@ from math import sqrt
 
 from benchmarks.learning import curve_of
 from benchmarks.request import BenchmarkRequest, shipped
-from launch.bench.measure.interleaved import Spread, progress_bar
-from launch.bench.measure.report import SuiteReport
-from launch.bench.measure.running import Running
+from launch.bench.interleaved import Spread, progress_bar
+from launch.bench.report import SuiteReport
+from launch.bench.running import Running
 from launch.machine.cores import begun_cores
 from launch.runs.curves import LearningCurve
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.learning import learn
 from benchmarks.papers.gossip import WAYS
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.report import SuiteReport
+from launch.bench.report import SuiteReport
 
 GAMES = {"Breakout": 0.4, "SpaceInvaders": 3.8, "Asterix": 0.5}
 """Games of MinAtar -> score of random play, mean of 100 games of version 1.0.15."""

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.interleaved import interleave
-from launch.bench.measure.parts import Parts
-from launch.bench.measure.report import SuiteReport, percent, rate
-from launch.bench.measure.running import rate_of
+from launch.bench.interleaved import interleave
+from launch.bench.parts import Parts
+from launch.bench.report import SuiteReport, percent, rate
+from launch.bench.running import rate_of
 from launch.errors import FailedError
 from launch.spawning import answers
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from benchmarks.peers.compare import PeerProgram, answer, environment, packages
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.report import SuiteReport
-from launch.bench.suites import neighbours as suite
+from launch.bench import neighbours as suite
+from launch.bench.report import SuiteReport
 from launch.errors import FailedError
 from launch.machine.cores import Cores
 from launch.plan.auto import choose, cpu_flags

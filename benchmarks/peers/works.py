@@ -14,7 +14,7 @@ from actorlearn.models.specs import MLPSettings
 from benchmarks.papers.fast_dqn import keys
 from benchmarks.peers.compare import PeerProgram, PeerWork, compare
 from benchmarks.request import BenchmarkRequest, shipped
-from launch.bench.measure.report import SuiteReport
+from launch.bench.report import SuiteReport
 from launch.errors import RunError
 from launch.machine.cores import allowed_cores
 from launch.plan.auto import BF16_PRODUCTS, cpu_flags

@@ -25,9 +25,9 @@ from typing import Any
 import psutil
 
 from benchmarks.request import BenchmarkRequest, shipped
-from launch.bench.measure.interleaved import Spread, progress_bar
-from launch.bench.measure.report import SuiteReport
-from launch.bench.measure.running import Running
+from launch.bench.interleaved import Spread, progress_bar
+from launch.bench.report import SuiteReport
+from launch.bench.running import Running
 from launch.errors import FailedError
 from launch.runs import find
 

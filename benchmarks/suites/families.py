@@ -14,9 +14,9 @@ from typing import Any
 from actorlearn.envs import registered
 from actorlearn.envs.specs import ENVIRONMENTS
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.interleaved import Spread
-from launch.bench.measure.report import SuiteReport
-from launch.bench.measure.running import rates
+from launch.bench.interleaved import Spread
+from launch.bench.report import SuiteReport
+from launch.bench.running import rates
 from launch.errors import RunError
 from launch.reports import evaluations
 from launch.reports.compare import group_alike

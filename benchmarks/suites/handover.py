@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import partial
 
 from benchmarks.request import BenchmarkRequest, shipped
-from launch.bench.measure.interleaved import Spread, interleave
-from launch.bench.measure.report import SuiteReport
-from launch.bench.measure.running import Running
+from launch.bench.interleaved import Spread, interleave
+from launch.bench.report import SuiteReport
+from launch.bench.running import Running
 
 SIMULATORS = (1, 2, 4, 8, 16)
 ACTING = ("simulator", "inference")

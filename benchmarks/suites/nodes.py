@@ -15,9 +15,9 @@ from statistics import median
 import psutil
 
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.interleaved import interleave
-from launch.bench.measure.report import SuiteReport, rate
-from launch.bench.measure.running import Running
+from launch.bench.interleaved import interleave
+from launch.bench.report import SuiteReport, rate
+from launch.bench.running import Running
 from launch.errors import FailedError
 from launch.plan.roles import first_processes
 from launch.topology.load import load

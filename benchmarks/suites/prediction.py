@@ -24,10 +24,10 @@ from benchmarks.namespaces import linked, namespaces
 from benchmarks.request import BenchmarkRequest
 from benchmarks.suites.nodes import SMALL, pin
 from benchmarks.suites.stragglers import SLOWER
-from launch.bench.measure.costs import measure
-from launch.bench.measure.interleaved import Spread
-from launch.bench.measure.report import SuiteReport, rate
-from launch.bench.measure.running import Running
+from launch.bench.costs import measure
+from launch.bench.interleaved import Spread
+from launch.bench.report import SuiteReport, rate
+from launch.bench.running import Running
 from launch.errors import FailedError
 from launch.machine.cores import begun_cores
 from launch.plan.probe import describe

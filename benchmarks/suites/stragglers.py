@@ -16,9 +16,9 @@ from functools import partial
 from statistics import fmean
 
 from benchmarks.request import BenchmarkRequest
-from launch.bench.measure.interleaved import interleave
-from launch.bench.measure.report import SuiteReport, percent, rate
-from launch.bench.measure.running import Running
+from launch.bench.interleaved import interleave
+from launch.bench.report import SuiteReport, percent, rate
+from launch.bench.running import Running
 
 SLOWER = 5.0
 """Factor by which the slow learner is slower."""

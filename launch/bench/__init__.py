@@ -1,7 +1,8 @@
 """Benchmarks of this machine: each suite measures its cases in turn, and reports machine, versions and commit.
 
-``suites`` has the measurements; ``measure`` has their common parts: runs, cases in turn, reports. A checkout also has
-the package ``benchmarks``, which compares with papers and other programs.
+``running`` measures whole runs, ``parts`` their parts alone, ``interleaved`` several cases in turn; ``report`` shows
+the results. The other modules are the suites. A checkout also has the package ``benchmarks``, which compares with
+papers and other programs.
 """
 
 from __future__ import annotations
@@ -9,12 +10,64 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from launch.bench.measure.request import shipped
+from launch.errors import FailedError
+from launch.topology.load import load
+from launch.topology.sources import examples
 
 if TYPE_CHECKING:
-    from launch.bench.measure.report import SuiteReport
+    from launch.bench.report import SuiteReport
+
+
+@dataclass(frozen=True)
+class SuiteRequest:
+    """A topology to measure, and how thoroughly."""
+
+    topology: str
+    overrides: tuple[str, ...]
+    repetitions: int
+    seconds: float
+    """Length of a measurement; a suite repeats each case ``repetitions`` times, interleaved with the others."""
+    score: float | None = None
+    """The score to reach, for suites that measure the time to it."""
+    seeds_wanted: str | None = None
+    """A number of seeds to draw from the clock, or seeds separated by commas, for suites that take seeds."""
+    whole: bool = False
+    """Whether runs continue to their end after they have reached the score."""
+    output: Path | None = None
+    """Folder of the report, which exists; None: the report is only shown."""
+    runs: tuple[str, ...] = ()
+    """Names of runs, for suites that read runs instead of measuring."""
+    parts: tuple[str, ...] = ()
+    """Names of the parts to measure, for a suite in parts; empty: all."""
+    device: str | None = None
+    """Device that a suite in parts measures; None: cuda."""
+
+    @property
+    def file(self) -> str:
+        """The name of the topology's file; reports do not include its folder."""
+        return Path(self.topology).name
+
+    @property
+    def seeds(self) -> range:
+        """Seeds of the repetitions: consecutive, from the seed of the topology or the overrides."""
+        first = load(self.topology, [given for given in self.overrides if given.partition("=")[0] == "seed"]).seed
+        return range(first, first + self.repetitions)
+
+    @property
+    def quick(self) -> bool:
+        """Whether few cases suffice, for a rough result."""
+        return self.repetitions == 1
+
+
+def shipped(name: str) -> str:
+    """Return the path of a shipped topology; raises FailedError if it is missing."""
+    path = examples() / name
+    if not path.is_file():
+        raise FailedError(f"{path} is not there; install the package again")
+    return str(path)
 
 
 @dataclass(frozen=True)
@@ -47,14 +100,14 @@ class Suite:
 
 
 SUITES: Mapping[str, Suite] = {
-    "sampling": Suite("launch.bench.suites.sampling:sampling"),
-    "training": Suite("launch.bench.suites.training:training"),
-    "emulators": Suite("launch.bench.suites.emulators:emulators"),
-    "replay": Suite("launch.bench.suites.replay:replay", topology=None),
-    "memory": Suite("launch.bench.suites.memory:memory"),
-    "neighbours": Suite("launch.bench.suites.neighbours:neighbours", topology="atari/paac.yaml"),
-    "time-to-score": Suite("launch.bench.suites.time_to_score:time_to_score", draws_seeds=True),
-    "gpu": Suite("launch.bench.suites.gpu:gpu", topology=None, in_parts=True),
-    "games": Suite("launch.bench.suites.games:games_of", topology=None, reads_runs=True),
+    "sampling": Suite("launch.bench.sampling:sampling"),
+    "training": Suite("launch.bench.training:training"),
+    "emulators": Suite("launch.bench.emulators:emulators"),
+    "replay": Suite("launch.bench.replay:replay", topology=None),
+    "memory": Suite("launch.bench.memory:memory"),
+    "neighbours": Suite("launch.bench.neighbours:neighbours", topology="atari/paac.yaml"),
+    "time-to-score": Suite("launch.bench.time_to_score:time_to_score", draws_seeds=True),
+    "gpu": Suite("launch.bench.gpu:gpu", topology=None, in_parts=True),
+    "games": Suite("launch.bench.games:games_of", topology=None, reads_runs=True),
 }
 """Name on the command line -> suite."""

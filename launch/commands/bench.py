@@ -9,9 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launch.bench import SUITES, Suite
-from launch.bench.measure import report
-from launch.bench.measure.request import SuiteRequest
+from launch.bench import SUITES, Suite, SuiteRequest, report
 from launch.errors import FailedError, RunError
 from launch.topology.load import load
 from launch.topology.overrides import expand

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from rich.console import Console
 
-from launch.bench.measure.costs import from_run, measure
+from launch.bench.costs import from_run, measure
 from launch.commands.bench import end_in_order
 from launch.errors import FailedError, RunError
 from launch.machine.cores import begun_cores

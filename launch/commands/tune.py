@@ -16,9 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from actorlearn.files import write_atomically
-from launch.bench.measure.interleaved import progress_bar
-from launch.bench.measure.report import machine_line
-from launch.bench.measure.running import rate_of
+from launch.bench.interleaved import progress_bar
+from launch.bench.report import machine_line
+from launch.bench.running import rate_of
 from launch.commands.bench import end_in_order
 from launch.errors import FailedError, RunError
 from launch.machine.cores import begun_cores

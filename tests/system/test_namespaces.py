@@ -19,7 +19,7 @@ from actorlearn.parameters.checkpoint_folders import directory_of
 from benchmarks.namespaces import Namespaces, linked
 from benchmarks.papers import dba3c_servers
 from benchmarks.papers.dba3c_servers import UpdateBytes
-from launch.bench.measure.request import shipped
+from launch.bench import shipped
 from tests.chaos import rows as rows_of
 from tests.chaos import topologies
 from tests.chaos.judge import counted, exactly_once, produced

@@ -20,8 +20,8 @@ from benchmarks.papers import accelerated, tables_of_games
 from benchmarks.papers.fast_dqn import COUNTS, GAMES, PAPER_HOURS
 from benchmarks.registry import MEASURING
 from benchmarks.request import BenchmarkRequest, shipped
-from launch.bench.measure.interleaved import Spread
-from launch.bench.measure.report import SuiteReport
+from launch.bench.interleaved import Spread
+from launch.bench.report import SuiteReport
 from launch.errors import RunError
 from launch.runs.curves import LearningCurve
 from launch.topology.load import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.request import BenchmarkRequest
-from launch.bench.suites.gpu import GpuHost
+from launch.bench.gpu import GpuHost
 
 BARE = GpuHost("cuda", 2, "2.13.0+cpu")
 RICH = GpuHost("cuda", 16, "2.13.0+cu130", ("GPU A",))

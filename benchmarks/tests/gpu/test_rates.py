@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.gpu import pong, rates
-from launch.bench.measure.request import shipped
-from launch.bench.suites.gpu import GpuHost
+from launch.bench import shipped
+from launch.bench.gpu import GpuHost
 from launch.topology.load import load
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.gpu.stay import KEPT, Stay
 from benchmarks.tests.gpu.hosts import RICH, asked
-from launch.bench.measure.interleaved import Spread
+from launch.bench.interleaved import Spread
 from launch.errors import FailedError
 
 

@@ -15,8 +15,8 @@ from benchmarks.gpu.stay import Stay
 from benchmarks.gpu.visit import do, gpu
 from benchmarks.request import BenchmarkRequest
 from benchmarks.tests.gpu.hosts import BARE, RICH, asked
-from launch.bench.measure.report import SuiteReport
-from launch.bench.suites.gpu import GpuHost
+from launch.bench.gpu import GpuHost
+from launch.bench.report import SuiteReport
 from launch.errors import FailedError, RunError
 
 NAMES = [part.name for part in PARTS]

@@ -29,8 +29,8 @@ from benchmarks.papers.gossip import (
 )
 from benchmarks.papers.gossip_figures import NOT_SAID, draw
 from benchmarks.request import BenchmarkRequest, shipped
-from launch.bench.measure import report
-from launch.bench.measure.report import SuiteReport
+from launch.bench import report
+from launch.bench.report import SuiteReport
 from launch.commands import bench
 from launch.runs.curves import LearningCurve
 from launch.topology.load import Topology, TopologyError, load

@@ -13,8 +13,8 @@ import pytest
 from benchmarks.peers.compare import HERE, PeerProgram, answer
 from benchmarks.registry import PEERS
 from benchmarks.request import BenchmarkRequest, shipped
-from launch.bench.measure.report import SuiteReport
-from launch.bench.suites.neighbours import OURS
+from launch.bench.neighbours import OURS
+from launch.bench.report import SuiteReport
 from launch.errors import FailedError
 from launch.topology.load import load
 

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.request import shipped
 from benchmarks.suites.stragglers import slowed
-from launch.bench.measure.running import Running
-from launch.bench.suites.training import slow_stage
+from launch.bench.running import Running
+from launch.bench.training import slow_stage
 
 CATCH = shipped("catch.yaml")
 SMALL = ("simulators.count=2", "simulators.envs=4")

@@ -13,16 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launch.bench import SUITES
-from launch.bench.measure import report
-from launch.bench.measure.interleaved import Spread, interleave
-from launch.bench.measure.parts import Parts, bound
-from launch.bench.measure.report import SuiteReport, short
-from launch.bench.measure.request import SuiteRequest, shipped
-from launch.bench.measure.running import Reading, Running, rates
-from launch.bench.suites.replay import cases, shape_of
-from launch.bench.suites.sampling import shapes
-from launch.bench.suites.training import ADVICE, slow_stage
+from launch.bench import SUITES, SuiteRequest, report, shipped
+from launch.bench.interleaved import Spread, interleave
+from launch.bench.parts import Parts, bound
+from launch.bench.replay import cases, shape_of
+from launch.bench.report import SuiteReport, short
+from launch.bench.running import Reading, Running, rates
+from launch.bench.sampling import shapes
+from launch.bench.training import ADVICE, slow_stage
 from launch.errors import FailedError, RunError
 from launch.topology.load import load
 
@@ -155,7 +153,7 @@ def test_a_rate_with_a_death_in_it_is_refused() -> None:
 
 LEAVES = """
 import os, signal, sys
-from launch.bench.measure.running import Running
+from launch.bench.running import Running
 with Running(sys.argv[1], sys.argv[2:]) as run:
     print(run.pid, run.run_dir.parent, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("simpy", reason="the extra `simulate` is not installed")
 
-from launch.bench.measure.costs import (
+from launch.bench import shipped
+from launch.bench.costs import (
     Wire,
     alone,
     costs_of,
@@ -20,8 +21,7 @@ from launch.bench.measure.costs import (
     measure_addition,
     measure_wire,
 )
-from launch.bench.measure.request import shipped
-from launch.bench.measure.running import POLL_S, Reading
+from launch.bench.running import POLL_S, Reading
 from launch.errors import RunError
 from launch.runs.find import Run
 from launch.simulate.model import simulate

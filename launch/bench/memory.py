@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from launch.bench.measure.interleaved import Spread
-from launch.bench.measure.report import SuiteReport
-from launch.bench.measure.request import SuiteRequest
-from launch.bench.measure.running import Running
+from launch.bench import SuiteRequest
+from launch.bench.interleaved import Spread
+from launch.bench.report import SuiteReport
+from launch.bench.running import Running
 
 READINGS = 10
 

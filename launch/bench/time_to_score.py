@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from launch.bench.measure.interleaved import Spread
-from launch.bench.measure.report import SuiteReport, machine_line, show
-from launch.bench.measure.request import SuiteRequest
-from launch.bench.measure.running import Running
-from launch.bench.measure.seed_table import (
+from launch.bench import SuiteRequest
+from launch.bench.interleaved import Spread
+from launch.bench.report import SuiteReport, machine_line, show
+from launch.bench.running import Running
+from launch.bench.seed_table import (
     HEADINGS,
     Moment,
     Question,

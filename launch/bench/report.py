@@ -14,7 +14,7 @@ from rich.table import Table
 
 from actorlearn.files import write_atomically
 from actorlearn.metrics.energy import Energy
-from launch.bench.measure.interleaved import Spread
+from launch.bench.interleaved import Spread
 from launch.display.plot import COLOURS, INK, draw_groups, save
 from launch.machine.cores import Cores
 from launch.runs.curves import LearningCurve
@@ -59,7 +59,7 @@ class SuiteReport:
 def where() -> dict[str, Any]:
     """Return machine, versions and commit of a measurement, and which energy counters can be read."""
     energy = {"energy": Energy().said()}
-    return {"machine": machine(), **energy, "packages": versions(), **commit(Path(__file__).parents[3])}
+    return {"machine": machine(), **energy, "packages": versions(), **commit(Path(__file__).parents[2])}
 
 
 def machine_line() -> str:

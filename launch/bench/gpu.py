@@ -13,12 +13,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
-from launch.bench.measure.beside import confined
-from launch.bench.measure.interleaved import Spread, interleave
-from launch.bench.measure.parts import Parts
-from launch.bench.measure.report import SuiteReport, percent, rate
-from launch.bench.measure.request import SuiteRequest, shipped
-from launch.bench.measure.running import rate_of
+from launch.bench import SuiteRequest, shipped
+from launch.bench.beside import confined
+from launch.bench.interleaved import Spread, interleave
+from launch.bench.parts import Parts
+from launch.bench.report import SuiteReport, percent, rate
+from launch.bench.running import rate_of
 from launch.errors import FailedError, RunError
 from launch.machine.cores import begun_cores
 from launch.machine.gpus import TORCH_AND_GPUS

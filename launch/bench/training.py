@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from launch.bench.measure.interleaved import interleave
-from launch.bench.measure.parts import Parts, bound
-from launch.bench.measure.report import SuiteReport, percent, rate
-from launch.bench.measure.request import SuiteRequest
-from launch.bench.measure.running import Reading, Running
+from launch.bench import SuiteRequest
+from launch.bench.interleaved import interleave
+from launch.bench.parts import Parts, bound
+from launch.bench.report import SuiteReport, percent, rate
+from launch.bench.running import Reading, Running
 
 WARMUP_S = 5.0
 ADVICE = {

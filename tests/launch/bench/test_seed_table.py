@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from launch.bench.measure.seed_table import (
+from launch.bench.seed_table import (
     FILE,
     LARGEST_SEED,
     Moment,

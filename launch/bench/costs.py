@@ -16,8 +16,8 @@ from actorlearn.address import Tcp
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.wire.channel import Dealer, Router, new_pair
 from actorlearn.wire.door import ClientKeys, ServerKeys
-from launch.bench.measure.parts import Parts
-from launch.bench.measure.running import POLL_S, Reading, Running
+from launch.bench.parts import Parts
+from launch.bench.running import POLL_S, Reading, Running
 from launch.errors import RunError
 from launch.runs.find import Run
 from launch.simulate.estimate import update_s

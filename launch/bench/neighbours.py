@@ -12,11 +12,11 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from launch.bench.measure.beside import busy, rationed
-from launch.bench.measure.interleaved import Spread, interleave
-from launch.bench.measure.report import SuiteReport, percent
-from launch.bench.measure.request import SuiteRequest
-from launch.bench.measure.running import Running
+from launch.bench import SuiteRequest
+from launch.bench.beside import busy, rationed
+from launch.bench.interleaved import Spread, interleave
+from launch.bench.report import SuiteReport, percent
+from launch.bench.running import Running
 from launch.errors import FailedError
 from launch.machine.cgroups import autogroups
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from launch.bench.measure.interleaved import Spread, interleave
-from launch.bench.measure.parts import Parts
-from launch.bench.measure.report import SuiteReport, percent, rate
-from launch.bench.measure.request import SuiteRequest
-from launch.bench.measure.running import rate_of
+from launch.bench import SuiteRequest
+from launch.bench.interleaved import Spread, interleave
+from launch.bench.parts import Parts
+from launch.bench.report import SuiteReport, percent, rate
+from launch.bench.running import rate_of
 from launch.machine.cores import begun_cores
 from launch.topology.load import load
 

@@ -9,11 +9,11 @@ from contextlib import ExitStack
 from functools import partial
 from importlib.util import find_spec
 
-from launch.bench.measure.interleaved import interleave
-from launch.bench.measure.parts import Parts
-from launch.bench.measure.report import SuiteReport, rate
-from launch.bench.measure.request import SuiteRequest
-from launch.bench.measure.running import rate_of
+from launch.bench import SuiteRequest
+from launch.bench.interleaved import interleave
+from launch.bench.parts import Parts
+from launch.bench.report import SuiteReport, rate
+from launch.bench.running import rate_of
 from launch.errors import FailedError
 from launch.topology.load import load
 

@@ -8,11 +8,9 @@ import sys
 
 import pytest
 
-from launch.bench import SUITES
-from launch.bench.measure.beside import confined
-from launch.bench.measure.request import SuiteRequest, shipped
-from launch.bench.suites import gpu
-from launch.bench.suites.gpu import GpuHost
+from launch.bench import SUITES, SuiteRequest, gpu, shipped
+from launch.bench.beside import confined
+from launch.bench.gpu import GpuHost
 from launch.errors import FailedError, RunError
 from launch.topology.load import load
 

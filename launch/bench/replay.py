@@ -22,9 +22,9 @@ from actorlearn.replay.buffer import Replay
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import PRIORITIES, ReplayShape, replay_bytes, replay_fields
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform, importance
-from launch.bench.measure.interleaved import interleave
-from launch.bench.measure.report import SuiteReport, rate
-from launch.bench.measure.request import SuiteRequest
+from launch.bench import SuiteRequest
+from launch.bench.interleaved import interleave
+from launch.bench.report import SuiteReport, rate
 
 RINGS = 8
 MINIBATCH = 32

@@ -13,15 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launch.bench import SUITES
-from launch.bench.measure.beside import busy, rationed
-from launch.bench.measure.request import SuiteRequest, shipped
-from launch.bench.measure.running import rates
-from launch.bench.suites.neighbours import ALONE, BESIDE, EVALUATED, OURS, RATIONED, table
+from launch.bench import SUITES, SuiteRequest, shipped
+from launch.bench.beside import busy, rationed
+from launch.bench.neighbours import ALONE, BESIDE, EVALUATED, OURS, RATIONED, table
+from launch.bench.running import rates
 from launch.errors import FailedError
 from launch.machine.cgroups import Cgroup, quota
 
-suite = import_module("launch.bench.suites.neighbours")  # its package has the suite under that name
+suite = import_module("launch.bench.neighbours")  # its package has the suite under that name
 PAAC = shipped("atari/paac.yaml")
 SMALL = ("simulators.count=1", "simulators.envs=4", "trainer.threads=1")
 
@@ -69,9 +68,7 @@ def test_busy_loops_compute_as_nice_as_asked_and_end_with_an_error() -> None:
 
 @pytest.mark.nightly
 def test_a_loop_ends_when_its_parent_is_killed() -> None:
-    program = (
-        "from launch.bench.measure.beside import busy\nwith busy(1, 0) as pids:\n print(*pids, flush=True)\n input()"
-    )
+    program = "from launch.bench.beside import busy\nwith busy(1, 0) as pids:\n print(*pids, flush=True)\n input()"
     parent = psutil.Popen([sys.executable, "-c", program], stdout=-1, stdin=-1, text=True)
     loop = psutil.Process(int(parent.stdout.readline()))
     parent.kill()
@@ -92,7 +89,7 @@ def test_under_a_quota_this_process_has_so_many_cores_and_afterwards_what_it_had
 
 
 def test_where_no_group_can_be_made_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    beside = import_module("launch.bench.measure.beside")
+    beside = import_module("launch.bench.beside")
     monkeypatch.setattr(beside, "groups", list)
     with pytest.raises(FailedError, match="no hierarchy with the controller cpu"), rationed(1.5):
         pass

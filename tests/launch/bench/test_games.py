@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actorlearn.envs.atari import ids
-from launch.bench.suites.atari_games import games
+from launch.bench.atari_games import games
 from launch.commands import bench
 from launch.runs import find
 from tests.launch.asking import ask, refused

@@ -15,10 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from launch.bench.measure.report import SuiteReport
-from launch.bench.measure.request import SuiteRequest
-from launch.bench.suites.atari_games import AtariGame, games
-from launch.bench.suites.games_figure import HUMAN, draw
+import numpy as np
+
+from launch.bench import SuiteRequest
+from launch.bench.atari_games import AtariGame, games
+from launch.bench.report import SuiteReport
+from launch.display.plot import COLOURS, INK, dress, make_figure, save
 from launch.errors import RunError
 from launch.reports import evaluations
 from launch.reports.compare import NO_DIFFERENCE, find_differences, group_alike, said
@@ -26,6 +28,8 @@ from launch.reports.format import as_whole
 from launch.reports.statistics import (
     Interval,
     Statistic,
+    band,
+    exceeded,
     interquartile_mean,
     interval,
     mean_of_tasks,
@@ -37,6 +41,8 @@ from launch.runs import find
 from launch.runs.find import Run
 from launch.runs.view import identify
 
+HUMAN = 100.0
+"""A human's score, in percent of itself."""
 COLUMNS = ("best", "last", "dqn", "fast_dqn")
 """Scores of a game: two of the run, two published."""
 ALIKE = NO_DIFFERENCE | {"env.id"}
@@ -226,9 +232,36 @@ def _better(one: Variant, other: Variant) -> str:
     )
 
 
-def _draw(found: Sequence[Variant], path: Path) -> None:
-    published = {one.game.game: one.percents["dqn"] for variant in found for one in variant.played}
-    draw({variant.name: variant.percents("best") for variant in found}, published, path)
+def _draw(variants: Sequence[Variant], path: Path) -> None:
+    """Draw each run's best score by its game, and for each variant the share of runs above each score."""
+    dqn = {one.game.game: one.percents["dqn"] for variant in variants for one in variant.played}
+    names = sorted(dqn, reverse=True)
+    figure = make_figure(path, 11.0)
+    figure.set_figheight(max(4.6, 2.0 + 0.16 * len(names)))
+    by_game, profile = figure.subplots(1, 2)
+    every = [one.percents["best"] for variant in variants for one in variant.played]
+    thresholds = np.linspace(0.0, max(*every, HUMAN), 201)
+    for number, variant in enumerate(variants):
+        colour, best = COLOURS[number % len(COLOURS)], variant.percents("best")
+        points = [(score, names.index(game)) for game, scores in best.items() for score in scores]
+        by_game.scatter(*zip(*points, strict=True), s=14, color=colour, alpha=0.7, zorder=3)
+        share = band(mean_of_tasks, exceeded([np.array(scores) for scores in best.values()], thresholds.tolist()))
+        profile.fill_between(thresholds, share.low, share.high, color=colour, alpha=0.2, linewidth=0)
+        label = f"{variant.name}: {len(points)} runs"
+        profile.plot(thresholds, share.estimate, color=colour, linewidth=1.8, label=label)
+    published = [dqn[name] for name in names]
+    by_game.scatter(published, range(len(names)), s=22, facecolors="none", edgecolors=INK, label="DQN (2015)")
+    by_game.set_yticks(range(len(names)), names)
+    by_game.set_xlabel("best score in % of the human score")
+    profile.set_xlabel("score in % of the human score")
+    profile.set_ylabel("share of runs with a higher best score")
+    for axes in (by_game, profile):
+        dress(axes)
+        axes.axvline(HUMAN, color="#888888", linewidth=0.8, linestyle=":")
+    by_game.set_xscale("symlog", linthresh=HUMAN)  # some games are below random play, and Boxing is at 1,700 %
+    by_game.set_xlim(left=min(0.0, *every))
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9, labelcolor=INK)
+    save(figure, path)
 
 
 def _count(games: int) -> str:
