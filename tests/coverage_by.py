@@ -88,7 +88,7 @@ COVERED_BY = {
     "benchmarks/__main__.py": "benchmarks/tests/test_registry.py",
     "benchmarks/environments.py": "benchmarks/tests/papers/test_dba3c_stragglers.py",
     "benchmarks/kept.py": "benchmarks/tests/papers/test_experience.py",
-    "benchmarks/lagged_learner.py": "benchmarks/tests/test_lagged_learner.py",
+    "benchmarks/lagged.py": "benchmarks/tests/test_lagged_learner.py",
     "benchmarks/learning.py": "benchmarks/tests/claims/test_ledger.py",
     "benchmarks/request.py": "benchmarks/tests/test_registry.py",
     "benchmarks/claims/": "benchmarks/tests/claims/test_ledger.py",

@@ -50,8 +50,8 @@ class ActionValues:
         if not isinstance(actions, int):
             others = "sac, a2c, ppo or impala" if isinstance(actions, tuple) else "a2c, ppo or impala"
             raise ValueError(
-                f"algorithm.name: {self.settings.name!r} supports only discrete actions, but this "
-                f"environment's are {describe_actions(actions)}; use {others}"
+                f"algorithm.name: {self.settings.name!r} supports only Discrete actions, but this "
+                f"environment's actions are {describe_actions(actions)}; use {others}"
             )
         if self.dueling:
             return {"value": self.numbers, "advantage": actions * self.numbers}

@@ -130,7 +130,7 @@ class SimulatorSnapshots:
         if self._folder is None or not self.inexact or self._complained:
             return ""
         self._complained = True
-        return f"a checkpoint is not exact: {self.inexact}; a run that is resumed from it begins new games"
+        return f"a checkpoint is not exact: {self.inexact}; a run resumed from it begins new games"
 
     def close(self) -> None:
         """Forget the snapshots, and remove their folder."""

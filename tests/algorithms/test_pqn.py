@@ -132,7 +132,7 @@ def test_outputs_of_other_rows_than_the_prepared_are_refused() -> None:
 
 def test_it_compares_discrete_actions_alone() -> None:
     for actions in ((2,), MultiDiscrete((3, 2))):
-        with pytest.raises(ValueError, match="'pqn' supports only discrete actions"):
+        with pytest.raises(ValueError, match="'pqn' supports only Discrete actions"):
             PQN(PQN.Settings()).heads(actions)
 
 

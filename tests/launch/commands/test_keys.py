@@ -51,7 +51,7 @@ def test_a_head_alone_is_told_how_nodes_are_added(tmp_path: Path, capsys: Told) 
     [
         (("new", "--node", "a/b", "{}"), "'a/b': a node's name is 1 to 64 letters"),
         (("list", "{}/nowhere"), "make it with `actorlearn keys new"),
-        (("revoke", "c", "{}"), "'c': has no key in"),
+        (("revoke", "c", "{}"), "'c': this node has no key in"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_status_2(

@@ -115,7 +115,7 @@ def test_an_engine_that_cannot_be_had_is_refused_before_anything_is_made(tmp_pat
             ["--engine", "ssh"],
             "--engine ssh: an engine starts nodes, and this topology has none; write nodes.listen and",
         ),
-        (["--engine", "ssh", *["nodes.count=2", "mode=sync"]], "nodes.listen: null; nodes of the engine ssh may be"),
+        (["--engine", "ssh", *["nodes.count=2", "mode=sync"]], "nodes.listen: null; the engine ssh may start"),
         (
             ["--engine", "ssh", "nodes.listen=127.0.0.1:0", "nodes.count=2", "nodes.hosts=[a]"],
             "nodes.hosts: 1 hosts for nodes.count = 2",

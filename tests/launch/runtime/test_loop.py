@@ -482,7 +482,9 @@ def test_a_run_is_not_begun_anew_because_what_it_saved_is_damaged(tmp_path: Path
     for steps in (0, 30):
         saved(root / str(steps))
     (root / "30" / "manifest.json").write_text("{}")
-    with pytest.raises(RunError, match=r"checkpoints/30: manifest.json is not.*remove the damaged ones to begin at"):
+    with pytest.raises(
+        RunError, match=r"checkpoints/30: manifest.json is damaged.*remove the damaged ones to start at"
+    ):
         runner(tmp_path / "run", None, True).__enter__()
     shutil.rmtree(root / "30")
     with runner(tmp_path / "run", None, True) as run:
