@@ -17,9 +17,9 @@ from launch.errors import FailedError, RunError
 
 Topology = Annotated[str | None, typer.Argument(help="The topology to measure; without it the suite's own.")]
 Repetitions = Annotated[
-    int, typer.Option(min=1, max=1000, help="How often each case is measured, in turn with the others.")
+    int, typer.Option(min=1, max=1000, help="Number of measurements of each case, interleaved with the other cases.")
 ]
-Seconds = Annotated[float, typer.Option(min=1.0, max=86_400.0, help="The length of one measurement, in seconds.")]
+Seconds = Annotated[float, typer.Option(min=1.0, max=86_400.0, help="Seconds of one measurement.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Measure fewer cases, once, for 5 seconds: a rough answer.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Folder for SUITE.json, .md, .png.")]
 

@@ -462,35 +462,35 @@ def export(
 
 @app.command(rich_help_panel=_MACHINE)
 def bench(  # noqa: PLR0913 - one parameter for each word of the command
-    suite: Annotated[str | None, typer.Argument(help="What to measure; without it the suites are listed.")] = None,
+    suite: Annotated[str | None, typer.Argument(help="Suite to run. Default: list the suites.")] = None,
     topology: Annotated[
         str | None,
-        typer.Argument(help="The topology to measure; without it configs/pong.yaml, or the suite's own."),
+        typer.Argument(help="Topology to measure. Default: configs/pong.yaml, or the topology of the suite."),
     ] = None,
     overrides: Overrides = None,
     repetitions: Annotated[
-        int, typer.Option(min=1, max=1000, help="How often each case is measured, in turn with the others.")
+        int,
+        typer.Option(min=1, max=1000, help="Number of measurements of each case, interleaved with the other cases."),
     ] = 5,
-    seconds: Annotated[
-        float, typer.Option(min=1.0, max=86_400.0, help="The length of one measurement, in seconds.")
-    ] = 15.0,
+    seconds: Annotated[float, typer.Option(min=1.0, max=86_400.0, help="Seconds of one measurement.")] = 15.0,
     quick: Annotated[
         bool, typer.Option("--quick", help="Measure fewer cases, once, for 5 seconds: a rough answer.")
     ] = False,
-    score: Annotated[float | None, typer.Option(help="time-to-score: the mean score to reach.")] = None,
+    score: Annotated[float | None, typer.Option(help="time-to-score: mean score to reach.")] = None,
     seeds: Annotated[
         str | None,
         typer.Option(
-            help="time-to-score: how many seeds to draw from the clock, else 5; or the seeds, with commas between."
+            help="time-to-score: number of seeds to draw from the clock, or seeds separated by commas. Default: 5."
         ),
     ] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="time-to-score: let each run go on to its own end after the score.")
+        bool,
+        typer.Option("--whole", help="time-to-score: continue each run to its end after it has reached the score."),
     ] = False,
     parts: Annotated[
-        list[str] | None, typer.Option("--part", metavar="NAME", help="gpu: a part to measure; repeatable; else all.")
+        list[str] | None, typer.Option("--part", metavar="NAME", help="gpu: part to measure; repeatable. Default: all.")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="gpu: cuda, the default, or cpu.")] = None,
+    device: Annotated[str | None, typer.Option(help="gpu: device to measure, cuda or cpu. Default: cuda.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for SUITE.json, .md, .png.")] = None,
     json: Json = False,
 ) -> int:

@@ -50,7 +50,7 @@ def _refuse(text: str, code: int) -> int:
 def message(error: Exception) -> str:
     """Return an error's message; typer's own errors (no such command, missing argument) refer to ``--help``."""
     if isinstance(error, OSError) and error.errno in DISK_ERRORS and error.filename:
-        return f"{error.filename}: {error.strerror}; make room on that disk, and try again"
+        return f"{error.filename}: {error.strerror}; free space on that disk, and try again"
     if isinstance(error, OSError) and error.errno in _PATH_ERRORS and error.filename:
         return f"{error.filename!s:.300}: {error.strerror}; name another path, or make it readable"
     if not hasattr(error, "format_message"):

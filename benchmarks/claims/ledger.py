@@ -126,7 +126,7 @@ def write(entry: LedgerEntry, report: SuiteReport, folder: Path) -> None:
         if report.curves or report.bars or report.picture:
             draw(report, folder / f"{entry.claim}.png")
     except OSError as error:
-        raise FailedError(f"-o {folder}: not written: {error}; the results are printed above") from None
+        raise FailedError(f"-o {folder}: cannot be written: {error}; the results are printed above") from None
 
 
 def _csv(report: SuiteReport) -> str:

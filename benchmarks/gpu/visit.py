@@ -72,7 +72,7 @@ def choose(names: Sequence[str]) -> list[VisitPart]:
     """Return parts by name, in the order of the plan; all for none; raises RunError for a name that is none."""
     known = {part.name: part for part in PARTS}
     if unknown := [name for name in names if name not in known and name != ALL]:
-        raise RunError(f"--part {unknown[0]}: gpu has no such part: choose of {', '.join(known)}")
+        raise RunError(f"--part {unknown[0]}: gpu has no such part; choose one of {', '.join(known)}")
     return [part for part in PARTS if not names or ALL in names or part.name in names]
 
 

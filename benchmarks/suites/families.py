@@ -116,7 +116,7 @@ def _ended(runs: Sequence[Run]) -> list[Run]:
 def _alike(runs: Sequence[Run]) -> list[list[Run]]:
     topologies = [run.topology() for run in runs]
     if unread := next((run for run, read in zip(runs, topologies, strict=True) if not read), None):
-        raise RunError(f"{unread.name} has no topology.yaml that can be read: its keys are what runs are grouped by")
+        raise RunError(f"{unread.name} has no readable topology.yaml, whose keys group the runs; leave it out")
     return [[runs[index] for index in group] for group in group_alike(topologies)]
 
 

@@ -45,5 +45,5 @@ def test_what_does_not_fit_a_suite_is_refused() -> None:
         commands.peers("pongs")
     with pytest.raises(RunError, match="stragglers takes no --engine: leave 'local' out; these do: dba3c-async"):
         commands.suite("stragglers", engine="local")
-    with pytest.raises(RunError, match=r"pong has topologies of its own: leave 'cart\.yaml' out"):
+    with pytest.raises(RunError, match=r"suite pong has its own topologies; omit 'cart\.yaml'"):
         commands.peers("pong", "cart.yaml")

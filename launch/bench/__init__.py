@@ -66,7 +66,7 @@ def shipped(name: str) -> str:
     """Return the path of a shipped topology; raises FailedError if it is missing."""
     path = examples() / name
     if not path.is_file():
-        raise FailedError(f"{path} is not there; install the package again")
+        raise FailedError(f"{path} is missing; install the package again")
     return str(path)
 
 

@@ -76,7 +76,7 @@ def confined(cores: int) -> Iterator[None]:
 
 def _group(cores: float) -> tuple[Path, Path]:
     """Make a group with a quota and enter it; return it and the earlier group of this process."""
-    refused = "no hierarchy with the controller cpu is mounted"
+    refused = "no cgroup hierarchy with the cpu controller is mounted"
     for group in groups():
         for parent in _parents(group):
             folder = parent / f"actorlearn-bench-{os.getpid()}"
@@ -90,7 +90,7 @@ def _group(cores: float) -> tuple[Path, Path]:
                     folder.rmdir()
                 continue
             return folder, group.folder
-    raise FailedError(f"no control group with a quota can be made: {refused}")
+    raise FailedError(f"a control group with a quota cannot be made: {refused}")
 
 
 def _parents(group: Cgroup) -> list[Path]:

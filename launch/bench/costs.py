@@ -128,7 +128,7 @@ def costs_of_run(run: Run, work: Work, cores: float, optimizer_s: float, wire: W
     """
     rows = [row for row in run.metrics().new() if "share_learn" in row and row.get("env_steps_per_s")]
     if not rows:
-        raise RunError(f"{run.name} has no reports with share_learn; let it go on, or leave --from out")
+        raise RunError(f"{run.name} has no reports with share_learn; let it run longer, or omit --from")
     rows = rows[len(rows) // 2 :]
     counts = {name: _count(run.topology(), name) for name in ("learners", "evaluator", "simulators", "inference")}
     learners = max(1, counts["learners"])
@@ -157,7 +157,7 @@ def _costs(
 ) -> Costs:
     """Divide the time of each role's sections by the work done in it; ``spent``: role -> section -> seconds."""
     if updates <= 0:
-        raise RunError("no update was made in the time that was measured; give it more --seconds")
+        raise RunError("no update ended during the measurement; give a larger --seconds")
 
     def of(section: str, *roles: str) -> float:
         return sum(spent[role].get(section, 0.0) for role in roles if role in spent) / updates

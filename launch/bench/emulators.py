@@ -21,7 +21,7 @@ WARMUP_S = 5.0
 
 
 def emulators(request: SuiteRequest) -> SuiteReport:
-    """Simulation alone and training on an environment, by ale-py or gymnasium and by EnvPool."""
+    """Simulation alone and training on an environment, with EnvPool and with ale-py or gymnasium."""
     if find_spec("envpool") is None:
         raise FailedError("bench emulators: envpool is not installed: pip install 'actorlearn[envpool]'")
     env_id = load(request.topology, request.overrides).env.id.removeprefix("envpool:")

@@ -108,7 +108,7 @@ def read(run: Run) -> Played:
     score = row.get("episode_return_mean")
     if score is None:
         raise RunError(
-            f"{run.name} has no score: no evaluation is done and no game is over; let it go on, with evaluator.count=1"
+            f"{run.name} has no score: no evaluation and no game has ended; let it run longer, with evaluator.count=1"
         )
     return Played(run, game, frames, score, score, "last 100 training games")
 
@@ -193,8 +193,9 @@ def compare(played: list[Played]) -> SuiteReport:
         notes=(
             "in brackets: 100 x (score - random) / (human - random). DQN (Mnih et al. 2015) and Fast DQN (Daley and "
             "Amato 2021, table 4): best evaluation of 30 games in 200 million frames",
-            "over games: IQM is the mean of the middle half of all runs, optimality gap what is missing to a human's "
-            "score in the mean, better how probably a run's best is; with stratified bootstrap intervals of 95 %",
+            "over games: IQM is the mean of the middle half of all runs; optimality gap is the mean distance below a "
+            "human's score; better is the probability that a run's best is above the published score; intervals are "
+            "stratified bootstrap intervals of 95 %",
             *(_better(found[0], other) for other in found[1:]),
         ),
         figures={"runs": runs, "over_games": [variant.as_json() for variant in found]},
@@ -228,7 +229,7 @@ def _better(one: Variant, other: Variant) -> str:
     found = interval(probability_of_improvement, [mine[game] for game in shared], [its[game] for game in shared])
     return (
         f"a run with {one.name} is better than one with {other.name} with a probability of {found.written}, "
-        f"in the mean of {_count(len(shared))}"
+        f"averaged over {_count(len(shared))}"
     )
 
 
@@ -269,7 +270,7 @@ def _count(games: int) -> str:
 
 
 def games_of(request: SuiteRequest) -> SuiteReport:
-    """Scores of runs, human-normalised, beside DQN and Fast DQN on 49 Atari games; for RUN... [all in runs/]."""
+    """Human-normalised scores of RUN... (default: all in runs/) next to DQN and Fast DQN, on 49 Atari games."""
     if request.runs:
         return compare([read(find.find(word)) for word in request.runs])
     return compare(found_in(str(find.RUNS), find.all_runs()))

@@ -51,7 +51,7 @@ class GpuHost:
         """Return this machine; a child process queries torch. Raises RunError for a device other than cpu or cuda."""
         device = device or "cuda"
         if device not in ("cpu", "cuda"):
-            raise RunError(f"--device {device}: cpu or cuda")
+            raise RunError(f"--device {device}: must be cpu or cuda")
         try:
             version, gpus = ask([sys.executable, "-c", TORCH_AND_GPUS], _TIMEOUT_S)
         except (NoAnswerError, OSError) as error:
@@ -147,7 +147,7 @@ def by_graphs(host: GpuHost, quick: bool) -> Cases:
     }
     found: dict[str, RateCase] = {}
     for work, (keys, alone) in works.items():
-        for said, key in (("with graphs", "true"), ("without", "false")):
+        for said, key in (("with graphs", "true"), ("without graphs", "false")):
             captured = (*keys, *server_keys(host, 1), f"inference.cuda_graphs={key}")
             found[f"{work}, {said}"] = RateCase(PAAC, captured, alone)
     return found
@@ -192,10 +192,10 @@ PARTS: Mapping[str, Callable[[GpuHost, bool], Cases]] = {
 
 
 def gpu(request: SuiteRequest) -> SuiteReport:
-    """Rates on a GPU: policies in simulators or servers, by cores, with CUDA graphs, by learners; --part chooses."""
+    """Rates on a GPU: policies in simulators or servers, by cores, with CUDA graphs, by learners; --part selects."""
     host = GpuHost.here(request.device)
     if unknown := [name for name in request.parts if name not in PARTS]:
-        raise RunError(f"--part {unknown[0]}: gpu has no such part: choose of {', '.join(PARTS)}")
+        raise RunError(f"--part {unknown[0]}: gpu has no such part; choose one of {', '.join(PARTS)}")
     if why := host.no_device:
         raise FailedError(f"{why}; --device cpu measures the same cases without a GPU")
     wanted = {
@@ -214,7 +214,7 @@ def table(
     first = next(iter(measured.values()))
     return SuiteReport(
         suite=suite,
-        headings=("case", "steps/s", "of the first", "measured"),
+        headings=("case", "steps/s", "ratio to the first", "measured"),
         rows=[
             (name, rate(spread), percent(spread.median / first.median), f"{len(spread.values)}x")
             for name, spread in measured.items()

@@ -13,7 +13,7 @@ READINGS = 10
 
 
 def memory(request: SuiteRequest) -> SuiteReport:
-    """Resident memory of all processes over --seconds of training, shared pages counted once; grows or not."""
+    """Resident memory of all processes and its growth over --seconds of training; shared pages count once."""
     rows, bytes_ = [], []
     with Running(request.topology, request.overrides) as run:
         began_s = time.monotonic()
@@ -28,6 +28,6 @@ def memory(request: SuiteRequest) -> SuiteReport:
         rows=rows,
         bars={request.topology: Spread(tuple(value / 1e6 for value in bytes_))},
         unit="MB",
-        notes=(f"from the second reading to the last it grew by {grown / 1e6:,.1f} MB",),
+        notes=(f"resident memory grew by {grown / 1e6:,.1f} MB from the second reading to the last",),
         figures={"bytes": bytes_},
     )

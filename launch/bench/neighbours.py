@@ -45,7 +45,7 @@ Beside = tuple[str, str]
 
 
 def neighbours(request: SuiteRequest) -> SuiteReport:
-    """Training rates beside busy loops, under a quota of 1.5 cores and beside the run's own evaluator."""
+    """Training rates next to busy loops, under a quota of 1.5 cores, and next to the run's own evaluator."""
     return compare("neighbours", request, {})
 
 
@@ -63,7 +63,7 @@ def compare(
     beside, impossible = _possible()
     notes = [*impossible, *notes]
     if autogroups():
-        notes.append("autogroup is on: loops and programs are of one session; nice counts for nothing between sessions")
+        notes.append("autogroup is on, so nice has no effect between sessions; loops and programs share one session")
     if request.quick:
         beside = dict(list(beside.items())[:2])
     seen: dict[Beside, list[float]] = {}
@@ -77,11 +77,14 @@ def compare(
     interleave(cases, request.repetitions)
     return SuiteReport(
         suite=suite,
-        headings=("program", "beside it", "steps/s, median report", "of alone", "worst report", "of alone, worst"),
+        headings=("program", "next to", "steps/s, median report", "ratio to alone", "worst report", "worst to alone"),
         rows=table(seen),
         bars={_named(case): Spread(tuple(rates)) for case, rates in seen.items()},
         unit="steps/s",
-        notes=(f"reports of {REPORT_S:g} s; of alone: of the median report with nothing beside it", *notes),
+        notes=(
+            f"each report covers {REPORT_S:g} s; alone: the median report of the program with nothing next to it",
+            *notes,
+        ),
         figures={"topology": request.file, "overrides": list(request.overrides), **(figures or {})},
     )
 
@@ -107,7 +110,9 @@ def _possible() -> tuple[dict[str, Callable[[], AbstractContextManager[Any]]], l
         with rationed(QUOTA):
             return dict(BESIDE), []
     except FailedError as error:
-        return {what: made for what, made in BESIDE.items() if what != RATIONED}, [f"without {RATIONED}: {error}"]
+        return {what: made for what, made in BESIDE.items() if what != RATIONED}, [
+            f"{RATIONED} is not measured: {error}"
+        ]
 
 
 def _measured(

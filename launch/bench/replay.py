@@ -36,7 +36,7 @@ _BUT_FOR = 1.5
 
 
 def replay(request: SuiteRequest) -> SuiteReport:
-    """Transitions/s drawn in minibatches of 32 and put together, uniform and prioritised, and rows/s stored."""
+    """Transitions/s sampled from a full replay in minibatches of 32, uniform and prioritised, and rows/s stored."""
     size = 1_000_000
     if request.quick or free_bytes() < _BUT_FOR * replay_bytes(shape_of(size)):
         size = 100_000
@@ -53,7 +53,7 @@ def replay(request: SuiteRequest) -> SuiteReport:
         unit="transitions/s",
         notes=(
             f"{size:,} transitions of 84x84x4 in {RINGS} rings, {needed / 1e9:.2f} GB; minibatches of {MINIBATCH} with "
-            f"both observations; prioritised: weights and new priorities too; stored at {stored:,.0f} rows/s",
+            f"both observations; prioritised rates include weights and new priorities; storing: {stored:,.0f} rows/s",
         ),
         figures={"transitions": size, "bytes": needed, "rows_stored_per_s": stored},
     )

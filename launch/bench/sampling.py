@@ -62,7 +62,7 @@ def sampling(request: SuiteRequest) -> SuiteReport:
         rows=rows,
         bars=bars,
         unit="steps/s",
-        notes=("percent: of the pure simulation measured in the same turns",),
+        notes=("percentages: ratio to the pure simulation measured in the same turns",),
         figures={"topology": request.file},
     )
 

@@ -96,7 +96,7 @@ class SeedTable(msgspec.Struct, kw_only=True):
     def notes(self) -> list[str]:
         """Return notes: how many runs reached the score, the median and the worst; a run that did not is the worst."""
         reached = sum(run.reached is not None for run in self.runs)
-        lines = [str(self.question), f"{reached} of {len(self.runs)} came to {self.question.score:g}"]
+        lines = [str(self.question), f"{reached} of {len(self.runs)} runs reached {self.question.score:g}"]
         if self.runs:
             minutes = [run.reached.minutes if run.reached else inf for run in self.runs]
             steps = [run.reached.steps if run.reached else inf for run in self.runs]
@@ -104,9 +104,9 @@ class SeedTable(msgspec.Struct, kw_only=True):
                 lines.append(f"{name}: {_or_never(of(minutes), '.2f')} minutes, {_or_never(of(steps), ',.0f')} steps")
         lines += [f"seed {run.seed} failed: {run.error}" for run in self.runs if run.error]
         if self.missing:
-            lines.append(f"to come: {', '.join(map(str, self.missing))}")
+            lines.append(f"seeds to run: {', '.join(map(str, self.missing))}")
         lines.append(f"seeds drawn from the clock at {self.drawn_at}" if self.drawn_at else "seeds given")
-        lines.append("minutes: since the command was given; score: mean of the last 100 training games")
+        lines.append("minutes: since the start of the command; score: mean of the last 100 training games")
         return lines + sorted({run.where for run in self.runs if run.where})
 
 
@@ -128,13 +128,13 @@ def open_table(folder: Path, question: Question, wanted: str) -> SeedTable:
     except (OSError, ValueError) as error:
         raise RunError(f"{path}: {error}; remove it, or name another folder with -o") from None
     if table.question != question:
-        raise RunError(f"{path} is of another question: {table.question}; name another folder with -o")
+        raise RunError(f"{path} belongs to another command: {table.question}; name another folder with -o")
     if (given if isinstance(given, int) else len(given)) != len(table.seeds) or (
         isinstance(given, list) and given != table.seeds
     ):
         raise RunError(
-            f"{path} has the seeds {', '.join(map(str, table.seeds))}, and --seeds is {wanted}; write "
-            f"--seeds {len(table.seeds)} to go on with them, or name another folder with -o"
+            f"{path} has the seeds {', '.join(map(str, table.seeds))}, but --seeds is {wanted}; write "
+            f"--seeds {len(table.seeds)} to continue with them, or name another folder with -o"
         )
     return table
 
@@ -159,8 +159,8 @@ def read_seeds(wanted: str) -> int | list[int]:
     if "," not in wanted and numbers and 1 <= numbers[0] <= MOST_SEEDS:
         return numbers[0]
     raise RunError(
-        f"--seeds {wanted}: a number of seeds from 1 to {MOST_SEEDS}, to be drawn from the clock, or different seeds "
-        f"from 0 to {LARGEST_SEED} with commas between (one: '7,')"
+        f"--seeds {wanted}: must be the number of seeds to draw, from 1 to {MOST_SEEDS}, or different seeds from 0 to "
+        f"{LARGEST_SEED} separated by commas (a single seed: '7,')"
     )
 
 

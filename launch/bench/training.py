@@ -22,7 +22,7 @@ ADVICE = {
 
 
 def training(request: SuiteRequest) -> SuiteReport:
-    """A topology's rate beside its parts alone, share per stage, the slow stage and the key that would help."""
+    """A topology's rate, the rates of its parts alone, time by stage, the slowest stage and keys that may help."""
     readings: list[Reading] = []
     pss_bytes: list[int] = []
 
@@ -41,20 +41,20 @@ def training(request: SuiteRequest) -> SuiteReport:
     trained, simulated = spread["training"].median, spread["simulate alone"].median
     limit = bound([spread[case].median for case in cases])
     stage, process = slow_stage(readings[-1])
-    notes = [f"parts in turn: {limit:,.0f} steps/s; training is {percent(trained / limit)} of it"]
+    notes = [f"rate if the parts took turns: {limit:,.0f} steps/s; training reaches {percent(trained / limit)} of it"]
     if parts.topology.simulators.blocks > 1:
-        notes = [f"{notes[0]}; with {parts.topology.simulators.blocks} blocks they overlap"]
+        notes = [f"{notes[0]}; with {parts.topology.simulators.blocks} blocks the parts overlap"]
     return SuiteReport(
         suite="training",
-        headings=("part", "steps/s", "of pure simulation"),
+        headings=("part", "steps/s", "ratio to simulation"),
         rows=[(name, rate(measured), percent(measured.median / simulated)) for name, measured in spread.items()],
         bars=spread,
         unit="steps/s",
         notes=(
             *notes,
-            "in the last repetition:",
+            "shares of wall time in the last repetition:",
             *shares(readings[-1]),
-            f"slow stage: {stage}, in {process}; what would help: {ADVICE[stage]}",
+            f"slowest stage: {stage}, in {process}; keys that may help: {ADVICE[stage]}",
             f"memory: {max(pss_bytes) / 1e9:.2f} GB resident, shared pages counted once",
         ),
         figures={

@@ -26,15 +26,15 @@ def bench(name: str | None, words: Sequence[str], wanted: Mapping[str, Any], jso
         show_list(SUITES)
         return 0
     if name not in SUITES:
-        raise RunError(f"{name!r} is no suite: choose one of {', '.join(SUITES)}; {_CHECKOUT}")
+        raise RunError(f"there is no suite {name!r}; choose one of {', '.join(SUITES)}; {_CHECKOUT}")
     suite = SUITES[name]
     for flag, fields, options in (
-        ("draws_seeds", ("seeds_wanted", "whole"), "--seeds and no --whole"),
-        ("in_parts", ("parts", "device"), "--part and no --device"),
+        ("draws_seeds", ("seeds_wanted", "whole"), "--seeds or --whole"),
+        ("in_parts", ("parts", "device"), "--part or --device"),
     ):
         if any(wanted.get(field) for field in fields) and not getattr(suite, flag):
             takers = ", ".join(known for known, one in SUITES.items() if getattr(one, flag))
-            raise RunError(f"{name} takes no {options}: leave them out; these do: {takers}")
+            raise RunError(f"suite {name} does not take {options}; omit them; suites that take them: {takers}")
     measure(name, suite, SuiteRequest(**what_to_measure(name, suite, words), **wanted), json)
     return 0
 
@@ -54,7 +54,7 @@ def what_to_measure(name: str, suite: Suite, words: Sequence[str]) -> dict[str, 
     if words and ("=" not in words[0] or Path(words[0]).exists()):
         topology, overrides = words[0], words[1:]
     if suite.topology is None and topology is not None:
-        raise RunError(f"{name} has topologies of its own: leave {topology!r} out")
+        raise RunError(f"suite {name} has its own topologies; omit {topology!r}")
     overrides = tuple(expand(overrides))
     if topology is None:
         topology, overrides = suite.path(), (*suite.keys, *overrides)
@@ -80,7 +80,9 @@ def measure(name: str, suite: Suite, request: SuiteRequest, json: bool) -> None:
         try:
             report.write(found, request.output)
         except OSError as error:
-            raise FailedError(f"-o {request.output}: not written: {error}; the results are printed above") from None
+            raise FailedError(
+                f"-o {request.output}: cannot be written: {error}; the results are printed above"
+            ) from None
 
 
 def make_folder(folder: Path) -> None:
@@ -88,7 +90,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"-o {folder}: {error.strerror}; name a folder that is there or can be made") from None
+        raise RunError(f"-o {folder}: {error.strerror}; name a folder that exists or can be made") from None
 
 
 def end_in_order() -> None:

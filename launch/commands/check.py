@@ -59,12 +59,14 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     numbers = optimizer(made)
     if any(getattr(loaded.optimizer, key) != number for key, number in numbers.items()):
         said = ", ".join(f"{key} {number:g}" for key, number in numbers.items())
-        console.print(f"[bold]optimizer[/] {said}, as this many learners and so large batches have it", highlight=False)
+        console.print(
+            f"[bold]optimizer[/] {said}, adjusted to the number of learners and the batch size", highlight=False
+        )
     environments = loaded.simulators.environments
     console.print(
         f"[bold]ok[/] {loaded.name}: {len(made.processes)} processes on {made.cores}, "
         f"{loaded.learners.count * environments} environments, "
-        f"{loaded.algorithm.horizon * environments:,} steps a batch, "
+        f"{loaded.algorithm.horizon * environments:,} steps per batch, "
         f"{as_bytes(made.bytes_total)} of shared memory ({as_bytes(free_bytes())} free in {SHM_ROOT})",
         highlight=False,
         soft_wrap=True,
@@ -77,8 +79,8 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     if made.bytes_total > free_bytes():
         less = "replay.capacity_steps" if made.topology.replay else "simulators.envs or algorithm.horizon"
         console.print(
-            f"[yellow]but[/] {SHM_ROOT} has not so much free now: the run would be refused; "
-            f"free some (`actorlearn clean`), or write less {less}",
+            f"[yellow]but[/] {SHM_ROOT} does not have this much free space now: the run would be refused; "
+            f"free some (`actorlearn clean`), or lower {less}",
             highlight=False,
             soft_wrap=True,
         )
@@ -139,7 +141,7 @@ def _environment(found: Description) -> str:
     said = [
         f"observation {found.observation_dtype}{list(found.observation_shape)}{of}",
         describe_actions(found.actions),
-        *([f"{found.agents} agents a game, a row each"] if found.agents > 1 else []),
+        *([f"{found.agents} agents per game, one row for each"] if found.agents > 1 else []),
     ]
     return f"[bold]environment[/] {escape('; '.join([*said, *filter(None, [found.unseen])]))}"
 
@@ -169,13 +171,15 @@ def _mixing(found: Mixing) -> str:
     low, high = found.in_degree
     within, period = found.connected_within, found.period
     drawn = "" if found.repeats else f" in {period} draws"
-    turns = f"whose graph repeats after {period} exchanges" if found.repeats else "drawn anew for each exchange"
+    turns = f"the graph repeats after {period} exchanges" if found.repeats else "a new graph is drawn for each exchange"
     said = [
-        f"each learner mixes {low if low == high else f'{low} to {high}'} other(s)",
-        "always the same" if period == 1 else turns,
-        f"all are connected within {within} exchange(s){drawn}" if within else f"not all are ever connected{drawn}",
-        f"an exchange leaves {found.spectral_radius:.3f} of differences{drawn} (spectral radius)",
-        f"with all in step the mean is {'kept' if found.doubly_stochastic else 'not kept'}",
+        f"each learner averages with {low if low == high else f'{low} to {high}'} other(s)",
+        "the graph is always the same" if period == 1 else turns,
+        f"all learners are connected within {within} exchange(s){drawn}"
+        if within
+        else f"not all learners are ever connected{drawn}",
+        f"an exchange reduces differences to {found.spectral_radius:.3f} of their size{drawn} (spectral radius)",
+        f"exchanges in step {'keep' if found.doubly_stochastic else 'change'} the mean of all learners",
     ]
     return f"[bold]mixing[/] {', '.join(said)}"
 
@@ -187,9 +191,9 @@ def _taken_back(topology: Topology, found: Mixing) -> str:
         return ""
     lost = 1 - speed(others, FREE_AGE)
     return (
-        f"messages that nobody waits for are about {FREE_AGE:g} exchanges old when they are averaged, which takes back "
-        f"{lost:.0%} of each step: gossip.age_corrected: true carries them forward, gossip.max_staleness: 0 waits for "
-        "new ones, and gossip.graph: none tells what mixing is worth"
+        f"no learner waits for messages, so they are about {FREE_AGE:g} exchanges old when they are averaged, and the "
+        f"average undoes {lost:.0%} of each step: gossip.age_corrected: true corrects their age, gossip.max_staleness: "
+        "0 waits for new messages, and a run with gossip.graph: none shows the effect of the exchanges"
     )
 
 

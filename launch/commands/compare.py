@@ -70,7 +70,7 @@ def compare(words: Sequence[str], column: str, output: Path | None, json: bool) 
 def _read(runs: Sequence[Run], column: str) -> tuple[Numbers, list[Compared]]:
     """Read the runs' curves and group them; raises RunError if runs cannot be compared."""
     if unread := next((run for run in runs if not run.topology()), None):
-        raise RunError(f"{unread.name} has no topology.yaml that can be read: its keys are what runs are grouped by")
+        raise RunError(f"{unread.name} has no readable topology.yaml, whose keys group the runs; leave it out")
     groups = group_runs(runs, column)
     steps, numbers = resample([curve.newest for group in groups for curve in group.curves])
     ends = np.cumsum([len(group.runs) for group in groups])[:-1]
@@ -79,10 +79,10 @@ def _read(runs: Sequence[Run], column: str) -> tuple[Numbers, list[Compared]]:
 
 
 def _show(column: str, steps: Numbers, groups: Sequence[Compared]) -> None:
-    print(f"{column} at {as_whole(float(steps[-1]))} steps, the most that all runs have")
+    print(f"{column} at {as_whole(float(steps[-1]))} steps, the last step that all runs have reached")
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    for heading in ("runs that have", "seeds", "IQM", "interval", "mean", "all steps", "better", "p"):
-        text = heading in ("runs that have", "seeds")
+    for heading in ("runs with", "seeds", "IQM", "interval", "mean", "all steps", "better", "p"):
+        text = heading in ("runs with", "seeds")
         table.add_column(heading, justify="left" if text else "right", no_wrap=True)
     first = groups[0]
     for its in groups:
@@ -94,15 +94,15 @@ def _show(column: str, steps: Numbers, groups: Sequence[Compared]) -> None:
         table.add_row(its.group.name, seeds, *said, *numbers, *against)
     Console(width=None if os.isatty(1) else WIDE, highlight=False, markup=False).print(table)
     print(
-        "IQM: mean of the middle half of the runs, in its 95 % bootstrap interval; all steps: mean over the whole curve"
+        "IQM: mean of the middle half of the runs; interval: its 95 % bootstrap interval; "
+        "all steps: mean over the whole curve"
     )
     if len(groups) > 1:
         smallest = permutation_p(np.zeros(len(first.last)), np.ones(len(groups[1].last)))
         print(
-            "better: how probably a run of this row is above one of the first\n"
-            "p: how probable means as far apart as this row's and the first's are if the keys make no difference,\n"
-            f"by a permutation test; with {len(first.last)} runs and {len(groups[1].last)} it cannot be less than "
-            f"{smallest:.2g}"
+            "better: probability that a run of this row has a higher value than a run of the first row\n"
+            "p: probability of a difference from the first row's mean at least this large if the keys have no effect,\n"
+            f"by a permutation test; with {len(first.last)} and {len(groups[1].last)} runs p is at least {smallest:.2g}"
         )
 
 

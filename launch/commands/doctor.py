@@ -117,7 +117,7 @@ def _registry(registry: PlugIns[Any]) -> list[Finding]:
         try:
             entry.load()
         except ValueError as error:
-            way_out = f"mend or uninstall {entry.distribution}; nothing else is the worse for it"
+            way_out = f"repair or uninstall {entry.distribution}; other plug-ins are not affected"
             broken.append(Finding(f"{registry.kind} {entry.name}", str(error), WARN, way_out))
         else:
             sources.setdefault(entry.distribution, []).append(entry.name)
@@ -145,11 +145,13 @@ def _cores() -> Finding:
     cores = Cores.here()
     found = f"{cores.allowed} of {os.cpu_count() or 1} allowed"
     if quota := cores.quota:
-        found += f"; cgroup v{quota.version} gives {quota.cores:g} cores' time ({quota.file})"
+        found += f"; cgroup v{quota.version} limits CPU time to {quota.cores:g} cores ({quota.file})"
     if cores.usable < 2:
-        return Finding("cores", found, WARN, "simulators, inference and trainer will take turns; allow two or more")
+        return Finding("cores", found, WARN, "simulators, inference and trainer take turns; allow two or more cores")
     if cores.rationed:
-        way_out = f"all processes stand still when {cores.usable:g} cores' time is used up: allow more, or fewer CPUs"
+        way_out = (
+            f"all processes pause when the quota of {cores.usable:g} cores is used up; raise it, or allow fewer CPUs"
+        )
         return Finding("cores", found, WARN, way_out)
     return Finding("cores", found)
 
@@ -161,32 +163,40 @@ def _scheduler() -> list[Finding]:
     try:
         sliced, batch, idle = _ask(_ASK_SCHEDULER)
     except NoAnswerError as error:
-        return [Finding("scheduler", f"cannot be asked: {error}", WARN, "beside other programs training may be slow")]
+        return [Finding("scheduler", f"cannot be queried: {error}", WARN, "training may be slow next to busy programs")]
     known = "EEVDF" if version >= _EEVDF else "before EEVDF"
-    found = f"{known}, slices of one's own {'accepted' if sliced else 'not to be had'}"
+    found = f"{known}, time slices can{'' if sliced else 'not'} be set"
     scheduler = Finding("scheduler", found)
     if version >= _EEVDF and not sliced:
-        why = f"Linux {release} has none" if version < _SLICES else "the call is refused, perhaps by a sandbox"
-        way_out = f"{why}: who wakes up beside a busy program waits for milliseconds; Linux 6.12 has slices"
+        why = (
+            f"Linux {release} has no time slices to set"
+            if version < _SLICES
+            else "the call is refused, perhaps by a sandbox"
+        )
+        way_out = (
+            f"{why}: a process that wakes up next to a busy one waits for milliseconds; Linux 6.12 has time slices"
+        )
         scheduler = Finding("scheduler", found, WARN, way_out)
     classes = Finding("classes", "batch and idle permitted")
     if not (batch and idle):
         refused = " and ".join(name for name, given in (("batch", batch), ("idle", idle)) if not given)
-        classes = Finding("classes", f"{refused} refused", WARN, "an evaluator takes as much of the cores as a trainer")
+        classes = Finding("classes", f"{refused} refused", WARN, "an evaluator gets as much CPU time as a trainer")
     return [scheduler, classes, _nice(), _autogroup()]
 
 
 def _nice() -> Finding:
     nice, (limit, _) = os.nice(0), resource.getrlimit(resource.RLIMIT_NICE)
     lowest = -20 if os.geteuid() == 0 or limit == resource.RLIM_INFINITY else max(-20, 20 - limit)
-    found = f"{nice}; may go down to {min(nice, lowest)}"
+    found = f"{nice}; may be lowered to {min(nice, lowest)}"
     if nice > 0:
-        return Finding("nice", found, WARN, "a run started from here gives way to others: start it from another shell")
+        return Finding(
+            "nice", found, WARN, "a run started here yields to other programs; start it from a shell with nice 0"
+        )
     return Finding("nice", found)
 
 
 def _autogroup() -> Finding:
-    found = {True: "on: nice counts within a session, sessions share evenly", False: "off", None: "none"}
+    found = {True: "on: nice applies within a session, and sessions share the cores evenly", False: "off", None: "none"}
     return Finding("autogroup", found[autogroups()])
 
 
@@ -204,7 +214,9 @@ def _shared_memory() -> Finding:
     status = os.statvfs(SHM_ROOT)
     free, total = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
     found = f"{as_bytes(free)} of {as_bytes(total)} free"
-    way_out = f"free some or mount {SHM_ROOT} larger (docker: --shm-size=1g); `actorlearn check` says what a run needs"
+    way_out = (
+        f"free some space or enlarge {SHM_ROOT} (docker: --shm-size=1g); `actorlearn check` prints what a run needs"
+    )
     if free < 1024**2:
         return Finding(str(SHM_ROOT), found, STOP, way_out)
     return Finding(str(SHM_ROOT), found, *((WARN, way_out) if free < _SMALL_SHM else ()))
@@ -218,7 +230,7 @@ def _sockets() -> Finding:
     if not root.is_dir() or not os.access(root, os.W_OK | os.X_OK):
         return Finding("sockets in", f"{found}: cannot be written", STOP, way_out)
     if named and (root.stat().st_uid != os.getuid() or stat.S_IMODE(root.stat().st_mode) & 0o077):
-        return Finding("sockets in", f"{found}: open to others", WARN, way_out)
+        return Finding("sockets in", f"{found}: accessible to other users", WARN, way_out)
     if len(os.fsencode(root)) > longest_root():
         return Finding("sockets in", f"/tmp (XDG_RUNTIME_DIR is longer than {longest_root()} bytes)", WARN, way_out)
     return Finding("sockets in", found)
@@ -228,7 +240,11 @@ def _limit(what: str, kind: int, needed: int, command: str) -> Finding:
     soft, hard = resource.getrlimit(kind)
     found = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft:,}"
     if soft != resource.RLIM_INFINITY and soft < needed:
-        more = "" if hard == resource.RLIM_INFINITY or hard >= needed else f" (the hard limit is {hard:,}: ask root)"
+        more = (
+            ""
+            if hard == resource.RLIM_INFINITY or hard >= needed
+            else f" (the hard limit is {hard:,}; root can raise it)"
+        )
         verdict = STOP if soft < needed // 16 else WARN
         return Finding(what, found, verdict, f"{command} {needed}: enough for {MOST_PROCESSES} processes{more}")
     return Finding(what, found)
@@ -241,7 +257,7 @@ def _libzmq() -> Finding:
         return Finding("libzmq", f"cannot be imported: {error}", STOP, "pip install pyzmq")
     found = f"{'.'.join(map(str, libzmq))} (pyzmq {pyzmq})"
     if tuple(libzmq) < MINIMUM_LIBZMQ:
-        return Finding("libzmq", found, STOP, "older ones have known remote crashes: pip install -U pyzmq")
+        return Finding("libzmq", found, STOP, "older versions can be crashed remotely: pip install -U pyzmq")
     return Finding("libzmq", found)
 
 
@@ -271,7 +287,7 @@ def _torch() -> list[Finding]:
     gpu = Finding("gpu", ", ".join(devices) or "none")
     if not devices and shutil.which("nvidia-smi"):
         way_out = (
-            "nvidia-smi is here, but torch sees no GPU: install a CUDA build of torch, look at CUDA_VISIBLE_DEVICES"
+            "torch sees no GPU, but nvidia-smi exists: install a CUDA build of torch, or check CUDA_VISIBLE_DEVICES"
         )
         gpu = Finding("gpu", "none", WARN, way_out)
     return [Finding("torch", version), gpu]

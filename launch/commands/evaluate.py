@@ -52,7 +52,7 @@ def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | N
     for name, film in answer.get("recorded", {}).items():
         print(f"{name} game, score {film['score']:g}: {film['file']}")
     if learners:
-        print(f"best of them: {answer['best']}, {answer['best_mean']:.2f}; their mean: {answer['learners_mean']:.2f}")
+        print(f"best learner: {answer['best']}, {answer['best_mean']:.2f}; mean of all: {answer['learners_mean']:.2f}")
     return 0
 
 

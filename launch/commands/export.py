@@ -48,11 +48,11 @@ def refuse(output: Path, weights_only: bool) -> None:
     """Raise RunError if a package is missing, or if something is at ``output`` already."""
     if not weights_only and (missing := [name for name in _NEEDED if find_spec(name) is None]):
         raise RunError(
-            f"policy.onnx needs {', '.join(missing)}, not installed here: pip install 'actorlearn[onnx]', "
-            "or write the weights alone with --weights"
+            f"policy.onnx needs {', '.join(missing)}, which is not installed: pip install 'actorlearn[onnx]', "
+            "or export only the weights with --weights"
         )
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        raise RunError(f"--output {output}: is there already; name a new folder")
+        raise RunError(f"--output {output}: already exists; name a new folder")
 
 
 def write(

@@ -46,13 +46,17 @@ def import_curves(sources: Sequence[Path], folder: Path, said: Said, json: bool)
     """
     logs = [_complete(log, said) for source in sources for log in find_logs(source, said.score)]
     if said.seed is not None and len(logs) > 1:
-        raise RunError(f"--seed {said.seed} is one run's, and {len(logs)} runs were found: import them one by one")
+        raise RunError(
+            f"--seed {said.seed} is the seed of one run, but {len(logs)} runs were found; import them one by one"
+        )
     made = {folder / _name(log): (log, make_rows(log, said.score, said.frames_per_step)) for log in logs}
     if len(made) < len(logs):
         again = next(log for log in logs if [_name(its) for its in logs].count(_name(log)) > 1)
-        raise RunError(f"two logs would both be {folder / _name(again)}: import them into two folders, by --into")
+        raise RunError(
+            f"two logs would both be imported as {folder / _name(again)}; import them into two folders with --into"
+        )
     if there := next((path for path in made if path.exists()), None):
-        raise RunError(f"{there} is there already: remove it, or import into another folder, by --into")
+        raise RunError(f"{there} already exists; remove it, or import into another folder with --into")
     for path, (log, rows) in made.items():
         _write(path, log, rows, log.score_name(said.score) or "")
     found = [{"run": its.name, "folder": str(its), **_topology(log), **rows[-1]} for its, (log, rows) in made.items()]
@@ -75,7 +79,7 @@ def _complete(log: Log, said: Said) -> Log:
     )
     for option, value in (("--env", log.env_id), ("--algorithm", log.algorithm)):
         if value is None:
-            raise RunError(f"{log.source} does not say its {option.removeprefix('--')}: name it by {option}")
+            raise RunError(f"{log.source} does not contain its {option.removeprefix('--')}; give it with {option}")
     return log
 
 

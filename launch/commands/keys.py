@@ -13,7 +13,7 @@ def new(folder: Path, names: list[str]) -> int:
     first = not (folder / HEAD_FILE).exists()
     made = make_keys(folder, names)
     if first:
-        print(f"{folder / HEAD_FILE}: the head's secret key, which stays on its machine")
+        print(f"{folder / HEAD_FILE}: the secret key of the head; leave it on the head's machine")
     for file in made:
         print(f"{file}: move it to node {file.stem}, e.g. scp -p {file} {file.stem}: && rm {file}")
     if not made:
@@ -38,5 +38,5 @@ def show(folder: Path, json: bool) -> int:
 def take_back(folder: Path, name: str) -> int:
     """Revoke a node's key; return the exit status."""
     revoke(folder, name)
-    print(f"{name}: revoked; a head that is running heeds it within a second")
+    print(f"{name}: revoked; a running head refuses this node within a second")
     return 0

@@ -97,7 +97,7 @@ def end(run: Run, now: bool, timeout_s: float) -> str:
         ask(run, "stop")
         if not _wait(run, timeout_s):
             raise FailedError(
-                f"{run.name} is still at work {timeout_s:g} s after it was told to stop; "
+                f"{run.name} is still running {timeout_s:g} s after it was told to stop; "
                 f"wait for it with `actorlearn top {run.name}`, or use `actorlearn stop {run.name} --now`"
             )
     return "killed" if killed else run.status

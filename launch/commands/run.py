@@ -59,7 +59,9 @@ def find_resumable(word: str) -> find.Run:
             f"{run.name} is alive; `actorlearn top {run.name}` shows it, `actorlearn stop {run.name}` ends it"
         )
     if find.IMPORTED in run.meta:
-        raise RunError(f"{run.name} is another program's run, imported for its curve: there is nothing to resume")
+        raise RunError(
+            f"{run.name} was imported from another program and cannot be resumed; start a run with `actorlearn run`"
+        )
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to resume from; start it again with `actorlearn run`")
     return run
@@ -89,8 +91,8 @@ def new_folder(name: str, run_dir: Path | None, option: str = "--run-dir ") -> P
         if find.read(folder) is None:
             raise RunError(f"{option}{folder}: is not empty; name a new folder")
         raise RunError(
-            f"{option}{folder}: holds a run already; "
-            f"go on with it with `actorlearn resume {folder}`, or name a new folder"
+            f"{option}{folder}: already contains a run; "
+            f"continue it with `actorlearn resume {folder}`, or name a new folder"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ _NODES = "nodes.count="
 _LEARNERS = "learners.count="
 
 
-class Asked(NamedTuple):
+class SimulateRequest(NamedTuple):
     """The parsed command line."""
 
     path: str
@@ -74,11 +74,11 @@ def simulate(
         try:
             report.write(found, output)
         except OSError as error:
-            raise FailedError(f"-o {output}: not written: {error}; name another file") from None
+            raise FailedError(f"-o {output}: cannot be written: {error}; name another file") from None
     return 0
 
 
-def _read(path: str, overrides: Sequence[str]) -> Asked:
+def _read(path: str, overrides: Sequence[str]) -> SimulateRequest:
     """Read the topology; nodes.count in the overrides gives each node a learner, unless learners.count is given."""
     keys, costs, words = simulate_keys.read(expand(overrides))
     given = [word.removeprefix(_NODES) for word in words if word.startswith(_NODES)]
@@ -88,18 +88,18 @@ def _read(path: str, overrides: Sequence[str]) -> Asked:
     loaded = load(path, words)
     learners, nodes = loaded.learners.count, loaded.nodes.count
     if learners < nodes:
-        raise RunError(f"learners.count={learners}: each of {nodes} nodes has a learner; write at least {nodes}")
-    return Asked(path, words, loaded, keys, costs)
+        raise RunError(f"learners.count={learners}: each of the {nodes} nodes needs a learner; write at least {nodes}")
+    return SimulateRequest(path, words, loaded, keys, costs)
 
 
-def _costs(asked: Asked, run: str | None, seconds: float) -> tuple[Costs, int]:
+def _costs(asked: SimulateRequest, run: str | None, seconds: float) -> tuple[Costs, int]:
     """Return the costs and the number of weights: given, from a run, or measured."""
     weights = asked.keys.weights or describe(asked.topology).weights
     given = [asked.costs[name] for name in simulate_keys.STAGES if name in asked.costs]
     if len(given) == len(simulate_keys.STAGES):
         if not any(given):
             words = ", ".join(f"{simulate_keys.PREFIX}{name}=0" for name in simulate_keys.STAGES)
-            raise RunError(f"{words}: an update that takes no time has no rate; give one of them a time")
+            raise RunError(f"{words}: an update must take some time; give one of them a value above 0")
         if run is None:
             return Costs(**asked.costs), weights
     end_in_order()

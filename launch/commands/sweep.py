@@ -60,7 +60,7 @@ def sweep(
         topology = place / TOPOLOGY_FILE
         write_atomically(topology, sweep.text.encode(errors="surrogateescape"))
         say = partial(_say, stream=sys.stderr if json else sys.stdout)
-        say(f"{place}: {_size(sweep)}; {slots.at_once} at once: {slots.why}")
+        say(f"{place}: {_size(sweep)}; at most {slots.at_once} at once: {slots.why}")
         loop = Loop(sweep, state, topology, slots, say)
         if retry:
             loop.retry()
@@ -74,15 +74,15 @@ def _begin(asked: Sweep, state: State) -> Sweep:
     begun = state.history.begun
     if begun is None:
         if others := [path.name for path in state.path.parent.iterdir() if path != state.path]:
-            raise RunError(f"{state.path.parent}: holds {others[0]} and no sweep; name an empty or a new --folder")
+            raise RunError(f"{state.path.parent}: contains {others[0]} but no sweep; name an empty or new --folder")
         keys = as_json(asked.keys)
         state.add(Begun(format=FORMAT, version=__version__, keys=keys, topology=asked.text, pins=dict(asked.pins)))
         return asked
-    way_out = f"write it as it was, or begin another with --folder (this one is in {state.path.parent})"
+    way_out = f"restore it, or start another sweep with --folder (this sweep is in {state.path.parent})"
     if why := changed(begun.keys, asked.keys):
-        raise RunError(f"{asked.path}: {why} since the sweep was begun; {way_out}")
+        raise RunError(f"{asked.path}: {why} since the sweep was started; {way_out}")
     if begun.topology != asked.text:
-        raise RunError(f"{asked.path.parent / asked.keys.topology}: has changed since the sweep was begun; {way_out}")
+        raise RunError(f"{asked.path.parent / asked.keys.topology}: has changed since the sweep was started; {way_out}")
     return asked.pinned(begun.pins)
 
 
@@ -108,10 +108,10 @@ def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:
     if isinstance(search, Listed):
         for number, values in enumerate(search.trials):
             said = " ".join(f"{key}={literal(value)}" for key, value in values.items())
-            print(f"trial {number:>4}  {said or 'as the topology is'}")
-    print(f"ok {sweep.name}: {_size(sweep)}; {slots.at_once} at once: {slots.why}")
+            print(f"trial {number:>4}  {said or 'values of the topology'}")
+    print(f"ok {sweep.name}: {_size(sweep)}; at most {slots.at_once} at once: {slots.why}")
     if history.begun:
-        print(f"{place}: {len(history.ended)} runs have ended; `actorlearn sweep {sweep.path}` goes on")
+        print(f"{place}: {len(history.ended)} runs have ended; `actorlearn sweep {sweep.path}` continues the sweep")
     return 0
 
 
@@ -134,7 +134,7 @@ def _show(sweep: Sweep, search: Search, history: History, place: Path, json: boo
     if isinstance(search, Population) and found:
         _show_lineage(search, history, found[0].trial)
     runs = [str(path.parent) for path in sorted(place.glob("*/meta.json"))]
-    print(f"{len(runs)} runs in {place}; side by side: actorlearn compare {place}/{sweep.name}-*/")
+    print(f"{len(runs)} runs in {place}; compare them with: actorlearn compare {place}/{sweep.name}-*/")
     _report(runs, sweep.keys.goal.metric, place / REPORT_FILE)
 
 
@@ -143,7 +143,7 @@ def _report(runs: Sequence[str], metric: str, output: Path) -> None:
     try:
         report(runs, metric, output)
     except (ValueError, OSError) as error:
-        print(f"{output} is not written: {error}")
+        print(f"{output}: cannot be written: {error}")
 
 
 def _show_lineage(search: Population, history: History, best: int) -> None:

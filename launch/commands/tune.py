@@ -64,7 +64,7 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
         ranked = heats([ranked[0].keys, (*ranked[0].keys, *other)], measure, LAST_S)
     best = ranked[0]
     if best.steps_per_s == 0:
-        raise FailedError(f"tune: no way to run {path} worked; see above")
+        raise FailedError(f"tune: no candidate for {path} ran to its end; the errors are printed above")
     keys = (*given, *best.keys)
     lines = [f"# {path}: {best.steps_per_s:,.0f} steps/s on {machine_line()}", *keys]
     for tried in ranked:
@@ -73,7 +73,7 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
         write_atomically(output, "".join(f"{line}\n" for line in lines).encode())
     except OSError as error:
         raise FailedError(
-            f"-o {output}: not written: {error.strerror}; what was to stand there: {' '.join(keys)}"
+            f"-o {output}: cannot be written: {error.strerror}; the fastest keys are: {' '.join(keys)}"
         ) from None
     print(f"wrote {output}; use it with: actorlearn run {path} @{output}")
     return 0
@@ -119,7 +119,7 @@ def heats(ways: Sequence[Keys], measure: Callable[[Keys, float], float], seconds
     left = list(ways)
     with progress_bar() as progress:
         while True:
-            task = progress.add_task(f"{len(left)} ways, {seconds:.0f} s each", total=len(left))
+            task = progress.add_task(f"{len(left)} candidates, {seconds:.0f} s each", total=len(left))
             ranked = []
             for keys in left:
                 ranked.append(Tried(keys, measure(keys, seconds)))

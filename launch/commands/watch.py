@@ -103,7 +103,7 @@ def _log_files(run: Run, process: str | None) -> list[Path]:
         return files
     chosen = [path for path in files if path.stem == process]
     if not chosen:
-        raise RunError(f"{process!r} is no process of {run.name}: choose one of {', '.join(p.stem for p in files)}")
+        raise RunError(f"{run.name} has no process {process!r}; choose one of {', '.join(p.stem for p in files)}")
     return chosen
 
 

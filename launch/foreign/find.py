@@ -26,7 +26,9 @@ def find_logs(source: Path, score: str | None = None) -> list[Log]:
         if log := _read_folder(Path(folder), sorted(names), score):
             found.append(log)
     if not found:
-        raise RunError(f"{source}: no logs below it: no file with {EVENTS} in its name, no {PROGRESS}, no {MONITOR}")
+        raise RunError(
+            f"{source} contains no logs: a log is {PROGRESS}, {MONITOR}, or a file with {EVENTS} in its name"
+        )
     return found
 
 
@@ -39,7 +41,7 @@ def _read_file(path: Path) -> list[Log]:
         return [replace(read_monitors([path]), source=path)]
     if path.suffix == ".csv":
         return read_table(path)
-    raise RunError(f"{path.name} is no log that is known: neither one with {EVENTS} in its name nor a .csv")
+    raise RunError(f"{path.name} is not a supported log: its name must contain {EVENTS} or end in .csv")
 
 
 def _read_folder(folder: Path, names: Sequence[str], score: str | None) -> Log | None:

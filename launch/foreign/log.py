@@ -57,9 +57,9 @@ def make_rows(log: Log, wanted: str | None = None, frames_per_step: int | None =
     """
     name = log.score_name(wanted)
     if name is None:
-        missing = f"no {wanted!r}" if wanted else f"no score: none of {', '.join((*SINGLE_GAMES, *MEANS))}"
-        there = ", ".join(sorted(log.points)) or "nothing that is a number"
-        raise RunError(f"{log.source}: {missing} in it; there are {there}; name the score by --score")
+        missing = f"no {wanted!r}" if wanted else f"none of the known scores {', '.join((*SINGLE_GAMES, *MEANS))}"
+        there = ", ".join(sorted(log.points)) or "none"
+        raise RunError(f"{log.source} has {missing}; the numbers in it: {there}; name the score with --score")
     events = sorted(
         ((steps, its, time_s, number) for its, points in log.points.items() for steps, time_s, number in points),
         key=lambda event: event[0],

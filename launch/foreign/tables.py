@@ -34,7 +34,9 @@ def read_table(path: Path) -> list[Log]:
         steps_in = _first(STEPS, columns)
         if steps_in is None:
             there = ", ".join(columns) or "none"
-            raise RunError(f"{path}: no column of steps, which is one of {', '.join(STEPS)}; it has {there}")
+            raise RunError(
+                f"{path}: no column of steps; one of {', '.join(STEPS)} is needed, but the columns are {there}"
+            )
         time_in = _first(TIMES, columns)
         whose_in = [_first(names, columns) for names in (ENVIRONMENTS, ALGORITHMS, SEEDS, RUNS)]
         read = [name for name in columns if name not in (steps_in, time_in, *whose_in)]
@@ -69,7 +71,9 @@ def read_monitors(paths: Iterable[Path]) -> Log:
                 if not all(map(math.isfinite, (began_s, *chain.from_iterable(rows)))):
                     raise ValueError("a number that is not finite")
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise RunError(f"{path}: no file of Monitor: {error!r}; its first line is JSON, then r,l,t") from None
+                raise RunError(
+                    f"{path}: not a file of Monitor: {error!r}; the first line must be JSON, and the second r,l,t"
+                ) from None
         starts.append(began_s)
         games += rows
     points: list[Point] = []

@@ -13,7 +13,7 @@ from typing import Protocol
 from launch.sweeps.axes import Axis, Choices, Values, combinations, draw_different
 from launch.sweeps.history import History, RunId, Trial
 from launch.sweeps.keys import GridKeys, PopulationKeys, RandomKeys, SweepKeys
-from launch.sweeps.population import Member, first_generation, next_generation
+from launch.sweeps.population import PopulationMember, first_generation, next_generation
 
 
 class Wait:
@@ -81,7 +81,7 @@ class Population:
         if not any(score is not None for score in scores):
             return OVER
         values = [trial.values for trial in before]
-        member: Member = next_generation(self.axes, self.keys, generation, values, scores)[place]
+        member: PopulationMember = next_generation(self.axes, self.keys, generation, values, scores)[place]
         assert member.parent is not None
         return Trial(number, member.values, first + member.parent)
 

@@ -100,7 +100,7 @@ def read(path: Path) -> Sweep:
     """Read a sweep file and try its values on the topology; raises TopologyError, or RunError for a missing package."""
     source = str(path)
     if not _NAME.fullmatch(path.stem):
-        rule = f"runs are named after the file: at most {LONGEST_NAME - RUN_NAME_MARGIN} letters, digits, . - _"
+        rule = f"the name of the file must have at most {LONGEST_NAME - RUN_NAME_MARGIN} letters, digits, . - _"
         raise fault(source, show(path.stem), rule, "rename it, for example rates.yaml")
     raw, origins = strict_yaml.read_mapping(sources.read(source), source, "a sweep", "topology: FILE")
     resolved = _resolve(raw)
@@ -148,7 +148,7 @@ def changed(before: Mapping[str, Any], keys: SweepKeys) -> str:
         more = key == "search" and isinstance(old, dict) and old.get("trials", 0) < new.get("trials", 0)
         if more and {**old, "trials": new["trials"]} == new:
             continue
-        return f"{key} was {json.dumps(old):.200} and is {json.dumps(new):.200}"
+        return f"{key} has changed from {json.dumps(old):.200} to {json.dumps(new):.200}"
     return ""
 
 
@@ -188,7 +188,7 @@ def _problems(raw: Mapping[str, Any], resolved: Mapping[str, Any]) -> Iterator[P
         if name not in keys:
             yield _stranger(name, value, [*keys])
     if "topology" not in raw:
-        yield Problem(("topology",), MISSING, "every sweep names its topology", "add topology: FILE")
+        yield Problem(("topology",), MISSING, "must name the topology", "add topology: FILE")
     for name, key in keys.items():
         if name in SECTIONS:
             yield from _of_choice(name, resolved[name])
@@ -202,7 +202,7 @@ def _stranger(name: str, value: object, known: Sequence[str]) -> Problem:
     rule = f"a sweep has no key {show(name)}"
     way_out = f"remove it; the keys are {', '.join(known)}"
     if name in {leaf.partition(".")[0] for leaf in leaves()}:
-        way_out = f"a topology's keys stand under overrides or vary, as {name}.KEY"
+        way_out = f"write keys of the topology under overrides or vary, as {name}.KEY"
     return Problem((name,), value, rule, did_you_mean(name, known, way_out))
 
 
@@ -236,7 +236,9 @@ def _of_topologys_keys(name: str, section: object) -> Iterator[Problem]:
         if (own := key.partition(".")[0]) in OWN:
             yield Problem((name, key), value, f"a sweep sets {own} itself: {OWN[own]}", "remove it")
         elif name == "vary" and own == NODES:
-            yield Problem((name, key), value, "trials do not differ in where they run", f"write {key} under overrides")
+            yield Problem(
+                (name, key), value, "all trials must have the same nodes.* keys", f"write {key} under overrides"
+            )
         elif name == "vary":
             yield from _of_axis(key, value)
 
@@ -246,9 +248,9 @@ def _of_axis(key: str, value: object) -> Iterator[Problem]:
     if isinstance(value, list):
         texts = [json.dumps(each, sort_keys=True) for each in value]
         if not value:
-            yield Problem(path, value, "must have a value at least", "write them: [0.1, 0.2]")
+            yield Problem(path, value, "must have at least one value", "write for example [0.1, 0.2]")
         elif len({*texts}) < len(texts):
-            yield Problem(path, value, "must have no value twice", "keep one of each")
+            yield Problem(path, value, "must not contain a value twice", "remove the repeated values")
         return
     if not isinstance(value, dict) or not {"low", "high"} <= value.keys() <= {*RANGE}:
         way_out = "write [0.1, 0.2], or {low: 1.0e-4, high: 1.0e-2, scale: log}"
@@ -262,10 +264,12 @@ def _of_axis(key: str, value: object) -> Iterator[Problem]:
     elif scale not in SCALES:
         yield Problem((*path, "scale"), scale, f"must be {' or '.join(SCALES)}", f"write {SCALES[0]}, or leave it out")
     elif not low < high:
-        yield Problem((*path, "high"), high, f"must be more than low, {low}", "write a larger one, or a list of values")
+        yield Problem(
+            (*path, "high"), high, f"must be greater than low, {low}", "write a larger number, or a list of values"
+        )
     elif scale == "log" and low <= 0:
         yield Problem(
-            (*path, "low"), low, "must be more than 0 on a scale of log", "write a larger one, or scale: linear"
+            (*path, "low"), low, "must be greater than 0 if the scale is log", "write a larger number, or scale: linear"
         )
 
 
@@ -279,36 +283,53 @@ def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
     """Yield the problems between values that are valid one by one."""
     for axis in axes:
         if axis.key in keys.overrides:
-            yield Problem(("vary", axis.key), keys.vary[axis.key], "overrides have it too", "keep one of the two")
+            yield Problem(
+                ("vary", axis.key),
+                keys.vary[axis.key],
+                "must not be in both vary and overrides",
+                "remove one of the two",
+            )
         if isinstance(keys.search, GridKeys) and isinstance(axis, Range):
-            rule = "a grid needs the values themselves"
+            rule = "must be a list of values for a grid"
             yield Problem(("vary", axis.key), keys.vary[axis.key], rule, "write a list, or search by random or optuna")
     if len({*keys.seeds}) < len(keys.seeds):
-        yield Problem(("seeds",), [*keys.seeds], "no seed is run twice", "keep one of each")
+        yield Problem(("seeds",), [*keys.seeds], "must not contain a seed twice", "remove the repeated seeds")
     if not axes and not isinstance(keys.search, GridKeys):
-        yield Problem(("vary",), {}, f"{_name(keys)} chooses values of keys that vary", "name some")
+        yield Problem(
+            ("vary",), {}, f"must have at least one key for search {_name(keys)}", "add a key with its values"
+        )
     if isinstance(keys.search, RandomKeys) and keys.search.trials > (count := count_all(axes)):
-        rule = f"there are {count:.0f} combinations, and none is tried twice"
+        rule = f"must be at most {count:.0f}, the number of combinations, because none is tried twice"
         yield Problem(("search", "trials"), keys.search.trials, rule, f"write {count:.0f} or less, or search by grid")
     metric = keys.goal.metric
     if not is_registered(metric):
-        way_out = did_you_mean(metric, METRICS, "docs/metrics.md has all, for example episode_return_mean")
+        way_out = did_you_mean(metric, METRICS, "docs/metrics.md lists all columns, for example episode_return_mean")
         yield Problem(("goal", "metric"), metric, "must be a column of metrics.jsonl", way_out)
     if isinstance(keys.search, PopulationKeys):
         if len(keys.seeds) < 2:
-            yield Problem(("seeds",), [*keys.seeds], "a population has a member for each seed", "write two at least")
+            yield Problem(
+                ("seeds",),
+                [*keys.seeds],
+                "must have one seed for each member of a population",
+                "write two seeds or more",
+            )
         if keys.stopping is not None:
-            rule = "a population replaces its worst members, and ends none"
+            rule = "must be null for a population, which replaces its worst members instead"
             yield Problem(("stopping",), as_json(keys)["stopping"], rule, "remove it")
         if set_by := next((axis.key for axis in axes if axis.key == "total_steps"), None):
-            yield Problem(("vary", set_by), keys.vary[set_by], "a population's members end together", "remove it")
+            yield Problem(
+                ("vary", set_by),
+                keys.vary[set_by],
+                "all members of a population must have the same total_steps",
+                "remove it",
+            )
 
 
 def _broken_with(sweep: Sweep) -> Iterator[Problem]:
     """Yield the problems of a sweep with its topology."""
     search, steps = sweep.keys.search, sweep.base.total_steps
     if isinstance(search, PopulationKeys) and search.every_steps >= steps:
-        rule = f"a generation is a part of a run, which has {steps} steps"
+        rule = f"must be less than total_steps, {steps}"
         yield Problem(("search", "every_steps"), search.every_steps, rule, f"write for example {max(1, steps // 10)}")
 
 

@@ -19,7 +19,7 @@ from launch.runs.find import Run
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """The result of a run that is not alive, read from its folder."""
 
     status: str
@@ -33,18 +33,18 @@ class Outcome:
     """Whether it failed only because nodes were missing; it can continue when nodes are available."""
 
 
-def read_outcome(folder: Path, metric: str, end_steps: int) -> Outcome:
+def read_outcome(folder: Path, metric: str, end_steps: int) -> RunOutcome:
     """Return how a dead run has ended; ``metric``: column of its score, ``end_steps``: steps that finish the run."""
     run = find.read(folder)
     if run is None:
-        return Outcome("")
+        return RunOutcome("")
     summary = run.summary()
     saved = saved_steps(run)
     steps, wall_time_s = summary.get("env_steps"), summary.get("wall_time_s")
     status = run.status
     if status == "died" and saved >= end_steps:
         status = "finished"  # killed after its last checkpoint, before its summary
-    return Outcome(
+    return RunOutcome(
         status=status,
         env_steps=int(steps) if is_number(steps) else saved,
         wall_time_s=float(wall_time_s) if is_number(wall_time_s) else 0.0,

@@ -125,15 +125,15 @@ class History:
     def add(self, fact: AnyFact) -> None:
         """Add the next fact; raises ValueError if it contradicts the facts before it."""
         if (self.begun is None) != isinstance(fact, Begun):
-            raise ValueError("a sweep begins once, before everything else")
+            raise ValueError("a history must have one start of the sweep, as its first line")
         if isinstance(fact, Begun):
             self.begun = fact
         elif isinstance(fact, Chosen):
-            self._require(fact.trial == len(self.trials), f"trial {fact.trial} is out of turn")
-            self._require(fact.parent is None or fact.parent in self.trials, f"trial {fact.parent} is not known")
+            self._require(fact.trial == len(self.trials), f"trial {fact.trial} is not the next trial")
+            self._require(fact.parent is None or fact.parent in self.trials, f"trial {fact.parent} is unknown")
             self.trials[fact.trial] = Trial(fact.trial, fact.values, fact.parent)
         else:
-            self._require(fact.trial in self.trials, f"trial {fact.trial} is not known")
+            self._require(fact.trial in self.trials, f"trial {fact.trial} is unknown")
             self._of_trial(fact)
 
     def scores(self, trial: int) -> list[float]:
@@ -151,7 +151,7 @@ class History:
 
     def _of_trial(self, fact: Started | Ended | Dropped | Retried) -> None:
         if isinstance(fact, Dropped):
-            self._require(fact.trial not in self.dropped, f"trial {fact.trial} was dropped before")
+            self._require(fact.trial not in self.dropped, f"trial {fact.trial} has already been dropped")
             self.dropped[fact.trial] = fact
             return
         run = RunId(fact.trial, fact.seed)
@@ -161,7 +161,7 @@ class History:
             del self.ended[run]
             self.starts.pop(run, None)
             return
-        self._require(before is None, f"run {run} has ended before")
+        self._require(before is None, f"run {run} has already ended")
         if isinstance(fact, Started):
             self.starts.setdefault(run, []).append(fact)
         else:

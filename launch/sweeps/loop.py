@@ -21,7 +21,7 @@ from launch.runs import find
 from launch.sweeps import folders, stopping
 from launch.sweeps.decisions import OVER, Population, next_step, open_runs
 from launch.sweeps.file import Sweep
-from launch.sweeps.folders import Outcome
+from launch.sweeps.folders import RunOutcome
 from launch.sweeps.history import Chosen, Dropped, Ended, Retried, RunId, Started, Status, Trial
 from launch.sweeps.processes import Processes, last_line
 from launch.sweeps.slots import Slot, Slots
@@ -62,7 +62,7 @@ class Loop:
         """Number of starts in this life, by run and the steps from which it continued."""
         self._asked_s: dict[RunId, float] = {}
         self._judged_s = self._began_s
-        self._whole: dict[int, stopping.Curve] = {}
+        self._whole: dict[int, stopping.TrialCurve] = {}
         self._stopping = 0
         """Number of signals so far: 1 = save and stop, 2 = stop now."""
 
@@ -135,15 +135,15 @@ class Loop:
                 continue
             if self._processes.alive(self.folder(run)):
                 self._alive.add(run)
-                self._say(run, "is alive and goes on")
+                self._say(run, "is running and continues")
             else:
                 self._settle(run)
 
     def _interrupt(self, signals: Sequence[int]) -> None:
         self._stopping = max(1, self._stopping + sum(number != signal.SIGHUP for number in signals))
         self._asked_s.clear()
-        said = "ends now" if self._stopping > 1 else "saves and ends; again: ends now"
-        self._tell(f"{self._clock()}  every run {said}; the same command goes on with them")
+        said = "ends now" if self._stopping > 1 else "saves and ends (a second signal ends it now)"
+        self._tell(f"{self._clock()}  every run {said}; the same command continues them")
 
     def _stop(self, runs: set[RunId]) -> None:
         now_s = time.monotonic()
@@ -163,8 +163,8 @@ class Loop:
         own = found is not None and bool(found.checkpoints())
         from_steps = folders.saved_steps(found) if found is not None else 0
         if self._starts[run, from_steps] == MOST_STARTS:
-            ended = f"ended {MOST_STARTS} times without saving anything newer; {last_line(folder)}"
-            self._end(run, Outcome("failed", env_steps=from_steps, error=ended), "failed")
+            ended = f"ended {MOST_STARTS} times without a newer checkpoint; {last_line(folder)}"
+            self._end(run, RunOutcome("failed", env_steps=from_steps, error=ended), "failed")
             return
         if not own:
             shutil.rmtree(folder, ignore_errors=True)  # of a run that died before its first checkpoint
@@ -177,7 +177,11 @@ class Loop:
         if self._processes.start(folder, words, slot.gpu):
             values = " ".join(f"{key}={literal(value)}" for key, value in trial.values.items())
             on = f" on {', '.join(slot.hosts)}" if slot.hosts else ""
-            said = f"goes on{on} from {from_steps:,} steps" if own else f"begun{on}: {values or 'as the topology is'}"
+            said = (
+                f"continues{on} from {from_steps:,} steps"
+                if own
+                else f"started{on}: {values or 'values of the topology'}"
+            )
             self._say(run, said)
         self._alive.add(run)
         self._asked_s.pop(run, None)
@@ -187,7 +191,8 @@ class Loop:
             folders.go_on_from(parent, folder)
         except (OSError, shutil.Error) as error:
             raise FailedError(
-                f"{parent}: {folder.name} cannot go on from it: {error}; restore it, or name another --folder"
+                f"{parent}: {folder.name} cannot continue from its checkpoint: {error}; "
+                "restore it, or name another --folder"
             ) from None
 
     def _words(self, run: RunId, trial: Trial, hosts: Sequence[str], resumed: bool) -> list[str]:
@@ -215,25 +220,25 @@ class Loop:
         if outcome.lacks_nodes:
             self._leave_out(run, outcome)
         elif self._processes.returncode(folder) in REFUSED:
-            self._end(run, Outcome("failed", env_steps=outcome.env_steps, error=last_line(folder)), "failed")
+            self._end(run, RunOutcome("failed", env_steps=outcome.env_steps, error=last_line(folder)), "failed")
         elif outcome.status == "stopped":
             self._set_aside.add(run)
             self._say(
-                run, f"was stopped by somebody at {outcome.env_steps:,} steps; the next sweep of this file goes on"
+                run, f"was stopped by a user at {outcome.env_steps:,} steps; the next sweep of this file continues it"
             )
         else:
-            self._say(run, f"died; its newest checkpoint is of {outcome.env_steps:,} steps")
+            self._say(run, f"died; its newest checkpoint has {outcome.env_steps:,} steps")
 
-    def _leave_out(self, run: RunId, outcome: Outcome) -> None:
+    def _leave_out(self, run: RunId, outcome: RunOutcome) -> None:
         """Stop using hosts on which a run had no node: another run would end there at once."""
         started = self._history.starts[run][-1]
         if started.hosts:
             self._left_out |= {*started.hosts}
             self._starts[run, started.from_steps] -= 1  # the hosts are to blame; their number bounds the repeats
-        said = f"; no further run on {', '.join(started.hosts)} until the next sweep of this file"
-        self._say(run, f"has no node at {outcome.env_steps:,} steps: {outcome.error}{said if started.hosts else ''}")
+        said = f"; no other run uses {', '.join(started.hosts)} until the next sweep of this file"
+        self._say(run, f"lacks nodes at {outcome.env_steps:,} steps: {outcome.error}{said if started.hosts else ''}")
 
-    def _outcome(self, run: RunId) -> Outcome:
+    def _outcome(self, run: RunId) -> RunOutcome:
         """Read how a run that is not alive has ended."""
         end_steps = self._stop_at(run) or self._sweep.topology(self._history.trials[run.trial].values).total_steps
         return folders.read_outcome(self.folder(run), self._sweep.keys.goal.metric, end_steps)
@@ -260,7 +265,7 @@ class Loop:
         self._end(run, outcome, status)
         return True
 
-    def _end(self, run: RunId, outcome: Outcome, status: Status) -> None:
+    def _end(self, run: RunId, outcome: RunOutcome, status: Status) -> None:
         ended = Ended(
             trial=run.trial,
             seed=run.seed,
@@ -290,14 +295,16 @@ class Loop:
             verdict = curve and stopping.judge(rule, self._sweep.sign, curve, self._whole)
             if verdict:
                 self._state.add(Dropped(trial=number, **verdict._asdict()))
-                said = f"best {as_number(verdict.score)}, and others had {as_number(verdict.bound)} by then"
+                said = (
+                    f"its best {as_number(verdict.score)} is worse than the others' median {as_number(verdict.bound)}"
+                )
                 self._tell(f"{self._clock()}  trial {number} is dropped at {verdict.env_steps:,} steps: {said}")
 
     def _is_whole(self, trial: Trial) -> bool:
         runs = self._search.runs(trial)
         return self._history.has_ended(runs) and all(self._history.ended[run].status == "finished" for run in runs)
 
-    def _curve(self, trial: Trial) -> stopping.Curve | None:
+    def _curve(self, trial: Trial) -> stopping.TrialCurve | None:
         """Return the mean curve over a trial's runs that have started."""
         runs = [run for run in self._search.runs(trial) if run in self._history.starts]
         return stopping.mean_curve(

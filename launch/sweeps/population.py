@@ -16,7 +16,7 @@ from launch.sweeps.axes import Axis, Values, draw
 from launch.sweeps.keys import PopulationKeys
 
 
-class Member(NamedTuple):
+class PopulationMember(NamedTuple):
     """A member of a generation."""
 
     values: Values
@@ -24,9 +24,9 @@ class Member(NamedTuple):
     """Place of its predecessor in the generation before; None in the first generation."""
 
 
-def first_generation(axes: Sequence[Axis], keys: PopulationKeys, members: int) -> list[Member]:
+def first_generation(axes: Sequence[Axis], keys: PopulationKeys, members: int) -> list[PopulationMember]:
     """Return the members of the first generation, with values drawn from the axes."""
-    return [Member(draw(axes, Random(f"{keys.seed} 0 {place}"))) for place in range(members)]
+    return [PopulationMember(draw(axes, Random(f"{keys.seed} 0 {place}"))) for place in range(members)]
 
 
 def next_generation(
@@ -35,7 +35,7 @@ def next_generation(
     generation: int,
     before: Sequence[Values],
     scores: Sequence[float | None],
-) -> list[Member]:
+) -> list[PopulationMember]:
     """Return the members of a generation (from 1), given values and scores of the one before; higher scores are better.
 
     Members without a score are the worst, and no member continues from them. At least one must have a score.
@@ -51,9 +51,9 @@ def next_generation(
         random = Random(f"{keys.seed} {generation} {place}")
         if place in worst and place not in best:
             parent = random.choice(best)
-            found.append(Member(explore(axes, keys, before[parent], random), parent))
+            found.append(PopulationMember(explore(axes, keys, before[parent], random), parent))
         else:
-            found.append(Member(values, place))
+            found.append(PopulationMember(values, place))
     return found
 
 

@@ -89,8 +89,8 @@ def find_slots(sweep: Sweep, folder: Path, engine: EngineSpec | None, keys: Path
     if engine is None:
         if nodes.several:
             raise RunError(
-                f"{sweep.path}: its topology has nodes (nodes.count, nodes.listen), and nobody starts those of so many "
-                "runs; name an --engine that does, or leave them out"
+                f"{sweep.path}: its topology has nodes (nodes.count, nodes.listen), which a sweep starts only by an "
+                "engine; name one with --engine, or remove these keys"
             )
         return _slots_here(sweep)
     _check_engine(nodes, folder, engine, keys)
@@ -101,15 +101,15 @@ def find_slots(sweep: Sweep, folder: Path, engine: EngineSpec | None, keys: Path
         slots = replace(_slots_here(sweep), words=words)
     elif wanted is None:
         raise RunError(
-            f"{sweep.path}: at_once: null, and this machine cannot know how many runs the cluster of --engine "
-            f"{engine.name} has room for; write how many are started or queued at once, or nodes.hosts"
+            f"{sweep.path}: at_once is null, but this machine cannot find out how many runs fit on the cluster of "
+            f"--engine {engine.name}; write the number of runs to start or queue at once, or nodes.hosts"
         )
     else:
-        slots = Slots(wanted, "the file says so", words=words)
+        slots = Slots(wanted, "set by at_once", words=words)
     if slots.at_once > 1 and nodes.listen and (address := Tcp.read(nodes.listen)).port:
         raise RunError(
-            f"nodes.listen: {address}: {slots.at_once} runs at once, each with a head that listens at a port of its "
-            f"own; write {Tcp(address.host, 0)}, with which each takes a free one, or at_once: 1"
+            f"nodes.listen: {address}: the heads of {slots.at_once} runs at once need different ports; write "
+            f"{Tcp(address.host, 0)}, with which each takes a free port, or at_once: 1"
         )
     return slots
 
@@ -118,8 +118,8 @@ def _check_engine(nodes: NodesSection, folder: Path, engine: EngineSpec, keys: P
     """Raise RunError if an engine cannot start the nodes of one run; starts nothing."""
     if nodes.hosts and len(nodes.hosts) < nodes.count:
         raise RunError(
-            f"nodes.hosts: {len(nodes.hosts)} hosts, and a run has nodes.count = {nodes.count} nodes; name as many at "
-            "least"
+            f"nodes.hosts: {len(nodes.hosts)} hosts are fewer than nodes.count, {nodes.count}; name at least "
+            f"{nodes.count} hosts"
         )
     choose_listen_address(nodes, keys)
     one = msgspec.structs.replace(nodes, hosts=nodes.hosts[: nodes.count])
@@ -129,12 +129,12 @@ def _check_engine(nodes: NodesSection, folder: Path, engine: EngineSpec, keys: P
 def _slots_of_hosts(nodes: NodesSection, wanted: int | None, words: Sequence[str]) -> Slots:
     """Return slots on hosts: as many runs as the hosts allow, and as their heads have room here."""
     if wanted is not None:
-        at_once, why = wanted, "the file says so"
+        at_once, why = wanted, "set by at_once"
     else:
         runs = len(nodes.hosts) // nodes.count
         at_once, why = heads_at_once(here())
         if runs <= at_once:
-            at_once, why = runs, f"{len(nodes.hosts)} in nodes.hosts, of which a run takes {nodes.count}"
+            at_once, why = runs, f"{len(nodes.hosts)} hosts in nodes.hosts, of which a run takes {nodes.count}"
     return Slots(at_once, why, hosts=nodes.hosts, hosts_each=nodes.count, words=words)
 
 
@@ -142,8 +142,8 @@ def _slots_here(sweep: Sweep) -> Slots:
     """Return slots on this machine."""
     wanted, gpus = sweep.keys.at_once, visible_gpus()
     if wanted is not None and not gpus:
-        return Slots(wanted, "the file says so")
+        return Slots(wanted, "set by at_once")
     taken = taken_by(sweep.base)
     one_each = taken.gpus == 1 and "cuda" in (sweep.base.trainer.device, sweep.base.inference.device)
-    count, why = (wanted, "the file says so") if wanted is not None else count_at_once(taken, here())
+    count, why = (wanted, "set by at_once") if wanted is not None else count_at_once(taken, here())
     return Slots(count, why, gpus if one_each else ())

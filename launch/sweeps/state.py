@@ -46,7 +46,8 @@ class State:
         except BlockingIOError:
             os.close(self._lock)
             raise RunError(
-                f"{self.path.parent}: another `actorlearn sweep` works on it; await its end, or name another --folder"
+                f"{self.path.parent}: another `actorlearn sweep` uses this folder; wait until it ends, "
+                "or name another --folder"
             ) from None
         except BaseException:
             os.close(self._lock)
@@ -83,11 +84,11 @@ def read(path: Path) -> History:
         try:
             fact = msgspec.json.decode(line, type=AnyFact)
             if isinstance(fact, Begun) and fact.format != FORMAT:
-                raise ValueError(f"format {fact.format}, and this version reads {FORMAT}")
+                raise ValueError(f"the format is {fact.format}, but this version reads only {FORMAT}")
             history.add(fact)
         except (ValueError, RecursionError) as error:
             raise FailedError(
-                f"{path}:{number}: {error}; lines stay as they were written; restore the file from a copy, or begin "
-                "anew with another --folder"
+                f"{path}:{number}: {error}; the file is damaged; restore it from a copy, or start another "
+                "sweep with --folder"
             ) from None
     return history

@@ -18,7 +18,7 @@ from launch.reports.statistics import Numbers
 from launch.sweeps.keys import MedianKeys
 
 
-class Curve(NamedTuple):
+class TrialCurve(NamedTuple):
     """The mean of a trial over its seeds, at evenly spaced steps that all seeds have."""
 
     steps: Numbers
@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
     """Median of the other trials' averages."""
 
 
-def mean_curve(seeds: Sequence[Points]) -> Curve | None:
+def mean_curve(seeds: Sequence[Points]) -> TrialCurve | None:
     """Return the mean of the curves of a trial's runs; None if a curve is empty, or if they have no step in common."""
     if not seeds or not all(len(points) for points in seeds):
         return None
@@ -43,10 +43,10 @@ def mean_curve(seeds: Sequence[Points]) -> Curve | None:
         steps, numbers = resample(seeds)
     except ValueError:
         return None
-    return Curve(steps, numbers.mean(axis=0))
+    return TrialCurve(steps, numbers.mean(axis=0))
 
 
-def judge(keys: MedianKeys, sign: int, curve: Curve, whole: Mapping[int, Curve]) -> Verdict | None:
+def judge(keys: MedianKeys, sign: int, curve: TrialCurve, whole: Mapping[int, TrialCurve]) -> Verdict | None:
     """Return the verdict if the rule ends a trial, given its curve and those of finished trials; else None.
 
     ``sign``: 1 if a higher number is better, -1 if a lower one is.

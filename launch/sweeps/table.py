@@ -17,7 +17,7 @@ from launch.topology.load import literal
 
 
 @dataclass(frozen=True)
-class Row:
+class TrialRow:
     """One trial; for a population, a member of the last generation."""
 
     trial: int
@@ -43,7 +43,7 @@ class Row:
         return stdev(self.scores) if len(self.scores) > 1 else None
 
 
-def rows(search: Search, history: History, sign: int) -> list[Row]:
+def rows(search: Search, history: History, sign: int) -> list[TrialRow]:
     """Return the trials: whole ones first, the best first; for a population only the last generation."""
     trials = [*history.trials.values()]
     if isinstance(search, Population):
@@ -51,7 +51,7 @@ def rows(search: Search, history: History, sign: int) -> list[Row]:
         trials = [trial for trial in trials if search.generation(trial.number) == last]
     found = [_row(search, history, trial) for trial in trials]
 
-    def rank(row: Row) -> tuple[bool, bool, float, int]:
+    def rank(row: TrialRow) -> tuple[bool, bool, float, int]:
         return row.status != "whole", row.score is None, -sign * (row.score or 0.0), row.trial
 
     return sorted(found, key=rank)
@@ -65,7 +65,7 @@ def lineage(history: History, trial: int) -> list[Trial]:
     return found[::-1]
 
 
-def table(found: list[Row], keys: SweepKeys) -> Table:
+def table(found: list[TrialRow], keys: SweepKeys) -> Table:
     """Return the rows as a table for the terminal."""
     made = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     names = list(dict.fromkeys(key for row in found for key in row.values))
@@ -85,7 +85,7 @@ def table(found: list[Row], keys: SweepKeys) -> Table:
     return made
 
 
-def as_json(found: list[Row]) -> list[dict[str, Any]]:
+def as_json(found: list[TrialRow]) -> list[dict[str, Any]]:
     """Return the rows as plain values."""
     return [
         {
@@ -104,7 +104,7 @@ def as_json(found: list[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def _row(search: Search, history: History, trial: Trial) -> Row:
+def _row(search: Search, history: History, trial: Trial) -> TrialRow:
     runs = search.runs(trial)
     ends = [history.ended[run] for run in runs if run in history.ended]
     finished = sum(end.status == "finished" for end in ends)
@@ -115,7 +115,7 @@ def _row(search: Search, history: History, trial: Trial) -> Row:
         status = "failed"
     else:
         status = "whole" if finished == len(runs) else "open"
-    return Row(
+    return TrialRow(
         trial=trial.number,
         values=trial.values,
         runs=len(runs),

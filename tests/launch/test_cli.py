@@ -130,8 +130,8 @@ def test_the_installed_program_imports_from_the_folder_where_it_is_started(topol
         ("logs x", "'x' is not a run folder, and there are no runs"),
         ("eval x", "'x' is not a run folder, and there are no runs"),
         ("plot x -o x.png", "'x' is not a run folder, and there are no runs"),
-        ("bench nonsense", "'nonsense' is no suite: choose one of "),
-        ("bench replay cart.yaml", "replay has topologies of its own: leave 'cart.yaml' out"),
+        ("bench nonsense", "there is no suite 'nonsense'; choose one of "),
+        ("bench replay cart.yaml", "suite replay has its own topologies; omit 'cart.yaml'"),
         ("bench sampling simulators.count=0", "simulators.count"),  # an override, although no topology comes before it
         ("bench training -o cart.yaml", "-o cart.yaml: File exists; name a folder"),
         ("bench training nowhere.yaml", "nowhere.yaml: No such file"),
@@ -220,7 +220,7 @@ def test_run_uses_the_folder_it_is_given(topology: Path, started: list[Any], tmp
 
 def test_run_mixes_with_nothing_that_is_there(topology: Path, started: list[Any], tmp_path: Path) -> None:
     old = make_run(tmp_path, "old")
-    assert "holds a run already; go on with it with `actorlearn resume" in refused("run", topology, "--run-dir", old)
+    assert "already contains a run; continue it with `actorlearn resume" in refused("run", topology, "--run-dir", old)
     assert "is not empty; name a new folder" in refused("run", topology, "--run-dir", tmp_path)
     assert "cannot be made: Not a directory" in refused("run", topology, "--run-dir", topology / "x")
     assert started == []
@@ -288,7 +288,7 @@ def test_a_silent_supervisor_is_told_of_within_the_deadline(tmp_path: Path) -> N
 def test_stop_waits_for_the_end(tmp_path: Path) -> None:
     with supervisor(tmp_path, {"stop": Reply(ok=True, text="stopping")}) as (path, asked):
         said = refused("stop", path, "--timeout-s", "0.1", code=1)
-        assert "cart-1 is still at work 0.1 s after it was told to stop" in said
+        assert "cart-1 is still running 0.1 s after it was told to stop" in said
         assert [request.command for request in asked] == ["stop"]
 
 
@@ -369,7 +369,7 @@ def test_logs_of_one_process_and_of_all(tmp_path: Path) -> None:
     assert ask("logs", path, "trainer", "-n", "2").stdout == "line 98\nline 99\n"
     assert ask("logs", path, "trainer", "-n", "0").stdout == ""
     assert ask("logs", path, "-n", "1", "-f").stdout == "simulator-0 | not yet whole\ntrainer     | line 99\n"
-    assert "'x' is no process of cart-1: choose one of simulator-0, trainer" in refused("logs", path, "x")
+    assert "cart-1 has no process 'x'; choose one of simulator-0, trainer" in refused("logs", path, "x")
 
 
 def test_long_logs_are_read_from_their_end(tmp_path: Path) -> None:
@@ -416,13 +416,19 @@ def test_check_says_what_the_graph_of_learners_promises(topology: Path, monkeypa
         "doubly_stochastic": True,
     }
     text = ask("check", topology, *changes, "gossip.graph=exponential-varying").stdout
-    assert "each learner mixes 1 other(s), whose graph repeats after 2 exchanges, all are connected within 2" in text
-    assert "leaves 0.000 of differences (spectral radius), with all in step the mean is kept" in text
-    assert "which takes back 20% of each step: gossip.age_corrected: true carries them forward" in text
+    assert (
+        "each learner averages with 1 other(s), the graph repeats after 2 exchanges, all learners are connected within"
+        in text
+    )
+    assert "to 0.000 of their size (spectral radius), exchanges in step keep the mean" in text
+    assert "average undoes 20% of each step: gossip.age_corrected: true corrects their age" in text
     for better in ("gossip.age_corrected=true", "gossip.max_staleness=0", "gossip.graph=none"):
-        assert "takes back" not in ask("check", topology, *changes, better).stdout
+        assert "undoes" not in ask("check", topology, *changes, better).stdout
     text = ask("check", topology, *changes, "gossip.graph=[[1],[0],[3],[2,0]]").stdout
-    assert "mixes 1 to 2 other(s), always the same, not all are ever connected" in text and "not kept" in text
+    assert (
+        "averages with 1 to 2 other(s), the graph is always the same, not all learners" in text
+        and "change the mean" in text
+    )
 
 
 def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,4 +437,4 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(manage, "sweep_all", full)
     said = refused("clean", code=1)
-    assert said == f"{tmp_path / 'x'}: No space left on device; make room on that disk, and try again"
+    assert said == f"{tmp_path / 'x'}: No space left on device; free space on that disk, and try again"

@@ -90,7 +90,7 @@ def test_agents_that_come_and_go_are_learned_from_and_scored(launched: Start, co
     refused = command("check", CONFIGS / "catch.yaml", *crowd)
     assert refused.returncode == 2 and "write 3 or 6" in refused.stderr
     planned = command("check", CONFIGS / "catch.yaml", *crowd, "simulators.envs=6")
-    assert "float32[7]" in planned.stdout and "3 agents a game, a row each" in " ".join(planned.stdout.split())
+    assert "float32[7]" in planned.stdout and "3 agents per game, one row for each" in " ".join(planned.stdout.split())
     run = launched("catch", *crowd, "simulators.envs=6", "total_steps=20_000")
     last = finished(run)
     assert last["env_steps"] >= 20_000

@@ -283,7 +283,7 @@ def test_runs_are_dealt_to_hosts_of_which_one_is_down_and_a_head_and_the_sweep_a
             assert tried.end(*words) == 0, tried.said.read_text()
         check_ledger(tried, RATES[:2], [1, 2])
         said = tried.said.read_text()
-        assert f"no further run on {hosts[2]} until the next sweep of this file" in said
+        assert f"no other run uses {hosts[2]} until the next sweep of this file" in said
         starts = [start for starts in tried.history().starts.values() for start in starts]
         assert {host for start in starts for host in start.hosts} == {*hosts}
         assert all(len(runs) == 1 for runs in deals(tried)), "one run at a time on each"
@@ -333,7 +333,7 @@ def test_ctrl_c_saves_and_ends_all_runs_and_the_next_sweep_goes_on_with_them(
     tried.begin()
     tried.wait_for(lambda: any(run.metrics().last() for run in tried.runs()), "report")
     refused = command("sweep", tried.file)
-    assert (refused.returncode, "another `actorlearn sweep` works on it" in refused.stderr) == (2, True)
+    assert (refused.returncode, "another `actorlearn sweep` uses this folder" in refused.stderr) == (2, True)
     tried.kill(signal.SIGINT)
     assert tried.end() == 130
     (first,) = tried.runs()
@@ -358,7 +358,7 @@ def test_a_run_that_fails_is_told_and_tried_again_when_that_is_asked_for(sweep: 
     assert len(tried.history().starts[0, 1]) == before
     again = tried.end("--retry")  # a simulator that dies in each third game may come to the end by and by
     assert again == (tried.history().ended[0, 1].status == "failed")
-    assert len(tried.history().starts[0, 1]) >= 1 and tried.said.read_text().count("tiny-000-s1 goes on from") >= 1
+    assert len(tried.history().starts[0, 1]) >= 1 and tried.said.read_text().count("tiny-000-s1 continues from") >= 1
 
 
 def test_a_trial_that_is_worse_than_the_others_is_dropped_with_all_its_seeds(sweep: Callable[..., Sweep]) -> None:

@@ -40,7 +40,7 @@ def test_the_chosen_part_is_measured_with_the_overrides(monkeypatch: pytest.Monk
 
 def test_a_missing_gpu_and_an_unknown_part_or_device_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     measure = SUITES["gpu"].load()
-    with pytest.raises(RunError, match="--device tpu: cpu or cuda"):
+    with pytest.raises(RunError, match="--device tpu: must be cpu or cuda"):
         measure(SuiteRequest("", (), 1, 1.0, device="tpu"))
     monkeypatch.setattr(GpuHost, "here", lambda device: GpuHost("cuda", 2, "2.13.0+cpu"))
     with pytest.raises(RunError, match="--part kernels: gpu has no such part: choose of servers, cores"):

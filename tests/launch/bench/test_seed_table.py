@@ -88,7 +88,7 @@ def test_a_run_that_did_not_come_there_counts_as_the_longest(tmp_path: Path) -> 
     table.runs += [SeedRun(seed=1, reached=at(3.0, 500)), SeedRun(seed=2, error="out of memory")]
     table.runs += [SeedRun(seed=3, reached=at(5.0, 900))]
     notes = table.notes()
-    assert "2 of 3 came to 18" in notes
+    assert "2 of 3 runs reached 18" in notes
     assert "median: 5.00 minutes, 900 steps" in notes and "worst: never minutes, never steps" in notes
     assert "seed 2 failed: out of memory" in notes and "to come: 4" in notes and "seeds given" in notes
     assert [row[:3] for row in table.rows()] == [("1", "3.00 min", "500"), ("2", "-", "-"), ("3", "5.00 min", "900")]

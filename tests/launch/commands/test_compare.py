@@ -36,7 +36,7 @@ def test_groups_are_printed_the_better_one_first_with_a_picture(tmp_path: Path) 
     result = ask("compare", *ENDS_BY_NAME, "-o", tmp_path / "seeds.svg")
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
-    assert lines[0] == "episode_return_mean at 101 steps, the most that all runs have"
+    assert lines[0] == "episode_return_mean at 101 steps, the last step that all runs have reached"
     assert lines[2].split()[:4] == ["algorithm.name=ppo", "1", "2", "3"]
     assert lines[3].split()[:4] == ["algorithm.name=a2c", "1", "2", "3"]
     assert lines[2].split()[4:8] == ["8.899", "7.913", "to", "9.785"]  # at 101 steps of 101 to 103

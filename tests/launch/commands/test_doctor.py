@@ -79,12 +79,12 @@ def test_everything_is_looked_at() -> None:
 @pytest.mark.parametrize(
     ("release", "answer", "verdicts", "said"),
     [
-        ("6.12.1-generic", [True, True, True], ["ok", "ok"], "EEVDF, slices of one's own accepted"),
-        ("6.8.0-45", [False, True, True], ["warn", "ok"], "EEVDF, slices of one's own not to be had"),
+        ("6.12.1-generic", [True, True, True], ["ok", "ok"], "EEVDF, time slices can be set"),
+        ("6.8.0-45", [False, True, True], ["warn", "ok"], "EEVDF, time slices cannot be set"),
         ("5.15.0", [False, True, True], ["ok", "ok"], "before EEVDF"),
-        ("6.18", [False, False, False], ["warn", "warn"], "EEVDF, slices of one's own not to be had"),
+        ("6.18", [False, False, False], ["warn", "warn"], "EEVDF, time slices cannot be set"),
         ("unheard-of", [False, True, True], ["ok", "ok"], "before EEVDF"),
-        ("6.18", NoAnswerError("exit status 1, no answer"), ["warn"], "cannot be asked: exit status 1"),
+        ("6.18", NoAnswerError("exit status 1, no answer"), ["warn"], "cannot be queried: exit status 1"),
     ],
 )
 def test_what_the_scheduler_offers_is_said(
@@ -135,7 +135,11 @@ def test_a_processor_whose_memory_order_is_not_served_stops_a_run(monkeypatch: p
     [
         (Cores(4), doctor.OK, "4 of"),
         (Cores(1), doctor.WARN, "1 of"),
-        (Cores(4, Quota(2.5, Path("/x/cpu.max"), 2)), doctor.WARN, "cgroup v2 gives 2.5 cores' time (/x/cpu.max)"),
+        (
+            Cores(4, Quota(2.5, Path("/x/cpu.max"), 2)),
+            doctor.WARN,
+            "cgroup v2 limits CPU time to 2.5 cores (/x/cpu.max)",
+        ),
         (Cores(4, Quota(1.5, Path("/x"), 1)), doctor.WARN, "cgroup v1 gives 1.5 cores' time"),
         (Cores(2, Quota(8.0, Path("/x"), 1)), doctor.OK, "cgroup v1 gives 8 cores' time"),
     ],

@@ -43,14 +43,14 @@ def metadata(text: str) -> Any:
 def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("kept")
-    with pytest.raises(RunError, match="--output .*out: is there already; name a new folder"):
+    with pytest.raises(RunError, match="--output .*out: already exists; name a new folder"):
         export.export("no-such-run", tmp_path / "out", None, 0, weights_only=True, json=False)
     assert (tmp_path / "out" / "mine").read_text() == "kept"
 
 
 def test_onnx_without_its_packages_is_told_how_to_install_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "find_spec", lambda name: None if name == "onnxruntime" else object())
-    said = r"policy.onnx needs onnxruntime, not installed here: pip install 'actorlearn\[onnx\]', or .* --weights"
+    said = r"policy.onnx needs onnxruntime, which is not installed: pip install 'actorlearn\[onnx\]', or .* --weights"
     with pytest.raises(RunError, match=said):
         export.export("no-such-run", tmp_path / "out", None, 0, weights_only=False, json=False)
     with pytest.raises(RunError, match="'no-such-run' is (not|neither) a run folder"):

@@ -132,14 +132,14 @@ def test_an_event_file_that_is_cut_short_is_read_as_far_as_it_is_whole() -> None
 
 def test_what_cannot_be_imported_is_refused_before_anything_is_written() -> None:
     assert "nowhere: no such file or folder" in refused("import", "nowhere")
-    assert "does not say its env: name it by --env" in refused("import", PPO_1 / "progress.csv")
+    assert "does not contain its env; give it with --env" in refused("import", PPO_1 / "progress.csv")
     assert "does not say its algorithm" in refused("import", PPO_1 / "0.monitor.csv")
     Path("empty").mkdir()
     assert "empty: no logs below it" in refused("import", "empty")
     Path("x.txt").write_text("x")
     assert "x.txt is no log that is known" in refused("import", "x.txt")
     Path("x.csv").write_text("a,b\n1,2\n")
-    assert "no column of steps, which is one of global_step" in refused("import", "x.csv")
+    assert "no column of steps; one of global_step" in refused("import", "x.csv")
     Path("x.csv").write_text("step,ep_rew_mean\n1,2\nx,3\n")
     assert "row 3: step is 'x'; it must be a number of steps" in refused("import", "x.csv")
     Path("x.monitor.csv").write_text("r,l,t\n1,2,3\n")

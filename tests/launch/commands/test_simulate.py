@@ -100,7 +100,7 @@ def test_points_are_written_or_drawn(topology: str, name: str, tmp_path: Path) -
         ("simulate.slow_factor=0.5", "`float` >= 1"),
         ("simulate.machines=many", "Expected `int | null`"),
         ("simulate.deviation=1e300", "`float` <= 10"),
-        ("learners.count=1", "learners.count=1: each of 2 nodes has a learner; write at least 2"),
+        ("learners.count=1", "learners.count=1: each of the 2 nodes needs a learner; write at least 2"),
     ],
 )
 def test_a_wrong_key_is_refused(topology: str, word: str, rule: str) -> None:
@@ -110,7 +110,7 @@ def test_a_wrong_key_is_refused(topology: str, word: str, rule: str) -> None:
 
 def test_an_update_that_takes_no_time_is_refused(topology: str) -> None:
     nothing = [f"simulate.{name}=0" for name in ("step_s", "pass_s", "gradient_s")]
-    with pytest.raises(RunError, match="an update that takes no time has no rate; give one of them a time"):
+    with pytest.raises(RunError, match="an update must take some time; give one of them a value above 0"):
         simulate(topology, [*FEW, *nothing], None, 1.0, None, json=True)
 
 

@@ -37,12 +37,12 @@ def test_check_says_what_would_be_run_and_starts_nothing(file: Path, capsys: pyt
     assert lines == [
         "trial    0  optimizer.learning_rate=0.1",
         "trial    1  optimizer.learning_rate=0.2",
-        "ok rates: 2 trials, each with 3 seeds: 6 runs; 2 at once: the file says so",
+        "ok rates: 2 trials, each with 3 seeds: 6 runs; at most 2 at once: set by at_once",
     ]
     assert not Path("runs").exists()
     begin(file, Path("runs/rates"))
     assert sweep(file, None, check=True, retry=False, json=False) == 0
-    assert "runs/rates: 0 runs have ended; `actorlearn sweep rates.yaml` goes on" in capsys.readouterr().out
+    assert "runs/rates: 0 runs have ended; `actorlearn sweep rates.yaml` continues the sweep" in capsys.readouterr().out
 
 
 def test_check_says_it_to_programs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,18 +55,20 @@ def test_check_says_it_to_programs(file: Path, capsys: pytest.CaptureFixture[str
 def test_another_sweep_than_was_begun_is_refused(file: Path) -> None:
     begin(file, Path("there"))
     file.write_text(TEXT.replace("0.2", "0.3"))
-    with pytest.raises(RunError, match=r"rates.yaml: vary was .* and is .* since the sweep was begun; .* --folder"):
+    with pytest.raises(
+        RunError, match=r"rates.yaml: vary has changed from .* to .* since the sweep was started; .* --folder"
+    ):
         sweep(file, Path("there"), check=False, retry=False, json=False)
     file.write_text(TEXT)
     Path("cart.yaml").write_text("env: {id: CartPole-v1}\nseed: 3\n")
-    with pytest.raises(RunError, match=r"cart.yaml: has changed since the sweep was begun; write it as it was"):
+    with pytest.raises(RunError, match=r"cart.yaml: has changed since the sweep was started; restore it"):
         sweep(file, Path("there"), check=False, retry=False, json=False)
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(file: Path) -> None:
     Path("there").mkdir()
     Path("there/mine").touch()
-    with pytest.raises(RunError, match=r"there: holds mine and no sweep; name an empty or a new --folder"):
+    with pytest.raises(RunError, match=r"there: contains mine but no sweep; name an empty or new --folder"):
         sweep(file, Path("there"), check=False, retry=False, json=False)
     assert [path.name for path in Path("there").iterdir()] == ["mine"]
 

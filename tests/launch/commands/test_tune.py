@@ -60,7 +60,7 @@ def test_what_was_found_is_said_where_it_cannot_be_written(
     (tmp_path / "cart.yaml").write_text(TEXT)
     monkeypatch.setattr(tune, "rate", lambda _path, keys, _s: 2.0 if "simulators.count=3" in keys else 1.0)
     monkeypatch.setattr(tune, "end_in_order", lambda: None)
-    with pytest.raises(FailedError, match=r"-o /dev/full: not written: No space .*: seed=7 simulators.count=3 "):
+    with pytest.raises(FailedError, match=r"-o /dev/full: cannot be written: No space .*: seed=7 simulators.count=3 "):
         tune.tune(str(tmp_path / "cart.yaml"), ["seed=7"], Path("/dev/full"))
     assert "2 steps/s  simulators.count=3" in capsys.readouterr().out
     assert tune.tune(str(tmp_path / "cart.yaml"), ["seed=7"], tmp_path / "new" / "tuned.keys") == 0

@@ -103,42 +103,42 @@ def test_a_population_has_generations_of_the_run(folder: Path) -> None:
 
 VARY = "topology: cart.yaml\nvary: {optimizer.learning_rate: "
 WRONG = {
-    "": "rates.yaml:1: topology is missing: every sweep names its topology; add topology: FILE",
+    "": "rates.yaml:1: topology is missing: must name the topology; add topology: FILE",
     "- a": "rates.yaml:1: ['a']: a sweep is a mapping of keys; start with 'topology: FILE'",
     "topology: cart.yaml\nseed: 1": "rates.yaml:2: seed = 1: a sweep has no key 'seed'; did you mean seeds?",
     "topology: cart.yaml\noptimizer: {}": "optimizer = {}: a sweep has no key 'optimizer'; a topology's keys stand",
     "topology: cart.yaml\nseeds: []": "seeds = []: must have at least 1 items",
-    "topology: cart.yaml\nseeds: [1, 1]": "seeds = [1, 1]: no seed is run twice; keep one of each",
+    "topology: cart.yaml\nseeds: [1, 1]": "seeds = [1, 1]: must not contain a seed twice; remove the repeated seeds",
     "topology: cart.yaml\nseeds: [-1]": "seeds[0] = -1: must be at least 0 and at most 2_147_483_647",
     "topology: cart.yaml\nsearch: {name: grit}": "search.name = 'grit': must be grid or random or optuna or pop",
     "topology: cart.yaml\nsearch: grid": "search = 'grid': must be a mapping with a name; write for",
     "topology: cart.yaml\nsearch: {name: random}": "search.trials is missing: search needs this key",
     "topology: cart.yaml\nsearch: {name: grid, trials: 3}": "search.trials = 3: section search has no key 'trials'",
-    "topology: cart.yaml\nsearch: {name: random, trials: 3}": "vary = {}: random chooses values of keys that vary",
+    "topology: cart.yaml\nsearch: {name: random, trials: 3}": "vary = {}: must have at least one key for search random",
     "topology: cart.yaml\nvary: {seed: [1]}": "a sweep sets seed itself: a sweep's own key is seeds; remove it",
-    "topology: cart.yaml\nvary: {nodes.count: [1, 2]}": "trials do not differ in where they run; write nodes.",
+    "topology: cart.yaml\nvary: {nodes.count: [1, 2]}": "all trials must have the same nodes.* keys; write nodes.",
     "topology: cart.yaml\noverrides: {stop_at_steps: 5}": "a sweep sets stop_at_steps itself",
     "topology: cart.yaml\noverrides: [1]": "overrides = [1]: must be a mapping of a topology's keys",
     "topology: cart.yaml\ngoal: {metric: episode_return}": "goal.metric = 'episode_return': must be a column of",
     "topology: cart.yaml\nat_once: 0": "at_once = 0: must be at least 1",
     "topology: cart.yaml\nstopping: {}": "stopping.name is missing: must be median; write for example median",
     VARY + "0.1}": "vary.optimizer.learning_rate = 0.1: must be a list of values, or a range of low and high; wr",
-    VARY + "[]}": "= []: must have a value at least",
-    VARY + "[0.1, 0.1]}": "= [0.1, 0.1]: must have no value twice",
+    VARY + "[]}": "= []: must have at least one value",
+    VARY + "[0.1, 0.1]}": "= [0.1, 0.1]: must not contain a value twice",
     VARY + "{low: 1, high: 2, scale: lin}}": "scale = 'lin': must be linear or log; write linear",
     VARY + "{low: 2, high: 1}}": "high = 1: must be more than low, 2",
-    VARY + "{low: 0, high: 1, scale: log}}": "low = 0: must be more than 0 on a scale of log",
+    VARY + "{low: 0, high: 1, scale: log}}": "low = 0: must be greater than 0 if the scale is log",
     VARY + "{low: a, high: 1}}": "low = 'a': must be a number",
     VARY + "{low: 1, high: 2, by: 1}}": "must be a list of values, or a range of low and high",
-    VARY + "{low: 0.1, high: 0.2}}": "a grid needs the values themselves; write a list, or search by random or optuna",
-    VARY + "[0.1]}\noverrides: {optimizer.learning_rate: 1}": "overrides have it too; keep one of the two",
+    VARY + "{low: 0.1, high: 0.2}}": "must be a list of values for a grid; write a list, or search by random or optuna",
+    VARY + "[0.1]}\noverrides: {optimizer.learning_rate: 1}": "must not be in both vary and overrides; remove one",
     VARY + "[0.1, 0.2]}\nsearch: {name: random, trials: 3}": "search.trials = 3: there are 2 combinations, and",
     VARY + "[0.1, -1]}": 'trial 1 ({"optimizer.learning_rate": -1}): command line: optimizer.learning_rate = -1: must',
     "topology: cart.yaml\nvary: {optimizer.rate: [1]}": "): command line: optimizer.rate = 1: section",
     "topology: cart.yaml\noverrides: {optimizer.rate: 1}": "optimizer.rate",
     "topology: no.yaml": "no.yaml: No such file or directory",
     VARY
-    + "[0.1]}\nsearch: {name: population, every_steps: 10}": "a population has a member for each seed; write two at",
+    + "[0.1]}\nsearch: {name: population, every_steps: 10}": "must have one seed for each member of a population;",
     VARY
     + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 1_000}": "is a part of a run, which has 1000",
     VARY + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 10}\nstopping: {name: median}": "ends none",
@@ -187,7 +187,7 @@ def test_a_sweep_that_was_begun_may_go_on_elsewhere_and_not_otherwise(folder: Pa
     begun = keys({"total_steps": 10, "nodes.hosts": ["a"]})
     assert changed(as_json(begun), keys({"total_steps": 10, "nodes": {"hosts": ["b"]}})) == ""
     assert changed(as_json(begun), keys({"total_steps": 10})) == ""
-    assert changed(as_json(begun), keys({"total_steps": 20, "nodes.hosts": ["a"]})).startswith("overrides was")
+    assert changed(as_json(begun), keys({"total_steps": 20, "nodes.hosts": ["a"]})).startswith("overrides has changed")
 
 
 def test_a_missing_optuna_is_named_with_what_brings_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launch.sweeps.folders import Outcome, go_on_from, read_outcome, read_points
+from launch.sweeps.folders import RunOutcome, go_on_from, read_outcome, read_points
 
 SCORE = "episode_return_mean"
 
@@ -29,21 +29,21 @@ def folder(path: Path, steps: list[int], saved: list[int], summary: dict[str, An
 def test_a_summary_is_believed(tmp_path: Path) -> None:
     summary = {"status": "finished", "env_steps": 104, "wall_time_s": 2.5, SCORE: 0.75}
     found = read_outcome(folder(tmp_path / "run", [50, 104], [0, 104], summary), SCORE, 100)
-    assert found == Outcome("finished", 104, 2.5, 0.75)
+    assert found == RunOutcome("finished", 104, 2.5, 0.75)
     failed = {"status": "failed", "env_steps": 60, "error": "trainer gave up", SCORE: None}
-    assert read_outcome(folder(tmp_path / "failed", [50], [0], failed), SCORE, 100) == Outcome(
+    assert read_outcome(folder(tmp_path / "failed", [50], [0], failed), SCORE, 100) == RunOutcome(
         "failed", 60, 0.0, 0.5, "trainer gave up"
     )
 
 
 def test_without_one_a_run_died_unless_its_last_checkpoint_is_of_its_end(tmp_path: Path) -> None:
-    assert read_outcome(folder(tmp_path / "half", [50], [0, 40]), SCORE, 100) == Outcome("died", 40, 0.0, 0.5)
-    assert read_outcome(folder(tmp_path / "whole", [50, 104], [0, 104]), SCORE, 100) == Outcome(
+    assert read_outcome(folder(tmp_path / "half", [50], [0, 40]), SCORE, 100) == RunOutcome("died", 40, 0.0, 0.5)
+    assert read_outcome(folder(tmp_path / "whole", [50, 104], [0, 104]), SCORE, 100) == RunOutcome(
         "finished", 104, 0.0, 1.04
     )
     part = folder(tmp_path / "part", [50], [0, 52])
     assert read_outcome(part, SCORE, 50).status == "finished"
-    assert read_outcome(tmp_path / "none", SCORE, 100) == Outcome("")
+    assert read_outcome(tmp_path / "none", SCORE, 100) == RunOutcome("")
 
 
 def test_a_curve_is_read_as_far_as_it_is(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_folder_goes_on_from_checkpoints_that_outlive_the_others(tmp_path: Pat
     go_on_from(parent, tmp_path / "child")
     child = tmp_path / "child"
     assert sorted(path.name for path in child.iterdir()) == ["checkpoints", "topology.yaml"]
-    assert read_outcome(child, SCORE, 100) == Outcome("died", 50, 0.0, None)
+    assert read_outcome(child, SCORE, 100) == RunOutcome("died", 50, 0.0, None)
     (parent / "checkpoints" / f"{50:012}" / "manifest.json").unlink()
     assert (child / "checkpoints" / f"{50:012}" / "manifest.json").read_text() == "50"
     assert not (tmp_path / ".child.new").exists()

@@ -94,7 +94,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("ssh")
 def test_with_ssh_there_are_as_many_as_hosts(tmp_path: Path, keys: Path) -> None:
     slots = find(tmp_path, "hosts: [big1, big2, big1], listen: '10.0.0.1:0'", "ssh", keys)
-    assert (slots.at_once, slots.why) == (3, "3 in nodes.hosts, of which a run takes 1")
+    assert (slots.at_once, slots.why) == (3, "3 hosts in nodes.hosts, of which a run takes 1")
     assert (slots.hosts, slots.words) == (("big1", "big2", "big1"), ["--engine", "ssh", "--keys", str(keys)])
     assert find(tmp_path, "hosts: [big1], listen: '10.0.0.1:5555'", "ssh", keys).at_once == 1
     assert find(tmp_path, "hosts: [big1], listen: '10.0.0.1:0'", "ssh", keys, at_once="4").at_once == 4
@@ -102,7 +102,7 @@ def test_with_ssh_there_are_as_many_as_hosts(tmp_path: Path, keys: Path) -> None
 
 def test_nodes_on_this_machine_have_what_it_has(tmp_path: Path) -> None:
     slots = find(tmp_path, "listen: '127.0.0.1:0'", "local", at_once="2")
-    assert slots == Slots(2, "the file says so", words=["--engine", "local"])
+    assert slots == Slots(2, "set by at_once", words=["--engine", "local"])
 
 
 @pytest.mark.usefixtures("ssh")
@@ -123,7 +123,7 @@ def test_nodes_on_this_machine_have_what_it_has(tmp_path: Path) -> None:
         ("hosts: [-v], listen: '10.0.0.1:0'", "ssh", True, "ssh would read this name as an option"),
         ("hosts: [b1, b2], listen: '10.0.0.1:5555'", "ssh", True, "nodes.listen: 10.0.0.1:5555: 2 runs at once, each"),
         ("hosts: [b1, b2], listen: '10.0.0.1:5555'", "ssh", True, "own; write 10.0.0.1:0, with which each takes"),
-        ("count: 3, hosts: [b1, b2], listen: '10.0.0.1:0'", "ssh", True, "2 hosts, and a run has nodes.count = 3"),
+        ("count: 3, hosts: [b1, b2], listen: '10.0.0.1:0'", "ssh", True, "2 hosts are fewer than nodes.count, 3"),
         ("count: 2, hosts: [b1, b2], listen: '10.0.0.1:0'", "ssh", True, "has the keys of 1 nodes, and nodes.count is"),
         ("listen: '10.0.0.1:0'", "slurm", True, "--engine slurm: the command"),
     ],

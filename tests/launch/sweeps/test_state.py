@@ -58,7 +58,7 @@ def test_however_the_file_is_cut_the_whole_lines_before_count(tmp_path: Path) ->
         (b"\xff", "UTF-8|malformed"),
         (b'{"kind":"chosen","trial":5,"values":{}}', "out of turn"),
         (b'{"kind":"chosen","trial":1,"values":{},"more":1}', "more"),
-        (b'{"kind":"started","trial":0,"seed":1}', "has ended before"),
+        (b'{"kind":"started","trial":0,"seed":1}', "has already ended"),
     ],
 )
 def test_a_damaged_line_is_named(line: bytes, said: str, tmp_path: Path) -> None:
@@ -73,14 +73,14 @@ def test_a_damaged_line_is_named(line: bytes, said: str, tmp_path: Path) -> None
 
 def test_another_format_is_named(tmp_path: Path) -> None:
     (tmp_path / STATE_FILE).write_text('{"kind":"begun","format":99,"version":"9","keys":{},"topology":""}\n')
-    with pytest.raises(FailedError, match="format 99, and this version reads"):
+    with pytest.raises(FailedError, match="format is 99, but this version reads"):
         read(tmp_path / STATE_FILE)
 
 
 def test_one_sweep_at_a_time_has_it(tmp_path: Path) -> None:
     with State(tmp_path) as state:
         state.add(BEGUN)
-        with pytest.raises(RunError, match="another `actorlearn sweep` works on it; .*--folder"), State(tmp_path):
+        with pytest.raises(RunError, match="another `actorlearn sweep` uses this folder; .*--folder"), State(tmp_path):
             pass
     with State(tmp_path) as state:
         assert state.history.begun is not None

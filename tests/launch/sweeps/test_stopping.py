@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launch.sweeps.keys import MedianKeys
-from launch.sweeps.stopping import Curve, judge, mean_curve
+from launch.sweeps.stopping import TrialCurve, judge, mean_curve
 
 RULE = MedianKeys(after_trials=3)
 
 
-def line(start: float, end: float, steps: int = 1000) -> Curve:
-    return Curve(np.linspace(0, steps, 101), np.linspace(start, end, 101))
+def line(start: float, end: float, steps: int = 1000) -> TrialCurve:
+    return TrialCurve(np.linspace(0, steps, 101), np.linspace(start, end, 101))
 
 
 def test_a_trial_below_the_median_of_the_averages_ends() -> None:
@@ -28,9 +28,9 @@ def test_a_trial_below_the_median_of_the_averages_ends() -> None:
 
 def test_averages_are_those_up_to_the_same_step() -> None:
     whole = {number: line(0, 10.0) for number in (1, 2, 3)}
-    early = Curve(np.linspace(0, 500, 51), np.full(51, 2.6))  # where the others had 2.5 on average, and come to 5
+    early = TrialCurve(np.linspace(0, 500, 51), np.full(51, 2.6))  # where the others had 2.5 on average, and come to 5
     assert judge(RULE, 1, early, whole) is None
-    assert judge(RULE, 1, Curve(early.steps, np.full(51, 2.4)), whole) is not None
+    assert judge(RULE, 1, TrialCurve(early.steps, np.full(51, 2.4)), whole) is not None
 
 
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=7), st.floats(-10, 10))
@@ -48,7 +48,7 @@ def test_nothing_ends_before_enough_trials_are_whole_and_enough_steps_are_done()
     assert judge(RULE, 1, line(0, 0), {0: whole[0], 1: whole[1]}) is None
     assert judge(MedianKeys(after_trials=3, after_steps=1001), 1, line(0, 0), whole) is None
     assert judge(MedianKeys(after_trials=3, after_steps=1000), 1, line(0, 0), whole) is not None
-    late = {number: Curve(np.array([2000.0]), np.array([5.0])) for number in range(3)}
+    late = {number: TrialCurve(np.array([2000.0]), np.array([5.0])) for number in range(3)}
     assert judge(RULE, 1, line(0, 0), late) is None, "they have no numbers by then"
 
 
