@@ -111,7 +111,7 @@ def test_a_damaged_checkpoint_is_named_and_none_is_begun_anew_for(launched: Star
             (folder / "tensors.safetensors").write_bytes(b"")
     refused = launched("resume", "total_steps=9000", run_dir=run.run_dir)
     assert refused.end() == 2
-    assert "only that of step 0 is valid" in refused.screen() and newest.name in refused.screen()
+    assert "only the checkpoint of step 0 is valid" in refused.screen() and newest.name in refused.screen()
     assert refused.new_events() == []
 
 

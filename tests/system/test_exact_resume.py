@@ -108,7 +108,7 @@ class Interrupted:
         assert self.run.end() == 0, self.run.screen()
         assert self.run.leftovers() == []
         resumed = [event["cause"] for event in self.run.events("resumed")]
-        assert [cause for cause in resumed if not cause.endswith("as if it had not been interrupted")] == []
+        assert [cause for cause in resumed if not cause.endswith("the run continues exactly")] == []
         assert self.run.events("died") == []
         return str(self.run.summary()["weights_sha256"])
 

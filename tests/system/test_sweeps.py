@@ -226,7 +226,7 @@ def test_runs_with_nodes_of_an_engine_are_killed_with_their_sweep_and_done_once(
     own = {**TINY, "env.id": PACED.partition("=")[2], "nodes.listen": "127.0.0.1:0"}
     tried = sweep(vary={"optimizer.learning_rate": RATES[:1]}, seeds=[1, 2], at_once=2, overrides=own)
     assert tried.end() == 2
-    assert "nobody starts those of so many runs; name an --engine that does" in tried.said.read_text()
+    assert "which a sweep starts only by an engine; name one with --engine" in tried.said.read_text()
     tried.begin("--engine", "local")
     tried.wait_for(lambda: checkpoints_of(tried, 2), "checkpoints")
     tried.kill()
