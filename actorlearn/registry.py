@@ -239,7 +239,10 @@ class Registry(PlugIns[SpecT]):
             raise ValueError(f"{self.kind}: {section!r:.100} must be a mapping of keys")
         name = section.get(self.spec_type.tag_field)
         if not isinstance(name, str):
-            raise ValueError(f"{self.kind}.{self.spec_type.tag_field}: {name!r:.100} must be a name")
+            raise ValueError(
+                f"{self.kind}.{self.spec_type.tag_field}: {name!r:.100} must be a string, the name "
+                f"of a registered {self.kind}"
+            )
         return msgspec.convert(section, self.spec(name).settings)
 
 

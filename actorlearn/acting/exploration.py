@@ -82,7 +82,8 @@ def make(settings: AlgorithmSettings, actions: Actions) -> EpsilonGreedy | None:
         return None
     if isinstance(actions, MultiDiscrete):
         raise ValueError(
-            f"algorithm.name: {settings.name!r} explores with random discrete actions or random numbers, but this "
-            f"environment's actions are {describe_actions(actions)}; its settings' exploration must be None"
+            f"algorithm.name: {settings.name!r} explores by random actions of a Discrete or Box space, but this "
+            f"environment's actions are {describe_actions(actions)}; use an algorithm that samples its actions, "
+            "such as a2c"
         )
     return EpsilonGreedy(schedule, actions)

@@ -77,7 +77,9 @@ class Pickled(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Read the file and call what it holds with ``kwargs``; raises ValueError, one line."""
         made = read(Path(file), sha256)(**kwargs)
         if not isinstance(made, gymnasium.Env):
-            raise ValueError(f"it makes {made!r:.200}; it must make a gymnasium.Env")
+            raise ValueError(
+                f"the environment factory in {file} returned {made!r:.200}; it must return a gymnasium.Env"
+            )
         super().__init__(made)
 
 

@@ -298,7 +298,7 @@ def _check_tensor(found: Any, what: str, shape: tuple[int, ...], dtype: str = "f
     if (str(found.dtype), tuple(found.shape)) != (f"torch.{dtype}", shape):
         raise ValueError(f"returns {what} as {found.dtype} {list(found.shape)}, not {wanted}")
     if not torch.isfinite(found).all():
-        raise ValueError(f"returns {what} that is not finite")
+        raise ValueError(f"returns {what} with values that are not finite")
 
 
 def _check_loss(found: LossAndMetrics, items: int | None) -> None:

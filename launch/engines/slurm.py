@@ -41,7 +41,8 @@ def open_slurm(run_dir: Path, nodes: NodesSection) -> Engine:
         )
     if odd := [option for option in nodes.options if not re.fullmatch(r"--[a-z][^\n]*", option)]:
         raise RunError(
-            f"nodes.options: {odd[0]!a:.100}: not an option of Slurm as a single word; write it like --partition=gpu"
+            f"nodes.options: {odd[0]!a:.100} is not an option of Slurm; write each option as "
+            "--name=value, such as --partition=gpu"
         )
     if not inside and nodes.hosts:
         raise RunError(

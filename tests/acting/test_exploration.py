@@ -127,6 +127,6 @@ def test_numbers_at_random_are_anywhere_from_minus_one_to_one() -> None:
 def test_several_choices_at_once_are_not_explored() -> None:
     with pytest.raises(
         ValueError,
-        match=r"'dqn' explores with random discrete actions or random numbers.* choices at once, of \[3, 2\]",
+        match=r"'dqn' explores by random actions of a Discrete or Box space.* choices at once, of \[3, 2\]",
     ):
         make(named.algorithm("dqn"), MultiDiscrete((3, 2)))

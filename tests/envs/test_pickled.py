@@ -77,7 +77,7 @@ def test_a_missing_or_changed_file_is_refused(change, said: str, tmp_path: Path)
 def test_what_is_no_environment_is_refused(tmp_path: Path) -> None:
     path = tmp_path / pickled.FILE
     sha256 = pickled.write(lambda: 5, path)
-    with pytest.raises(ValueError, match="it makes 5; it must make a gymnasium.Env"):
+    with pytest.raises(ValueError, match="returned 5; it must return a gymnasium.Env"):
         make.make(settings(path, sha256), [0])
 
 

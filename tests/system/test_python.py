@@ -136,7 +136,7 @@ def test_ctrl_c_stops_the_run_and_returns_it(interrupts: int) -> None:
     ("first", "keys", "said"),
     [
         ("Nonsense-v1", {}, r"^env\.id: 'Nonsense-v1' is not registered with gymnasium"),
-        (lambda: 5, {}, r"it makes 5; it must make a gymnasium\.Env"),
+        (lambda: 5, {}, r"returned 5; it must return a gymnasium\.Env"),
         ("CartPole-v1", {"simulators.cout": 2}, "did you mean simulators.count"),
     ],
 )

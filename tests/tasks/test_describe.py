@@ -217,7 +217,7 @@ def described(overrides: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("model.name=misfits:Wrong", ["'misfits:Wrong' cannot be made: RuntimeError: no such file (misfits.py, line"]),
         ("model.name=misfits:OfOneRow", ["returns logits as torch.float32 [1, 3], not float32 [2, 3]"]),
         ("model.name=misfits:NoGradient", ["returns outputs without a gradient"]),
-        ("model.name=misfits:Forgetful", ["returns the state after that is not finite"]),
+        ("model.name=misfits:Forgetful", ["returns the state after with values that are not finite"]),
         ("model.name=misfits:Odd", ["its key phase has type complex, which no topology can contain"]),
         ("env.id=misfits:RaisesInReset", ["cannot be reset: OSError: no licence (misfits.py, line"]),
         ("env.id=misfits:ReturnsFour", ["env.id: environment 0 of 'misfits:ReturnsFour': step() is", "5 values"]),

@@ -116,7 +116,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
     install(sbatch="", squeue="", scancel="", srun="")
     with pytest.raises(RunError, match="nodes.hosts: 'n1': outside an allocation, Slurm chooses the machines"):
         open_slurm(tmp_path / "run", NodesSection(hosts=("n1",)))
-    with pytest.raises(RunError, match="nodes.options: 'gpu': not an option of Slurm as a single word"):
+    with pytest.raises(RunError, match="nodes.options: 'gpu' is not an option of Slurm; write each"):
         open_slurm(tmp_path / "run", NodesSection(options=("gpu",)))
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")

@@ -137,8 +137,7 @@ WRONG = {
     "topology: cart.yaml\nvary: {optimizer.rate: [1]}": "): command line: optimizer.rate = 1: section",
     "topology: cart.yaml\noverrides: {optimizer.rate: 1}": "optimizer.rate",
     "topology: no.yaml": "no.yaml: No such file or directory",
-    VARY
-    + "[0.1]}\nsearch: {name: population, every_steps: 10}": "must have one seed for each member of a population;",
+    VARY + "[0.1]}\nsearch: {name: population, every_steps: 10}": "must have one seed for each member of a population;",
     VARY
     + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 1_000}": "is a part of a run, which has 1000",
     VARY + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 10}\nstopping: {name: median}": "ends none",
