@@ -141,7 +141,7 @@ WRONG = {
     VARY
     + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 1_000}": "must be less than total_steps, 1000",
     VARY
-    + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 10}\nstopping: {name: median}": "must be null for a population",
+    + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 10}\nstopping: {name: median}": "must be null for a",
     "topology: cart.yaml\ntopology: cart.yaml": "a key may be in a section only once",
     "topology: cart.yaml\n---\na: 1": "a sweep is one document",
 }
@@ -179,7 +179,7 @@ def test_more_may_be_asked_for_of_a_sweep_that_was_begun_and_nothing_else(folder
     assert changed(before, keys(**{**random, "search": {"name": "random", "trials": 4, "seed": 2}})).startswith(
         "search"
     )
-    assert changed(before, keys(**{**random, "goal": {"metric": "loss"}})).startswith("goal was")
+    assert changed(before, keys(**{**random, "goal": {"metric": "loss"}})).startswith("goal has changed")
 
 
 def test_a_sweep_that_was_begun_may_go_on_elsewhere_and_not_otherwise(folder: Path) -> None:
