@@ -141,7 +141,7 @@ WRONG = {
     VARY
     + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 1_000}": "must be less than total_steps, 1000",
     VARY
-    + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 10}\nstopping: {name: median}": "must be null for a",
+    + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 10}\nstopping: {name: median}": "must be null",
     "topology: cart.yaml\ntopology: cart.yaml": "a key may be in a section only once",
     "topology: cart.yaml\n---\na: 1": "a sweep is one document",
 }
