@@ -43,7 +43,7 @@ def test_a_missing_gpu_and_an_unknown_part_or_device_are_refused(monkeypatch: py
     with pytest.raises(RunError, match="--device tpu: must be cpu or cuda"):
         measure(SuiteRequest("", (), 1, 1.0, device="tpu"))
     monkeypatch.setattr(GpuHost, "here", lambda device: GpuHost("cuda", 2, "2.13.0+cpu"))
-    with pytest.raises(RunError, match="--part kernels: gpu has no such part: choose of servers, cores"):
+    with pytest.raises(RunError, match="--part kernels: gpu has no such part; choose one of servers, cores"):
         measure(SuiteRequest("", (), 1, 1.0, parts=("kernels",)))
     with pytest.raises(FailedError, match=r"no CUDA device \(torch 2\.13\.0\+cpu\); --device cpu measures"):
         measure(SuiteRequest("", (), 1, 1.0))

@@ -1,4 +1,4 @@
-"""The table of seeds: written before the first run, continued, refused to another question, honest about failures."""
+"""The table of seeds: written before the first run, continued, refused to another command, honest about failures."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def test_the_same_command_goes_on_with_the_seeds_that_have_no_record(tmp_path: P
 @pytest.mark.parametrize(
     ("changed", "wanted", "said"),
     [
-        ({"score": 17.0}, "3", "another question: pong.yaml total_steps=9 --score 18"),
-        ({"overrides": []}, "3", "another question"),
-        ({"whole": True}, "3", "another question"),
-        ({}, "4", "write --seeds 3 to go on with them"),
-        ({}, "1,2,3", "write --seeds 3 to go on with them"),
+        ({"score": 17.0}, "3", "another command: pong.yaml total_steps=9 --score 18"),
+        ({"overrides": []}, "3", "another command"),
+        ({"whole": True}, "3", "another command"),
+        ({}, "4", "write --seeds 3 to continue with them"),
+        ({}, "1,2,3", "write --seeds 3 to continue with them"),
     ],
 )
 def test_another_question_or_other_seeds_are_refused(
@@ -75,7 +75,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wanted", ["0", "1001", "", "a", "1,1", "-1,2", f"{LARGEST_SEED + 1},", "1.5"])
 def test_what_are_no_seeds_is_refused(wanted: str) -> None:
-    with pytest.raises(RunError, match="a number of seeds from 1 to 1000"):
+    with pytest.raises(RunError, match="the number of seeds to draw, from 1 to 1000"):
         read_seeds(wanted)
 
 
@@ -90,7 +90,7 @@ def test_a_run_that_did_not_come_there_counts_as_the_longest(tmp_path: Path) -> 
     notes = table.notes()
     assert "2 of 3 runs reached 18" in notes
     assert "median: 5.00 minutes, 900 steps" in notes and "worst: never minutes, never steps" in notes
-    assert "seed 2 failed: out of memory" in notes and "to come: 4" in notes and "seeds given" in notes
+    assert "seed 2 failed: out of memory" in notes and "seeds to run: 4" in notes and "seeds given" in notes
     assert [row[:3] for row in table.rows()] == [("1", "3.00 min", "500"), ("2", "-", "-"), ("3", "5.00 min", "900")]
 
 

@@ -41,7 +41,7 @@ def test_groups_are_printed_the_better_one_first_with_a_picture(tmp_path: Path) 
     assert lines[3].split()[:4] == ["algorithm.name=a2c", "1", "2", "3"]
     assert lines[2].split()[4:8] == ["8.899", "7.913", "to", "9.785"]  # at 101 steps of 101 to 103
     assert lines[3].split()[-2:] == ["0.00", "0.10"]
-    assert "cannot be less than 0.1" in result.output
+    assert "p is at least 0.1" in result.output
     assert "algorithm.name=a2c, 3 runs: last IQM 5.932 (" in (tmp_path / "seeds.svg").read_text()
 
 
@@ -76,7 +76,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(runs: Path, tmp_path: Pa
     assert "no report has a number in column 'los'; columns" in refused("compare", "ppo-1", "--y", "los")
     assert "cannot write 'x.doc' as a picture" in refused("compare", "ppo-1", "-o", tmp_path / "x.doc")
     (runs / "ppo-2" / "topology.yaml").write_text("{")
-    assert "ppo-2 has no topology.yaml that can be read" in refused("compare", "ppo-1", "ppo-2")
+    assert "ppo-2 has no readable topology.yaml" in refused("compare", "ppo-1", "ppo-2")
 
 
 ENDS_BY_NAME = [f"{algorithm}-{seed}" for algorithm, seed in ENDS]

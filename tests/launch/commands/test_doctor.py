@@ -140,8 +140,8 @@ def test_a_processor_whose_memory_order_is_not_served_stops_a_run(monkeypatch: p
             doctor.WARN,
             "cgroup v2 limits CPU time to 2.5 cores (/x/cpu.max)",
         ),
-        (Cores(4, Quota(1.5, Path("/x"), 1)), doctor.WARN, "cgroup v1 gives 1.5 cores' time"),
-        (Cores(2, Quota(8.0, Path("/x"), 1)), doctor.OK, "cgroup v1 gives 8 cores' time"),
+        (Cores(4, Quota(1.5, Path("/x"), 1)), doctor.WARN, "cgroup v1 limits CPU time to 1.5 cores"),
+        (Cores(2, Quota(8.0, Path("/x"), 1)), doctor.OK, "cgroup v1 limits CPU time to 8 cores"),
     ],
 )
 def test_what_a_quota_leaves_is_said(cores: Cores, verdict: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ WRONG = {
     "": "rates.yaml:1: topology is missing: must name the topology; add topology: FILE",
     "- a": "rates.yaml:1: ['a']: a sweep is a mapping of keys; start with 'topology: FILE'",
     "topology: cart.yaml\nseed: 1": "rates.yaml:2: seed = 1: a sweep has no key 'seed'; did you mean seeds?",
-    "topology: cart.yaml\noptimizer: {}": "optimizer = {}: a sweep has no key 'optimizer'; a topology's keys stand",
+    "topology: cart.yaml\noptimizer: {}": "optimizer = {}: a sweep has no key 'optimizer'; write keys of the topology",
     "topology: cart.yaml\nseeds: []": "seeds = []: must have at least 1 items",
     "topology: cart.yaml\nseeds: [1, 1]": "seeds = [1, 1]: must not contain a seed twice; remove the repeated seeds",
     "topology: cart.yaml\nseeds: [-1]": "seeds[0] = -1: must be at least 0 and at most 2_147_483_647",
@@ -126,21 +126,22 @@ WRONG = {
     VARY + "[]}": "= []: must have at least one value",
     VARY + "[0.1, 0.1]}": "= [0.1, 0.1]: must not contain a value twice",
     VARY + "{low: 1, high: 2, scale: lin}}": "scale = 'lin': must be linear or log; write linear",
-    VARY + "{low: 2, high: 1}}": "high = 1: must be more than low, 2",
+    VARY + "{low: 2, high: 1}}": "high = 1: must be greater than low, 2",
     VARY + "{low: 0, high: 1, scale: log}}": "low = 0: must be greater than 0 if the scale is log",
     VARY + "{low: a, high: 1}}": "low = 'a': must be a number",
     VARY + "{low: 1, high: 2, by: 1}}": "must be a list of values, or a range of low and high",
     VARY + "{low: 0.1, high: 0.2}}": "must be a list of values for a grid; write a list, or search by random or optuna",
     VARY + "[0.1]}\noverrides: {optimizer.learning_rate: 1}": "must not be in both vary and overrides; remove one",
-    VARY + "[0.1, 0.2]}\nsearch: {name: random, trials: 3}": "search.trials = 3: there are 2 combinations, and",
+    VARY + "[0.1, 0.2]}\nsearch: {name: random, trials: 3}": "search.trials = 3: must be at most 2, the number",
     VARY + "[0.1, -1]}": 'trial 1 ({"optimizer.learning_rate": -1}): command line: optimizer.learning_rate = -1: must',
     "topology: cart.yaml\nvary: {optimizer.rate: [1]}": "): command line: optimizer.rate = 1: section",
     "topology: cart.yaml\noverrides: {optimizer.rate: 1}": "optimizer.rate",
     "topology: no.yaml": "no.yaml: No such file or directory",
     VARY + "[0.1]}\nsearch: {name: population, every_steps: 10}": "must have one seed for each member of a population;",
     VARY
-    + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 1_000}": "is a part of a run, which has 1000",
-    VARY + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 10}\nstopping: {name: median}": "ends none",
+    + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 1_000}": "must be less than total_steps, 1000",
+    VARY
+    + "[0.1]}\nseeds: [1, 2]\nsearch: {name: population, every_steps: 10}\nstopping: {name: median}": "must be null",
     "topology: cart.yaml\ntopology: cart.yaml": "a key may be in a section only once",
     "topology: cart.yaml\n---\na: 1": "a sweep is one document",
 }
@@ -156,7 +157,7 @@ def test_what_is_wrong_is_refused_on_one_line(text: str, said: str, folder: Path
 
 def test_runs_are_named_after_the_file(folder: Path) -> None:
     (folder / "a b.yaml").write_text("topology: cart.yaml")
-    with pytest.raises(TopologyError, match=r"'a b': runs are named after the file.*; rename it"):
+    with pytest.raises(TopologyError, match=r"'a b': the name of the file must have.*; rename it"):
         read(folder / "a b.yaml")
 
 
@@ -170,13 +171,15 @@ def test_more_may_be_asked_for_of_a_sweep_that_was_begun_and_nothing_else(folder
     assert changed(before, keys(**random)) == ""
     assert changed(before, keys(**{**random, "search": {"name": "random", "trials": 4}})) == ""
     assert changed(before, keys(**{**random, "seeds": [1, 2, 3], "at_once": 7})) == ""
-    assert changed(before, keys(**{**random, "seeds": [2, 1]})) == "seeds was [1, 2] and is [2, 1]"
-    assert changed(before, keys(**{**random, "seeds": [1]})).startswith("seeds was")
-    assert changed(before, keys(**{**random, "search": {"name": "random", "trials": 2}})).startswith("search was")
+    assert changed(before, keys(**{**random, "seeds": [2, 1]})) == "seeds has changed from [1, 2] to [2, 1]"
+    assert changed(before, keys(**{**random, "seeds": [1]})).startswith("seeds has changed")
+    assert changed(before, keys(**{**random, "search": {"name": "random", "trials": 2}})).startswith(
+        "search has changed"
+    )
     assert changed(before, keys(**{**random, "search": {"name": "random", "trials": 4, "seed": 2}})).startswith(
         "search"
     )
-    assert changed(before, keys(**{**random, "goal": {"metric": "loss"}})).startswith("goal was")
+    assert changed(before, keys(**{**random, "goal": {"metric": "loss"}})).startswith("goal has changed")
 
 
 def test_a_sweep_that_was_begun_may_go_on_elsewhere_and_not_otherwise(folder: Path) -> None:

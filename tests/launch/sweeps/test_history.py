@@ -32,9 +32,9 @@ def test_a_trials_score_is_the_mean_of_its_finished_runs() -> None:
 @pytest.mark.parametrize(
     ("facts", "rule"),
     [
-        ([BEGUN], "begins once"),
-        ([Chosen(trial=2, values={})], "out of turn"),
-        ([Chosen(trial=0, values={})], "out of turn"),
+        ([BEGUN], "one start of the sweep"),
+        ([Chosen(trial=2, values={})], "not the next trial"),
+        ([Chosen(trial=0, values={})], "not the next trial"),
         ([Chosen(trial=1, values={}, parent=1)], "trial 1 is unknown"),
         ([Started(trial=1, seed=1)], "trial 1 is unknown"),
         ([Ended(trial=0, seed=1, status="finished")] * 2, "has already ended"),
@@ -50,7 +50,7 @@ def test_a_fact_that_contradicts_others_is_refused(facts: list[AnyFact], rule: s
 
 
 def test_nothing_comes_before_the_beginning() -> None:
-    with pytest.raises(ValueError, match="begins once"):
+    with pytest.raises(ValueError, match="one start of the sweep"):
         History().add(FIRST[1])
 
 

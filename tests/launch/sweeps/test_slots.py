@@ -109,8 +109,8 @@ def test_nodes_on_this_machine_have_what_it_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("nodes", "engine", "has_keys", "said"),
     [
-        ("listen: '127.0.0.1:0'", None, False, "nobody starts those of so many runs; name an --engine"),
-        ("count: 2", None, False, "nobody starts those of so many runs; name an --engine"),
+        ("listen: '127.0.0.1:0'", None, False, "a sweep starts only by an engine; name one with"),
+        ("count: 2", None, False, "a sweep starts only by an engine; name one with"),
         (
             "hosts: [big1]",
             "ssh",
@@ -121,8 +121,8 @@ def test_nodes_on_this_machine_have_what_it_has(tmp_path: Path) -> None:
         ("hosts: [big1], listen: '10.0.0.1:0'", "ssh", False, "nodes.listen: 10.0.0.1:0: other machines can connect"),
         ("hosts: [big1], listen: '0.0.0.0:0'", "ssh", True, "an engine gives nodes this address"),
         ("hosts: [-v], listen: '10.0.0.1:0'", "ssh", True, "ssh would read this name as an option"),
-        ("hosts: [b1, b2], listen: '10.0.0.1:5555'", "ssh", True, "nodes.listen: 10.0.0.1:5555: 2 runs at once, each"),
-        ("hosts: [b1, b2], listen: '10.0.0.1:5555'", "ssh", True, "own; write 10.0.0.1:0, with which each takes"),
+        ("hosts: [b1, b2], listen: '10.0.0.1:5555'", "ssh", True, "nodes.listen: 10.0.0.1:5555: the heads of 2 runs"),
+        ("hosts: [b1, b2], listen: '10.0.0.1:5555'", "ssh", True, "ports; write 10.0.0.1:0, with which each takes"),
         ("count: 3, hosts: [b1, b2], listen: '10.0.0.1:0'", "ssh", True, "2 hosts are fewer than nodes.count, 3"),
         ("count: 2, hosts: [b1, b2], listen: '10.0.0.1:0'", "ssh", True, "has the keys of 1 nodes, and nodes.count is"),
         ("listen: '10.0.0.1:0'", "slurm", True, "--engine slurm: the command"),
@@ -144,9 +144,7 @@ def test_how_many_a_cluster_has_room_for_the_file_says(
         (tmp_path / "bin" / name).touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    with pytest.raises(
-        RunError, match="at_once: null, and this machine cannot know how many runs the cluster of --eng"
-    ):
+    with pytest.raises(RunError, match="at_once is null, but this machine cannot find out how many"):
         find(tmp_path, "listen: '10.0.0.1:0'", "slurm", keys)
     assert find(tmp_path, "listen: '10.0.0.1:0'", "slurm", keys, at_once="7").at_once == 7
     with pytest.raises(RunError, match=r"'b1': outside an allocation, Slurm chooses the machines; remove nodes.hosts"):

@@ -56,7 +56,7 @@ def test_however_the_file_is_cut_the_whole_lines_before_count(tmp_path: Path) ->
     [
         (b"{}", "kind"),
         (b"\xff", "UTF-8|malformed"),
-        (b'{"kind":"chosen","trial":5,"values":{}}', "out of turn"),
+        (b'{"kind":"chosen","trial":5,"values":{}}', "not the next trial"),
         (b'{"kind":"chosen","trial":1,"values":{},"more":1}', "more"),
         (b'{"kind":"started","trial":0,"seed":1}', "has already ended"),
     ],
@@ -65,7 +65,7 @@ def test_a_damaged_line_is_named(line: bytes, said: str, tmp_path: Path) -> None
     path = written(tmp_path)
     path.write_bytes(path.read_bytes() + line + b"\n")
     with (
-        pytest.raises(FailedError, match=rf"sweep.jsonl:5: .*({said}).*; .*restore the file from a copy"),
+        pytest.raises(FailedError, match=rf"sweep.jsonl:5: .*({said}).*; .*restore it from a copy"),
         State(tmp_path),
     ):
         pass
