@@ -112,7 +112,7 @@ def test_the_overview_has_the_parts_of_earlier_calls_too(host: GpuHost, tmp_path
 
 
 def test_an_unknown_part_and_a_missing_folder_are_refused(host: GpuHost) -> None:
-    with pytest.raises(RunError, match="--part kernels: gpu has no such part: choose of tests, servers"):
+    with pytest.raises(RunError, match="--part kernels: gpu has no such part; choose one of tests, servers"):
         gpu(asked(None, parts=("kernels",)))
     with pytest.raises(RunError, match="-o results-gpu"):
         gpu(asked(None))

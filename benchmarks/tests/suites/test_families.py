@@ -79,7 +79,7 @@ def test_what_cannot_be_told_is_refused_in_one_line(tmp_path: Path) -> None:
     (young / "summary.json").unlink()
     assert "young has not ended" in refused("suite", "families", young)
     (young / "topology.yaml").write_text("env: [")
-    assert "young has no topology.yaml that can be read" in refused("suite", "families", young)
+    assert "young has no readable topology.yaml" in refused("suite", "families", young)
 
 
 def test_a_package_is_found_by_the_kind_the_module_or_the_registered_id() -> None:

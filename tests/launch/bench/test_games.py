@@ -102,7 +102,7 @@ def test_variants_are_compared_over_games_and_seeds(tmp_path: Path) -> None:
     assert first["IQM"]["best"] == pytest.approx({"estimate": 100.0, "low": 75.0, "high": 100.0})
     assert first["optimality gap"]["best"] == pytest.approx({"estimate": 12.5, "low": 0.0, "high": 25.0})
     assert (
-        "with algorithm.name=a2c with a probability of 0.75 (0.50 to 1.00), in the mean of 1 game" in told["notes"][-1]
+        "with algorithm.name=a2c with a probability of 0.75 (0.50 to 1.00), averaged over 1 game" in told["notes"][-1]
     )
     better = [row for row in told["rows"] if row["game"] == "better, of 2 games"]
     assert better[0]["run"] == "algorithm.name=ppo" and better[0]["DQN"] == "0.00 (0.00 to 0.00)"

@@ -91,7 +91,7 @@ def test_under_a_quota_this_process_has_so_many_cores_and_afterwards_what_it_had
 def test_where_no_group_can_be_made_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     beside = import_module("launch.bench.beside")
     monkeypatch.setattr(beside, "groups", list)
-    with pytest.raises(FailedError, match="no hierarchy with the controller cpu"), rationed(1.5):
+    with pytest.raises(FailedError, match="no cgroup hierarchy with the cpu controller"), rationed(1.5):
         pass
     monkeypatch.setattr(beside, "groups", lambda: [Cgroup(2, tmp_path, tmp_path)])
     with pytest.raises(FailedError, match=r"cpu\.max|No such file"), rationed(1.5):

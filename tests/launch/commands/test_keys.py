@@ -24,7 +24,7 @@ def test_made_listed_and_revoked(tmp_path: Path, capsys: Told) -> None:
     folder = tmp_path / "keys"
     assert keys("new", "--node", "a", "--node", "b", folder) == 0
     said = capsys.readouterr().out
-    assert f"{folder}/head.key: the head's secret key, which stays" in said
+    assert f"{folder}/head.key: the secret key of the head; leave it" in said
     assert f"{folder}/b.key: move it to node b" in said
     public = node_keys(folder / "a.key").keys.pair.public.hex()
     (folder / "b.key").unlink()
