@@ -63,9 +63,10 @@ class ExchangeLog:
         self._write(ExchangeRecord(time.monotonic_ns(), "mixed", norm=norm, messages=dict(messages)))
 
     def adopted(self, messages: Mapping[int, int]) -> None:
-        """Log that the weights became the mean of these {peer: version}; empty if they are a checkpoint's.
+        """Log which weights a joining learner has adopted.
 
-        Called by a learner that joins, unless it starts a new run with the weights that all draw from the seed.
+        ``messages``: peer -> version of its weights; the learner adopted their mean. Empty if it adopted the weights of
+        a checkpoint. Not called at the start of a run, when every learner draws the same weights from the seed.
         """
         self._write(ExchangeRecord(time.monotonic_ns(), "adopted", messages=dict(messages)))
 

@@ -101,7 +101,10 @@ def restore(path: Path, groups: Sequence[EnvGroup], answers_itself: bool) -> Non
 def _restore(group: EnvGroup, arrays: Arrays, answers_itself: bool) -> None:
     blocks, since = group.blocks, int(arrays["since"])
     if (shape := arrays["shape"].tolist()) != (here := blocks.segment["shape"][1:4].tolist()):
-        raise ValueError(f"it has blocks, horizon and environments of a group {shape}, but this run has {here}")
+        raise ValueError(
+            f"the snapshot is of a group with [blocks, horizon, environments] = {shape}, but this run's "
+            f"groups have {here}"
+        )
     timestep, between = (int(number) for number in arrays[f"{group.index}.place"])
     group.env.restore(_below(f"{group.index}.env.", arrays))
     group.starts.restore(_below(f"{group.index}.starts.", arrays))

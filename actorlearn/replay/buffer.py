@@ -143,7 +143,8 @@ class Replay:
         position = self._written[ring] - over_head + kept.cumsum(axis=0) - 1  # [T + 1, B]
         if (position[-1] >= self._shown[ring] + self.shape.margin).any():
             raise ValueError(
-                f"{owner} added more rows since the last flush than the margin of {self.shape.margin} rows holds"
+                f"{owner} added more than {self.shape.margin} rows to a ring since the last flush; call "
+                "flush more often"
             )
         history = self._history(first, head, over_head)
         cell = self._cell(ring, position)[kept]

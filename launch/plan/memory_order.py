@@ -23,6 +23,6 @@ def disorder(machine: str = "") -> str:
 
 
 def refuse_disorder(topology: Topology, machine: str = "") -> None:
-    """Raise RunError if this memory order is unsuitable and the topology does not accept it."""
+    """Raise RunError if the processor's memory order is unsuitable and the topology does not accept the risk."""
     if not topology.supervision.any_memory_order and (found := disorder(machine)):
         raise RunError(f"{found}; use an x86-64 machine, or accept the risk with supervision.any_memory_order: true")

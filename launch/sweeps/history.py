@@ -125,7 +125,7 @@ class History:
     def add(self, fact: AnyFact) -> None:
         """Add the next fact; raises ValueError if it contradicts the facts before it."""
         if (self.begun is None) != isinstance(fact, Begun):
-            raise ValueError("a history must have one start of the sweep, as its first line")
+            raise ValueError("the start of the sweep must be recorded exactly once, on the first line of its history")
         if isinstance(fact, Begun):
             self.begun = fact
         elif isinstance(fact, Chosen):

@@ -124,7 +124,7 @@ def test_nothing_is_drawn_before_it_is_flushed(tmp_path: Path) -> None:
 def test_rows_beyond_the_margin_are_refused(tmp_path: Path) -> None:
     replay = make(tmp_path, box(), NStep())
     replay.add("simulator", 0, rows_of(8))
-    with pytest.raises(ValueError, match="simulator added more rows since the last flush than the margin of 10"):
+    with pytest.raises(ValueError, match="simulator added more than 10 rows to a ring since the last flush"):
         replay.add("simulator", 1, rows_of(8))
 
 

@@ -32,7 +32,7 @@ def test_a_trials_score_is_the_mean_of_its_finished_runs() -> None:
 @pytest.mark.parametrize(
     ("facts", "rule"),
     [
-        ([BEGUN], "one start of the sweep"),
+        ([BEGUN], "must be recorded exactly once"),
         ([Chosen(trial=2, values={})], "not the next trial"),
         ([Chosen(trial=0, values={})], "not the next trial"),
         ([Chosen(trial=1, values={}, parent=1)], "trial 1 is unknown"),
@@ -50,7 +50,7 @@ def test_a_fact_that_contradicts_others_is_refused(facts: list[AnyFact], rule: s
 
 
 def test_nothing_comes_before_the_beginning() -> None:
-    with pytest.raises(ValueError, match="one start of the sweep"):
+    with pytest.raises(ValueError, match="must be recorded exactly once"):
         History().add(FIRST[1])
 
 
