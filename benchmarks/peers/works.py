@@ -22,13 +22,21 @@ from launch.topology.load import Topology, load
 
 T = TypeVar("T")
 
-PPO = ("algorithm.name=ppo", "algorithm.normalize_advantage=true", "model.name=nature", "algorithm.horizon=128")
+WHOLE_SCREEN = ("env.preset=dqn", "model.normalize_observation=false", "algorithm.entropy_cost_final=null")
+"""Keys by which pong.yaml does the peers' work: frames of 84x84, as in DQN, and no statistics of observations."""
+PPO = (
+    *WHOLE_SCREEN,
+    "algorithm.name=ppo",
+    "algorithm.normalize_advantage=true",
+    "model.name=nature",
+    "algorithm.horizon=128",
+)
 CLEANRL_SHAPED = (*PPO, "simulators.envs=4", "algorithm.epochs=4", "algorithm.minibatches=4")
 FACTORY_SHAPED = (*PPO, "algorithm.epochs=1", "algorithm.minibatches=8", "simulators.blocks=2")
 OURS: Mapping[str, tuple[str, ...]] = {
-    "ours: A2C, nips, bf16, as shipped": (),
-    "ours: A2C, nips, fp32": ("trainer.precision=fp32",),
-    "ours: A2C, nature, fp32": ("trainer.precision=fp32", "model.name=nature"),
+    "ours: A2C, nips, bf16": WHOLE_SCREEN,
+    "ours: A2C, nips, fp32": (*WHOLE_SCREEN, "trainer.precision=fp32"),
+    "ours: A2C, nature, fp32": (*WHOLE_SCREEN, "trainer.precision=fp32", "model.name=nature"),
     "ours: PPO 8 x 128, nature, fp32, 4 epochs x 4 minibatches": (*CLEANRL_SHAPED, "trainer.precision=fp32"),
     "ours: PPO 8 x 128, nature, auto precision, 4 epochs x 4 minibatches": CLEANRL_SHAPED,
     "ours: PPO 16 x 128, nature, fp32, 1 epoch x 8 minibatches, lag 1": (
@@ -51,7 +59,7 @@ def where_fast(cases: Mapping[str, T], flags: Collection[str]) -> dict[str, T]:
 
 def on_pong(cores: int) -> dict[str, PeerProgram]:
     """Return the peers' cases on Pong, on so many cores."""
-    as_shipped, fp32, nature, ppo, ppo_auto, appo, appo_auto = OURS
+    bf16, fp32, nature, ppo, ppo_auto, appo, appo_auto = OURS
     threads = str(cores)
 
     def loop(against: str, *how: str) -> PeerProgram:
@@ -59,13 +67,13 @@ def on_pong(cores: int) -> dict[str, PeerProgram]:
 
     return {
         "Stable-Baselines3 A2C, default (nature, fp32)": PeerProgram(
-            "sb3", "sb3_a2c.py", ("16", "5", "default"), nature, as_shipped
+            "sb3", "sb3_a2c.py", ("16", "5", "default"), nature, bf16
         ),
         "Stable-Baselines3 A2C, nips, fp32": PeerProgram("sb3", "sb3_a2c.py", ("16", "5", "nips"), fp32),
         "one loop, ale-py, nips, fp32": loop(fp32, "ale", "nips", "fp32"),
-        "one loop, ale-py, nips, bf16": loop(as_shipped, "ale", "nips", "bf16"),
+        "one loop, ale-py, nips, bf16": loop(bf16, "ale", "nips", "bf16"),
         "one loop, EnvPool, nips, fp32": loop(fp32, "envpool", "nips", "fp32"),
-        "one loop, EnvPool, nips, bf16": loop(as_shipped, "envpool", "nips", "bf16"),
+        "one loop, EnvPool, nips, bf16": loop(bf16, "envpool", "nips", "bf16"),
         "one loop, EnvPool, nature, fp32": loop(nature, "envpool", "nature", "fp32"),
         "CleanRL PPO + EnvPool, nature, fp32": PeerProgram("cleanrl", "cleanrl_ppo.py", (), ppo, ppo_auto),
         "Sample Factory APPO, nature, fp32, 1 epoch": PeerProgram(
