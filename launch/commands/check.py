@@ -89,7 +89,8 @@ def in_all(topology: Topology) -> str:
     learners, environments = topology.learners.count, topology.simulators.environments
     steps = topology.algorithm.horizon * environments
     if learners == 1:
-        return f"1 learner with {environments:,} environments and {steps:,} steps per batch"
+        several, many = ("s" if number > 1 else "" for number in (environments, steps))
+        return f"1 learner with {environments:,} environment{several} and {steps:,} step{many} per batch"
     return (
         f"{learners:,} learners with {learners * environments:,} environments and {learners * steps:,} steps per batch "
         f"in all ({environments:,} and {steps:,} for each learner)"
