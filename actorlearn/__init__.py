@@ -1,7 +1,7 @@
 """actorlearn: independent processes that train deep-RL agents through shared-memory tensors and ZeroMQ control.
 
-``train``, ``start``, ``open``, ``runs`` and ``Run`` are in ``launch/python``, which is imported when one of these names
-is used first; processes of a run never use them.
+``train``, ``start``, ``open``, ``runs``, ``Run`` and what converts other libraries' hyperparameters are in
+``launch/python``, which is imported when one of these names is used first; processes of a run never use them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from actorlearn.acting.loaded import LoadedPolicy
-    from launch.python import Run, open, runs, start, train
+    from launch.python import Converted, Run, from_cleanrl, from_stable_baselines3, open, runs, start, train
 
 __version__ = "0.1.0"
-__all__ = ["Run", "load_policy", "open", "runs", "start", "train"]
+__all__ = [
+    "Converted",
+    "Run",
+    "from_cleanrl",
+    "from_stable_baselines3",
+    "load_policy",
+    "open",
+    "runs",
+    "start",
+    "train",
+]
 
 
 def load_policy(

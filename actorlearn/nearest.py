@@ -1,4 +1,4 @@
-"""Finds the known word most similar to a mistyped one, for the "did you mean" of error messages."""
+"""Finds the known words most similar to a mistyped one, for the "did you mean" of error messages."""
 
 from __future__ import annotations
 
@@ -20,4 +20,11 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
 
 def nearest(word: str, known: Iterable[str], likeness: float = ALIKE) -> str:
     """Return the most similar known word, or ""; ``likeness``: least similarity, from 0 (any word) to 1 (equal)."""
-    return next(iter(difflib.get_close_matches(word[:_LONGEST], list(known), n=1, cutoff=likeness)), "")
+    return next(iter(nearest_few(word, known, 1, likeness)), "")
+
+
+def nearest_few(word: str, known: Iterable[str], count: int, likeness: float = ALIKE) -> list[str]:
+    """Return at most ``count`` similar known words, the most similar first; capitals count as small letters."""
+    known_by = {name.lower(): name for name in reversed([*known])}  # the first of several
+    found = difflib.get_close_matches(word[:_LONGEST].lower(), known_by, n=count, cutoff=likeness)
+    return [known_by[name] for name in found]

@@ -83,6 +83,7 @@ COVERED_BY = {
     "launch/commands/manage.py": "tests/launch/test_cli.py",
     "launch/commands/run.py": "tests/launch/runtime/test_loop.py",
     "launch/python/": "tests/system/test_python.py",
+    "launch/names/": "tests/launch/names/test_names.py",
     "launch/bench/": "tests/launch/bench/test_bench.py",
     "launch/bench/atari_games.py": "tests/launch/bench/test_games.py",
     "benchmarks/__main__.py": "benchmarks/tests/test_registry.py",

@@ -62,11 +62,8 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         console.print(
             f"[bold]optimizer[/] {said}, adjusted to the number of learners and the batch size", highlight=False
         )
-    environments = loaded.simulators.environments
     console.print(
-        f"[bold]ok[/] {loaded.name}: {len(made.processes)} processes on {made.cores}, "
-        f"{loaded.learners.count * environments} environments, "
-        f"{loaded.algorithm.horizon * environments:,} steps per batch, "
+        f"[bold]ok[/] {loaded.name}: {len(made.processes)} processes on {made.cores}, {in_all(loaded)}, "
         f"{as_bytes(made.bytes_total)} of shared memory ({as_bytes(free_bytes())} free in {SHM_ROOT})",
         highlight=False,
         soft_wrap=True,
@@ -85,6 +82,19 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
             soft_wrap=True,
         )
     return 0
+
+
+def in_all(topology: Topology) -> str:
+    """Return how many learners, environments and steps of a batch there are, in all and for each learner."""
+    learners, environments = topology.learners.count, topology.simulators.environments
+    steps = topology.algorithm.horizon * environments
+    if learners == 1:
+        several, many = ("s" if number > 1 else "" for number in (environments, steps))
+        return f"1 learner with {environments:,} environment{several} and {steps:,} step{many} per batch"
+    return (
+        f"{learners:,} learners with {learners * environments:,} environments and {learners * steps:,} steps per batch "
+        f"in all ({environments:,} and {steps:,} for each learner)"
+    )
 
 
 def as_json(made: Plan) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actorlearn.metrics.writer import METRICS_FILE
+from actorlearn.nearest import ROUGHLY, nearest_few
 from launch.errors import RunError
 from launch.reports.checks import is_number
 from launch.reports.compare import find_differences, group_alike, said
@@ -107,8 +108,12 @@ def read_curve(run: Run, column: str = SCORE) -> LearningCurve:
     rows = _read_rows(run)
     stretches = _stretches(rows, column)
     if not stretches and column != SCORE:
-        there = ", ".join(sorted({name for row in rows for name in row if _value(row, name) is not None}))
-        raise ValueError(f"{run.path}: no report has a number in column {column!r}; columns with numbers: {there}")
+        there = sorted({name for row in rows for name in row if _value(row, name) is not None})
+        close = " or ".join(nearest_few(column, there, 3, ROUGHLY))
+        way_out = (
+            f"did you mean {close}?" if close else f"name one that its {METRICS_FILE} has, such as env_steps_per_s"
+        )
+        raise ValueError(f"{run.path}: no report has a number in column {column!r}; {way_out}")
     if not stretches:
         raise ValueError(f"{run.path}: no game has finished in {len(rows)} reports; try again later in the run")
     view = identify(run)

@@ -34,6 +34,13 @@ ALGORITHM = "a2c"
 BY_CORES = (("simulators", "count"), ("trainer", "threads"))
 """Keys whose defaults depend on the number of cores; ``launch/plan/auto.py`` gives the reasons for the values."""
 
+WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = {
+    "evaluator.count": ("every_steps", "scheduling"),  # `actorlearn eval` reads the others
+    "inference.count": ("device", "threads", "cuda_graphs", "deadline_ms"),  # simulators read precision
+    "inference.batch_rows": ("deadline_ms",),
+}
+"""Counts -> keys of the same section that nothing reads if the count is 0."""
+
 
 def unasked(env: Tree) -> str:
     """Return "": defaults depend on the id alone, and no environment is made."""

@@ -19,10 +19,10 @@ import msgspec
 from actorlearn.parameters.modes import MODES
 from launch.topology import defaults, rules, sources, spaces, strict_yaml
 from launch.topology.keys import keys_of
-from launch.topology.overrides import apply, expand, leave_out_unread
+from launch.topology.overrides import COMMAND_LINE, apply, expand, leave_out_unread
 from launch.topology.schema import TOPOLOGY, Topology
-from launch.topology.strict_yaml import TopologyError, number
-from launch.topology.validate import Problem, explain, problems, settings
+from launch.topology.strict_yaml import Origin, TopologyError, number
+from launch.topology.validate import Problem, explain, origin, problems, settings
 
 __all__ = ["Topology", "TopologyError", "dump", "literal", "load", "parse", "tree"]
 
@@ -52,6 +52,9 @@ def parse(
     resolved = defaults.resolve(raw, ask)
     made = _made(resolved)
     if isinstance(made, list):
+        if overrides and not isinstance(_made(defaults.resolve(file, ask)), list):
+            strange = {path for path, *_ in made if origin(path, origins).source != COMMAND_LINE}
+            origins |= dict.fromkeys(strange, Origin(COMMAND_LINE, over=True))  # the file alone is right
         raise explain(made, origins, _defaults_alone(raw, made, ask))
     left = (f"{section}.{key}" for section, key in defaults.BY_CORES if key not in defaults.section(raw, section))
     made.__dict__.update(left_to_cores=frozenset(left), left_out=left_out)

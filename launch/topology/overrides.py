@@ -1,9 +1,9 @@
 """Overrides: ``section.key=value`` replaces a value of the topology's file.
 
-An override that changes a choice (algorithm, network, optimizer, kind of environment, mode) may make keys of the file
-unused. Such keys are left out and reported with the reason. A key in an override is never left out: it is refused if
-nothing reads it. A key of the file that the file's own choice does not read is refused too. To replace a whole section,
-write all of it: ``algorithm={name: ppo}``.
+An override that changes a choice (algorithm, network, optimizer, kind of environment, mode), or that sets a count to 0,
+may make keys of the file unused. Such keys are left out and reported with the reason. A key in an override is never
+left out: it is refused if nothing reads it. A key of the file that the file's own choice does not read is refused too.
+To replace a whole section, write all of it: ``algorithm={name: ppo}``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from actorlearn.parameters.modes import MODES, ModeSpec
 from launch.topology import sources, strict_yaml
-from launch.topology.defaults import Tree, resolve, section
+from launch.topology.defaults import WITHOUT_EFFECT, Tree, resolve, section
 from launch.topology.keys import CHOSEN, choice_key, key_at, keys_of, learns_from_replay, struct_at
 from launch.topology.schema import TOPOLOGY
 from launch.topology.strict_yaml import Origin, Path, fault, show
@@ -90,6 +90,10 @@ def _without_reader(before: Tree, after: Tree) -> Iterator[tuple[str, str, str]]
         yield from (
             ("replay", key, f"{after['algorithm']['name']} does not learn from a replay") for key in before["replay"]
         )
+    for count, keys in WITHOUT_EFFECT.items():
+        name, _, key = count.partition(".")
+        if section(before, name).get(key) and section(after, name).get(key) == 0:
+            yield from ((name, unread, f"{count} is 0") for unread in keys)
     was, now = _mode(before), _mode(after)
     if was and now:
         for dotted_key in sorted(key for key in MODES.keys if now.unread(key) and not was.unread(key)):

@@ -18,6 +18,7 @@ from actorlearn.parameters.modes import MODES
 from actorlearn.parameters.published import SLOTS
 from actorlearn.parameters.settings import LearnersSettings, ParameterServersSettings
 from actorlearn.replay.settings import ReplaySettings
+from launch.topology.defaults import WITHOUT_EFFECT, resolve
 from launch.topology.modes import asked, mode, sharing
 from launch.topology.schema import Topology
 from launch.topology.validate import Problem, join_words, no_entry
@@ -206,6 +207,22 @@ def keys_of_the_mode(topology: Topology) -> Problems:
                 rule = f"mode {reading} uses this key only with parameter servers, and there are none"
                 way_out = "parameter_servers.count: 1"
             yield _problem(topology, key, rule, f"leave the key out, or write {way_out}")
+
+
+def keys_without_effect(topology: Topology) -> Problems:
+    """Keys of processes that a topology does not have must have their defaults."""
+    usual = resolve({"env": {"id": topology.env.id}, "algorithm": {"name": topology.algorithm.name}})
+    for count, keys in WITHOUT_EFFECT.items():
+        section, _, name = count.partition(".")
+        given = getattr(topology, section)
+        for key in () if getattr(given, name) else keys:
+            if getattr(given, key) != usual[section][key]:
+                yield _problem(
+                    topology,
+                    f"{section}.{key}",
+                    f"nothing reads this key, because {count} is 0",
+                    f"leave the key out, or write {count}: 1 or more",
+                )
 
 
 def horizon_of_batch_steps(topology: Topology) -> Problems:
@@ -469,6 +486,7 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     learners_reach_each_other,
     servers_with_learners,
     keys_of_the_mode,
+    keys_without_effect,
     horizon_of_batch_steps,
     inference_batches_that_fill,
     weights_of_rollouts,

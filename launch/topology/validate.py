@@ -19,6 +19,7 @@ from msgspec import inspect
 
 from actorlearn.nearest import did_you_mean, nearest
 from actorlearn.registry import CODE, Registry
+from launch.names.hints import hint
 from launch.topology.keys import (
     BASES,
     CHOSEN,
@@ -36,28 +37,8 @@ from launch.topology.keys import (
 from launch.topology.schema import TOPOLOGY
 from launch.topology.strict_yaml import MAX_SHOWN, Origin, Path, TopologyError, fault, number, short, show, typed
 
-USUAL_NAMES = {
-    "lr": "optimizer.learning_rate",
-    "gamma": "algorithm.discount",
-    "gae_lam": "algorithm.gae_lambda",
-    "lam": "algorithm.gae_lambda",
-    "ent_coef": "algorithm.entropy_cost",
-    "vf_coef": "algorithm.value_cost",
-    "clip_range": "algorithm.ratio_clip",
-    "max_grad_norm": "optimizer.clip_norm",
-    "n_steps": "algorithm.horizon",
-    "num_steps": "algorithm.horizon",
-    "rollout": "algorithm.horizon",
-    "n_envs": "simulators.envs",
-    "num_envs": "simulators.envs",
-    "num_workers": "simulators.count",
-    "buffer_size": "replay.capacity_steps",
-    "learning_starts": "replay.learning_starts_steps",
-    "target_update_interval": "algorithm.target_every_steps",
-    "total_timesteps": "total_steps",
-    "env_id": "env.id",
-}
-"""Names of keys in other programs -> keys of a topology."""
+ALMOST = 0.85
+"""Likeness from which a word is a mistyped key of its section, even if other libraries have a parameter of its name."""
 RENAMED = {"simulators.weights: round": "rollout"}
 """Renamed keys, and renamed values of keys: old -> new."""
 
@@ -141,6 +122,10 @@ def unknown_key(path: Path, siblings: Iterable[str]) -> tuple[str, str]:
     rule = f"{where} has no key {show(word)}"
     if now := RENAMED.get(dotted(path)):
         return rule, f"the key was renamed to {now}"
+    if closest := nearest(word, known, ALMOST):
+        return rule, f"did you mean {dotted((*parent, closest))}?"
+    if usual := hint(word):
+        return rule, usual
     if closest := nearest(word, known):
         return rule, f"did you mean {dotted((*parent, closest))}?"
     if elsewhere := _elsewhere(word):
@@ -254,9 +239,9 @@ def _no_mapping(value: object, keys: Mapping[str, Key], path: Path) -> Problem:
 
 
 def _elsewhere(word: str) -> str:
-    """Return the key of any section that a word stands for or is closest to; empty if there is none."""
+    """Return the key of any section that a word is closest to; empty if there is none."""
     keys = {leaf.rpartition(".")[2]: leaf for leaf in reversed([*leaves()])}  # the first of several
-    return USUAL_NAMES.get(word) or keys.get(nearest(word, keys), "")
+    return keys.get(nearest(word, keys), "")
 
 
 def problems_at(value: Any, key: Key, path: Path) -> Iterator[Problem]:

@@ -73,7 +73,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(runs: Path, tmp_path: Pa
     assert refused("compare", "ppo-1", "runs/ppo-1") == "ppo-1 is given twice: name each run once"
     make_run(runs / "late", "ppo", 5, [(500, 0.0), (600, 1.0)])
     assert "no steps in common" in refused("compare", "ppo-1", "late")
-    assert "no report has a number in column 'los'; columns" in refused("compare", "ppo-1", "--y", "los")
+    assert "in column 'env_step'; did you mean env_steps" in refused("compare", "ppo-1", "--y", "env_step")
     assert "cannot write 'x.doc' as a picture" in refused("compare", "ppo-1", "-o", tmp_path / "x.doc")
     (runs / "ppo-2" / "topology.yaml").write_text("{")
     assert "ppo-2 has no readable topology.yaml" in refused("compare", "ppo-1", "ppo-2")

@@ -45,7 +45,7 @@ def test_a_curve_has_points_only_where_games_ended(tmp_path: Path) -> None:
     assert curve.final == -19.0
 
 
-def test_other_columns_are_drawn_together_and_an_unknown_one_is_answered_with_those_there(tmp_path: Path) -> None:
+def test_other_columns_are_drawn_together_and_an_unknown_one_is_answered_with_the_nearest(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [(60.0, 100, None), (90.0, 200, None)], "pong", steps_l2=0.5, loss=2.0)
     assert read_curve(run, "steps_l2").stretches == [[(100.0, 1.0, 0.5), (200.0, 1.5, 0.5)]]
     plot([run], tmp_path / "norms.svg", ["steps_l2", "loss"])
@@ -53,9 +53,11 @@ def test_other_columns_are_drawn_together_and_an_unknown_one_is_answered_with_th
     assert all(f"pong {column}: last" in picture for column in ("steps_l2", "loss"))
     with pytest.raises(
         ValueError,
-        match=r"no report has a number in column 'step_l2'; columns with .* env_steps, .*, steps_l2",
+        match=r"no report has a number in column 'step_l2'; did you mean steps_l2 or \w+ or \w+\?$",
     ):
         plot([run], tmp_path / "x.png", ["step_l2"])
+    with pytest.raises(ValueError, match=r"in column 'zzz'; name one that its metrics\.jsonl has, such as"):
+        plot([run], tmp_path / "x.png", ["zzz"])
 
 
 def test_a_restore_breaks_the_line_while_time_goes_on(tmp_path: Path) -> None:

@@ -345,3 +345,12 @@ def test_games_of_several_agents_are_whole_in_every_group_and_have_a_seed_each()
     ):
         of_three("simulators.envs=6", "simulators.reset=wait")
     assert planned("simulators.reset=wait").topology.simulators.reset == "wait"
+
+
+def test_check_says_how_much_there_is_in_all() -> None:
+    keys = ["simulators.count=2", "simulators.envs=8", "algorithm.horizon=16"]
+    text = "{env: {id: CartPole-v1}}"
+    assert check.in_all(parse(text, keys)) == "1 learner with 16 environments and 256 steps per batch"
+    assert check.in_all(parse(text, [*keys, "learners.count=2"])) == (
+        "2 learners with 32 environments and 512 steps per batch in all (16 and 256 for each learner)"
+    )

@@ -94,6 +94,23 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "parameter_servers: {count: 2}\n",
         ["t:2", "parameter_servers.count = 2", "has no parameter servers", "mode: async"],
     ),
+    "evaluations without an evaluator": (
+        OK + "evaluator: {count: 0, every_steps: 7}\n",
+        [
+            "t:2",
+            "evaluator.every_steps = 7",
+            "nothing reads this key, because evaluator.count is 0",
+            "leave the key out",
+        ],
+    ),
+    "threads without servers": (
+        OK + "inference: {threads: 2}\n",
+        ["t:2", "inference.threads = 2", "because inference.count is 0", "or write inference.count: 1 or more"],
+    ),
+    "a deadline of batches that wait for all": (
+        OK + "inference: {count: 1, deadline_ms: 3.0}\n",
+        ["t:2", "inference.deadline_ms = 3.0", "because inference.batch_rows is 0", "inference.batch_rows: 1 or more"],
+    ),
     "numbers that do not travel": (
         OK + "parameter_servers: {wire: bfloat16}\n",
         ["t:2", "parameter_servers.wire = 'bfloat16'", "parameter_servers.count is 0", "leave the key out"],

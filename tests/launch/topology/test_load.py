@@ -24,6 +24,7 @@ from actorlearn.parameters import published
 from actorlearn.parameters.modes import MODES
 from actorlearn.parameters.settings import GossipSettings, LearnersSettings
 from launch.topology import defaults, strict_yaml
+from launch.topology.defaults import WITHOUT_EFFECT, resolve
 from launch.topology.keys import CHOSEN, key_at, keys_of, structs_of
 from launch.topology.load import TopologyError, dump, load, parse, tree
 from launch.topology.schema import TOPOLOGY, SupervisionSection
@@ -150,6 +151,15 @@ def keys_of_servers(tree: dict[str, Any]) -> dict[str, Any]:
     return servers
 
 
+def keys_of_absent_processes(tree: dict[str, Any]) -> None:
+    """Set keys that nothing reads to their defaults."""
+    usual = resolve({"env": {"id": tree["env"]["id"]}, "algorithm": {"name": tree["algorithm"]["name"]}})
+    for count, unread in WITHOUT_EFFECT.items():
+        section, _, name = count.partition(".")
+        if not tree[section][name]:
+            tree[section] |= {key: usual[section][key] for key in unread}
+
+
 def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
     """The tree with what replay, weights of rollouts and local steps ask of other keys."""
     algorithm = tree["algorithm"]
@@ -176,6 +186,7 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
         algorithm |= {"value_min": -1.0, "value_max": 1.0}
     if not tree["evaluator"]["count"]:
         tree["evaluator"]["stop_at_score"] = None
+    keys_of_absent_processes(tree)
     if "preset" not in tree["env"]:
         tree["evaluator"]["fire_after"] = 0
     servers, learners = keys_of_servers(tree), tree["learners"]

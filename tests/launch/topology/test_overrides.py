@@ -20,6 +20,12 @@ mode: gossip
 learners: {count: 2, local_steps: 3}
 gossip: {graph: complete}
 """
+EVALUATED = """
+env: {id: CartPole-v1}
+evaluator: {count: 1, every_steps: 7_000, episodes: 3}
+simulators: {count: 2, envs: 8}
+inference: {count: 1, threads: 2}
+"""
 
 
 @pytest.mark.parametrize(
@@ -33,6 +39,8 @@ gossip: {graph: complete}
         (GOSSIP, ["mode=sync"], {"gossip.graph"}),
         (GOSSIP, ["mode=async"], {"gossip.graph"}),
         (GOSSIP, ["mode=sync", "learners.count=1"], {"learners.local_steps", "gossip.graph"}),
+        (EVALUATED, ["evaluator.count=0"], {"evaluator.every_steps"}),
+        (EVALUATED, ["inference.count=0"], {"inference.threads"}),
         (DQN, ["seed=2"], set()),
         (GOSSIP, ["gossip.graph=ring"], set()),
     ],
@@ -65,6 +73,11 @@ def test_a_key_that_both_choices_read_keeps_the_files_value_unless_the_section_i
         (GOSSIP + "algorithm: {huber_delta: 1}\n", ["algorithm.name=ppo"], "t:6: algorithm.huber_delta = 1"),
         (DQN, ["algorithm.name=nobody"], "command line: algorithm.name = 'nobody'"),
         (DQN, ["mode=3"], "command line: mode = 3"),
+        (
+            EVALUATED,
+            ["evaluator.count=0", "evaluator.every_steps=7"],
+            "command line: evaluator.every_steps = 7: nothing",
+        ),
     ],
 )
 def test_what_an_override_gives_or_the_file_has_wrong_itself_is_refused(
@@ -73,3 +86,22 @@ def test_what_an_override_gives_or_the_file_has_wrong_itself_is_refused(
     with pytest.raises(TopologyError) as refused:
         parse(text, overrides, "t")
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "override", "says"),
+    [
+        (
+            "env: {id: CartPole-v1}\n",
+            "replay.batch_size=64",
+            "command line: replay = {'batch_size': 64}: algorithm a2c",
+        ),
+        (DQN, "replay.batch_size=60_000", "command line: replay.learning_starts_steps = 50000: the first minibatch"),
+        (EVALUATED, "simulators.groups=3", "command line: simulators.envs = 8: environments are divided evenly"),
+        (EVALUATED + "seed: -1\n", "simulators.groups=3", "t:6: seed = -1"),
+    ],
+)
+def test_an_error_that_the_file_alone_does_not_have_names_the_command_line(text: str, override: str, says: str) -> None:
+    with pytest.raises(TopologyError) as refused:
+        parse(text, [override], "t")
+    assert str(refused.value).startswith(says)

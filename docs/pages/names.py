@@ -1,0 +1,114 @@
+"""The pages for users of Stable-Baselines3 and CleanRL, generated from the tables of their names."""
+
+from __future__ import annotations
+
+from docs.pages.markdown import table, value
+from launch.names.cleanrl import CLEANRL
+from launch.names.library import Library, Name
+from launch.names.stable_baselines3 import STABLE_BASELINES3
+
+_STABLE_BASELINES3 = """# From Stable-Baselines3
+
+This page translates the hyperparameters of PPO, A2C, DQN and SAC of Stable-Baselines3 2.9, and those of the files of
+RL Baselines3 Zoo, into [keys](topology.md). The page is generated from `launch/names/stable_baselines3.py` by `make
+pages`.
+
+`from_stable_baselines3` converts a dictionary of hyperparameters. It returns the keys, with which you can call
+[`train`](python.md), and what it left out:
+
+```python
+import actorlearn
+
+hyperparameters = {
+    "n_envs": 8,
+    "n_steps": 128,
+    "batch_size": 256,
+    "n_epochs": 4,
+    "learning_rate": "lin_2.5e-4",
+    "policy_kwargs": {"net_arch": [64, 64]},
+    "target_kl": 0.03,
+    "total_timesteps": 20_000,
+}
+keys, left_out = actorlearn.from_stable_baselines3("ppo", hyperparameters)
+print(keys["algorithm.minibatches"], keys["optimizer.learning_rate_final"])  # 4 0.0
+print(left_out)  # {'target_kl': 'epochs do not end early; fewer algorithm.epochs keep the policy nearer'}
+run = actorlearn.train("CartPole-v1", **keys)
+```
+
+* *Defaults*: a name that you leave out has the default of Stable-Baselines3, which may differ from that of
+  actorlearn.
+* *Left out*: a given value without a counterpart is in `left_out`, with the reason. A name that the algorithm does
+  not have raises a `ValueError`.
+* *Schedules*: `"lin_2.5e-4"` of RL Baselines3 Zoo, and any linear function of the remaining progress.
+* *Atari*: `env_wrapper` with `AtariWrapper` sets the preprocessing. Give `train` an id such as `ALE/Pong-v5`.
+* *Other differences*: with `clip_range_vf`, the error of a clipped value is at least that of the unclipped one, as in
+  the original PPO. DQN's share of random actions falls from the first step; Stable-Baselines3 acts at random until
+  `learning_starts`. With `normalize`, the statistics of observations are collected before learning begins.
+* *Results*: the networks, losses and schedules are the same; random numbers, and so single runs, are not. No scores
+  of Stable-Baselines3 have been reproduced with converted hyperparameters.
+"""
+
+_CLEANRL = """# From CleanRL
+
+This page translates the arguments of six scripts of CleanRL into [keys](topology.md): `ppo.py`, `ppo_atari.py`,
+`ppo_continuous_action.py`, `dqn.py`, `dqn_atari.py` and `sac_continuous_action.py`. The page is generated from
+`launch/names/cleanrl.py` by `make pages`.
+
+`from_cleanrl` converts the arguments of a script: its `Args`, or a dictionary. It returns the keys, with which you
+can call [`train`](python.md), and what it left out:
+
+```python
+import actorlearn
+
+keys, left_out = actorlearn.from_cleanrl("ppo", {"num_envs": 8, "target_kl": 0.02, "total_timesteps": 20_000})
+print(keys["algorithm.value_cost"], keys["algorithm.value_clip"])  # 0.25 0.2
+print(left_out)  # {'target_kl': 'epochs do not end early; fewer algorithm.epochs keep the policy nearer'}
+run = actorlearn.train("CartPole-v1", **keys)
+```
+
+* *Defaults*: an argument that you leave out has the default of the script, which may differ from that of actorlearn.
+* *Left out*: a given value without a counterpart is in `left_out`, with the reason. An argument that the script does
+  not have raises a `ValueError`.
+* *Atari*: give `train` an id such as `ALE/Breakout-v5` for `BreakoutNoFrameskip-v4`.
+* *Other differences*: SAC's log standard deviation is at least -20, not -5, and the actor learns in every step
+  instead of twice in every second one. With `ppo_continuous_action`, the statistics of observations are collected
+  before learning begins.
+* *Results*: the networks, losses and schedules are the same; random numbers, and so single runs, are not. No scores
+  of CleanRL have been reproduced with converted arguments.
+"""
+
+
+def stable_baselines3_page() -> str:
+    """Return the page for users of Stable-Baselines3, in Markdown."""
+    return _STABLE_BASELINES3 + _tables(STABLE_BASELINES3, "algorithms")
+
+
+def cleanrl_page() -> str:
+    """Return the page for users of CleanRL, in Markdown."""
+    return _CLEANRL + _tables(CLEANRL, "scripts")
+
+
+def _tables(library: Library, algorithms: str) -> str:
+    having = [_having(library, name) for name in library.table if name.keys]
+    missing = [_missing(library, name) for name in library.table if not name.keys]
+    fixed = [
+        (algorithm, ", ".join(f"{key} {value(given)}" for key, given in keys.items()))
+        for algorithm, keys in library.fixed.items()
+    ]
+    return (
+        f"\n## Names and keys\n\n{table(('name', algorithms, 'keys', 'value, if it is not the same'), having)}"
+        f"\n## Names without a counterpart\n\n{table(('name', algorithms, 'reason'), missing)}"
+        f"\n## What the library does without a name\n\n{table((algorithms, 'keys'), fixed)}"
+    )
+
+
+def _having(library: Library, name: Name) -> tuple[str, ...]:
+    return f"`{name.name}`", _algorithms(library, name), ", ".join(f"`{key}`" for key in name.keys), name.how
+
+
+def _missing(library: Library, name: Name) -> tuple[str, ...]:
+    return f"`{name.name}`", _algorithms(library, name), name.how
+
+
+def _algorithms(library: Library, name: Name) -> str:
+    return "all" if len(name.algorithms) == len(library.defaults) else ", ".join(name.algorithms)

@@ -1,0 +1,386 @@
+"""CleanRL's arguments: the fields of ``Args`` in six of its scripts."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from launch.names.library import (
+    Keys,
+    Library,
+    Name,
+    NoCounterpartError,
+    Values,
+    environments,
+    integer,
+    nothing,
+    share_of_steps,
+    whole,
+)
+
+PPO = ("ppo", "ppo_atari", "ppo_continuous_action")
+DQN = ("dqn", "dqn_atari")
+SAC = ("sac_continuous_action",)
+ALL = (*PPO, *DQN, *SAC)
+COMPUTED = "the script computes it from other arguments"
+
+
+def _device(values: Values) -> Keys:
+    return {} if values["cuda"] else {"trainer.device": "cpu"}
+
+
+def _tracked(values: Values) -> Keys:
+    return {"report.writers": ["tensorboard", "wandb"]} if values["track"] else {}
+
+
+def _filmed(values: Values) -> Keys:
+    return {"evaluator.count": 1, "evaluator.record": True} if values["capture_video"] else {}
+
+
+def _name(values: Values) -> Keys:
+    return {} if values["exp_name"] is None else {"name": values["exp_name"]}
+
+
+def _rate(values: Values) -> Keys:
+    return {"optimizer.learning_rate": values["learning_rate"]}
+
+
+def _annealed(values: Values) -> Keys:
+    return {"optimizer.learning_rate_final": 0.0 if values["anneal_lr"] else values["learning_rate"]}
+
+
+def _constant(values: Values) -> Keys:
+    return {key: values["learning_rate"] for key in ("optimizer.learning_rate", "optimizer.learning_rate_final")}
+
+
+def _value_clip(values: Values) -> Keys:
+    return {"algorithm.value_clip": values["clip_coef"] if values["clip_vloss"] else None}
+
+
+def _hard_copies(values: Values) -> Keys:
+    if values["tau"] != 1:
+        raise NoCounterpartError("dqn copies the whole network, which is tau 1")
+    return {}
+
+
+def _every_step(values: Values) -> Keys:
+    if values["target_network_frequency"] != 1:
+        raise NoCounterpartError("sac moves the target critics after every optimizer step, which is 1")
+    return {}
+
+
+def _learned_alpha(values: Values) -> Keys:
+    if not values["autotune"]:
+        raise NoCounterpartError("the temperature is always learned")
+    return {}
+
+
+def _ratio(values: Values) -> Keys:
+    steps = integer(values["train_frequency"])
+    ratio = values["batch_size"] / (steps * values["num_envs"])
+    return {"algorithm.horizon": steps, "replay.ratio": ratio}
+
+
+def _random_start(values: Values) -> Keys:
+    first = integer(values["learning_starts"])
+    return {
+        "replay.learning_starts_steps": max(first, integer(values["batch_size"])),
+        "algorithm.random_steps": first,
+    }
+
+
+def _sac_batch(values: Values) -> Keys:
+    size = integer(values["batch_size"])
+    return {"replay.batch_size": size, "replay.ratio": size / integer(values["num_envs"])}
+
+
+def _policy_rate(values: Values) -> Keys:
+    return {key: values["policy_lr"] for key in ("optimizer.learning_rate", "optimizer.learning_rate_final")}
+
+
+def _critic_rate(values: Values) -> Keys:
+    return {"optimizer.groups": {name: {"learning_rate": values["q_lr"]} for name in _LEARNED_WITH_Q_LR}}
+
+
+_LEARNED_WITH_Q_LR = ("critic_1", "critic_2", "temperature")
+
+TABLE = (
+    # Experiment
+    Name("exp_name", ALL, ("name",), "the name of the run and of its folder", _name),
+    Name("seed", ALL, ("seed",)),
+    Name("torch_deterministic", ALL, (), "runs repeat as docs/guarantees.md says, without a key"),
+    Name(
+        "cuda", ALL, ("trainer.device",), "false = cpu; for true write trainer.device: cuda on a GPU machine", _device
+    ),
+    Name("track", ALL, ("report.writers",), "true = [tensorboard, wandb]", _tracked),
+    Name("wandb_project_name", ALL, (), "the environment variable WANDB_PROJECT names the project"),
+    Name("wandb_entity", ALL, (), "the environment variable WANDB_ENTITY names the team"),
+    Name("capture_video", ALL, ("evaluator.record",), "true, with evaluator.count: 1", _filmed),
+    Name("save_model", ("ppo_continuous_action", *DQN), (), "every run saves checkpoints (section checkpoint)"),
+    Name("upload_model", ("ppo_continuous_action", *DQN), (), "actorlearn export writes a policy that you can upload"),
+    Name("hf_entity", ("ppo_continuous_action", *DQN), (), "nothing is uploaded"),
+    Name("env_id", ALL, ("env.id",), "the first argument of train; Atari's are ALE/Pong-v5 and so on", nothing),
+    Name("total_timesteps", ALL, ("total_steps",), "", whole("total_steps", "total_timesteps")),
+    Name(
+        "num_envs",
+        ALL,
+        ("simulators.count", "simulators.envs"),
+        "their product is num_envs",
+        lambda values: environments(values["num_envs"]),
+    ),
+    Name("gamma", ALL, ("algorithm.discount",)),
+    # PPO
+    Name("learning_rate", PPO, ("optimizer.learning_rate",), "", _rate),
+    Name("anneal_lr", PPO, ("optimizer.learning_rate_final",), "true = 0.0; false = the learning rate", _annealed),
+    Name("num_steps", PPO, ("algorithm.horizon",), "", whole("algorithm.horizon", "num_steps")),
+    Name("gae_lambda", PPO, ("algorithm.gae_lambda",)),
+    Name("num_minibatches", PPO, ("algorithm.minibatches",)),
+    Name("update_epochs", PPO, ("algorithm.epochs",)),
+    Name("norm_adv", PPO, ("algorithm.normalize_advantage",)),
+    Name("clip_coef", PPO, ("algorithm.ratio_clip",)),
+    Name("clip_vloss", PPO, ("algorithm.value_clip",), "true = clip_coef; false = null", _value_clip),
+    Name("ent_coef", PPO, ("algorithm.entropy_cost",)),
+    Name(
+        "vf_coef",
+        PPO,
+        ("algorithm.value_cost",),
+        "half of vf_coef",
+        lambda values: {"algorithm.value_cost": values["vf_coef"] / 2},
+    ),
+    Name("max_grad_norm", PPO, ("optimizer.clip_norm",)),
+    Name("target_kl", PPO, (), "epochs do not end early; fewer algorithm.epochs keep the policy nearer"),
+    Name("batch_size", PPO, (), COMPUTED, nothing),
+    Name("minibatch_size", PPO, (), COMPUTED, nothing),
+    Name("num_iterations", PPO, (), COMPUTED, nothing),
+    # DQN
+    Name("learning_rate", DQN, ("optimizer.learning_rate",), "and the same for learning_rate_final", _constant),
+    Name("tau", DQN, (), "dqn copies the whole network, which is tau 1", _hard_copies),
+    Name(
+        "target_network_frequency",
+        DQN,
+        ("algorithm.target_every_steps",),
+        "",
+        whole("algorithm.target_every_steps", "target_network_frequency"),
+    ),
+    Name("batch_size", DQN, ("replay.batch_size",)),
+    Name("start_e", DQN, ("algorithm.epsilon_initial",)),
+    Name("end_e", DQN, ("algorithm.epsilon_final",)),
+    Name(
+        "exploration_fraction",
+        DQN,
+        ("algorithm.epsilon_steps",),
+        "the fraction of total_timesteps",
+        partial(share_of_steps, total="total_timesteps"),
+    ),
+    Name(
+        "learning_starts",
+        DQN,
+        ("replay.learning_starts_steps",),
+        "at least batch_size",
+        lambda values: {
+            "replay.learning_starts_steps": max(integer(values["learning_starts"]), integer(values["batch_size"]))
+        },
+    ),
+    Name(
+        "train_frequency",
+        DQN,
+        ("algorithm.horizon", "replay.ratio"),
+        "the horizon; the ratio is batch_size / train_frequency",
+        _ratio,
+    ),
+    # SAC
+    Name("policy_lr", SAC, ("optimizer.learning_rate",), "and the same for learning_rate_final", _policy_rate),
+    Name("q_lr", SAC, ("optimizer.groups",), "learning_rate of critic_1, critic_2 and temperature", _critic_rate),
+    Name("batch_size", SAC, ("replay.batch_size", "replay.ratio"), "the ratio is batch_size / num_envs", _sac_batch),
+    Name("tau", SAC, ("algorithm.target_rate",)),
+    Name(
+        "learning_starts",
+        SAC,
+        ("replay.learning_starts_steps", "algorithm.random_steps"),
+        "at least batch_size",
+        _random_start,
+    ),
+    Name("policy_frequency", SAC, (), "the actor learns in every step; here as there, as often as the critics"),
+    Name("target_network_frequency", SAC, (), "the target critics move after every optimizer step", _every_step),
+    Name("alpha", SAC, (), "the temperature is always learned"),
+    Name("autotune", SAC, (), "the temperature is always learned, which is true", _learned_alpha),
+    # Both
+    Name(
+        "buffer_size",
+        (*DQN, *SAC),
+        ("replay.capacity_steps",),
+        "",
+        whole("replay.capacity_steps", "buffer_size"),
+    ),
+)
+
+_EXPERIMENT: dict[str, Any] = {
+    "exp_name": None,
+    "seed": 1,
+    "torch_deterministic": True,
+    "cuda": True,
+    "track": False,
+    "wandb_project_name": "cleanRL",
+    "wandb_entity": None,
+    "capture_video": False,
+}
+_MODEL = {"save_model": False, "upload_model": False, "hf_entity": ""}
+_PPO: dict[str, Any] = {
+    **_EXPERIMENT,
+    "env_id": "CartPole-v1",
+    "total_timesteps": 500_000,
+    "learning_rate": 2.5e-4,
+    "num_envs": 4,
+    "num_steps": 128,
+    "anneal_lr": True,
+    "gamma": 0.99,
+    "gae_lambda": 0.95,
+    "num_minibatches": 4,
+    "update_epochs": 4,
+    "norm_adv": True,
+    "clip_coef": 0.2,
+    "clip_vloss": True,
+    "ent_coef": 0.01,
+    "vf_coef": 0.5,
+    "max_grad_norm": 0.5,
+    "target_kl": None,
+    "batch_size": 0,
+    "minibatch_size": 0,
+    "num_iterations": 0,
+}
+_DQN: dict[str, Any] = {
+    **_EXPERIMENT,
+    **_MODEL,
+    "env_id": "CartPole-v1",
+    "total_timesteps": 500_000,
+    "learning_rate": 2.5e-4,
+    "num_envs": 1,
+    "buffer_size": 10_000,
+    "gamma": 0.99,
+    "tau": 1.0,
+    "target_network_frequency": 500,
+    "batch_size": 128,
+    "start_e": 1,
+    "end_e": 0.05,
+    "exploration_fraction": 0.5,
+    "learning_starts": 10_000,
+    "train_frequency": 10,
+}
+
+_PLAIN = {"algorithm.reward_clip": None, "algorithm.life_loss_terminal": False}
+_ATARI = {
+    "env.preset": "dqn",
+    "env.fire_on_reset": True,
+    "model.name": "nature",
+    "algorithm.reward_clip": 1.0,
+    "algorithm.life_loss_terminal": True,
+}
+_FIXED_PPO: Keys = {
+    "model.init": "orthogonal",
+    "algorithm.loss_scale": 1.0,
+    "algorithm.bootstrap_on_truncation": False,
+    "optimizer.name": "adam",
+    "optimizer.epsilon": 1e-5,
+}
+_FIXED_PERCEPTRON: Keys = {"model.name": "mlp", "model.hidden_sizes": [64, 64], "model.activation": "tanh"}
+_FIXED_DQN: Keys = {
+    "algorithm.loss_scale": 2.0,  # the Huber loss has a factor 1/2
+    "algorithm.huber_delta": 1e6,
+    "algorithm.bootstrap_on_truncation": True,
+    "algorithm.epsilon_hold_steps": 0,
+    "optimizer.name": "adam",
+    "optimizer.epsilon": 1e-8,
+    "optimizer.epsilon_hat": False,
+    "optimizer.clip_norm": 0.0,
+}
+
+CLEANRL = Library(
+    title="CleanRL",
+    table=TABLE,
+    defaults={
+        "ppo": _PPO,
+        "ppo_atari": {
+            **_PPO,
+            "env_id": "BreakoutNoFrameskip-v4",
+            "total_timesteps": 10_000_000,
+            "num_envs": 8,
+            "clip_coef": 0.1,
+        },
+        "ppo_continuous_action": {
+            **_PPO,
+            **_MODEL,
+            "env_id": "HalfCheetah-v4",
+            "total_timesteps": 1_000_000,
+            "learning_rate": 3e-4,
+            "num_envs": 1,
+            "num_steps": 2048,
+            "num_minibatches": 32,
+            "update_epochs": 10,
+            "ent_coef": 0.0,
+        },
+        "dqn": _DQN,
+        "dqn_atari": {
+            **_DQN,
+            "env_id": "BreakoutNoFrameskip-v4",
+            "total_timesteps": 10_000_000,
+            "learning_rate": 1e-4,
+            "buffer_size": 1_000_000,
+            "target_network_frequency": 1_000,
+            "batch_size": 32,
+            "end_e": 0.01,
+            "exploration_fraction": 0.1,
+            "learning_starts": 80_000,
+            "train_frequency": 4,
+        },
+        "sac_continuous_action": {
+            **_EXPERIMENT,
+            "env_id": "Hopper-v4",
+            "total_timesteps": 1_000_000,
+            "num_envs": 1,
+            "buffer_size": 1_000_000,
+            "gamma": 0.99,
+            "tau": 0.005,
+            "batch_size": 256,
+            "learning_starts": 5_000,
+            "policy_lr": 3e-4,
+            "q_lr": 1e-3,
+            "policy_frequency": 2,
+            "target_network_frequency": 1,
+            "alpha": 0.2,
+            "autotune": True,
+        },
+    },
+    fixed={
+        "ppo": {**_FIXED_PPO, **_FIXED_PERCEPTRON, **_PLAIN, "model.normalize_observation": False},
+        "ppo_atari": {**_FIXED_PPO, **_ATARI},
+        "ppo_continuous_action": {
+            **_FIXED_PPO,
+            **_FIXED_PERCEPTRON,
+            "model.log_std_init": 0.0,
+            "model.normalize_observation": True,
+            "algorithm.normalize_reward": True,
+            "algorithm.reward_clip": 10.0,
+        },
+        "dqn": {
+            **_FIXED_DQN,
+            **_PLAIN,
+            "model.name": "mlp",
+            "model.hidden_sizes": [120, 84],
+            "model.activation": "relu",
+        },
+        "dqn_atari": {**_FIXED_DQN, **_ATARI},
+        "sac_continuous_action": {
+            "model.name": "mlp",
+            "model.hidden_sizes": [256, 256],
+            "model.activation": "relu",
+            "algorithm.loss_scale": 1.0,
+            "algorithm.horizon": 1,
+            "algorithm.reward_clip": None,
+            "algorithm.bootstrap_on_truncation": True,
+            "optimizer.name": "adam",
+            "optimizer.epsilon": 1e-8,
+            "optimizer.clip_norm": 0.0,
+        },
+    },
+    names_here={**dict.fromkeys(PPO, "ppo"), **dict.fromkeys(DQN, "dqn"), SAC[0]: "sac"},
+)

@@ -1,0 +1,44 @@
+"""What a name of another library is called here, as the hint of an error message. Pure."""
+
+from __future__ import annotations
+
+from launch.names.cleanrl import CLEANRL
+from launch.names.library import Library, Name
+from launch.names.stable_baselines3 import STABLE_BASELINES3
+
+LIBRARIES = (STABLE_BASELINES3, CLEANRL)
+OTHERS = {
+    "lr": "optimizer.learning_rate",
+    "gae_lam": "algorithm.gae_lambda",
+    "lam": "algorithm.gae_lambda",
+    "rollout": "algorithm.horizon",
+    "num_workers": "simulators.count",
+}
+"""Names of other programs -> keys."""
+
+
+def hint(word: str) -> str:
+    """Return the counterpart of a name in other libraries, or why it has none; empty for an unknown name."""
+    if word in OTHERS:
+        return f"did you mean {OTHERS[word]}?"
+    found = [(library, name) for library in LIBRARIES for name in library.table if name.name == word]
+    having: dict[str, list[tuple[Library, Name]]] = {}
+    for library, name in found:
+        if name.keys:
+            having.setdefault(name.keys[0], []).append((library, name))
+    if having:
+        of_some = len(having) > 1 or sum(map(len, having.values())) < len(found)
+        return f"did you mean {' or '.join(_counterpart(entries, of_some) for entries in having.values())}?"
+    return f"{word} of {found[0][0].title} has no counterpart: {found[0][1].how}" if found else ""
+
+
+def _counterpart(entries: list[tuple[Library, Name]], of_some: bool) -> str:
+    """Return the keys that all entries name, with their algorithms, if these are not all, and remarks."""
+    keys = [key for key in entries[0][1].keys if all(key in name.keys for _, name in entries)]
+    algorithms = sorted({library.names_here[algorithm] for library, name in entries for algorithm in name.algorithms})
+    alike = len({name.how for _, name in entries}) == 1
+    remarks = {name.how if alike else f"{library.title}: {name.how}": "" for library, name in entries if name.how}
+    if keys[0].rpartition(".")[2] == entries[0][1].name:
+        remarks = {}  # the key has the same name, in another section
+    said = ": ".join(filter(None, [", ".join(algorithms) if of_some else "", "; ".join(remarks)]))
+    return " and ".join(keys) + (f" ({said})" if said else "")

@@ -1,0 +1,138 @@
+"""The names of another library: what each is called here, and how its value becomes the values of keys.
+
+Hints of error messages, ``actorlearn.from_stable_baselines3``, ``actorlearn.from_cleanrl`` and two pages of docs/ are
+made from these tables. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from actorlearn.nearest import did_you_mean
+
+Values = Mapping[str, Any]
+"""Name -> value: those that were given, and the library's defaults of the others."""
+Keys = dict[str, Any]
+"""Dotted key of a topology -> value."""
+
+
+class NoCounterpartError(Exception):
+    """A value of a name that has a counterpart has none itself; the text is the reason."""
+
+
+class Name(NamedTuple):
+    """A name of another library, for some of its algorithms."""
+
+    name: str
+    algorithms: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    """Its counterparts; empty if it has none."""
+    how: str = ""
+    """How its value becomes the values of the keys, if it is not the same value; without keys: why there is none."""
+    convert: Callable[[Values], Keys] | None = None
+    """Returns the keys; may raise NoCounterpartError. None: the value of the only key is the same."""
+
+    def converted(self, values: Values) -> Keys:
+        """Return the keys for the value of this name; raises NoCounterpartError."""
+        if self.convert is not None:
+            return self.convert(values)
+        if not self.keys:
+            raise NoCounterpartError(self.how)
+        return {self.keys[0]: values[self.name]}
+
+
+class Converted(NamedTuple):
+    """Hyperparameters of another library as keys of a topology."""
+
+    keys: Keys
+    """Keyword arguments of ``actorlearn.train``: dotted key -> value."""
+    left_out: dict[str, str]
+    """Given names whose values have no counterpart -> the reason."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """Another library's names."""
+
+    title: str
+    table: tuple[Name, ...]
+    defaults: Mapping[str, Mapping[str, Any]]
+    """Algorithm (CleanRL: script) -> each of its names and its default."""
+    fixed: Mapping[str, Keys]
+    """Algorithm -> keys for what the library does and has no name for, where it is no default of actorlearn."""
+    names_here: Mapping[str, str]
+    """Algorithm -> ``algorithm.name``."""
+
+    def of(self, algorithm: str) -> dict[str, Name]:
+        """Return the names of an algorithm; raises ValueError for an algorithm that has none."""
+        if algorithm not in self.defaults:
+            known = ", ".join(self.defaults)
+            way_out = did_you_mean(str(algorithm), self.defaults, f"these have them: {known}")
+            raise ValueError(f"{algorithm!r}: there are no names of {self.title} for it; {way_out}")
+        return {name.name: name for name in self.table if algorithm in name.algorithms}
+
+    def convert(self, algorithm: str, given: Mapping[str, Any]) -> Converted:
+        """Return given hyperparameters, and the library's defaults of the others, as keys.
+
+        Raises ValueError for a name that the algorithm does not have, and for a value of a wrong type.
+        """
+        names, defaults = self.of(algorithm), self.defaults[algorithm]
+        for name in given:
+            if name not in names:
+                way_out = did_you_mean(str(name), names, f"its names are {', '.join(names)}")
+                raise ValueError(f"{name!r}: {algorithm} of {self.title} has no such name; {way_out}")
+        values = {**defaults, **given}
+        keys = {"algorithm.name": self.names_here[algorithm], **self.fixed[algorithm]}
+        left_out = {}
+        for name, entry in names.items():
+            try:
+                keys |= entry.converted(values)
+            except NoCounterpartError as error:
+                if name in given and not _same(values[name], defaults[name]):
+                    left_out[name] = str(error)
+            except (TypeError, ValueError, ZeroDivisionError) as error:
+                raise ValueError(f"{name}: {values[name]!r:.100}: {error}") from None
+        return Converted(keys, left_out)
+
+
+def whole(key: str, name: str) -> Callable[[Values], Keys]:
+    """Return the conversion of a count, which files often write as 1e6."""
+    return lambda values: {key: integer(values[name])}
+
+
+def integer(value: Any) -> int:
+    """Return a count as an integer; raises ValueError for a fraction."""
+    if int(value) != value:
+        raise ValueError("must be a whole number")
+    return int(value)
+
+
+def nothing(values: Values) -> Keys:
+    """Return no keys, for names whose values follow from the others or are used elsewhere."""
+    del values
+    return {}
+
+
+def environments(count: Any) -> Keys:
+    """Return keys for a number of environments: two simulators if it is even, else one."""
+    number = integer(count)
+    processes = 1 if number % 2 else 2
+    return {"simulators.count": processes, "simulators.envs": number // processes}
+
+
+def minibatches(steps: int, size: Any) -> int:
+    """Return the number of minibatches of a size, of which the last may be smaller."""
+    return -(-steps // integer(size))
+
+
+def share_of_steps(values: Values, total: str) -> Keys:
+    """Return the steps in which epsilon falls, which both libraries give as a share of all steps."""
+    if values[total] is None:
+        raise ValueError(f"it is a share of {total}, which is missing; give {total} too")
+    return {"algorithm.epsilon_steps": max(1, round(values["exploration_fraction"] * values[total]))}
+
+
+def _same(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and bool(value == default)

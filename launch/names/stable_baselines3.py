@@ -1,0 +1,575 @@
+"""Names of Stable-Baselines3's PPO, A2C, DQN and SAC, of their ``learn`` and policies, and of RL Baselines3 Zoo."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from launch.names.library import (
+    Converted,
+    Keys,
+    Library,
+    Name,
+    NoCounterpartError,
+    Values,
+    environments,
+    integer,
+    minibatches,
+    nothing,
+    share_of_steps,
+    whole,
+)
+
+ON_POLICY = ("ppo", "a2c")
+OFF_POLICY = ("dqn", "sac")
+ALL = (*ON_POLICY, *OFF_POLICY)
+_LINEAR = "lin_"
+_NOISE = "exploration by a noise that depends on the state (gSDE) is not there"
+_BUFFER = "the kind of memory follows from the algorithm"
+
+
+def read_python(text: str) -> Any:
+    """Return the value of an expression of RL Baselines3 Zoo, such as "dict(net_arch=[64], activation_fn=nn.ReLU)".
+
+    Runs no code. A name such as nn.ReLU is its last word. Raises ValueError for anything but literals and dict(...).
+    """
+    try:
+        return _literal(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError):
+        raise ValueError("only literals and dict(...) can be read from text; give a dict") from None
+
+
+def _literal(node: ast.AST) -> Any:
+    match node:
+        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=words):
+            return {word.arg: _literal(word.value) for word in words}
+        case ast.Dict(keys=keys, values=values):
+            return {_literal(key): _literal(value) for key, value in zip(keys, values, strict=True) if key}
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_literal(item) for item in items]
+        case ast.Attribute(attr=word) | ast.Name(id=word):
+            return word
+    assert isinstance(node, ast.expr)
+    return ast.literal_eval(node)
+
+
+def _ends(value: Any) -> tuple[float, float]:
+    """Return a number at the start and at the end of training; raises NoCounterpartError for a bent schedule."""
+    if isinstance(value, str) and value.startswith(_LINEAR):
+        return float(value.removeprefix(_LINEAR)), 0.0
+    if callable(value):  # of the remaining progress, from 1 to 0
+        first, middle, last = (float(value(progress)) for progress in (1.0, 0.5, 0.0))
+        if abs(middle - (first + last) / 2) > 1e-6 * max(abs(first), abs(last)):
+            raise NoCounterpartError("only linear schedules have a counterpart")
+        return first, last
+    return float(value), float(value)
+
+
+def _rate(values: Values) -> Keys:
+    first, last = _ends(values["learning_rate"])
+    return {"optimizer.learning_rate": first, "optimizer.learning_rate_final": last}
+
+
+def _clip(values: Values) -> Keys:
+    first, last = _ends(values["clip_range"])
+    return {"algorithm.ratio_clip": first, "algorithm.ratio_clip_final": None if first == last else last}
+
+
+def _value_clip(values: Values) -> Keys:
+    if values["clip_range_vf"] is None:
+        return {"algorithm.value_clip": None}
+    first, last = _ends(values["clip_range_vf"])
+    if first != last:
+        raise NoCounterpartError("only a constant clip of values has a counterpart")
+    return {"algorithm.value_clip": first}
+
+
+def _minibatches(values: Values) -> Keys:
+    steps = integer(values["n_steps"]) * integer(values["n_envs"])
+    return {"algorithm.minibatches": minibatches(steps, values["batch_size"])}
+
+
+def _total(values: Values) -> Any:
+    return values["n_timesteps"] if values["total_timesteps"] is None else values["total_timesteps"]
+
+
+def _total_steps(values: Values) -> Keys:
+    return {} if _total(values) is None else {"total_steps": integer(_total(values))}
+
+
+def _epsilon_steps(values: Values) -> Keys:
+    return share_of_steps({**values, "total_timesteps": _total(values)}, "total_timesteps")
+
+
+def _train_freq(values: Values) -> tuple[int, str]:
+    given = values["train_freq"]
+    count, unit = (given, "step") if isinstance(given, int | float) else given
+    return integer(count), str(unit)
+
+
+def _horizon(values: Values) -> Keys:
+    count, unit = _train_freq(values)
+    if unit != "step":
+        raise NoCounterpartError("rollouts have a number of steps, not of episodes; write algorithm.horizon")
+    return {"algorithm.horizon": count}
+
+
+def _ratio(values: Values) -> Keys:
+    gradient_steps, batch = integer(values["gradient_steps"]), integer(values["batch_size"])
+    if gradient_steps < 0:  # as many as steps of all environments
+        return {"replay.ratio": float(batch)}
+    count, unit = _train_freq(values)
+    if unit != "step" or not gradient_steps:
+        raise NoCounterpartError("optimizer steps are counted by steps, not by episodes, and are more than 0")
+    return {"replay.ratio": batch * gradient_steps / (count * integer(values["n_envs"]))}
+
+
+def _learning_starts(values: Values) -> Keys:
+    first = max(integer(values["learning_starts"]), integer(values["batch_size"]))
+    return {"replay.learning_starts_steps": first}
+
+
+def _random_start(values: Values) -> Keys:
+    return {**_learning_starts(values), "algorithm.random_steps": integer(values["learning_starts"])}
+
+
+def _hard_copies(values: Values) -> Keys:
+    if values["tau"] != 1:
+        raise NoCounterpartError("dqn copies the whole network, which is tau 1")
+    return {}
+
+
+def _every_step(values: Values) -> Keys:
+    if values["target_update_interval"] != 1:
+        raise NoCounterpartError("sac moves the target critics after every optimizer step, which is 1")
+    return {}
+
+
+def _learned_temperature(values: Values) -> Keys:
+    if values["ent_coef"] not in ("auto", "auto_1", "auto_1.0"):
+        raise NoCounterpartError("the temperature is always learned, and begins at 1, which is auto")
+    return {}
+
+
+def _target_entropy(values: Values) -> Keys:
+    given = values["target_entropy"]
+    return {"algorithm.target_entropy": None if given == "auto" else float(given)}
+
+
+def _rmsprop(values: Values) -> Keys:
+    """Return A2C's optimizer, with torch's RMSProp or with that of TensorFlow 1."""
+    if not values["use_rms_prop"]:
+        return {"optimizer.name": "adam", "optimizer.epsilon": 1e-5}
+    return {
+        "optimizer.name": "rmsprop",
+        "optimizer.epsilon": values["rms_prop_eps"],
+        "optimizer.decay": 0.99,
+        "optimizer.epsilon_inside_root": False,
+        "optimizer.accumulator_init": 0.0,
+    }
+
+
+def _optimizer(values: Values) -> Keys:
+    if values["optimizer_class"] is None or _word(values["optimizer_class"]) == "Adam":
+        return {}
+    if _word(values["optimizer_class"]) != "RMSpropTFLike":
+        raise NoCounterpartError("write optimizer.name and its keys")
+    numbers = {"optimizer.decay": 0.99, "optimizer.epsilon_inside_root": True, "optimizer.accumulator_init": 1.0}
+    return {"optimizer.name": "rmsprop", **numbers}
+
+
+def _adam(values: Values) -> Keys:
+    if values["optimizer_class"] is not None and _word(values["optimizer_class"]) != "Adam":
+        raise NoCounterpartError("write optimizer.name and its keys")
+    return {}
+
+
+def _optimizer_numbers(values: Values) -> Keys:
+    known = {"eps": "optimizer.epsilon", "betas": "optimizer.betas", "alpha": "optimizer.decay"}
+    given = values["optimizer_kwargs"] or {}
+    if strange := [name for name in given if name not in known and given[name]]:
+        raise NoCounterpartError(f"{', '.join(strange)}: write the keys of the section optimizer")
+    return {known[name]: value for name, value in given.items() if name in known}
+
+
+def _word(value: Any) -> str:
+    """Return the last word of the name of a class, which may be given as text."""
+    return str(getattr(value, "__name__", value)).rpartition(".")[2]
+
+
+def _perceptron(values: Values) -> bool:
+    return _word(values["policy"]).endswith("MlpPolicy")
+
+
+def _policy(values: Values) -> Keys:
+    if _perceptron(values):
+        return {"model.name": "mlp"}
+    if _word(values["policy"]).endswith("CnnPolicy"):
+        return {"model.name": "nature"}
+    raise NoCounterpartError("only MlpPolicy and CnnPolicy have one; write model.name")
+
+
+def _no_images(values: Values) -> Keys:
+    if not _perceptron(values):
+        raise NoCounterpartError("sac learns from vectors only, with MlpPolicy")
+    return _policy(values)
+
+
+def _layers(values: Values, default: Sequence[int]) -> Keys:
+    """Return the widths of layers, which must be the same for both networks."""
+    given = values["net_arch"]
+    if not _perceptron(values):
+        if given:
+            raise NoCounterpartError("layers behind the convolutions are those of the network nature")
+        return {}
+    if isinstance(given, Sequence) and len(given) == 1 and isinstance(given[0], Mapping):
+        given = given[0]  # the form before Stable-Baselines3 1.8
+    if isinstance(given, Mapping):
+        of_each = [[*widths] for widths in given.values()]
+        if any(widths != of_each[0] for widths in of_each):
+            raise NoCounterpartError("actor and critics have layers of the same widths; write model.hidden_sizes")
+        given = of_each[0] if of_each else []
+    return {"model.hidden_sizes": [*default] if given is None else [*given]}
+
+
+def _activation(values: Values, default: str) -> Keys:
+    word = default if values["activation_fn"] is None else _word(values["activation_fn"]).lower()
+    if not _perceptron(values):
+        return {}
+    if word not in ("tanh", "relu"):
+        raise NoCounterpartError("model.activation is tanh or relu")
+    return {"model.activation": word}
+
+
+def _init(values: Values) -> Keys:
+    return {"model.init": "orthogonal" if values["ortho_init"] else "torch"}
+
+
+def _device(values: Values) -> Keys:
+    return {} if values["device"] == "auto" else {"trainer.device": str(values["device"])}
+
+
+def _seed(values: Values) -> Keys:
+    return {} if values["seed"] is None else {"seed": integer(values["seed"])}
+
+
+def _name(values: Values) -> Keys:
+    return {} if values["tb_log_name"] is None else {"name": values["tb_log_name"]}
+
+
+def _normalized(values: Values) -> Keys:
+    """Return the keys for VecNormalize, whose clips are 10."""
+    given = values["normalize"]
+    given = read_python(given) if isinstance(given, str) else given
+    wanted = given if isinstance(given, Mapping) else dict.fromkeys(("norm_obs", "norm_reward"), bool(given))
+    rewards = bool(given) and wanted.get("norm_reward", True)
+    return {
+        "model.normalize_observation": bool(given) and wanted.get("norm_obs", True),
+        "algorithm.normalize_reward": rewards,
+        **({"algorithm.reward_clip": wanted.get("clip_reward", 10.0)} if rewards else {}),
+    }
+
+
+def _not_normalized(values: Values) -> Keys:
+    if values["normalize"]:
+        raise NoCounterpartError("algorithms with a replay normalise neither observations nor rewards")
+    return {}
+
+
+def _is_atari(values: Values) -> bool:
+    given = values["env_wrapper"]
+    words = [given] if isinstance(given, str | type) else [*(given or [])]
+    return [_word(word) for word in words] == ["AtariWrapper"]
+
+
+def _wrapper(values: Values) -> Keys:
+    if not values["env_wrapper"]:
+        return {}
+    if not _is_atari(values):
+        raise NoCounterpartError("write env.wrappers: [package.module:Class]")
+    return {
+        "env.preset": "dqn",
+        "env.fire_on_reset": True,
+        "algorithm.reward_clip": 1.0,
+        "algorithm.life_loss_terminal": True,
+    }
+
+
+def _stacked(values: Values) -> Keys:
+    if not values["frame_stack"]:
+        return {}
+    if not _is_atari(values):
+        raise NoCounterpartError("write env.wrappers: [{name: gymnasium.wrappers:FrameStackObservation, kwargs: ...}]")
+    return {"env.stack": integer(values["frame_stack"])}
+
+
+def _environment_arguments(values: Values) -> Keys:
+    return {"env.kwargs": {**values["env_kwargs"]}} if values["env_kwargs"] else {}
+
+
+def _environments(values: Values) -> Keys:
+    return environments(values["n_envs"])
+
+
+def _count(name: str, algorithms: tuple[str, ...], key: str, how: str = "") -> Name:
+    return Name(name, algorithms, (key,), how, whole(key, name))
+
+
+def _none(names: str, algorithms: tuple[str, ...], why: str, convert: Callable[[Values], Keys] | None = None) -> Any:
+    return [Name(name, algorithms, (), why, convert) for name in names.split()]
+
+
+_CONSTANT = "a constant is also optimizer.learning_rate_final; a linear schedule gives its two ends"
+_RATIO = "batch_size x gradient_steps / (train_freq x n_envs), and batch_size for -1"
+_EPSILON = "exploration_fraction x total_timesteps"
+
+TABLE: tuple[Name, ...] = (
+    Name("policy", (*ON_POLICY, "dqn"), ("model.name",), "MlpPolicy is mlp, CnnPolicy is nature", _policy),
+    Name("policy", ("sac",), ("model.name",), "MlpPolicy is mlp, CnnPolicy is nature", _no_images),
+    Name("env", ALL, ("env.id",), "the first argument of train", nothing),
+    Name("learning_rate", ALL, ("optimizer.learning_rate",), _CONSTANT, _rate),
+    _count("n_steps", ON_POLICY, "algorithm.horizon"),
+    _count("n_steps", OFF_POLICY, "algorithm.n_step"),
+    Name("batch_size", ("ppo",), ("algorithm.minibatches",), "n_steps x n_envs / batch_size, rounded up", _minibatches),
+    _count("batch_size", OFF_POLICY, "replay.batch_size"),
+    _count("n_epochs", ("ppo",), "algorithm.epochs"),
+    Name("gamma", ALL, ("algorithm.discount",)),
+    Name("gae_lambda", ON_POLICY, ("algorithm.gae_lambda",)),
+    Name("clip_range", ("ppo",), ("algorithm.ratio_clip",), "and ratio_clip_final for a linear schedule", _clip),
+    Name("clip_range_vf", ("ppo",), ("algorithm.value_clip",), "", _value_clip),
+    Name("normalize_advantage", ("ppo",), ("algorithm.normalize_advantage",)),
+    *_none("normalize_advantage", ("a2c",), "a2c does not do it; ppo with one epoch and one minibatch does"),
+    Name("ent_coef", ON_POLICY, ("algorithm.entropy_cost",)),
+    *_none("ent_coef", ("sac",), "the temperature is always learned, which is auto", _learned_temperature),
+    Name("vf_coef", ON_POLICY, ("algorithm.value_cost",)),
+    Name("max_grad_norm", (*ON_POLICY, "dqn"), ("optimizer.clip_norm",)),
+    Name("use_rms_prop", ("a2c",), ("optimizer.name",), "true = rmsprop, as in torch; false = adam", _rmsprop),
+    Name("rms_prop_eps", ("a2c",), ("optimizer.epsilon",), "with use_rms_prop", nothing),
+    *_none("use_sde sde_sample_freq", (*ON_POLICY, "sac"), _NOISE),
+    *_none("use_sde_at_warmup", ("sac",), _NOISE),
+    *_none("rollout_buffer_class rollout_buffer_kwargs", ON_POLICY, _BUFFER),
+    *_none("target_kl", ("ppo",), "epochs do not end early; fewer algorithm.epochs keep the policy nearer"),
+    # DQN and SAC
+    _count("buffer_size", OFF_POLICY, "replay.capacity_steps"),
+    Name("learning_starts", ("dqn",), ("replay.learning_starts_steps",), "at least batch_size", _learning_starts),
+    Name(
+        "learning_starts",
+        ("sac",),
+        ("replay.learning_starts_steps", "algorithm.random_steps"),
+        "at least batch_size",
+        _random_start,
+    ),
+    *_none("tau", ("dqn",), "dqn copies the whole network, which is tau 1", _hard_copies),
+    Name("tau", ("sac",), ("algorithm.target_rate",)),
+    Name("train_freq", OFF_POLICY, ("algorithm.horizon",), "steps, not episodes", _horizon),
+    Name("gradient_steps", OFF_POLICY, ("replay.ratio",), _RATIO, _ratio),
+    *_none("action_noise", ("sac",), "the policy is random by itself"),
+    *_none("replay_buffer_class replay_buffer_kwargs", OFF_POLICY, "the replay is uniform, or replay.prioritised"),
+    *_none("optimize_memory_usage", OFF_POLICY, "the replay always stores single frames once"),
+    _count("target_update_interval", ("dqn",), "algorithm.target_every_steps"),
+    *_none("target_update_interval", ("sac",), "the target critics move after every optimizer step", _every_step),
+    Name("exploration_fraction", ("dqn",), ("algorithm.epsilon_steps",), _EPSILON, _epsilon_steps),
+    Name("exploration_initial_eps", ("dqn",), ("algorithm.epsilon_initial",)),
+    Name("exploration_final_eps", ("dqn",), ("algorithm.epsilon_final",)),
+    Name("target_entropy", ("sac",), ("algorithm.target_entropy",), "auto = null", _target_entropy),
+    # All
+    *_none("stats_window_size", ALL, "scores are means of the last 100 games"),
+    Name("tensorboard_log", ALL, ("report.writers",), "runs write for TensorBoard into their folders", nothing),
+    *_none("policy_kwargs", ALL, "each of its entries is in this table", nothing),
+    *_none("verbose", ALL, "train shows a bar (progress=)", nothing),
+    Name("seed", ALL, ("seed",), "null = 1", _seed),
+    Name("device", ALL, ("trainer.device",), "auto = cpu", _device),
+    *_none("_init_setup_model", ALL, "processes make the network"),
+    # learn
+    Name("total_timesteps", ALL, ("total_steps",), "", _total_steps),
+    *_none("callback", ALL, "train has on_report, on_evaluation and on_checkpoint"),
+    *_none("log_interval", ALL, "reports come at intervals of seconds (report.every_s)"),
+    Name("tb_log_name", ALL, ("name",), "the name of the run and of its folder", _name),
+    *_none("reset_num_timesteps", ALL, "actorlearn resume continues a run"),
+    *_none("progress_bar", ALL, "train shows a bar (progress=)", nothing),
+    # policy_kwargs
+    Name("net_arch", (*ON_POLICY, "dqn"), ("model.hidden_sizes",), "", partial(_layers, default=(64, 64))),
+    Name("net_arch", ("sac",), ("model.hidden_sizes",), "", partial(_layers, default=(256, 256))),
+    Name("activation_fn", ON_POLICY, ("model.activation",), "tanh or relu", partial(_activation, default="tanh")),
+    Name("activation_fn", OFF_POLICY, ("model.activation",), "tanh or relu", partial(_activation, default="relu")),
+    Name("ortho_init", ON_POLICY, ("model.init",), "true = orthogonal; false = torch", _init),
+    Name("log_std_init", ON_POLICY, ("model.log_std_init",)),
+    *_none("log_std_init clip_mean", ("sac",), _NOISE),
+    *_none("n_critics", ("sac",), "there are two critics"),
+    *_none("full_std squash_output", ON_POLICY, _NOISE),
+    *_none("use_expln", (*ON_POLICY, "sac"), _NOISE),
+    *_none("features_extractor_class features_extractor_kwargs", ALL, "write your network, and name it in model.name"),
+    *_none("share_features_extractor", (*ON_POLICY, "sac"), "follows from the network"),
+    *_none("normalize_images", ALL, "bytes are always divided by 255"),
+    Name("optimizer_class", ON_POLICY, ("optimizer.name",), "Adam = adam; RMSpropTFLike = rmsprop", _optimizer),
+    Name("optimizer_class", OFF_POLICY, ("optimizer.name",), "Adam = adam", _adam),
+    Name(
+        "optimizer_kwargs",
+        ALL,
+        ("optimizer.epsilon",),
+        "eps is epsilon; betas and alpha are betas and decay",
+        _optimizer_numbers,
+    ),
+    # RL Baselines3 Zoo
+    Name("n_timesteps", ALL, ("total_steps",), "", nothing),
+    Name("n_envs", ALL, ("simulators.count", "simulators.envs"), "their product is n_envs", _environments),
+    Name(
+        "normalize",
+        ON_POLICY,
+        ("model.normalize_observation", "algorithm.normalize_reward"),
+        "norm_obs and norm_reward",
+        _normalized,
+    ),
+    *_none("normalize", OFF_POLICY, "algorithms with a replay normalise neither", _not_normalized),
+    Name("frame_stack", ALL, ("env.stack",), "of Atari games", _stacked),
+    Name("env_wrapper", ALL, ("env.wrappers",), "package.module:Class; AtariWrapper is env.preset: dqn", _wrapper),
+    *_none("vec_env_wrapper", ALL, "env.wrappers wrap single environments"),
+    Name("env_kwargs", ALL, ("env.kwargs",), "", _environment_arguments),
+)
+
+
+_RUN: dict[str, Any] = {
+    "policy": "MlpPolicy",
+    "env": None,
+    "gamma": 0.99,
+    "stats_window_size": 100,
+    "tensorboard_log": None,
+    "policy_kwargs": None,
+    "verbose": 0,
+    "seed": None,
+    "device": "auto",
+    "_init_setup_model": True,
+    # learn
+    "total_timesteps": None,
+    "callback": None,
+    "log_interval": None,
+    "tb_log_name": None,
+    "reset_num_timesteps": True,
+    "progress_bar": False,
+    # policy_kwargs
+    "net_arch": None,
+    "activation_fn": None,
+    "features_extractor_class": None,
+    "features_extractor_kwargs": None,
+    "normalize_images": True,
+    "optimizer_class": None,
+    "optimizer_kwargs": None,
+    # RL Baselines3 Zoo
+    "n_timesteps": None,
+    "n_envs": 1,
+    "normalize": False,
+    "frame_stack": None,
+    "env_wrapper": None,
+    "vec_env_wrapper": None,
+    "env_kwargs": None,
+}
+_SDE = {"use_sde": False, "sde_sample_freq": -1, "use_expln": False, "share_features_extractor": True}
+_ON_POLICY: dict[str, Any] = {
+    **_RUN,
+    **_SDE,
+    "ent_coef": 0.0,
+    "vf_coef": 0.5,
+    "max_grad_norm": 0.5,
+    "rollout_buffer_class": None,
+    "rollout_buffer_kwargs": None,
+    "ortho_init": True,
+    "log_std_init": 0.0,
+    "full_std": True,
+    "squash_output": False,
+}
+_OFF_POLICY: dict[str, Any] = {
+    **_RUN,
+    "buffer_size": 1_000_000,
+    "learning_starts": 100,
+    "gradient_steps": 1,
+    "replay_buffer_class": None,
+    "replay_buffer_kwargs": None,
+    "optimize_memory_usage": False,
+    "n_steps": 1,
+}
+_FIXED: Keys = {
+    "algorithm.loss_scale": 1.0,
+    "algorithm.reward_clip": None,
+    "algorithm.life_loss_terminal": False,
+    "algorithm.bootstrap_on_truncation": True,
+}
+_ADAM: Keys = {"optimizer.name": "adam", "optimizer.epsilon": 1e-8}
+
+STABLE_BASELINES3 = Library(
+    title="Stable-Baselines3",
+    table=TABLE,
+    defaults={
+        "ppo": {
+            **_ON_POLICY,
+            "learning_rate": 3e-4,
+            "n_steps": 2048,
+            "batch_size": 64,
+            "n_epochs": 10,
+            "gae_lambda": 0.95,
+            "clip_range": 0.2,
+            "clip_range_vf": None,
+            "normalize_advantage": True,
+            "target_kl": None,
+        },
+        "a2c": {
+            **_ON_POLICY,
+            "learning_rate": 7e-4,
+            "n_steps": 5,
+            "gae_lambda": 1.0,
+            "rms_prop_eps": 1e-5,
+            "use_rms_prop": True,
+            "normalize_advantage": False,
+        },
+        "dqn": {
+            **_OFF_POLICY,
+            "learning_rate": 1e-4,
+            "batch_size": 32,
+            "tau": 1.0,
+            "train_freq": 4,
+            "target_update_interval": 10_000,
+            "exploration_fraction": 0.1,
+            "exploration_initial_eps": 1.0,
+            "exploration_final_eps": 0.05,
+            "max_grad_norm": 10.0,
+        },
+        "sac": {
+            **_OFF_POLICY,
+            **_SDE,
+            "share_features_extractor": False,
+            "learning_rate": 3e-4,
+            "batch_size": 256,
+            "tau": 0.005,
+            "train_freq": 1,
+            "action_noise": None,
+            "ent_coef": "auto",
+            "target_update_interval": 1,
+            "target_entropy": "auto",
+            "use_sde_at_warmup": False,
+            "log_std_init": -3.0,
+            "clip_mean": 2.0,
+            "n_critics": 2,
+        },
+    },
+    fixed={
+        "ppo": {**_FIXED, "optimizer.name": "adam", "optimizer.epsilon": 1e-5},
+        "a2c": _FIXED,
+        "dqn": {**_FIXED, **_ADAM, "optimizer.epsilon_hat": False, "algorithm.epsilon_hold_steps": 0},
+        "sac": {**_FIXED, **_ADAM, "optimizer.clip_norm": 0.0},
+    },
+    names_here={algorithm: algorithm for algorithm in ALL},
+)
+
+
+def convert(algorithm: str, given: Mapping[str, Any]) -> Converted:
+    """Return hyperparameters as keys; the entries of policy_kwargs count as names."""
+    written = given.get("policy_kwargs") or {}
+    try:
+        inside = read_python(written) if isinstance(written, str) else written
+        if not isinstance(inside, Mapping):
+            raise ValueError("must be a dict")
+    except ValueError as error:
+        raise ValueError(f"policy_kwargs: {written!r:.100}: {error}") from None
+    outside = {name: value for name, value in given.items() if name != "policy_kwargs"}
+    return STABLE_BASELINES3.convert(algorithm.lower(), {**outside, **inside})

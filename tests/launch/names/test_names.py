@@ -1,0 +1,338 @@
+"""Every name of Stable-Baselines3 and CleanRL has its counterpart or the reason that it has none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+
+import actorlearn
+from launch.names.cleanrl import CLEANRL
+from launch.names.hints import hint
+from launch.names.library import Library
+from launch.names.stable_baselines3 import STABLE_BASELINES3, read_python
+from launch.python import asked
+from launch.topology.keys import leaves, structs_of
+from launch.topology.load import Topology, TopologyError, parse
+from tests.sizes import ROOT
+
+# Constructors and `learn` of Stable-Baselines3 2.9, in the order of its signatures.
+_SB3_BOTH = "policy env learning_rate gamma stats_window_size tensorboard_log policy_kwargs verbose seed device"
+_SB3_LEARN = "_init_setup_model total_timesteps callback log_interval tb_log_name reset_num_timesteps progress_bar"
+_SB3_ON_POLICY = (
+    "n_steps gae_lambda normalize_advantage ent_coef vf_coef max_grad_norm use_sde sde_sample_freq "
+    "rollout_buffer_class rollout_buffer_kwargs"
+)
+_SB3_OFF_POLICY = (
+    "buffer_size learning_starts batch_size tau train_freq gradient_steps replay_buffer_class replay_buffer_kwargs "
+    "optimize_memory_usage n_steps target_update_interval"
+)
+_SB3_POLICIES = (
+    "net_arch activation_fn features_extractor_class features_extractor_kwargs normalize_images optimizer_class "
+    "optimizer_kwargs"
+)
+_SB3_ACTOR_CRITIC = f"{_SB3_POLICIES} ortho_init log_std_init full_std use_expln squash_output share_features_extractor"
+# What RL Baselines3 Zoo adds to them in its files of hyperparameters.
+_ZOO = "n_envs n_timesteps normalize frame_stack env_wrapper vec_env_wrapper env_kwargs"
+SB3 = {
+    "ppo": f"{_SB3_BOTH} {_SB3_LEARN} {_SB3_ON_POLICY} {_SB3_ACTOR_CRITIC} {_ZOO} "
+    "batch_size n_epochs clip_range clip_range_vf target_kl",
+    "a2c": f"{_SB3_BOTH} {_SB3_LEARN} {_SB3_ON_POLICY} {_SB3_ACTOR_CRITIC} {_ZOO} rms_prop_eps use_rms_prop",
+    "dqn": f"{_SB3_BOTH} {_SB3_LEARN} {_SB3_OFF_POLICY} {_SB3_POLICIES} {_ZOO} "
+    "exploration_fraction exploration_initial_eps exploration_final_eps max_grad_norm",
+    "sac": f"{_SB3_BOTH} {_SB3_LEARN} {_SB3_OFF_POLICY} {_SB3_POLICIES} {_ZOO} action_noise ent_coef target_entropy "
+    "use_sde sde_sample_freq use_sde_at_warmup log_std_init use_expln clip_mean n_critics share_features_extractor",
+}
+# Fields of `Args` in CleanRL's scripts, in the order of the scripts.
+_CLEANRL = "exp_name seed torch_deterministic cuda track wandb_project_name wandb_entity capture_video"
+_CLEANRL_MODEL = "save_model upload_model hf_entity"
+_CLEANRL_PPO = (
+    f"{_CLEANRL} env_id total_timesteps learning_rate num_envs num_steps anneal_lr gamma gae_lambda num_minibatches "
+    "update_epochs norm_adv clip_coef clip_vloss ent_coef vf_coef max_grad_norm target_kl batch_size minibatch_size "
+    "num_iterations"
+)
+_CLEANRL_DQN = (
+    f"{_CLEANRL} {_CLEANRL_MODEL} env_id total_timesteps learning_rate num_envs buffer_size gamma tau "
+    "target_network_frequency batch_size start_e end_e exploration_fraction learning_starts train_frequency"
+)
+SCRIPTS = {
+    "ppo": _CLEANRL_PPO,
+    "ppo_atari": _CLEANRL_PPO,
+    "ppo_continuous_action": f"{_CLEANRL_PPO} {_CLEANRL_MODEL}",
+    "dqn": _CLEANRL_DQN,
+    "dqn_atari": _CLEANRL_DQN,
+    "sac_continuous_action": f"{_CLEANRL} env_id total_timesteps num_envs buffer_size gamma tau batch_size "
+    "learning_starts policy_lr q_lr policy_frequency target_network_frequency alpha autotune",
+}
+EVERY = [
+    (library, algorithm, name)
+    for library, lists in ((STABLE_BASELINES3, SB3), (CLEANRL, SCRIPTS))
+    for algorithm, names in lists.items()
+    for name in names.split()
+]
+ENVIRONMENT = {
+    "ppo_atari": "ALE/Pong-v5",
+    "dqn_atari": "ALE/Pong-v5",
+    "sac": "Pendulum-v1",
+    "sac_continuous_action": "Pendulum-v1",
+    "ppo_continuous_action": "Pendulum-v1",
+}
+
+
+def checked(env: str, keys: Mapping[str, object]) -> Topology:
+    return asked.read(env, None, keys).check()
+
+
+@pytest.mark.parametrize(("library", "lists"), [(STABLE_BASELINES3, SB3), (CLEANRL, SCRIPTS)], ids=["sb3", "cleanrl"])
+def test_the_table_has_the_librarys_names_and_a_default_for_each(library: Library, lists: dict[str, str]) -> None:
+    for algorithm, names in lists.items():
+        assert sorted(library.of(algorithm)) == sorted(names.split()), algorithm
+        assert sorted(library.defaults[algorithm]) == sorted(names.split()), algorithm
+        once = [name.name for name in library.table if algorithm in name.algorithms]
+        assert len(once) == len(set(once)), algorithm
+
+
+@pytest.mark.parametrize(("library", "algorithm", "name"), EVERY, ids=lambda value: getattr(value, "title", value))
+def test_every_name_has_keys_of_its_algorithm_or_a_reason_that_it_has_none(
+    library: Library, algorithm: str, name: str
+) -> None:
+    entry = library.of(algorithm)[name]
+    assert entry.keys or entry.how
+    known = {*leaves()}
+    read = {*structs_of("algorithm")[library.names_here[algorithm]].__struct_fields__, "name"}
+    for key in entry.keys:
+        assert key in known
+        assert not key.startswith("algorithm.") or key.removeprefix("algorithm.") in read
+
+
+@pytest.mark.parametrize(("library", "algorithm", "name"), EVERY, ids=lambda value: getattr(value, "title", value))
+def test_the_hint_for_an_unknown_key_names_the_counterpart_or_the_reason(
+    library: Library, algorithm: str, name: str
+) -> None:
+    entry = library.of(algorithm)[name]
+    said = hint(name)
+    assert (entry.keys[0] in said) if entry.keys else (entry.how in said or "did you mean" in said)
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("n_steps", "did you mean algorithm.horizon (a2c, ppo) or algorithm.n_step (dqn, sac)?"),
+        ("algorithm.n_steps", "did you mean algorithm.horizon (a2c, ppo) or algorithm.n_step (dqn, sac)?"),
+        ("algorithm.batch_size", "did you mean algorithm.minibatches (ppo: n_steps x n_envs / batch_size"),
+        ("simulators.n_envs", "did you mean simulators.count and simulators.envs"),
+        ("net_arch", "did you mean model.hidden_sizes?"),
+        ("model.policy", "did you mean model.name (MlpPolicy is mlp, CnnPolicy is nature)?"),
+        ("target_kl", "target_kl of Stable-Baselines3 has no counterpart: epochs do not end early"),
+        ("algorithm.gamma", "did you mean algorithm.discount?"),
+        ("lr", "did you mean optimizer.learning_rate?"),
+        ("simulators.env", "did you mean simulators.envs?"),  # a mistyped key, although env is a name too
+        ("algorithm.n_epochs", "did you mean algorithm.epochs?"),
+    ],
+)
+@pytest.mark.parametrize("written", ["file", "command line"])
+def test_errors_of_unknown_keys_give_the_hint(key: str, says: str, written: str) -> None:
+    section, _, name = key.rpartition(".")
+    text, overrides = "env: {id: CartPole-v1}\n", [f"{key}=1"]
+    if written == "file":
+        text, overrides = text + (f"{section}: {{{name}: 1}}\n" if section else f"{name}: 1\n"), []
+    with pytest.raises(TopologyError) as caught:
+        parse(text, overrides, "t")
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(("library", "lists"), [(STABLE_BASELINES3, SB3), (CLEANRL, SCRIPTS)], ids=["sb3", "cleanrl"])
+def test_the_librarys_defaults_are_a_topology(library: Library, lists: dict[str, str]) -> None:
+    """They are also complete: no key's value depends on the kind of the environment."""
+    for algorithm in lists:
+        keys, left_out = library.convert(algorithm, {"total_timesteps": 100_000})
+        assert checked(ENVIRONMENT.get(algorithm, "CartPole-v1"), keys).algorithm.name == library.names_here[algorithm]
+        assert left_out == {}
+        assert {"algorithm.loss_scale", "algorithm.reward_clip", "optimizer.epsilon", "model.name"} <= keys.keys()
+
+
+def test_hyperparameters_of_ppo_in_the_zoo() -> None:
+    keys, left_out = actorlearn.from_stable_baselines3(
+        "ppo",
+        {
+            "n_envs": 8,
+            "n_timesteps": 1e6,
+            "policy": "MlpPolicy",
+            "n_steps": 1024,
+            "batch_size": 64,
+            "n_epochs": 4,
+            "gamma": 0.999,
+            "learning_rate": "lin_2.5e-4",
+            "clip_range": "lin_0.1",
+            "ent_coef": 0.01,
+            "normalize": "{'norm_obs': True, 'norm_reward': False}",
+            "policy_kwargs": "dict(net_arch=dict(pi=[32], vf=[32]), activation_fn=nn.ReLU, ortho_init=False)",
+            "target_kl": 0.03,
+        },
+    )
+    made = checked("CartPole-v1", keys)
+    assert (made.total_steps, made.simulators.environments, made.algorithm.horizon) == (1_000_000, 8, 1024)
+    assert (made.algorithm.minibatches, made.algorithm.epochs, made.algorithm.discount) == (128, 4, 0.999)
+    assert (made.optimizer.learning_rate, made.optimizer.learning_rate_final) == (2.5e-4, 0.0)
+    assert (made.algorithm.ratio_clip, made.algorithm.ratio_clip_final) == (0.1, 0.0)
+    assert (made.model.hidden_sizes, made.model.activation, made.model.init) == ((32,), "relu", "torch")
+    assert made.model.normalize_observation and not made.algorithm.normalize_reward
+    assert left_out.keys() == {"target_kl"}
+
+
+def test_atari_of_the_zoo() -> None:
+    keys, left_out = actorlearn.from_stable_baselines3(
+        "dqn",
+        {
+            "env_wrapper": ["stable_baselines3.common.atari_wrappers.AtariWrapper"],
+            "frame_stack": 4,
+            "policy": "CnnPolicy",
+            "n_timesteps": 1e7,
+            "buffer_size": 100_000,
+            "learning_starts": 100_000,
+            "target_update_interval": 1000,
+            "train_freq": 4,
+            "gradient_steps": 1,
+            "exploration_fraction": 0.1,
+            "exploration_final_eps": 0.01,
+            "optimize_memory_usage": False,
+        },
+    )
+    made = checked("ALE/Pong-v5", keys)
+    assert (made.model.name, made.env.preset, made.env.stack) == ("nature", "dqn", 4)
+    assert (made.algorithm.reward_clip, made.algorithm.life_loss_terminal) == (1.0, True)
+    assert (made.algorithm.epsilon_steps, made.algorithm.epsilon_final) == (1_000_000, 0.01)
+    assert (made.algorithm.horizon, made.replay.ratio, made.optimizer.clip_norm) == (4, 8.0, 10.0)
+    assert left_out == {}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "given", "expected"),
+    [
+        ("ppo", {"learning_rate": lambda left: 1e-3 * left + 1e-4}, {"optimizer.learning_rate_final": 1e-4}),
+        ("ppo", {"n_steps": 100, "batch_size": 64}, {"algorithm.minibatches": 2}),
+        ("a2c", {}, {"optimizer.name": "rmsprop", "optimizer.epsilon_inside_root": False}),
+        ("a2c", {"use_rms_prop": False}, {"optimizer.name": "adam", "optimizer.epsilon": 1e-5}),
+        (
+            "a2c",
+            {"policy_kwargs": {"optimizer_class": "RMSpropTFLike", "optimizer_kwargs": {"eps": 1e-4}}},
+            {"optimizer.epsilon_inside_root": True, "optimizer.accumulator_init": 1.0, "optimizer.epsilon": 1e-4},
+        ),
+        ("dqn", {"gradient_steps": -1, "n_envs": 4, "train_freq": (8, "step")}, {"replay.ratio": 32.0}),
+        ("dqn", {"gradient_steps": 2, "n_envs": 4, "train_freq": 4}, {"replay.ratio": 4.0, "algorithm.horizon": 4}),
+        ("dqn", {"n_steps": 3}, {"algorithm.n_step": 3}),
+        ("sac", {"learning_starts": 10}, {"replay.learning_starts_steps": 256, "algorithm.random_steps": 10}),
+        ("sac", {"tau": 0.02, "target_entropy": -3}, {"algorithm.target_rate": 0.02, "algorithm.target_entropy": -3}),
+        ("sac", {"train_freq": 64, "gradient_steps": 64, "ent_coef": "auto"}, {"replay.ratio": 256.0}),
+    ],
+)
+def test_values_of_stable_baselines3(algorithm: str, given: dict, expected: dict) -> None:
+    keys, left_out = actorlearn.from_stable_baselines3(algorithm, {"total_timesteps": 50_000, **given})
+    assert {key: keys[key] for key in expected} == pytest.approx(expected)
+    assert left_out == {}
+    checked(ENVIRONMENT.get(algorithm, "CartPole-v1"), keys)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "given", "why"),
+    [
+        ("ppo", {"target_kl": 0.03}, "epochs do not end early"),
+        ("ppo", {"use_sde": True}, "gSDE"),
+        ("ppo", {"learning_rate": lambda left: left**2}, "only linear schedules"),
+        ("ppo", {"clip_range_vf": "lin_0.2"}, "only a constant clip of values"),
+        ("ppo", {"net_arch": {"pi": [64], "vf": [256]}}, "layers of the same widths"),
+        ("ppo", {"activation_fn": "nn.ELU"}, "tanh or relu"),
+        ("ppo", {"policy": "MultiInputPolicy"}, "only MlpPolicy and CnnPolicy"),
+        ("a2c", {"normalize_advantage": True}, "ppo with one epoch"),
+        ("dqn", {"tau": 0.5}, "tau 1"),
+        ("dqn", {"train_freq": (1, "episode")}, "not of episodes"),
+        ("sac", {"ent_coef": 0.1}, "always learned"),
+        ("sac", {"ent_coef": "auto_0.1"}, "begins at 1"),
+        ("sac", {"target_update_interval": 2}, "every optimizer step"),
+        ("sac", {"normalize": True}, "with a replay"),
+        ("sac", {"env_wrapper": "gymnasium.wrappers.TimeLimit"}, "env.wrappers"),
+    ],
+)
+def test_values_without_a_counterpart_are_left_out_and_the_rest_is_a_topology(
+    algorithm: str, given: dict, why: str
+) -> None:
+    keys, left_out = actorlearn.from_stable_baselines3(algorithm, {"total_timesteps": 50_000, **given})
+    assert left_out.keys() == given.keys()
+    assert why in next(iter(left_out.values()))
+    checked(ENVIRONMENT.get(algorithm, "CartPole-v1"), keys)
+
+
+def test_arguments_of_cleanrls_ppo() -> None:
+    @dataclass
+    class Args:
+        total_timesteps: int = 100_000
+        num_envs: int = 4
+        num_steps: int = 128
+        vf_coef: float = 0.5
+        anneal_lr: bool = True
+        clip_vloss: bool = True
+        target_kl: float | None = 0.02
+        track: bool = False
+        batch_size: int = 512
+
+    keys, left_out = actorlearn.from_cleanrl("ppo", Args())
+    made = checked("CartPole-v1", keys)
+    assert made.algorithm.value_cost == 0.25, "CleanRL halves the squared error"
+    assert (made.algorithm.value_clip, made.algorithm.ratio_clip) == (0.2, 0.2)
+    assert (made.optimizer.learning_rate, made.optimizer.learning_rate_final) == (2.5e-4, 0.0)
+    assert (made.simulators.environments, made.algorithm.horizon, made.algorithm.minibatches) == (4, 128, 4)
+    assert not made.algorithm.bootstrap_on_truncation
+    assert left_out.keys() == {"target_kl"}
+
+
+def test_arguments_of_cleanrls_other_scripts() -> None:
+    dqn = checked("CartPole-v1", actorlearn.from_cleanrl("dqn", {}).keys)
+    assert (dqn.replay.ratio, dqn.algorithm.horizon, dqn.algorithm.epsilon_steps) == (12.8, 10, 250_000)
+    assert (dqn.algorithm.huber_delta, dqn.algorithm.loss_scale) == (1e6, 2.0), "the squared error"
+    sac = checked("Pendulum-v1", actorlearn.from_cleanrl("sac_continuous_action", {"learning_starts": 5e3}).keys)
+    assert sac.optimizer.learning_rate == 3e-4
+    assert {sac.optimizer.of_group(name).learning_rate for name in ("critic_1", "critic_2", "temperature")} == {1e-3}
+    assert sac.algorithm.random_steps == 5_000
+    _, left_out = actorlearn.from_cleanrl("sac_continuous_action", {"autotune": False, "alpha": 0.1})
+    assert left_out.keys() == {"autotune", "alpha"}
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: actorlearn.from_stable_baselines3("td3", {}), "'td3': there are no names of Stable-Baselines3 for it"),
+        (lambda: actorlearn.from_stable_baselines3("ppo", {"n_step": 5}), "did you mean n_steps?"),
+        (lambda: actorlearn.from_stable_baselines3("a2c", {"batch_size": 5}), "a2c of Stable-Baselines3 has no such"),
+        (lambda: actorlearn.from_stable_baselines3("ppo", {"n_steps": 5.5}), "n_steps: 5.5: must be a whole number"),
+        (lambda: actorlearn.from_stable_baselines3("ppo", {"learning_rate": "fast"}), "learning_rate: 'fast'"),
+        (lambda: actorlearn.from_stable_baselines3("dqn", {}), "share of total_timesteps, which is missing"),
+        (lambda: actorlearn.from_stable_baselines3("ppo", {"policy_kwargs": "dict(x=f())"}), "only literals and dict"),
+        (lambda: actorlearn.from_cleanrl("ppo_lstm", {}), "these have them: ppo, ppo_atari"),
+    ],
+)
+def test_wrong_names_and_values_are_refused(call, says: str) -> None:
+    with pytest.raises(ValueError, match=says.replace("(", r"\(").replace("?", r"\?")):
+        call()
+
+
+def test_reading_policy_kwargs_runs_no_code() -> None:
+    assert read_python("dict(net_arch=[64, 64], activation_fn=nn.ReLU, log_std_init=-2)") == {
+        "net_arch": [64, 64],
+        "activation_fn": "ReLU",
+        "log_std_init": -2,
+    }
+    for text in ("__import__('os').system('x')", "dict(", "open('x')"):
+        with pytest.raises(ValueError):
+            read_python(text)
+
+
+@pytest.mark.parametrize("page", ["from-stable-baselines3.md", "from-cleanrl.md"])
+def test_the_example_of_each_page_prints_what_it_says(
+    page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), flags=re.DOTALL)
+    monkeypatch.setattr("launch.python.train", lambda env, **keys: checked(env, keys))
+    exec(example, {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*\)  # (.*)", example)
