@@ -8,6 +8,7 @@ describes the damage and what to do.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,10 @@ from actorlearn.processes.simulator_snapshots import SimulatorSnapshots, rekey_t
 from actorlearn.wire.control import Control
 from actorlearn.wire.messages import Saved
 from actorlearn.worker.settings import TrainerSettings
+
+
+SAVING_SHARE = 20
+"""Smallest ratio of the time between two checkpoints that are due by time to the time that saving took."""
 
 
 class NotKeptError(Exception):
@@ -135,12 +140,21 @@ class Checkpoints:
         self._saved_at = -1
         """Environment steps of the newest checkpoint; -1 if the present weights are not saved."""
         self._failed = False
+        self._saved_s, self._took_s = time.monotonic(), 0.0
+        """When the newest checkpoint was saved, and how long this took."""
         self._orders = 0
         """Number of ordered saves that have been made."""
         self._goes_on_from = ""
         """Folder of the checkpoint from whose snapshots the simulators continue; empty if they do not."""
 
     # Saving ----------------------------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> bool:
+        """Whether a checkpoint is due by time."""
+        every_s = self._settings.checkpoint_every_s
+        waited_s = time.monotonic() - self._saved_s
+        return every_s is not None and waited_s >= max(every_s, SAVING_SHARE * self._took_s)
 
     def take_snapshots(self) -> None:
         """Have the simulators take snapshots for the next checkpoint."""
@@ -172,6 +186,7 @@ class Checkpoints:
             self._say_saved(Path(self._goes_on_from))
             return
         self._saved_at = env_steps = self._state.counts.env_steps
+        began_s = time.monotonic()
         acting, published_at = self._acting()
         try:
             path = checkpoint.save(
@@ -197,6 +212,8 @@ class Checkpoints:
             return
         finally:
             self._snapshots.close()
+            self._saved_s = time.monotonic()
+            self._took_s = self._saved_s - began_s
         self._failed = False
         hit("trainer.saved")
         if complaint := self._snapshots.complaint():

@@ -1,4 +1,4 @@
-"""Scores a run: plays whole games with its newest valid checkpoint, in a separate process.
+"""Scores a run: plays whole games with a checkpoint, by default its newest valid one, in a separate process.
 
 Reads the run's resolved topology; writes a settings file for ``tasks/evaluate.py`` and prints its answer.
 Imports neither torch nor an environment.
@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from actorlearn.parameters.chosen_checkpoints import NEWEST
 from actorlearn.worker.settings import EvaluateSettings
 from launch.errors import FailedError, RunError
 from launch.machine.cores import Cores
@@ -30,12 +31,20 @@ BEHIND = 2
 """Most checkpoints by which a learner's newest may be behind the newest of all; else it has left the run."""
 
 
-def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | None, record: bool, json: bool) -> int:
+def evaluate(
+    word: str,
+    episodes: int | None,
+    greedy: bool | None,
+    seed: int | None,
+    record: bool,
+    json: bool,
+    at: str | int = NEWEST,
+) -> int:
     """Play games and print their scores; return the exit status."""
     if record and find_spec("av") is None:
         raise RunError("--record needs PyAV, which is not installed: pip install 'actorlearn[video]'")
     run = find.find(word)
-    answer = play(run, settings(run, episodes, greedy, seed, record))
+    answer = play(run, settings(run, episodes, greedy, seed, record, at))
     for warning in answer["warnings"]:
         print(f"warning: {warning}", file=sys.stderr)
     if json:
@@ -62,11 +71,12 @@ def _scores(found: Mapping[str, Any]) -> str:
 
 
 def settings(
-    run: Run, episodes: int | None, greedy: bool | None, seed: int | None, record: bool = False
+    run: Run, episodes: int | None, greedy: bool | None, seed: int | None, record: bool = False, at: str | int = NEWEST
 ) -> EvaluateSettings:
     """Return the settings of the evaluating process: the run's topology, with the user's options."""
     if not run.checkpoints():
-        raise RunError(f"{run.name} has no checkpoint to evaluate; one is written every checkpoint.every_steps steps")
+        raise RunError(f"{run.name} has no checkpoint to evaluate; its trainer writes the first one when it starts")
+    run.refuse_missing(at)
     topology = load(run.path / "topology.yaml")
     chosen, _ = choose(topology, cpu_flags(), Cores.here())
     described = describe(topology)
@@ -75,7 +85,8 @@ def settings(
         env=topology.env.for_evaluation(topology.evaluator.noop_max),
         policy=acting,
         run_dir=str(run.path),
-        behind_steps=BEHIND * topology.checkpoint.every_steps if own_weights(topology) else None,
+        at=at,
+        behind_steps=BEHIND * topology.checkpoint.steps_between(topology.total_steps) if own_weights(topology) else None,
         episodes=topology.evaluator.episodes if episodes is None else episodes,
         greedy=topology.evaluator.greedy if greedy is None else greedy,
         fire_after=topology.evaluator.fire_after,

@@ -25,8 +25,9 @@ from actorlearn.parameters.checkpoint_folders import (
     find_common_steps,
     read_manifest,
 )
+from actorlearn.parameters.chosen_checkpoints import choose, choose_of_all, newer_set_aside, read_at
 from actorlearn.parameters.modes import MODES
-from actorlearn.tasks.evaluate import newest_opened
+from actorlearn.tasks.evaluate import opened
 from tests.parameters.killed_saves import SCENARIOS
 
 TENSORS = {"weights.a": torch.arange(6.0).reshape(2, 3), "optimizer.m": torch.ones(4)}
@@ -326,8 +327,8 @@ def test_one_that_goes_between_being_found_and_opened_is_looked_for_again(
     monkeypatch.setattr(checkpoint, "load_file", overtaken)
     assert checkpoint.newest(tmp_path).state["which"] == "after"
     calls.clear()
-    opened, warnings = newest_opened(tmp_path, None)
-    assert opened["trainer-0"].state["which"] == "after" and warnings == []
+    found, warnings = opened(tmp_path, None)
+    assert found["trainer-0"].state["which"] == "after" and warnings == []
 
 
 def test_one_that_can_never_be_opened_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,3 +381,51 @@ def test_the_newest_that_all_have_is_kept_until_all_have_a_newer_one(tmp_path: P
     assert saved(both[1], 50) == [40, 50]
     assert saved(both[1], 55) == [55]
     assert saved(both[0], 60) == [55, 60]
+
+
+# The checkpoint that a user names -------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_is_chosen_by_its_steps_and_a_missing_one_lists_those_that_are_there(tmp_path: Path) -> None:
+    for steps in (0, 1500, 3000):
+        save(tmp_path, steps)
+    assert choose(tmp_path, read_at("newest")).env_steps == 3000
+    assert [choose(tmp_path, read_at(text)).env_steps for text in ("1500", "1_500", "1,500")] == [1500] * 3
+    for at in (1501, "bets"):
+        with pytest.raises(ValueError, match=rf"^at {at}: .* write newest, .*: 0, 1_500, 3_000$"):
+            choose(tmp_path, at)
+    damage(tmp_path / "000000001500")
+    with pytest.raises(CheckpointError, match=r"/000000001500 is damaged: manifest\.json"):
+        choose(tmp_path, 1500)  # an older one would not be what was asked for
+
+
+def test_a_learner_that_has_no_checkpoint_of_these_steps_takes_the_nearest_and_learners_in_step_need_one(
+    tmp_path: Path,
+) -> None:
+    for directory, steps in (("", 100), ("", 200), ("learner-1", 110), ("learner-1", 200), ("learner-2", 50)):
+        save(tmp_path / directory, steps)
+    chosen = choose_of_all(tmp_path, 100, in_step=False)
+    assert {learner: int(folder.name) for learner, folder in chosen.items()} == {0: 100, 1: 110, 2: 50}
+    with pytest.raises(ValueError, match="at 200: .*: none yet$"):
+        choose_of_all(tmp_path, 200, in_step=True)
+    assert set(opened(tmp_path, 10, 100)[0]) == {"trainer-0", "trainer-1", "trainer-2"}
+
+
+def test_newer_checkpoints_are_set_aside_and_come_back_if_the_run_cannot_be_resumed(tmp_path: Path) -> None:
+    for directory, steps in (("", 100), ("", 200), ("", 300), ("learner-1", 100), ("learner-1", 300)):
+        save(tmp_path / directory, steps)
+    chosen = choose_of_all(tmp_path, 100, in_step=True)
+    with pytest.raises(ZeroDivisionError), newer_set_aside(chosen):
+        assert find_common_steps([tmp_path, tmp_path / "learner-1"]) == {100}
+        raise ZeroDivisionError
+    assert find_common_steps([tmp_path, tmp_path / "learner-1"]) == {100, 300}
+    with newer_set_aside(chosen):
+        pass
+    save(tmp_path, 300)
+    with newer_set_aside(chosen):
+        pass
+    assert sorted(path.name for path in (tmp_path / "aside").iterdir()) == [
+        "000000000200",
+        "000000000300",
+        "000000000300-2",
+    ]

@@ -169,3 +169,23 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert any("<progress" in output.get("data", {}).get("text/html", "") for output in outputs)
+
+
+def test_an_older_checkpoint_is_loaded_played_exported_and_resumed(tmp_path: Path) -> None:
+    run = actorlearn.train(CATCH, total_steps=3_000, progress=False, **QUICK, **{"checkpoint.keep": 10})
+    at, newest = run.checkpoints()[1], run.checkpoints()[-1]
+    assert 1000 <= at < 1100 and newest >= 3000
+    assert run.policy(at).env_steps == run.evaluate(2, at=at)["env_steps"] == at
+    exported = run.export(tmp_path / "exported", at=at, episodes=2, weights_only=True)
+    assert f"{at:,}" in (exported / "README.md").read_text()
+    for refused in (run.evaluate, run.resume):
+        with pytest.raises(ValueError, match=rf"at 7: no such checkpoint is kept; .* 0, {at:_}, .*{newest:_}$"):
+            refused(at=7)
+    with pytest.raises(ValueError, match="total_steps = 500"):
+        run.resume(at, total_steps=500)
+    assert run.checkpoints()[-1] == newest  # nothing was moved for a run that was refused
+    resumed = run.resume(at, total_steps=3_500)
+    assert resumed.wait() == "finished"
+    (began,) = (event for event in resumed.events() if event["kind"] == "resumed")
+    assert f"at {at} steps" in began["cause"] and resumed.checkpoints()[-1] >= 3500
+    assert f"{newest:012d}" in {path.name for path in (run.folder / "checkpoints" / "aside").iterdir()}
