@@ -23,7 +23,7 @@ def load_policy(
     """Load the policy of a running or ended run, with the weights of its newest valid checkpoint, to act on the CPU.
 
     ``learner`` selects the learner in mode gossip, in which each learner has its own weights. ``seed`` seeds the
-    sampling of actions. ``at`` selects the checkpoint: "newest", or the environment steps of one. Raises ValueError if
+    sampling of actions. ``at`` selects the checkpoint: "newest", "best", or the environment steps of one. Raises ValueError if
     the folder is not a run's or has no such checkpoint, and CheckpointError (a RuntimeError) if the checkpoint is
     damaged.
     Your own classes must be importable, as when the run was started.

@@ -48,7 +48,7 @@ Plain = Annotated[bool, typer.Option("--plain", help="Print one line per report 
 At = Annotated[
     str,
     typer.Option(
-        "--at", metavar="CHECKPOINT", help="The checkpoint: newest, or the environment steps of one that is kept."
+        "--at", metavar="CHECKPOINT", help="The checkpoint: newest, best, or the environment steps of one that is kept."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
@@ -332,6 +332,9 @@ def clean(json: Json = False) -> int:
 def eval(
     run: RunWord,
     at: At = "newest",
+    save: Annotated[
+        bool, typer.Option("--save", help="Have a living run save a checkpoint first, and play that one.")
+    ] = False,
     episodes: Annotated[
         int | None, typer.Option(min=1, help="Number of games to play. Default: evaluator.episodes.")
     ] = None,
@@ -349,11 +352,14 @@ def eval(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Play games with a checkpoint, by default the newest valid one, and print the raw scores."""
+    """Play games with a checkpoint, by default the newest valid one, and print the raw scores.
+
+    Of a living run it also prints how old these weights are.
+    """
     from actorlearn.parameters.chosen_checkpoints import read_at
     from launch.commands.evaluate import evaluate
 
-    return evaluate(run, episodes, greedy, seed, record, json, read_at(at))
+    return evaluate(run, episodes, greedy, seed, record, json, read_at(at), save)
 
 
 @contextmanager

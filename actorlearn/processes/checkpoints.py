@@ -30,7 +30,10 @@ from actorlearn.parameters.checkpoint_folders import (
     directory_of,
     find_at,
     find_common_steps,
+    folders,
+    steps_of,
 )
+from actorlearn.parameters.chosen_checkpoints import soonest
 from actorlearn.parameters.modes import mode_of
 from actorlearn.parameters.published import Published
 from actorlearn.processes.counts import TrainerCounts, elapsed_s
@@ -144,6 +147,8 @@ class Checkpoints:
         """When the newest checkpoint was saved, and how long this took."""
         self._orders = 0
         """Number of ordered saves that have been made."""
+        self._best_steps: int | None = None
+        """Environment steps of the weights with the best score, by the newest order."""
         self._goes_on_from = ""
         """Folder of the checkpoint from whose snapshots the simulators continue; empty if they do not."""
 
@@ -151,7 +156,9 @@ class Checkpoints:
 
     @property
     def due(self) -> bool:
-        """Whether a checkpoint is due by time."""
+        """Whether a checkpoint is due by time, or because there is none yet after the weights with the best score."""
+        if self._best_steps is not None and self._saved_at < self._best_steps <= self._state.counts.env_steps:
+            return True
         every_s = self._settings.checkpoint_every_s
         waited_s = time.monotonic() - self._saved_s
         return every_s is not None and waited_s >= max(every_s, SAVING_SHARE * self._took_s)
@@ -165,6 +172,10 @@ class Checkpoints:
         if saves > self._orders:
             self._orders = saves
             self.save_now()
+
+    def keep_best(self, best_steps: int | None) -> None:
+        """Keep the checkpoint saved soonest after weights of ``best_steps`` steps, which have the best score."""
+        self._best_steps = best_steps
 
     def note_weights_changed(self) -> None:
         """Mark the newest checkpoint as outdated, although no steps have been counted since."""
@@ -237,11 +248,16 @@ class Checkpoints:
         return {**self._state.learning.save(folder), **self._snapshots.put(folder)}
 
     def _spared(self) -> set[int]:
-        """Return the steps of the newest checkpoint that all learners in lock-step have, which must not be removed."""
+        """Return the steps of checkpoints that must not be removed.
+
+        These are the best checkpoint and, of learners in lock-step, the newest and the best that all of them have.
+        """
+        best = soonest([steps_of(folder) for folder in folders(self._settings.checkpoints)], self._best_steps)
         if not self._mode.in_step:
-            return set()
+            return best
         root = Path(self._settings.run_dir) / "checkpoints"
-        return {max(find_common_steps([directory_of(root, k) for k in range(self._settings.learners)]), default=-1)}
+        common = find_common_steps([directory_of(root, k) for k in range(self._settings.learners)])
+        return {max(common, default=-1), *best, *soonest(common, self._best_steps)}
 
     # Taking up -------------------------------------------------------------------------------------------------
 

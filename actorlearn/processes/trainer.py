@@ -253,6 +253,7 @@ class Trainer:
         while control.ordered:
             order = control.order
             self.link.follow(order)
+            self.checkpoints.keep_best(order.best_steps)
             self.checkpoints.save_as_ordered(order.save)
             control.applied(order)
             self._draining, self._joined = self.peers.leaving, self.peers.joined

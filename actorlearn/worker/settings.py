@@ -288,7 +288,7 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     policy: PolicySettings
     run_dir: str
     at: str | int = NEWEST
-    """The checkpoint: newest, or its environment steps."""
+    """The checkpoint: newest, best, or its environment steps."""
     behind_steps: int | None = None
     """Environment steps by which a learner's checkpoint may be older than the newest; older ones are not played."""
     episodes: int
@@ -308,7 +308,7 @@ class ExportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     learner: int
     """Number of the learner whose weights are written."""
     at: str | int = NEWEST
-    """The checkpoint: newest, or its environment steps."""
+    """The checkpoint: newest, best, or its environment steps."""
     folder: str
     """Existing folder for the files."""
     onnx: bool

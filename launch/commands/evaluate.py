@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json as json_format
 import sys
+import time
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,6 +25,7 @@ from launch.plan.probe import describe
 from launch.plan.roles import own_weights, policy, recording
 from launch.reports.evaluations import compare_learners
 from launch.runs import find
+from launch.runs.client import CHANGE_S, ask
 from launch.runs.find import Run
 from launch.spawning.answers import NoAnswerError, ask_task
 from launch.topology.load import load
@@ -39,11 +42,16 @@ def evaluate(
     record: bool,
     json: bool,
     at: str | int = NEWEST,
+    save: bool = False,
 ) -> int:
     """Play games and print their scores; return the exit status."""
     if record and find_spec("av") is None:
         raise RunError("--record needs PyAV, which is not installed: pip install 'actorlearn[video]'")
-    run = find.find(word)
+    if save and at != NEWEST:
+        raise RunError(f"--save: saves the newest checkpoint, and --at {at} plays another; leave one of them out")
+    run = find.find_living(word) if save else find.find(word)
+    if save:
+        ask(run, "save", timeout_s=CHANGE_S)
     answer = play(run, settings(run, episodes, greedy, seed, record, at))
     for warning in answer["warnings"]:
         print(f"warning: {warning}", file=sys.stderr)
@@ -53,6 +61,11 @@ def evaluate(
     learners = answer.get("learners", {})
     who = f"the average of {len(learners)} learners' weights" if learners else "the policy"
     print(f"{run.name}: {answer['episodes']} whole games with {who} of {answer['env_steps']:,} steps")
+    if "age_s" in answer:
+        print(
+            f"the run is alive: these weights are {answer['behind_steps']:,} steps and {answer['age_s']:.0f} s old; "
+            f"`actorlearn eval {run.name} --save` plays its present ones"
+        )
     print(f"raw score {_scores(answer)}")
     for name, own in learners.items():
         print(f"{name} alone: {_scores(own)}")
@@ -96,7 +109,10 @@ def settings(
 
 
 def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
-    """Run the evaluating process and return its answer; raises FailedError with its last line."""
+    """Run the evaluating process and return its answer; raises FailedError with its last line.
+
+    Of a living run the answer also has ``behind_steps`` and ``age_s``: the age of the weights after the last game.
+    """
     try:
         # Idle threads must not spin: a run may need the cores.
         answer: dict[str, Any] = ask_task("evaluate", msgspec.json.encode(wanted), OMP_WAIT_POLICY="PASSIVE")
@@ -104,4 +120,14 @@ def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
         raise FailedError(f"{run.name} cannot be evaluated: {error}") from None
     if learners := answer.get("learners"):
         answer |= compare_learners({name: own["mean"] for name, own in learners.items()})
-    return answer
+    return {**answer, **_age(run, Path(answer["checkpoint"]), answer["env_steps"])} if run.alive else answer
+
+
+def _age(run: Run, checkpoint: Path, env_steps: int) -> dict[str, Any]:
+    """Return how many steps and seconds ago a living run has saved these weights; empty if that is not known."""
+    try:
+        saved_s = checkpoint.stat().st_mtime
+    except OSError:  # the run has removed it in the meantime
+        return {}
+    now_steps = (run.metrics().last() or {}).get("env_steps") or 0
+    return {"behind_steps": max(0, now_steps - env_steps), "age_s": round(max(0.0, time.time() - saved_s), 1)}

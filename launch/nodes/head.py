@@ -444,7 +444,7 @@ class Head:
         yield msgspec.structs.replace(saved, message=msgspec.structs.replace(saved.message, path=str(path)))
         in_step = mode(self._plan.topology).in_step
         together = name_set(self._addresses.run_dir / "checkpoints", self.placed, in_step)
-        node.arriving.remove_older(done, together)
+        node.arriving.remove_older(done, [*together, *best_of_each(self._addresses.run_dir / "checkpoints")])
 
     def _leaving(self, node: RemoteNode, _leaving: NodeLeaving) -> Iterator[NodeEvent]:
         node.leaving = True

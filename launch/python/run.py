@@ -187,7 +187,7 @@ class Run:
     def policy(self, at: str | int = NEWEST, *, learner: int = 0, seed: int = 0) -> LoadedPolicy:
         """Load the policy, to act on the CPU; see ``actorlearn.load_policy``.
 
-        ``at``: "newest", or the steps of one of ``checkpoints()``. Raises ValueError for another.
+        ``at``: "newest", "best", or the steps of one of ``checkpoints()``. Raises ValueError for another.
         """
         return actorlearn.load_policy(self._folder, learner=learner, seed=seed, at=at)
 

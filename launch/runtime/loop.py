@@ -19,7 +19,13 @@ from typing import Any
 
 from actorlearn.address import AddressError, Tcp
 from actorlearn.parameters.checkpoint_folders import CheckpointError
-from actorlearn.parameters.chosen_checkpoints import NEWEST, choose_of_all, newer_set_aside
+from actorlearn.parameters.chosen_checkpoints import (
+    NEWEST,
+    choose_of_all,
+    newer_set_aside,
+    read_best,
+    write_best,
+)
 from actorlearn.wire.channel import Router
 from actorlearn.wire.keys import LIST_FOLDER, KeysError, make_keys, read_list, server_keys
 from actorlearn.wire.messages import Reply, brief
@@ -174,6 +180,7 @@ class Runner:
         self.reporter = workspace.stack.enter_context(closing(reporter))
         self.selector = workspace.stack.enter_context(closing(selectors.DefaultSelector()))
         self.table = ProcessTable(plan, node)
+        self._checkpoints = workspace.run_dir / "checkpoints"
         self.supervisor = Supervisor(
             self.table.listed,
             plan.expected_shape,
@@ -184,6 +191,7 @@ class Runner:
             budget=topology.supervision,
             mode=mode(topology),
             resume=resumed,
+            best=read_best(self._checkpoints),
         )
         self.clock = AwakeClock()
         self.attached_before = find_attached(workspace.run_dir / "events.jsonl") if resumed else []
@@ -198,6 +206,7 @@ class Runner:
             ev.Enlarge: self.table.enlarge,
             ev.Note: self.reporter.note,
             ev.MetricsRow: self._report,
+            ev.NewBest: self._record_best,
             ev.Done: self._end,
         }
         """Type of action -> function that carries it out and returns the resulting event, if any."""
@@ -278,6 +287,13 @@ class Runner:
     def _report(self, action: ev.MetricsRow) -> ev.Reported | None:
         row = self.reporter.row(action, self._now_s, [*self.table.rows.values()], self.table.simulator_rows)
         return ev.Reported(row) if row is not None else None
+
+    def _record_best(self, action: ev.NewBest) -> None:
+        try:
+            write_best(self._checkpoints, action.best)
+        except OSError as error:
+            cause = f"the best score cannot be recorded, so the checkpoint of an earlier score stays the best: {error}"
+            self.reporter.note(ev.Note("warned", cause=cause))
 
     def _end(self, done: ev.Done) -> None:
         self._done = done

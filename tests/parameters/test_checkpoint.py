@@ -25,7 +25,15 @@ from actorlearn.parameters.checkpoint_folders import (
     find_common_steps,
     read_manifest,
 )
-from actorlearn.parameters.chosen_checkpoints import choose, choose_of_all, newer_set_aside, read_at
+from actorlearn.parameters.chosen_checkpoints import (
+    Best,
+    choose,
+    choose_of_all,
+    newer_set_aside,
+    read_at,
+    read_best,
+    write_best,
+)
 from actorlearn.parameters.modes import MODES
 from actorlearn.tasks.evaluate import opened
 from tests.parameters.killed_saves import SCENARIOS
@@ -429,3 +437,31 @@ def test_newer_checkpoints_are_set_aside_and_come_back_if_the_run_cannot_be_resu
         "000000000300",
         "000000000300-2",
     ]
+
+
+def test_the_best_is_the_one_saved_soonest_after_the_best_score(tmp_path: Path) -> None:
+    for directory, steps in (("", 100), ("", 200), ("", 300), ("learner-1", 100), ("learner-1", 210)):
+        save(tmp_path / directory, steps)
+    with pytest.raises(ValueError, match="at best: no checkpoint has been scored yet; write newest, best, or"):
+        choose(tmp_path, "best")
+    write_best(tmp_path, Best(150, 3.0, "evaluation"))
+    assert choose(tmp_path, "best").env_steps == 200
+    assert choose(tmp_path / "learner-1", "best").env_steps == 210
+    assert [folder.name for folder in choose_of_all(tmp_path, "best", in_step=False).values()] == [
+        "000000000200",
+        "000000000210",
+    ]
+    with pytest.raises(ValueError, match="at best: no checkpoint has been scored yet"):
+        choose_of_all(tmp_path, "best", in_step=True)  # no steps that both have
+    with newer_set_aside(choose_of_all(tmp_path, 200, in_step=False)):
+        assert choose(tmp_path, "best").env_steps == 200  # the score is of weights that stay
+    with newer_set_aside(choose_of_all(tmp_path, 100, in_step=False)):
+        assert read_best(tmp_path) is None
+    (tmp_path / "best.json").write_text("{")
+    assert read_best(tmp_path) is None
+
+
+def test_a_score_of_an_evaluation_is_better_than_any_of_training() -> None:
+    trained, played = Best(10, 9.0, "training"), Best(5, 1.0, "evaluation")
+    assert trained.beats(None) and played.beats(trained) and not trained.beats(played)
+    assert Best(6, 2.0, "evaluation").beats(played) and not Best(6, 1.0, "evaluation").beats(played)

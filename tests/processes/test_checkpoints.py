@@ -104,3 +104,25 @@ def test_one_that_finds_no_room_is_told_and_made_at_the_end_though_no_steps_were
     scene.checkpoints.save_last()
     assert scene.control.saved == [(7, 0)]
     assert newest(scene.settings.checkpoints).state["env_steps"] == 7
+
+
+def test_the_one_saved_soonest_after_the_best_score_is_due_and_kept(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.checkpoints._settings = msgspec.structs.replace(scene.settings, checkpoint_keep=1)
+
+    def kept() -> list[int]:
+        return sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir() if path.name.isdecimal())
+
+    scene.at(10).save()
+    scene.at(20).keep_best(30)
+    assert not scene.checkpoints.due  # another learner is ahead
+    assert scene.at(40).due
+    scene.checkpoints.save()
+    assert not scene.at(50).due
+    for env_steps in (60, 70):
+        scene.at(env_steps).save()
+    assert kept() == [40, 70]
+    scene.checkpoints.keep_best(65)
+    assert not scene.checkpoints.due
+    scene.at(80).save()
+    assert kept() == [70, 80]
