@@ -124,9 +124,7 @@ def supervise(
     topology: Topology,
     errors: Annotated[int, typer.Option(help="Descriptor of a pipe that receives an error.")],
     overrides: Overrides = None,
-    resume_at: Annotated[
-        str | None, typer.Option(help="Continue the run in the folder from this checkpoint.")
-    ] = None,
+    resume_at: Annotated[str | None, typer.Option(help="Continue the run in the folder from this checkpoint.")] = None,
 ) -> int:
     """Run a topology for a Python program, which calls this command by itself."""
     from actorlearn.parameters.chosen_checkpoints import read_at

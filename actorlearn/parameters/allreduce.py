@@ -189,7 +189,9 @@ class Sync(Exchange):
         fingerprint = self._fingerprint() if checked else 0
         with self._waits.waiting():
             said = self.rendezvous.meet(
-                _NextBatch(env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint, self.saving, *position)
+                _NextBatch(
+                    env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint, self.saving, *position
+                )
             )
         batches = [_NextBatch._make(numbers) for numbers in said[:, : len(_NextBatch._fields)].tolist()]
         hit("allreduce.agreed")

@@ -134,7 +134,9 @@ def _steps(at: str | int, there: Collection[int], best: Best | None) -> int:
 
 def nearest(directory: Path, env_steps: int) -> Path | None:
     """Return the checkpoint of another learner that is nearest to these steps; of two, the older. None without any."""
-    return min(folders(directory), key=lambda folder: (abs(steps_of(folder) - env_steps), steps_of(folder)), default=None)
+    return min(
+        folders(directory), key=lambda folder: (abs(steps_of(folder) - env_steps), steps_of(folder)), default=None
+    )
 
 
 def choose_of_all(root: Path, at: str | int, in_step: bool) -> dict[int, Path]:

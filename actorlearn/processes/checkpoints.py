@@ -43,7 +43,6 @@ from actorlearn.wire.control import Control
 from actorlearn.wire.messages import Saved
 from actorlearn.worker.settings import TrainerSettings
 
-
 SAVING_SHARE = 20
 """Smallest ratio of the time between two checkpoints that are due by time to the time that saving took."""
 

@@ -99,7 +99,9 @@ def settings(
         policy=acting,
         run_dir=str(run.path),
         at=at,
-        behind_steps=BEHIND * topology.checkpoint.steps_between(topology.total_steps) if own_weights(topology) else None,
+        behind_steps=BEHIND * topology.checkpoint.steps_between(topology.total_steps)
+        if own_weights(topology)
+        else None,
         episodes=topology.evaluator.episodes if episodes is None else episodes,
         greedy=topology.evaluator.greedy if greedy is None else greedy,
         fire_after=topology.evaluator.fire_after,

@@ -23,6 +23,7 @@ from actorlearn import __version__
 from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.parameters.checkpoint_folders import directory_of, folders, steps_of
+from actorlearn.parameters.chosen_checkpoints import best_of_each
 from actorlearn.wire.channel import Router
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import MessageError, Saved

@@ -229,7 +229,8 @@ class Run:
     ) -> Path:
         """Write the policy to a new folder that works without actorlearn (docs/share.md); return the folder.
 
-        ``at``: as for ``policy``. ``episodes``: games whose scores the card has, by default ``evaluator.episodes``; 0 plays none.
+        ``at``: as for ``policy``. ``episodes``: games whose scores the card has, by default ``evaluator.episodes``; 0
+        plays none.
         """
         export_command.write(self._found(), Path(folder), episodes, learner, weights_only, at)
         return Path(folder)

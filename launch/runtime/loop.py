@@ -191,8 +191,8 @@ class Runner:
             budget=topology.supervision,
             mode=mode(topology),
             resume=resumed,
-            best=read_best(self._checkpoints),
         )
+        self.supervisor.best = read_best(self._checkpoints) if resumed else None
         self.clock = AwakeClock()
         self.attached_before = find_attached(workspace.run_dir / "events.jsonl") if resumed else []
         self._now_s, self._shown_s = 0.0, -SHOW_EVERY_S

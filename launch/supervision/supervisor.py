@@ -15,8 +15,8 @@ from math import inf
 from typing import Any, NamedTuple
 
 from actorlearn.metrics.episodes import RECENT_GAMES
-from actorlearn.parameters.modes import SYNC, ModeSpec
 from actorlearn.parameters.chosen_checkpoints import Best
+from actorlearn.parameters.modes import SYNC, ModeSpec
 from actorlearn.wire.messages import (
     Applied,
     Evaluated,
@@ -72,14 +72,10 @@ class Supervisor:
         ending: Ending,
         mode: ModeSpec = SYNC,
         resume: bool = False,
-        best: Best | None = None,
         budget: Budget = BUDGET,
         jitter: Jitter = spread,
     ) -> None:
-        """``processes``: the processes of the plan, in the order of their starts; ``mode``: how learners exchange.
-
-        ``best``: the best score of the run's earlier lives.
-        """
+        """``processes``: the processes of the plan, in the order of their starts; ``mode``: how learners exchange."""
         self._mode, self._children = mode, Children(processes, run_id, expected_shape, resume, jitter, budget, self._do)
         self._requests = Requests(
             self._children, mode, self._do, lambda now: self._stop(0, "requested by a command", now)
@@ -92,7 +88,8 @@ class Supervisor:
         self._interrupts, self._skip_scoring = 0, False
         """Number of interrupts; whether the run ends without a final evaluation, by request or at a score."""
         self._killed = self._abandoned = False
-        self._best = best
+        self.best: Best | None = None
+        """Best score of the run; in a resumed run set to that of its earlier lives before the first event."""
         self._training_score: float | None = None
         """Mean score of the last RECENT_GAMES training games in the newest report; None before that many."""
         self._ending, self._deadline_s, self._now_s = ending, inf, 0.0
@@ -235,8 +232,8 @@ class Supervisor:
 
     def _scored(self, score: Best) -> None:
         """Record a score if it is the best so far; the next order tells the trainers to keep the checkpoint."""
-        if score.beats(self._best):
-            self._best = score
+        if score.beats(self.best):
+            self.best = score
             self._do(ev.NewBest(score))
 
     def _failed(self, child: Child, failed: Failed) -> None:
@@ -368,7 +365,7 @@ class Supervisor:
         elif self.phase == "scoring" and (self._skip_scoring or not self._children.scoring_evaluators()):
             self._end(self._outcome)
         if self.phase in (*OPEN, "draining", "scoring"):
-            self._orders.renew(self.phase, self._requests.saves, self._best and self._best.env_steps)
+            self._orders.renew(self.phase, self._requests.saves, self.best and self.best.env_steps)
             self._requests.settle()
         if self.phase == "ending" and (
             self._abandoned or not any(child.alive for child in self._children.named.values())
