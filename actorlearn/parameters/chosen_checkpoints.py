@@ -81,7 +81,7 @@ def best_of_each(root: Path) -> list[Path]:
     return [
         folder
         for directory in directories(root).values()
-        for steps in soonest([steps_of(each) for each in folders(directory)], best and best.env_steps)
+        for steps in soonest([steps_of(each) for each in folders(directory)], best.env_steps if best else None)
         for folder in folders(directory)
         if steps_of(folder) == steps
     ]

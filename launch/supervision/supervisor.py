@@ -365,7 +365,7 @@ class Supervisor:
         elif self.phase == "scoring" and (self._skip_scoring or not self._children.scoring_evaluators()):
             self._end(self._outcome)
         if self.phase in (*OPEN, "draining", "scoring"):
-            self._orders.renew(self.phase, self._requests.saves, self.best and self.best.env_steps)
+            self._orders.renew(self.phase, self._requests.saves, self.best.env_steps if self.best else None)
             self._requests.settle()
         if self.phase == "ending" and (
             self._abandoned or not any(child.alive for child in self._children.named.values())

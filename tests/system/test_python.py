@@ -173,7 +173,7 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_older_checkpoint_is_loaded_played_exported_and_resumed(tmp_path: Path) -> None:
-    run = actorlearn.train(CATCH, total_steps=3_000, progress=False, **QUICK, **{"checkpoint.keep": 10})
+    run = actorlearn.train(CATCH, total_steps=3_000, progress=False, **{**QUICK, "checkpoint.keep": 10})
     at, newest = run.checkpoints()[1], run.checkpoints()[-1]
     assert 1000 <= at < 1100 and newest >= 3000
     assert run.policy(at).env_steps == run.evaluate(2, at=at)["env_steps"] == at
@@ -195,14 +195,15 @@ def test_an_older_checkpoint_is_loaded_played_exported_and_resumed(tmp_path: Pat
 def test_the_age_of_a_living_runs_weights_is_told_and_its_present_ones_are_saved(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run = actorlearn.start(CATCH, seed=1, **PACED, **{"total_steps": 10**9, "checkpoint.every_steps": 10**9})
+    seldom = {"checkpoint.every_steps": 10**9, "checkpoint.every_s": None}
+    run = actorlearn.start(CATCH, seed=1, **{**PACED, **seldom}, total_steps=10**9)
     try:
-        assert within(120, lambda: run.steps > 500)
+        assert within(120, lambda: run.steps > 0)
         old = run.evaluate(2)
-        assert old["env_steps"] == 0 and old["behind_steps"] > 500 and old["age_s"] > 0.0
+        assert old["env_steps"] == 0 and old["behind_steps"] > 0 and old["age_s"] > 0.0
         evaluate(run.name, 2, None, None, record=False, json=False, save=True)
         first, age, *_ = capsys.readouterr().out.splitlines()
-        assert f"with the policy of {run.checkpoints()[-1]:,} steps" in first and run.checkpoints()[-1] > 500
+        assert f"with the policy of {run.checkpoints()[-1]:,} steps" in first and run.checkpoints()[-1] > 0
         assert age.startswith("the run is alive: these weights are ")
         with pytest.raises(ValueError, match="--save: saves the newest checkpoint, and --at 0 plays another"):
             evaluate(run.name, 2, None, None, record=False, json=False, at=0, save=True)
@@ -223,6 +224,6 @@ def test_the_best_checkpoint_is_kept_and_found(tmp_path: Path) -> None:
 
 
 def test_without_an_evaluator_the_best_is_by_the_training_score() -> None:
-    run = actorlearn.train(CATCH, total_steps=4_000, progress=False, **QUICK, **{"checkpoint.keep": 100})
+    run = actorlearn.train(CATCH, total_steps=4_000, progress=False, **{**QUICK, "checkpoint.keep": 100})
     rows = [row for row in run.metrics() if row["episodes"] >= 100]
     assert run.policy("best").env_steps >= rows[0]["env_steps"]
