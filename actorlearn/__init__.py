@@ -30,12 +30,12 @@ __all__ = [
 def load_policy(
     run_dir: str | PathLike[str], *, learner: int = 0, seed: int = 0, at: str | int = "newest"
 ) -> LoadedPolicy:
-    """Load the policy of a running or ended run, with the weights of its newest valid checkpoint, to act on the CPU.
+    """Load the policy of a running or ended run, by default of its newest valid checkpoint, to act on the CPU.
 
     ``learner`` selects the learner in mode gossip, in which each learner has its own weights. ``seed`` seeds the
-    sampling of actions. ``at`` selects another checkpoint by its environment steps. Raises ValueError if the folder is
-    not a run's or has no checkpoint of these steps, and CheckpointError (a RuntimeError) if no checkpoint is valid.
-    Your own classes must be importable, as when the run was started.
+    sampling of actions. ``at`` selects the checkpoint: "newest", "best", or the environment steps of one. Raises
+    ValueError if the folder is not a run's or has no such checkpoint, and CheckpointError (a RuntimeError) if the
+    checkpoint is damaged. Your own classes must be importable, as when the run was started.
     """
     from actorlearn.acting.loaded import load  # here, because importing torch takes a second
 

@@ -45,6 +45,12 @@ Keys = Annotated[
     ),
 ]
 Plain = Annotated[bool, typer.Option("--plain", help="Print one line per report instead of a live picture.")]
+At = Annotated[
+    str,
+    typer.Option(
+        "--at", metavar="CHECKPOINT", help="The checkpoint: newest, best, or the environment steps of one that is kept."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 
 _TRAIN, _CARE, _RESULTS, _MACHINE = "Train", "Look after runs", "Results", "This machine"
@@ -95,12 +101,21 @@ def check(topology: Topology, overrides: Overrides = None, json: Json = False) -
 
 @app.command(rich_help_panel=_TRAIN)
 def resume(
-    run: RunWord, overrides: Overrides = None, engine: Engine = None, keys: Keys = None, plain: Plain = False
+    run: RunWord,
+    overrides: Overrides = None,
+    at: At = "newest",
+    engine: Engine = None,
+    keys: Keys = None,
+    plain: Plain = False,
 ) -> int:
-    """Continue an ended run from its newest valid checkpoint, for example with a larger total_steps."""
+    """Continue an ended run from its newest valid checkpoint, for example with a larger total_steps.
+
+    With --at, newer checkpoints are moved to the folder checkpoints/aside.
+    """
+    from actorlearn.parameters.chosen_checkpoints import read_at
     from launch.commands.run import resume
 
-    return resume(run, overrides or [], engine, keys, plain)
+    return resume(run, overrides or [], engine, keys, plain, read_at(at))
 
 
 @app.command(hidden=True)
@@ -109,12 +124,13 @@ def supervise(
     topology: Topology,
     errors: Annotated[int, typer.Option(help="Descriptor of a pipe that receives an error.")],
     overrides: Overrides = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
+    resume_at: Annotated[str | None, typer.Option(help="Continue the run in the folder from this checkpoint.")] = None,
 ) -> int:
     """Run a topology for a Python program, which calls this command by itself."""
+    from actorlearn.parameters.chosen_checkpoints import read_at
     from launch.python.supervise import supervise
 
-    return supervise(folder, topology, overrides or [], errors, resume)
+    return supervise(folder, topology, overrides or [], errors, None if resume_at is None else read_at(resume_at))
 
 
 @app.command(rich_help_panel=_TRAIN)
@@ -313,6 +329,10 @@ def clean(json: Json = False) -> int:
 @app.command(rich_help_panel=_RESULTS)
 def eval(
     run: RunWord,
+    at: At = "newest",
+    save: Annotated[
+        bool, typer.Option("--save", help="Have a living run save a checkpoint first, and play that one.")
+    ] = False,
     episodes: Annotated[
         int | None, typer.Option(min=1, help="Number of games to play. Default: evaluator.episodes.")
     ] = None,
@@ -330,10 +350,14 @@ def eval(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Play games with the newest valid checkpoint and print the raw scores."""
+    """Play games with a checkpoint, by default the newest valid one, and print the raw scores.
+
+    Of a living run it also prints how old these weights are.
+    """
+    from actorlearn.parameters.chosen_checkpoints import read_at
     from launch.commands.evaluate import evaluate
 
-    return evaluate(run, episodes, greedy, seed, record, json)
+    return evaluate(run, episodes, greedy, seed, record, json, read_at(at), save)
 
 
 @contextmanager
@@ -440,6 +464,7 @@ def report(
 def export(
     run: RunWord,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to make.")],
+    at: At = "newest",
     episodes: Annotated[
         int | None,
         typer.Option(
@@ -455,9 +480,10 @@ def export(
     json: Json = False,
 ) -> int:
     """Export the policy to a folder that does not need actorlearn: ONNX with a player, safetensors and a card."""
+    from actorlearn.parameters.chosen_checkpoints import read_at
     from launch.commands.export import export
 
-    return export(run, output, episodes, learner, weights, json)
+    return export(run, output, episodes, learner, weights, json, read_at(at))
 
 
 @app.command(rich_help_panel=_MACHINE)

@@ -20,9 +20,9 @@ from actorlearn.algorithms.interface import Algorithm
 from actorlearn.envs.interface import VectorEnv
 from actorlearn.envs.make import make as make_environments
 from actorlearn.envs.specs import ENVIRONMENTS
-from actorlearn.parameters import checkpoint as checkpoints
-from actorlearn.parameters.checkpoint import Checkpoint
-from actorlearn.parameters.checkpoint_folders import directory_of, folders, steps_of
+from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
+from actorlearn.parameters.checkpoint_folders import directory_of
+from actorlearn.parameters.chosen_checkpoints import NEWEST, choose
 from actorlearn.registry import open_to
 from actorlearn.worker.settings import PolicySettings, read
 
@@ -105,10 +105,6 @@ class LoadedPolicy:
         return action
 
 
-NEWEST = "newest"
-"""Stands for the newest valid checkpoint."""
-
-
 def load(run_dir: str | PathLike[str], learner: int, seed: int, at: str | int = NEWEST) -> LoadedPolicy:
     """Load a policy; see ``actorlearn.load_policy``."""
     folder = Path(run_dir)
@@ -119,16 +115,4 @@ def load(run_dir: str | PathLike[str], learner: int, seed: int, at: str | int = 
         )
     own = read(settings[-1], _ActingSettings)
     directory = directory_of(folder / "checkpoints", learner)
-    return LoadedPolicy(
-        own.policy, own.env, checkpoints.newest(directory) if at == NEWEST else _at(directory, at), seed
-    )
-
-
-def _at(directory: Path, at: str | int) -> Checkpoint:
-    """Return the checkpoint of this many steps; raises ValueError with the steps of those that are there."""
-    there = {steps_of(folder): folder for folder in folders(directory)}
-    found = there.get(at) if isinstance(at, int) else None
-    if found is None:
-        steps = ", ".join(f"{number:_}" for number in sorted(there)) or "none yet"
-        raise ValueError(f"at={at!r}: no checkpoint of that name is kept; write at='newest', or its steps: {steps}")
-    return checkpoints.load(found)
+    return LoadedPolicy(own.policy, own.env, choose_and_open(lambda: choose(directory, at), open_found), seed)

@@ -92,6 +92,8 @@ class _NextBatch(NamedTuple):
     """Time that it has worked since the last batch, without waiting."""
     fingerprint: int
     """Hash of its weights; 0 when hashes are not compared."""
+    saving: int
+    """1 if its next checkpoint is due by time; else 0."""
     rollout: int
     """Rollout of its `Position`."""
     used: int
@@ -187,12 +189,15 @@ class Sync(Exchange):
         fingerprint = self._fingerprint() if checked else 0
         with self._waits.waiting():
             said = self.rendezvous.meet(
-                _NextBatch(env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint, *position)
+                _NextBatch(
+                    env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint, self.saving, *position
+                )
             )
         batches = [_NextBatch._make(numbers) for numbers in said[:, : len(_NextBatch._fields)].tolist()]
         hit("allreduce.agreed")
         self._waits.count(np.array([batch.busy_ns for batch in batches]))
         leaving = any(batch.draining for batch in batches)
+        self.saving = any(batch.saving for batch in batches)
         self._compare([batch.fingerprint for batch in batches])
         if not leaving:
             self._begin(batches)

@@ -211,6 +211,11 @@ class Exchange(ABC):
     def settle(self) -> None:
         """Count a batch after its last step, and pass on changes that other learners do not have yet."""
 
+    saving = False
+    """Whether this learner's next checkpoint is due by time; set before `agree`.
+
+    In mode sync, `agree` sets it if a checkpoint is due for any learner, so that all save at the same update."""
+
     def ending(self, asked: bool) -> bool:
         """Whether to break a batch off, between two of its steps. `asked`: this learner was told to end.
 

@@ -8,6 +8,7 @@ describes the damage and what to do.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,10 @@ from actorlearn.parameters.checkpoint_folders import (
     directory_of,
     find_at,
     find_common_steps,
+    folders,
+    steps_of,
 )
+from actorlearn.parameters.chosen_checkpoints import soonest
 from actorlearn.parameters.modes import mode_of
 from actorlearn.parameters.published import Published
 from actorlearn.processes.counts import TrainerCounts, elapsed_s
@@ -38,6 +42,9 @@ from actorlearn.processes.simulator_snapshots import SimulatorSnapshots, rekey_t
 from actorlearn.wire.control import Control
 from actorlearn.wire.messages import Saved
 from actorlearn.worker.settings import TrainerSettings
+
+SAVING_SHARE = 20
+"""Smallest ratio of the time between two checkpoints that are due by time to the time that saving took."""
 
 
 class NotKeptError(Exception):
@@ -135,12 +142,25 @@ class Checkpoints:
         self._saved_at = -1
         """Environment steps of the newest checkpoint; -1 if the present weights are not saved."""
         self._failed = False
+        self._saved_s, self._took_s = time.monotonic(), 0.0
+        """When the newest checkpoint was saved, and how long this took."""
         self._orders = 0
         """Number of ordered saves that have been made."""
+        self._best_steps: int | None = None
+        """Environment steps of the weights with the best score, by the newest order."""
         self._goes_on_from = ""
         """Folder of the checkpoint from whose snapshots the simulators continue; empty if they do not."""
 
     # Saving ----------------------------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> bool:
+        """Whether a checkpoint is due by time, or because there is none yet after the weights with the best score."""
+        if self._best_steps is not None and self._saved_at < self._best_steps <= self._state.counts.env_steps:
+            return True
+        every_s = self._settings.checkpoint_every_s
+        waited_s = time.monotonic() - self._saved_s
+        return every_s is not None and waited_s >= max(every_s, SAVING_SHARE * self._took_s)
 
     def take_snapshots(self) -> None:
         """Have the simulators take snapshots for the next checkpoint."""
@@ -151,6 +171,10 @@ class Checkpoints:
         if saves > self._orders:
             self._orders = saves
             self.save_now()
+
+    def keep_best(self, best_steps: int | None) -> None:
+        """Keep the checkpoint saved soonest after weights of ``best_steps`` steps, which have the best score."""
+        self._best_steps = best_steps
 
     def note_weights_changed(self) -> None:
         """Mark the newest checkpoint as outdated, although no steps have been counted since."""
@@ -172,6 +196,7 @@ class Checkpoints:
             self._say_saved(Path(self._goes_on_from))
             return
         self._saved_at = env_steps = self._state.counts.env_steps
+        began_s = time.monotonic()
         acting, published_at = self._acting()
         try:
             path = checkpoint.save(
@@ -197,6 +222,8 @@ class Checkpoints:
             return
         finally:
             self._snapshots.close()
+            self._saved_s = time.monotonic()
+            self._took_s = self._saved_s - began_s
         self._failed = False
         hit("trainer.saved")
         if complaint := self._snapshots.complaint():
@@ -220,11 +247,16 @@ class Checkpoints:
         return {**self._state.learning.save(folder), **self._snapshots.put(folder)}
 
     def _spared(self) -> set[int]:
-        """Return the steps of the newest checkpoint that all learners in lock-step have, which must not be removed."""
+        """Return the steps of checkpoints that must not be removed.
+
+        These are the best checkpoint and, of learners in lock-step, the newest and the best that all of them have.
+        """
+        best = soonest([steps_of(folder) for folder in folders(self._settings.checkpoints)], self._best_steps)
         if not self._mode.in_step:
-            return set()
+            return best
         root = Path(self._settings.run_dir) / "checkpoints"
-        return {max(find_common_steps([directory_of(root, k) for k in range(self._settings.learners)]), default=-1)}
+        common = find_common_steps([directory_of(root, k) for k in range(self._settings.learners)])
+        return {max(common, default=-1), *best, *soonest(common, self._best_steps)}
 
     # Taking up -------------------------------------------------------------------------------------------------
 

@@ -106,6 +106,7 @@ class Trainer:
         if self.experience is not None:
             gathered = self._share(self.experience, gathered)
         env_steps = self.counts.env_steps
+        self.peers.exchange.saving = self.checkpoints.due
         update = self.learning.update(gathered, self.counts.position, env_steps)
         if update.outcome != "learned":
             return self._unlearned(gathered, update)
@@ -183,10 +184,11 @@ class Trainer:
     def _is_save_due(self, env_steps: int) -> bool:
         """Whether a checkpoint became due since ``env_steps`` steps of all learners.
 
-        Checkpoints are due at multiples of the interval, so that learners in lock-step save at the same steps.
+        Checkpoints are due at multiples of the interval, and by time as agreed with the other learners, so that
+        learners in lock-step save at the same steps.
         """
         every = self.settings.checkpoint_every_steps
-        return self.counts.env_steps // every > env_steps // every
+        return self.peers.exchange.saving or self.counts.env_steps // every > env_steps // every
 
     def _report(self) -> None:
         """Send a report; the first learner also warns of a straggler."""
@@ -251,6 +253,7 @@ class Trainer:
         while control.ordered:
             order = control.order
             self.link.follow(order)
+            self.checkpoints.keep_best(order.best_steps)
             self.checkpoints.save_as_ordered(order.save)
             control.applied(order)
             self._draining, self._joined = self.peers.leaving, self.peers.joined

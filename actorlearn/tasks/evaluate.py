@@ -1,6 +1,6 @@
-"""Plays N whole games with the newest valid checkpoint of a run and prints one line of JSON.
+"""Plays N whole games with a checkpoint of a run, by default its newest valid one, and prints one line of JSON.
 
-If learners have their own weights, the newest checkpoint of each one and the average of these weights are played.
+If learners have their own weights, a checkpoint of each one and the average of these weights are played.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import torch
 
 from actorlearn.acting.policy import Policy
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
-from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, directories, newest
+from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, directories, find_at, newest
+from actorlearn.parameters.chosen_checkpoints import NEWEST, choose, choose_of_all
 from actorlearn.processes.evaluator import AVERAGE, NONE, SECONDARY, films, play, players, prepare_recording, summary
 from actorlearn.wire.identity import trainer_id
 from actorlearn.worker.settings import EvaluateSettings
@@ -22,7 +23,7 @@ from actorlearn.worker.settings import EvaluateSettings
 def run(settings: EvaluateSettings) -> None:
     """Play and print; actions are sampled or greedy, as the settings say."""
     torch.set_num_threads(1)
-    saved, warnings = newest_opened(Path(settings.run_dir) / "checkpoints", settings.behind_steps)
+    saved, warnings = opened(Path(settings.run_dir) / "checkpoints", settings.behind_steps, settings.at)
     policy = Policy(settings.policy, "cpu", settings.seed, stream=0, threads=settings.threads)
     weights, results = {}, {}
     for name, own in saved.items():
@@ -61,16 +62,25 @@ def run(settings: EvaluateSettings) -> None:
     print(json.dumps({**about, **told, **average, **others, **recorded}), flush=True)
 
 
-def newest_opened(root: Path, behind_steps: int | None) -> tuple[dict[str, Checkpoint], list[str]]:
-    """Open the checkpoints of ``newest_of_each``; chooses again if a running run removes one meanwhile.
+def opened(root: Path, behind_steps: int | None, at: str | int = NEWEST) -> tuple[dict[str, Checkpoint], list[str]]:
+    """Open the checkpoints that ``at`` names; chooses again if a running run removes one meanwhile.
 
-    Returns them by the trainers' names, and warnings.
+    ``behind_steps``: as for ``newest_of_each``; None: only the first learner's. Returns them by the trainers' names,
+    and warnings.
     """
+
+    def chosen() -> tuple[dict[str, Found], list[str]]:
+        if at == NEWEST:
+            return newest_of_each(root, behind_steps)
+        if behind_steps is None:
+            return {trainer_id(0).name: choose(root, at)}, []
+        each = choose_of_all(root, at, in_step=False)
+        return {trainer_id(learner).name: find_at(folder) for learner, folder in each.items()}, []
 
     def take(chosen: tuple[dict[str, Found], list[str]]) -> tuple[dict[str, Checkpoint], list[str]]:
         return {name: open_found(own) for name, own in chosen[0].items()}, chosen[1]
 
-    return choose_and_open(lambda: newest_of_each(root, behind_steps), take)
+    return choose_and_open(chosen, take)
 
 
 def newest_of_each(root: Path, behind_steps: int | None) -> tuple[dict[str, Found], list[str]]:

@@ -1,6 +1,6 @@
 """Writes the policy of a run to a folder, for use elsewhere, and prints one line of JSON about it.
 
-Reads the run's settings and its newest valid checkpoint. Writes ``weights.safetensors`` with all weights by torch's
+Reads the run's settings and one of its checkpoints. Writes ``weights.safetensors`` with all weights by torch's
 names and, on request, ``policy.onnx`` (``acting/exported.py``) with ``play.py``, which plays it.
 """
 
@@ -26,7 +26,7 @@ def run(settings: ExportSettings) -> None:
     torch.set_num_threads(1)
     folder = Path(settings.folder)
     try:
-        policy = load(settings.run_dir, settings.learner, seed=0)
+        policy = load(settings.run_dir, settings.learner, seed=0, at=settings.at)
         made = recipe(policy.env)
         weights = {name: tensor.contiguous() for name, tensor in policy.network.state_dict().items()}
         (folder / WEIGHTS).write_bytes(save(weights, metadata={"env_steps": str(policy.env_steps)}))

@@ -196,6 +196,10 @@ class Order(Message, frozen=True):
     """Simulators that must end at the next rollout, and trainers that must end after their update."""
     save: int = 0
     """Number of checkpoints requested so far."""
+    best_steps: Count | None = None
+    """Environment steps of the weights with the best score so far. A trainer keeps the checkpoint that it saved soonest
+    after them, and saves one if there is none. None before the first score.
+    """
     learners: list[ProcessId] = []
     """Trainers that exchange weights or gradients, in order, without those that must end. Empty until all have
     connected, and always empty if there is only one trainer. In phase score: the trainers that have finished.

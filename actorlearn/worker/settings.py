@@ -19,6 +19,7 @@ from actorlearn.files import write_atomically
 from actorlearn.models.specs import MODELS
 from actorlearn.optim.specs import OPTIMIZERS, OuterSettings
 from actorlearn.parameters.checkpoint_folders import directory_of
+from actorlearn.parameters.chosen_checkpoints import NEWEST
 from actorlearn.parameters.modes import MODES
 from actorlearn.parameters.settings import AloneExchangeSettings, ExperienceSettings
 from actorlearn.registry import decode_settings, open_to
@@ -162,6 +163,8 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     norms: bool = False
     """Whether norms of parameters, gradients and steps are reported."""
     checkpoint_every_steps: int
+    checkpoint_every_s: float | None = None
+    """Seconds after which a checkpoint is saved before ``checkpoint_every_steps``; None = by steps only."""
     checkpoint_keep: int
     began_s: float
     """Zero of the run's clock as CLOCK_MONOTONIC in seconds; the clock continues across restarts."""
@@ -279,11 +282,13 @@ class SpacesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One evaluation of the newest checkpoint of a run; answered by ``tasks/evaluate.py``."""
+    """One evaluation of a checkpoint of a run; answered by ``tasks/evaluate.py``."""
 
     env: Env
     policy: PolicySettings
     run_dir: str
+    at: str | int = NEWEST
+    """The checkpoint: newest, best, or its environment steps."""
     behind_steps: int | None = None
     """Environment steps by which a learner's checkpoint may be older than the newest; older ones are not played."""
     episodes: int
@@ -302,6 +307,8 @@ class ExportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     run_dir: str
     learner: int
     """Number of the learner whose weights are written."""
+    at: str | int = NEWEST
+    """The checkpoint: newest, best, or its environment steps."""
     folder: str
     """Existing folder for the files."""
     onnx: bool

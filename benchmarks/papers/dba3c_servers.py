@@ -82,6 +82,7 @@ def keys(servers: int) -> tuple[str, ...]:
         "inference.count=0",
         "trainer.threads=1",
         "checkpoint.every_steps=1_000_000_000",
+        "checkpoint.every_s=null",
     )
 
 

@@ -25,7 +25,7 @@ from launch.topology.load import load
 WARMUP_S = 3.0
 SMALL = (
     *("simulators.count=1", "simulators.envs=8", "inference.count=0", "evaluator.count=0"),
-    *("trainer.threads=1", "checkpoint.every_steps=1_000_000_000"),
+    *("trainer.threads=1", "checkpoint.every_steps=1_000_000_000", "checkpoint.every_s=null"),
 )
 """Keys of each learner: two processes for one core."""
 _EXCHANGES: Mapping[str, Mapping[str, str]] = {

@@ -1,4 +1,4 @@
-"""Scores a run: plays whole games with its newest valid checkpoint, in a separate process.
+"""Scores a run: plays whole games with a checkpoint, by default its newest valid one, in a separate process.
 
 Reads the run's resolved topology; writes a settings file for ``tasks/evaluate.py`` and prints its answer.
 Imports neither torch nor an environment.
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json as json_format
 import sys
+import time
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from actorlearn.parameters.chosen_checkpoints import NEWEST
 from actorlearn.worker.settings import EvaluateSettings
 from launch.errors import FailedError, RunError
 from launch.machine.cores import Cores
@@ -22,6 +25,7 @@ from launch.plan.probe import describe
 from launch.plan.roles import own_weights, policy, recording
 from launch.reports.evaluations import compare_learners
 from launch.runs import find
+from launch.runs.client import CHANGE_S, ask
 from launch.runs.find import Run
 from launch.spawning.answers import NoAnswerError, ask_task
 from launch.topology.load import load
@@ -30,12 +34,25 @@ BEHIND = 2
 """Most checkpoints by which a learner's newest may be behind the newest of all; else it has left the run."""
 
 
-def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | None, record: bool, json: bool) -> int:
+def evaluate(
+    word: str,
+    episodes: int | None,
+    greedy: bool | None,
+    seed: int | None,
+    record: bool,
+    json: bool,
+    at: str | int = NEWEST,
+    save: bool = False,
+) -> int:
     """Play games and print their scores; return the exit status."""
     if record and find_spec("av") is None:
         raise RunError("--record needs PyAV, which is not installed: pip install 'actorlearn[video]'")
-    run = find.find(word)
-    answer = play(run, settings(run, episodes, greedy, seed, record))
+    if save and at != NEWEST:
+        raise RunError(f"--save: saves the newest checkpoint, and --at {at} plays another; leave one of them out")
+    run = find.find_living(word) if save else find.find(word)
+    if save:
+        ask(run, "save", timeout_s=CHANGE_S)
+    answer = play(run, settings(run, episodes, greedy, seed, record, at))
     for warning in answer["warnings"]:
         print(f"warning: {warning}", file=sys.stderr)
     if json:
@@ -44,6 +61,11 @@ def evaluate(word: str, episodes: int | None, greedy: bool | None, seed: int | N
     learners = answer.get("learners", {})
     who = f"the average of {len(learners)} learners' weights" if learners else "the policy"
     print(f"{run.name}: {answer['episodes']} whole games with {who} of {answer['env_steps']:,} steps")
+    if "age_s" in answer:
+        print(
+            f"the run is alive: these weights are {answer['behind_steps']:,} steps and {answer['age_s']:.0f} s old; "
+            f"`actorlearn eval {run.name} --save` plays its present ones"
+        )
     print(f"raw score {_scores(answer)}")
     for name, own in learners.items():
         print(f"{name} alone: {_scores(own)}")
@@ -62,11 +84,12 @@ def _scores(found: Mapping[str, Any]) -> str:
 
 
 def settings(
-    run: Run, episodes: int | None, greedy: bool | None, seed: int | None, record: bool = False
+    run: Run, episodes: int | None, greedy: bool | None, seed: int | None, record: bool = False, at: str | int = NEWEST
 ) -> EvaluateSettings:
     """Return the settings of the evaluating process: the run's topology, with the user's options."""
     if not run.checkpoints():
-        raise RunError(f"{run.name} has no checkpoint to evaluate; one is written every checkpoint.every_steps steps")
+        raise RunError(f"{run.name} has no checkpoint to evaluate; its trainer writes the first one when it starts")
+    run.refuse_missing(at)
     topology = load(run.path / "topology.yaml")
     chosen, _ = choose(topology, cpu_flags(), Cores.here())
     described = describe(topology)
@@ -75,7 +98,10 @@ def settings(
         env=topology.env.for_evaluation(topology.evaluator.noop_max),
         policy=acting,
         run_dir=str(run.path),
-        behind_steps=BEHIND * topology.checkpoint.every_steps if own_weights(topology) else None,
+        at=at,
+        behind_steps=BEHIND * topology.checkpoint.steps_between(topology.total_steps)
+        if own_weights(topology)
+        else None,
         episodes=topology.evaluator.episodes if episodes is None else episodes,
         greedy=topology.evaluator.greedy if greedy is None else greedy,
         fire_after=topology.evaluator.fire_after,
@@ -85,7 +111,10 @@ def settings(
 
 
 def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
-    """Run the evaluating process and return its answer; raises FailedError with its last line."""
+    """Run the evaluating process and return its answer; raises FailedError with its last line.
+
+    Of a living run the answer also has ``behind_steps`` and ``age_s``: the age of the weights after the last game.
+    """
     try:
         # Idle threads must not spin: a run may need the cores.
         answer: dict[str, Any] = ask_task("evaluate", msgspec.json.encode(wanted), OMP_WAIT_POLICY="PASSIVE")
@@ -93,4 +122,14 @@ def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
         raise FailedError(f"{run.name} cannot be evaluated: {error}") from None
     if learners := answer.get("learners"):
         answer |= compare_learners({name: own["mean"] for name, own in learners.items()})
-    return answer
+    return {**answer, **_age(run, Path(answer["checkpoint"]), answer["env_steps"])} if run.alive else answer
+
+
+def _age(run: Run, checkpoint: Path, env_steps: int) -> dict[str, Any]:
+    """Return how many steps and seconds ago a living run has saved these weights; empty if that is not known."""
+    try:
+        saved_s = checkpoint.stat().st_mtime
+    except OSError:  # the run has removed it in the meantime
+        return {}
+    now_steps = (run.metrics().last() or {}).get("env_steps") or 0
+    return {"behind_steps": max(0, now_steps - env_steps), "age_s": round(max(0.0, time.time() - saved_s), 1)}

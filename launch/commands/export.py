@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from actorlearn.parameters.chosen_checkpoints import NEWEST
 from actorlearn.worker.settings import ExportSettings
 from launch.commands import evaluate
 from launch.display.card import card
@@ -32,11 +33,19 @@ _NEEDED = ("onnx", "onnxscript", "onnxruntime")
 """Packages of the extra ``onnx``."""
 
 
-def export(word: str, output: Path, episodes: int | None, learner: int, weights_only: bool, json: bool) -> int:
+def export(
+    word: str,
+    output: Path,
+    episodes: int | None,
+    learner: int,
+    weights_only: bool,
+    json: bool,
+    at: str | int = NEWEST,
+) -> int:
     """Write the folder and print its files; return the exit status."""
     refuse(output, weights_only)
     run = find.find(word)
-    told, scored, files = write(run, output, episodes, learner, weights_only)
+    told, scored, files = write(run, output, episodes, learner, weights_only, at)
     if json:
         print(json_format.dumps({"run": run.name, "folder": str(output), **told, "score": scored}))
         return 0
@@ -56,21 +65,24 @@ def refuse(output: Path, weights_only: bool) -> None:
 
 
 def write(
-    run: Run, output: Path, episodes: int | None, learner: int, weights_only: bool
+    run: Run, output: Path, episodes: int | None, learner: int, weights_only: bool, at: str | int = NEWEST
 ) -> tuple[dict[str, Any], Mapping[str, Any] | None, list[str]]:
     """Write the folder; return what the exporting process said, the scores, and the files. Raises RunError."""
     refuse(output, weights_only)
     if not run.checkpoints():
-        raise RunError(f"{run.name} has no checkpoint to export; one is written every checkpoint.every_steps steps")
+        raise RunError(f"{run.name} has no checkpoint to export; its trainer writes the first one when it starts")
+    run.refuse_missing(at, learner)
     topology = load(run.path / TOPOLOGY)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as beside:
             folder = Path(beside) / "export"
             folder.mkdir()
-            wanted = ExportSettings(run_dir=str(run.path), learner=learner, folder=str(folder), onnx=not weights_only)
+            wanted = ExportSettings(
+                run_dir=str(run.path), learner=learner, at=at, folder=str(folder), onnx=not weights_only
+            )
             told = _written(run, wanted)
-            scored = None if episodes == 0 else _scored(run, topology, episodes, learner)
+            scored = None if episodes == 0 else _scored(run, topology, episodes, learner, at)
             shutil.copyfile(run.path / TOPOLOGY, folder / TOPOLOGY)
             files = sorted(path.name for path in folder.iterdir())
             (folder / CARD).write_text(card(RunReader(run).look(), told, scored, files))
@@ -89,9 +101,9 @@ def _written(run: Run, wanted: ExportSettings) -> dict[str, Any]:
     return answer
 
 
-def _scored(run: Run, topology: Topology, episodes: int | None, learner: int) -> Mapping[str, Any]:
+def _scored(run: Run, topology: Topology, episodes: int | None, learner: int, at: str | int) -> Mapping[str, Any]:
     """Play whole games with the exported weights and their likeliest actions; return the scores."""
-    played = evaluate.play(run, evaluate.settings(run, episodes, True, None))
+    played = evaluate.play(run, evaluate.settings(run, episodes, True, None, at=at))
     if own_weights(topology):  # else all learners have the same weights
         own: Mapping[str, Any] = played.get("learners", {}).get(trainer_of(topology, learner).name, played)
         return {**own, "env_steps": played["env_steps"]}

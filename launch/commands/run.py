@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actorlearn.parameters.chosen_checkpoints import NEWEST
 from launch.errors import RunError
 from launch.runs import find
 
@@ -41,18 +42,23 @@ def start(
 
 
 def resume(
-    word: str, overrides: Sequence[str], engine: str | None = None, keys: Path | None = None, plain: bool = False
+    word: str,
+    overrides: Sequence[str],
+    engine: str | None = None,
+    keys: Path | None = None,
+    plain: bool = False,
+    at: str | int = NEWEST,
 ) -> int:
     """Continue a run that has ended; return the exit status."""
     from launch.topology.load import load
 
-    run = find_resumable(word)
+    run = find_resumable(word, at)
     loaded = load(run.path / TOPOLOGY, overrides)
-    return run_in(run.path, loaded, find_engine(engine), keys, resume=True, plain=plain)
+    return run_in(run.path, loaded, find_engine(engine), keys, resume_at=at, plain=plain)
 
 
-def find_resumable(word: str) -> find.Run:
-    """Return a run that has ended and can be resumed; raises RunError."""
+def find_resumable(word: str, at: str | int = NEWEST) -> find.Run:
+    """Return a run that has ended and can be resumed from this checkpoint; raises RunError."""
     run = find.find(word)
     if run.alive:
         raise RunError(
@@ -64,6 +70,7 @@ def find_resumable(word: str) -> find.Run:
         )
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to resume from; start it again with `actorlearn run`")
+    run.refuse_missing(at)
     return run
 
 
@@ -107,10 +114,13 @@ def run_in(
     engine: EngineSpec | None = None,
     keys: Path | None = None,
     *,
-    resume: bool = False,
+    resume_at: str | int | None = None,
     plain: bool = False,
 ) -> int:
-    """Run a topology in a folder that has been made, and show it; return the exit status."""
+    """Run a topology in a folder that has been made, and show it; return the exit status.
+
+    ``resume_at``: the checkpoint from which the run in the folder is continued; None: a new run.
+    """
     from launch.display import console
     from launch.runs.view import RunView
     from launch.runtime.loop import run
@@ -120,7 +130,7 @@ def run_in(
         with suppress(OSError):  # a closed terminal does not stop the run
             view = RunView(folder.absolute().name, topology.env.id, topology.total_steps)
             screen = console.make(view, plain=plain)
-        return run(topology, folder, resume=resume, console=screen, engine=engine, keys=keys)
+        return run(topology, folder, resume_at=resume_at, console=screen, engine=engine, keys=keys)
     finally:
         close_screen(screen)
 

@@ -23,6 +23,7 @@ from actorlearn import __version__
 from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.parameters.checkpoint_folders import directory_of, folders, steps_of
+from actorlearn.parameters.chosen_checkpoints import best_of_each
 from actorlearn.wire.channel import Router
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import MessageError, Saved
@@ -444,7 +445,7 @@ class Head:
         yield msgspec.structs.replace(saved, message=msgspec.structs.replace(saved.message, path=str(path)))
         in_step = mode(self._plan.topology).in_step
         together = name_set(self._addresses.run_dir / "checkpoints", self.placed, in_step)
-        node.arriving.remove_older(done, together)
+        node.arriving.remove_older(done, [*together, *best_of_each(self._addresses.run_dir / "checkpoints")])
 
     def _leaving(self, node: RemoteNode, _leaving: NodeLeaving) -> Iterator[NodeEvent]:
         node.leaving = True

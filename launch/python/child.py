@@ -32,17 +32,21 @@ _running: list[Process] = []
 """Children that have not been reaped; a Popen that is collected before that warns."""
 
 
-def start(folder: Path, topology: str, overrides: Sequence[str], resume: bool = False) -> tuple[Run, Process]:
+def start(
+    folder: Path, topology: str, overrides: Sequence[str], resume_at: str | int | None = None
+) -> tuple[Run, Process]:
     """Start a run in a folder that has been made, and return it when its supervisor has accepted it.
+
+    ``resume_at``: the checkpoint from which the run in the folder is continued; None: a new run.
 
     Raises RunError if the run cannot be started as asked, and FailedError if the supervisor fails; no process of the
     run has then been started.
     """
-    earlier = find.read(folder) if resume else None
+    earlier = find.read(folder) if resume_at is not None else None
     before = earlier.meta.get("run_id") if earlier else None
     reads, writes = os.pipe()
     try:
-        process = _spawn(folder, [str(folder), topology, *overrides, "--errors", str(writes)], writes, resume)
+        process = _spawn(folder, [str(folder), topology, *overrides, "--errors", str(writes)], writes, resume_at)
     except BaseException:
         os.close(reads)
         raise
@@ -67,12 +71,15 @@ def start(folder: Path, topology: str, overrides: Sequence[str], resume: bool = 
         os.close(reads)
 
 
-def _spawn(folder: Path, words: Sequence[str], writes: int, resume: bool) -> Process:
+def _spawn(folder: Path, words: Sequence[str], writes: int, resume_at: str | int | None) -> Process:
     log = folder / "logs" / LOG
     log.parent.mkdir(exist_ok=True)
     with log.open("ab") as out:
         return subprocess.Popen(
-            [sys.executable, "-m", "actorlearn", "supervise", *words, *(["--resume"] if resume else [])],
+            [
+                *(sys.executable, "-m", "actorlearn", "supervise", *words),
+                *([] if resume_at is None else ["--resume-at", str(resume_at)]),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import actorlearn
 from actorlearn.parameters.checkpoint_folders import steps_of
+from actorlearn.parameters.chosen_checkpoints import NEWEST
 from launch.commands import evaluate, manage
 from launch.commands import export as export_command
 from launch.commands.run import TOPOLOGY, find_resumable
@@ -183,21 +184,28 @@ class Run:
         """Remove simulators, such as ``simulator-1``, at the next rollout, or trainers in mode gossip; return names."""
         return [str(name) for name in self._ask("detach", names=list(names)).data["names"]]
 
-    def policy(self, at: str | int = "newest", *, learner: int = 0, seed: int = 0) -> LoadedPolicy:
+    def policy(self, at: str | int = NEWEST, *, learner: int = 0, seed: int = 0) -> LoadedPolicy:
         """Load the policy, to act on the CPU; see ``actorlearn.load_policy``.
 
-        ``at``: "newest", or the steps of one of ``checkpoints()``. Raises ValueError for another.
+        ``at``: "newest", "best", or the steps of one of ``checkpoints()``. Raises ValueError for another.
         """
         return actorlearn.load_policy(self._folder, learner=learner, seed=seed, at=at)
 
-    def evaluate(self, episodes: int | None = None, *, greedy: bool | None = None, seed: int | None = None) -> Values:
-        """Play whole games with the newest checkpoint in another process, and return the raw scores.
+    def evaluate(
+        self,
+        episodes: int | None = None,
+        *,
+        at: str | int = NEWEST,
+        greedy: bool | None = None,
+        seed: int | None = None,
+    ) -> Values:
+        """Play whole games with a checkpoint in another process, and return the raw scores; ``at``: as for ``policy``.
 
         By default ``evaluator.episodes`` games, ``evaluator.greedy`` and the seed of the run. The dict has ``mean``,
         ``std``, ``min``, ``max``, ``episodes``, ``env_steps`` (those of the checkpoint) and others.
         """
         found = self._found()
-        return evaluate.play(found, evaluate.settings(found, episodes, greedy, seed))
+        return evaluate.play(found, evaluate.settings(found, episodes, greedy, seed, at=at))
 
     def plot(self, columns: Sequence[str] = (SCORE,)) -> Figure:
         """Return a figure of matplotlib with the columns over steps and over time; a notebook shows it.
@@ -211,27 +219,35 @@ class Run:
         return figure
 
     def export(
-        self, folder: str | Path, *, episodes: int | None = None, learner: int = 0, weights_only: bool = False
+        self,
+        folder: str | Path,
+        *,
+        at: str | int = NEWEST,
+        episodes: int | None = None,
+        learner: int = 0,
+        weights_only: bool = False,
     ) -> Path:
         """Write the policy to a new folder that works without actorlearn (docs/share.md); return the folder.
 
-        ``episodes``: games whose scores the card has, by default ``evaluator.episodes``; 0 plays none.
+        ``at``: as for ``policy``. ``episodes``: games whose scores the card has, by default ``evaluator.episodes``; 0
+        plays none.
         """
-        export_command.write(self._found(), Path(folder), episodes, learner, weights_only)
+        export_command.write(self._found(), Path(folder), episodes, learner, weights_only, at)
         return Path(folder)
 
-    def resume(self, **changes: Any) -> Run:
-        """Continue the ended run from its newest checkpoint, in the same folder; return it when it is at work.
+    def resume(self, at: str | int = NEWEST, **changes: Any) -> Run:
+        """Continue the ended run from a checkpoint, in the same folder; return it when it is at work.
 
-        ``changes``: keys and their new values, as in ``resume(total_steps=200_000)``. Raises RunError if the run is
-        alive or has no checkpoint, and TopologyError (a ValueError) for a wrong change.
+        ``at``: as for ``policy``; newer checkpoints are moved to the folder ``checkpoints/aside``. ``changes``: keys
+        and their new values, as in ``resume(total_steps=200_000)``. Raises RunError if the run is alive or has no such
+        checkpoint, and TopologyError (a ValueError) for a wrong change.
         """
-        found = find_resumable(str(self._folder))
+        found = find_resumable(str(self._folder), at)
         topology = str(found.path / TOPOLOGY)
         words = asked.overrides(changes)
         asked.check(sources.read(topology), words, topology)
         follower = Follower(found, from_start=False)
-        resumed, process = child.start(found.path, topology, words, resume=True)
+        resumed, process = child.start(found.path, topology, words, resume_at=at)
         made = Run(resumed, process)
         made._follower = follower
         return made

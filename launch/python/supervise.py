@@ -16,14 +16,17 @@ from launch.command_group import expected_status, message
 from launch.commands import run
 
 
-def supervise(folder: Path, topology: str, overrides: Sequence[str], errors: int, resume: bool) -> int:
-    """Run a topology in a folder, or resume the run there; return the exit status. ``errors``: end of a pipe."""
+def supervise(folder: Path, topology: str, overrides: Sequence[str], errors: int, resume_at: str | int | None) -> int:
+    """Run a topology in a folder, or resume the run there from a checkpoint; return the exit status.
+
+    ``errors``: end of a pipe.
+    """
     from launch.topology.load import load
 
     os.set_inheritable(errors, False)
     try:
-        if resume:
-            return run.resume(str(folder), overrides, plain=True)
+        if resume_at is not None:
+            return run.resume(str(folder), overrides, plain=True, at=resume_at)
         return run.run_in(folder, load(topology, overrides), plain=True)
     except Exception as error:
         if status := expected_status(error):

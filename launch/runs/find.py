@@ -19,7 +19,8 @@ import psutil
 from actorlearn.address import Ipc
 from actorlearn.memory.shared import living_runs
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
-from actorlearn.parameters.checkpoint_folders import directories, folders, steps_of
+from actorlearn.parameters.checkpoint_folders import directories, directory_of, folders, steps_of
+from actorlearn.parameters.chosen_checkpoints import NEWEST, named
 from launch.errors import RunError
 from launch.plan.addresses import control_socket
 from launch.reports.format import printable
@@ -95,6 +96,14 @@ class Run:
         except OSError:
             return []
         return sorted(found, key=lambda folder: (steps_of(folder), folder))
+
+    def refuse_missing(self, at: str | int, learner: int = 0) -> None:
+        """Raise RunError, with the checkpoints that are there, if a learner has none of this name."""
+        if at != NEWEST:
+            try:
+                named(directory_of(self.path / "checkpoints", learner), at)
+            except ValueError as error:
+                raise RunError(f"{self.name}: {error}") from None
 
 
 def start_time(pid: int) -> int | None:

@@ -18,6 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from actorlearn.address import AddressError, Tcp
+from actorlearn.parameters.checkpoint_folders import CheckpointError
+from actorlearn.parameters.chosen_checkpoints import (
+    NEWEST,
+    choose_of_all,
+    newer_set_aside,
+    read_best,
+    write_best,
+)
 from actorlearn.wire.channel import Router
 from actorlearn.wire.keys import LIST_FOLDER, KeysError, make_keys, read_list, server_keys
 from actorlearn.wire.messages import Reply, brief
@@ -52,33 +60,44 @@ def run(
     topology: Topology,
     run_dir: Path,
     *,
-    resume: bool = False,
+    resume_at: str | int | None = None,
     console: ev.Console | None = None,
     engine: EngineSpec | None = None,
     keys: Path | None = None,
 ) -> int:
     """Run a topology to its end; returns the exit status. Call it from the main thread.
 
-    At the end, processes, shared memory and sockets are removed. ``engine`` starts the nodes of a run on several
+    At the end, processes, shared memory and sockets are removed. ``resume_at``: the checkpoint from which the run in
+    the folder is continued; None: a new run. ``engine`` starts the nodes of a run on several
     machines; None: users start them.
     Raises TopologyError, RunError, SharedMemoryFull or ChannelError before the first process is started; ValueError for
     an engine that cannot be imported.
     """
     with Workspace(run_dir) as workspace:
-        listen = choose_listen_address(topology.nodes, keys)
-        opened = choose_engine(engine, workspace.run_dir, topology.nodes, keys)
-        refuse_disorder(topology)
-        made = plan_run(topology, describe(topology), workspace, resume)
-        workspace.open(made)  # before this, Ctrl-C ends this process at once
-        if topology.nodes.several:
-            if opened is not None:
-                workspace.stack.enter_context(closing(opened))
-            node: Node = workspace.stack.enter_context(closing(open_head(made, listen, keys, opened)))
-        else:
-            spawner = Spawner(workspace.run_dir / "logs", workspace.addresses.run_id)
-            node = open_local(made, workspace, spawner)
-        workspace.write_down(made)
+        chosen = _resumed_from(workspace.run_dir, resume_at, mode(topology).in_step)
+        with newer_set_aside(chosen):
+            listen = choose_listen_address(topology.nodes, keys)
+            opened = choose_engine(engine, workspace.run_dir, topology.nodes, keys)
+            refuse_disorder(topology)
+            made = plan_run(topology, describe(topology), workspace, resume_at is not None)
+            workspace.open(made)  # before this, Ctrl-C ends this process at once
+            if topology.nodes.several:
+                if opened is not None:
+                    workspace.stack.enter_context(closing(opened))
+                node: Node = workspace.stack.enter_context(closing(open_head(made, listen, keys, opened)))
+            else:
+                spawner = Spawner(workspace.run_dir / "logs", workspace.addresses.run_id)
+                node = open_local(made, workspace, spawner)
+            workspace.write_down(made)
         return Runner(made, workspace, node, console).run()
+
+
+def _resumed_from(run_dir: Path, at: str | int | None, in_step: bool) -> dict[int, Path]:
+    """Return the checkpoint of each learner that the user has chosen; empty for the newest. Raises RunError."""
+    try:
+        return {} if at is None or at == NEWEST else choose_of_all(run_dir / "checkpoints", at, in_step)
+    except (ValueError, CheckpointError) as error:
+        raise RunError(f"{run_dir.name}: {error}") from None
 
 
 def plan_run(topology: Topology, description: Description, workspace: Workspace, resume: bool) -> Plan:
@@ -161,6 +180,7 @@ class Runner:
         self.reporter = workspace.stack.enter_context(closing(reporter))
         self.selector = workspace.stack.enter_context(closing(selectors.DefaultSelector()))
         self.table = ProcessTable(plan, node)
+        self._checkpoints = workspace.run_dir / "checkpoints"
         self.supervisor = Supervisor(
             self.table.listed,
             plan.expected_shape,
@@ -172,6 +192,7 @@ class Runner:
             mode=mode(topology),
             resume=resumed,
         )
+        self.supervisor.best = read_best(self._checkpoints) if resumed else None
         self.clock = AwakeClock()
         self.attached_before = find_attached(workspace.run_dir / "events.jsonl") if resumed else []
         self._now_s, self._shown_s = 0.0, -SHOW_EVERY_S
@@ -185,6 +206,7 @@ class Runner:
             ev.Enlarge: self.table.enlarge,
             ev.Note: self.reporter.note,
             ev.MetricsRow: self._report,
+            ev.NewBest: self._record_best,
             ev.Done: self._end,
         }
         """Type of action -> function that carries it out and returns the resulting event, if any."""
@@ -265,6 +287,13 @@ class Runner:
     def _report(self, action: ev.MetricsRow) -> ev.Reported | None:
         row = self.reporter.row(action, self._now_s, [*self.table.rows.values()], self.table.simulator_rows)
         return ev.Reported(row) if row is not None else None
+
+    def _record_best(self, action: ev.NewBest) -> None:
+        try:
+            write_best(self._checkpoints, action.best)
+        except OSError as error:
+            cause = f"the best score cannot be recorded, so the checkpoint of an earlier score stays the best: {error}"
+            self.reporter.note(ev.Note("warned", cause=cause))
 
     def _end(self, done: ev.Done) -> None:
         self._done = done

@@ -30,7 +30,7 @@ class Orders:
         self._children = children
         self._do = do
 
-    def renew(self, phase: str, saves: int) -> None:
+    def renew(self, phase: str, saves: int, best_steps: int | None = None) -> None:
         """Derive the wanted state; if it has changed, send it to all admitted children as a new version."""
         at_work = phase in AT_WORK
         newest, children = self.newest, self._children
@@ -42,6 +42,7 @@ class Orders:
             gone=self.gone_members(phase)[:MOST_NAMES],  # the others follow when these are released
             leaving=self._children.leaving(),
             save=saves,
+            best_steps=best_steps,
             learners=learners,
             endpoints=children.endpoints() if at_work else [],
             generation=newest.generation if learners == newest.learners else newest.version + 1,

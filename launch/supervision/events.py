@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from actorlearn.parameters.chosen_checkpoints import Best
 from actorlearn.wire.identity import Count, Name
 from actorlearn.wire.messages import Member, Reply, Request, Text, ToChild, ToSupervisor
 from launch.plan.plan import NodeMessage, PlannedProcess, Start
@@ -227,6 +228,13 @@ class MetricsRow:
 
 
 @dataclass(frozen=True)
+class NewBest:
+    """The run has a new best score, which is to be recorded."""
+
+    best: Best
+
+
+@dataclass(frozen=True)
 class Done:
     """The run is over: finished, stopped or failed. Always the last action."""
 
@@ -240,7 +248,7 @@ class Done:
     """Whether it failed only because nodes were missing, so that it can be resumed with others."""
 
 
-Action = Start | Kill | ShowStack | Send | Enlarge | Answer | Note | MetricsRow | Done
+Action = Start | Kill | ShowStack | Send | Enlarge | Answer | Note | MetricsRow | NewBest | Done
 
 # Display --------------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from actorlearn.metrics.episodes import RECENT_GAMES
+from actorlearn.parameters.chosen_checkpoints import Best
 from actorlearn.parameters.modes import SYNC, ModeSpec
 from actorlearn.wire.messages import (
     Applied,
@@ -87,6 +88,10 @@ class Supervisor:
         self._interrupts, self._skip_scoring = 0, False
         """Number of interrupts; whether the run ends without a final evaluation, by request or at a score."""
         self._killed = self._abandoned = False
+        self.best: Best | None = None
+        """Best score of the run; in a resumed run set to that of its earlier lives before the first event."""
+        self._training_score: float | None = None
+        """Mean score of the last RECENT_GAMES training games in the newest report; None before that many."""
         self._ending, self._deadline_s, self._now_s = ending, inf, 0.0
         self._actions: list[ev.Action] = []
         self._summaries: dict[str, Mapping[str, Any]] = {}
@@ -193,6 +198,7 @@ class Supervisor:
     def _evaluated(self, child: Child, message: Evaluated) -> None:
         found = evaluations.event_fields(message)
         self._children.note("evaluated", child, evaluations.event_cause(found), **found)
+        self._scored(Best(found["env_steps"], found["mean"], "evaluation"))
         enough = self._ending.stop_at_score
         if enough is not None and found["mean"] >= enough and self.phase in OPEN:
             self._skip_scoring = True
@@ -200,9 +206,10 @@ class Supervisor:
 
     def _reported(self, event: ev.Reported) -> None:
         """End the run when training games reach ``stop_at_training_score``; the final weights are still evaluated."""
-        enough, score = self._ending.stop_at_training_score, event.row.get("episode_return_mean")
-        games = event.row.get("episodes") or 0
-        if enough is None or score is None or games < RECENT_GAMES or score < enough or self.phase not in OPEN:
+        score, games = event.row.get("episode_return_mean"), event.row.get("episodes") or 0
+        self._training_score = score if games >= RECENT_GAMES else None
+        enough, score = self._ending.stop_at_training_score, self._training_score
+        if enough is None or score is None or score < enough or self.phase not in OPEN:
             return
         steps = event.row.get("env_steps") or 0
         self._finish(
@@ -219,6 +226,15 @@ class Supervisor:
         child.saved(saved.env_steps)
         self._children.note("saved", child, path=saved.path, env_steps=saved.env_steps)
         self._requests.saved(saved)
+        evaluated = any(other.role.scores for other in self._children.named.values())
+        if child.learner == 0 and not evaluated and self._training_score is not None:
+            self._scored(Best(saved.env_steps, self._training_score, "training"))
+
+    def _scored(self, score: Best) -> None:
+        """Record a score if it is the best so far; the next order tells the trainers to keep the checkpoint."""
+        if score.beats(self.best):
+            self.best = score
+            self._do(ev.NewBest(score))
 
     def _failed(self, child: Child, failed: Failed) -> None:
         last_line = (failed.error.strip().splitlines() or ["no error message"])[-1]
@@ -349,7 +365,7 @@ class Supervisor:
         elif self.phase == "scoring" and (self._skip_scoring or not self._children.scoring_evaluators()):
             self._end(self._outcome)
         if self.phase in (*OPEN, "draining", "scoring"):
-            self._orders.renew(self.phase, self._requests.saves)
+            self._orders.renew(self.phase, self._requests.saves, self.best.env_steps if self.best else None)
             self._requests.settle()
         if self.phase == "ending" and (
             self._abandoned or not any(child.alive for child in self._children.named.values())

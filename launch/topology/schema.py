@@ -234,9 +234,19 @@ class EvaluatorSection(Section, frozen=True, kw_only=True):
 class CheckpointSection(Section, frozen=True, kw_only=True):
     """Checkpoints."""
 
+    every_s: Annotated[
+        Annotated[float, Meta(gt=0.0, le=10**9)] | None,
+        Meta(
+            description="seconds after which a checkpoint is saved, also before every_steps; longer where saving takes "
+            "more than a twentieth of the time; null = by steps only"
+        ),
+    ] = 300.0
     every_steps: Annotated[
-        int, Meta(ge=1, le=10**12, description="agent steps between checkpoints; one more is saved at the end")
-    ] = 1_000_000
+        Annotated[int, Meta(ge=1, le=10**12)] | None,
+        Meta(
+            description="agent steps between checkpoints; one more is saved at the end; null = a tenth of total_steps"
+        ),
+    ] = None
     keep: Annotated[int, Meta(ge=1, le=100_000, description="number of newest checkpoints that are kept")] = 3
     exact: Annotated[
         Literal["auto"] | bool,
@@ -245,6 +255,10 @@ class CheckpointSection(Section, frozen=True, kw_only=True):
             " is possible and the states are small"
         ),
     ] = "auto"
+
+    def steps_between(self, total_steps: int) -> int:
+        """Return the agent steps between checkpoints of a run of this many steps."""
+        return self.every_steps or max(1, total_steps // 10)
 
 
 class ReportSection(Section, frozen=True, kw_only=True):

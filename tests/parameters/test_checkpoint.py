@@ -26,7 +26,7 @@ from actorlearn.parameters.checkpoint_folders import (
     read_manifest,
 )
 from actorlearn.parameters.modes import MODES
-from actorlearn.tasks.evaluate import newest_opened
+from actorlearn.tasks.evaluate import opened
 from tests.parameters.killed_saves import SCENARIOS
 
 TENSORS = {"weights.a": torch.arange(6.0).reshape(2, 3), "optimizer.m": torch.ones(4)}
@@ -326,8 +326,8 @@ def test_one_that_goes_between_being_found_and_opened_is_looked_for_again(
     monkeypatch.setattr(checkpoint, "load_file", overtaken)
     assert checkpoint.newest(tmp_path).state["which"] == "after"
     calls.clear()
-    opened, warnings = newest_opened(tmp_path, None)
-    assert opened["trainer-0"].state["which"] == "after" and warnings == []
+    found, warnings = opened(tmp_path, None)
+    assert found["trainer-0"].state["which"] == "after" and warnings == []
 
 
 def test_one_that_can_never_be_opened_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,8 +38,8 @@ class Told(Control):
 class Scene:
     """Checkpoints of a learner that has one weight and whose simulators are not asked where they stand."""
 
-    def __init__(self, folder: Path) -> None:
-        numbers = {"run_dir": str(folder), "checkpoint_keep": 5}
+    def __init__(self, folder: Path, keep: int = 5) -> None:
+        numbers = {"run_dir": str(folder), "checkpoint_keep": keep}
         self.settings, self.control = msgspec.structs.replace(trainer_settings(), **numbers), Told()
         self.counts = SimpleNamespace(env_steps=0)
         state: Any = SimpleNamespace(
@@ -104,3 +104,24 @@ def test_one_that_finds_no_room_is_told_and_made_at_the_end_though_no_steps_were
     scene.checkpoints.save_last()
     assert scene.control.saved == [(7, 0)]
     assert newest(scene.settings.checkpoints).state["env_steps"] == 7
+
+
+def test_the_one_saved_soonest_after_the_best_score_is_due_and_kept(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, keep=1)
+
+    def kept() -> list[int]:
+        return sorted(int(path.name) for path in (tmp_path / "checkpoints").iterdir() if path.name.isdecimal())
+
+    scene.at(10).save()
+    scene.at(20).keep_best(30)
+    assert not scene.checkpoints.due  # another learner is ahead
+    assert scene.at(40).due
+    scene.checkpoints.save()
+    assert not scene.at(50).due
+    for env_steps in (60, 70):
+        scene.at(env_steps).save()
+    assert kept() == [40, 70]
+    scene.checkpoints.keep_best(65)
+    assert not scene.checkpoints.due
+    scene.at(80).save()
+    assert kept() == [70, 80]

@@ -19,6 +19,7 @@ from actorlearn.parameters.interface import Present
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.published import Published, weights_fields
 from actorlearn.parameters.settings import ExperienceSettings
+from actorlearn.processes import checkpoints
 from actorlearn.processes.trainer import SKIPS_ALLOWED
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Hello, Order, Released, Report, Saved, Warned
@@ -83,6 +84,26 @@ def test_it_saves_at_whole_multiples_and_when_asked(tmp_path: Path) -> None:
     saved = [(message.env_steps // STEPS, message.order) for message in scene.all(Saved)]
     assert {(0, 0), (2, 0), (5, 1)} <= set(saved)
     assert sum(order == 1 for _, order in saved) >= 2 and (4, 1) in saved  # asked for, due, and the last
+
+
+def test_it_saves_by_time_and_learns_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "SAVING_SHARE", 0)
+    hashes = []
+    for name, every_s in (("never", None), ("rarely", 1000.0), ("always", 1e-9)):
+        (tmp_path / name).mkdir()
+        scene = Scene(tmp_path / name, checkpoint_every_s=every_s)
+        scene.run()
+        saved = [message.env_steps // STEPS for message in scene.all(Saved)]
+        assert saved == ([0, 1, 2, 3, 4, 5] if name == "always" else [0, 5])
+        hashes.append(scene.summary["weights_sha256"])
+    assert len(set(hashes)) == 1
+
+
+def test_saving_by_time_leaves_most_of_the_time_to_learning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "SAVING_SHARE", 10**6)
+    scene = Scene(tmp_path, checkpoint_every_s=1e-9)
+    scene.run()
+    assert [message.env_steps // STEPS for message in scene.all(Saved)] == [0, 5]
 
 
 def test_told_to_drain_it_saves_and_says_so(tmp_path: Path) -> None:

@@ -47,6 +47,19 @@ def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start, oute
     assert saved == [runs[0].summary()["env_steps"]] * 2
 
 
+def test_learners_in_sync_save_by_time_at_the_same_update_and_go_back_together(launched: Start) -> None:
+    kept = ["checkpoint.every_steps=1_000_000", "checkpoint.every_s=0.1", "checkpoint.keep=1000"]
+    run = launched("catch", *TWO, *kept, "total_steps=1500")
+    before = finished(run)
+    saved = [{event["env_steps"] for event in run.events("saved") if event["process"] == name} for name in TRAINERS]
+    assert saved[0] == saved[1] and len(saved[0]) > 2, saved
+    at = sorted(saved[0])[1]
+
+    resumed = launched("resume", "--at", str(at), run_dir=run.run_dir)
+    assert finished(resumed)["weights_sha256"] == before["weights_sha256"]  # it continues exactly from there
+    assert resumed.meta()["resumed_at"] == at
+
+
 def test_learners_in_sync_have_one_rate_also_where_it_follows_their_samples(launched: Start) -> None:
     """Unequal rates would make unequal weights, which learners compare every 100 updates."""
     keys = ["algorithm.name=ppo", "algorithm.horizon=8", "algorithm.epochs=1", "algorithm.minibatches=2"]

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import actorlearn
+from launch.commands.evaluate import evaluate
 from tests.sizes import ROOT
 from tests.system.blocks import blocks
 from tests.system.conftest import CONFIGS
@@ -169,3 +170,60 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert any("<progress" in output.get("data", {}).get("text/html", "") for output in outputs)
+
+
+def test_an_older_checkpoint_is_loaded_played_exported_and_resumed(tmp_path: Path) -> None:
+    run = actorlearn.train(CATCH, total_steps=3_000, progress=False, **{**QUICK, "checkpoint.keep": 10})
+    at, newest = run.checkpoints()[1], run.checkpoints()[-1]
+    assert 1000 <= at < 1100 and newest >= 3000
+    assert run.policy(at).env_steps == run.evaluate(2, at=at)["env_steps"] == at
+    exported = run.export(tmp_path / "exported", at=at, episodes=2, weights_only=True)
+    assert f"{at:,}" in (exported / "README.md").read_text()
+    for refused in (run.evaluate, run.resume):
+        with pytest.raises(ValueError, match=rf"at 7: no such checkpoint is kept; .* 0, {at:_}, .*{newest:_}$"):
+            refused(at=7)
+    with pytest.raises(ValueError, match="total_steps = 500"):
+        run.resume(at, total_steps=500)
+    assert run.checkpoints()[-1] == newest  # nothing was moved for a run that was refused
+    resumed = run.resume(at, total_steps=3_500)
+    assert resumed.wait() == "finished"
+    (began,) = (event for event in resumed.events() if event["kind"] == "resumed")
+    assert f"at {at:,} steps" in began["cause"] and resumed.checkpoints()[-1] >= 3500
+    assert f"{newest:012d}" in {path.name for path in (run.folder / "checkpoints" / "aside").iterdir()}
+
+
+def test_the_age_of_a_living_runs_weights_is_told_and_its_present_ones_are_saved(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seldom = {"checkpoint.every_steps": 10**9, "checkpoint.every_s": None}
+    run = actorlearn.start(CATCH, seed=1, **{**PACED, **seldom}, total_steps=10**9)
+    try:
+        assert within(120, lambda: run.steps > 0)
+        old = run.evaluate(2)
+        assert old["env_steps"] == 0 and old["behind_steps"] > 0 and old["age_s"] > 0.0
+        evaluate(run.name, 2, None, None, record=False, json=False, save=True)
+        first, age, *_ = capsys.readouterr().out.splitlines()
+        assert f"with the policy of {run.checkpoints()[-1]:,} steps" in first and run.checkpoints()[-1] > 0
+        assert age.startswith("the run is alive: these weights are ")
+        with pytest.raises(ValueError, match="--save: saves the newest checkpoint, and --at 0 plays another"):
+            evaluate(run.name, 2, None, None, record=False, json=False, at=0, save=True)
+    finally:
+        run.stop()
+    assert "age_s" not in run.evaluate(2)
+
+
+def test_the_best_checkpoint_is_kept_and_found(tmp_path: Path) -> None:
+    keys = {"checkpoint.keep": 1, "checkpoint.every_steps": 200, "evaluator.count": 1, "evaluator.every_steps": 500}
+    keys |= {"evaluator.episodes": 2, "evaluator.scheduling": "other"}
+    run = actorlearn.train(CATCH, total_steps=4_000, progress=False, **{**QUICK, **keys})
+    best = max(run.evaluations(), key=lambda one: one["mean"])
+    at = run.policy("best").env_steps
+    assert best["env_steps"] <= at and at in run.checkpoints()
+    assert run.evaluate(2, at="best")["env_steps"] == at
+    assert len(run.checkpoints()) == 1 + (at != run.checkpoints()[-1])
+
+
+def test_without_an_evaluator_the_best_is_by_the_training_score() -> None:
+    run = actorlearn.train(CATCH, total_steps=4_000, progress=False, **{**QUICK, "checkpoint.keep": 100})
+    rows = [row for row in run.metrics() if row["episodes"] >= 100]
+    assert run.policy("best").env_steps >= rows[0]["env_steps"]

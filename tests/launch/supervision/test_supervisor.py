@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from actorlearn.parameters.chosen_checkpoints import Best
 from actorlearn.wire.messages import MOST_NAMES, Evaluated, Order, Released, Report, Saved, Warned, encode
 from launch.plan.plan import Start
 from launch.supervision import events as ev
@@ -329,6 +330,16 @@ def test_a_process_nobody_wants_is_killed() -> None:
 
 
 # Reports --------------------------------------------------------------------------------------------------------------
+
+
+def test_trainers_keep_the_checkpoint_after_the_best_evaluation() -> None:
+    story = running()
+    for at_s, (env_steps, score) in enumerate([(100, 3.0), (200, 2.0), (300, 3.0), (400, 4.0)], 2):
+        story.at(at_s, received("evaluator-0", Evaluated(policy_version=7, env_steps=env_steps, returns=[score])))
+        best = 400 if env_steps == 400 else 100
+        assert story.supervisor.order.best_steps == best
+        told = [action.best for action in story.did(ev.NewBest)]
+        assert told == ([Best(env_steps, score, "evaluation")] if best == env_steps else [])
 
 
 def test_reports_become_rows_and_the_rest_notes() -> None:

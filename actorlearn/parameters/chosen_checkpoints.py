@@ -1,0 +1,189 @@
+"""The checkpoint that a user names: ``newest``, ``best``, or the environment steps of one that is kept.
+
+Reads the folders of ``checkpoint_folders.py``. The supervisor records the best score in ``best.json``; the best
+checkpoint is the one saved soonest after the weights of that score. A run that is resumed from an older checkpoint
+moves newer ones to the folder ``aside``, where nothing looks for them. Never loads torch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from actorlearn.files import make_folder, write_atomically
+from actorlearn.parameters.checkpoint_folders import (
+    LOOKS,
+    Beat,
+    CheckpointError,
+    Found,
+    directories,
+    find_at,
+    find_common_steps,
+    folders,
+    newest,
+    short,
+    silent,
+    steps_of,
+)
+
+NEWEST = "newest"
+"""Stands for the newest valid checkpoint."""
+BEST = "best"
+"""Stands for the checkpoint saved soonest after the weights with the best score."""
+BEST_FILE = "best.json"
+"""File in the folder of a run's checkpoints with the best score; no such file before the first score."""
+ASIDE = "aside"
+"""Folder, in that of a learner's checkpoints, of those that are newer than the one that the run was resumed from."""
+
+
+class Best(msgspec.Struct, frozen=True):
+    """The best score of a run so far."""
+
+    env_steps: int
+    """Environment steps of the weights with this score."""
+    score: float
+    """Mean score of an evaluation, or of the newest training games when a checkpoint was saved."""
+    by: Literal["evaluation", "training"]
+
+    def beats(self, other: Best | None) -> bool:
+        """Whether this score is better than another; any score of an evaluation is better than one of training."""
+        if other is None or other.by != self.by:
+            return other is None or self.by == "evaluation"
+        return self.score > other.score
+
+
+def read_best(root: Path) -> Best | None:
+    """Return the best score of the run with these checkpoints; None before the first, or if it cannot be read."""
+    with suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode((root / BEST_FILE).read_bytes(), type=Best)
+    return None
+
+
+def write_best(root: Path, best: Best) -> None:
+    """Record the best score of a run; raises OSError."""
+    write_atomically(root / BEST_FILE, msgspec.json.format(msgspec.json.encode(best)) + b"\n")
+
+
+def soonest(there: Collection[int], env_steps: int | None) -> set[int]:
+    """Return the fewest of these steps that are at least ``env_steps``, as a set; empty if there are none, or None."""
+    later = [] if env_steps is None else [steps for steps in there if steps >= env_steps]
+    return {min(later)} if later else set()
+
+
+def best_of_each(root: Path) -> list[Path]:
+    """Return the best checkpoint of each learner that has one."""
+    best = read_best(root)
+    return [
+        folder
+        for directory in directories(root).values()
+        for steps in soonest([steps_of(each) for each in folders(directory)], best.env_steps if best else None)
+        for folder in folders(directory)
+        if steps_of(folder) == steps
+    ]
+
+
+def read_at(text: str) -> str | int:
+    """Return ``newest``, ``best`` or a number of steps, as written by a user: 5000, 5_000 or 5,000."""
+    digits = text.replace("_", "").replace(",", "")
+    return int(digits) if digits.isascii() and digits.isdecimal() else text
+
+
+def choose(directory: Path, at: str | int, beat: Beat = silent) -> Found:
+    """Return the valid checkpoint that ``at`` names.
+
+    Raises ValueError, with the checkpoints that are there, if there is none of that name; CheckpointError if it is
+    damaged, or if none is valid.
+    """
+    if at == NEWEST:
+        return newest(directory, beat=beat)
+    for _ in range(LOOKS):
+        folder = named(directory, at)
+        try:
+            return find_at(folder, beat)
+        except (OSError, ValueError) as error:
+            damage = f"{short(folder)} is damaged: {error}; choose another checkpoint, or restore it from a copy"
+        if folder.is_dir():  # otherwise a living trainer has removed it in the meantime
+            break
+    raise CheckpointError(damage)
+
+
+def named(directory: Path, at: str | int) -> Path:
+    """Return the folder that ``at`` names, not checked for damage; raises ValueError with those that are there."""
+    there = {steps_of(folder): folder for folder in folders(directory)}
+    root = directory.parent if (directory.parent / BEST_FILE).is_file() else directory
+    return there[_steps(at, there, read_best(root))]
+
+
+def _steps(at: str | int, there: Collection[int], best: Best | None) -> int:
+    """Return the steps of the checkpoint that ``at`` names among those with these steps; raises ValueError."""
+    if at == NEWEST and there:
+        return max(there)
+    if isinstance(at, int) and at in there:
+        return at
+    for steps in soonest(there, best.env_steps if at == BEST and best else None):
+        return steps
+    kept = ", ".join(f"{steps:_}" for steps in sorted(there)) or "none yet"
+    why = "no checkpoint has been scored yet" if at == BEST else "no such checkpoint is kept"
+    raise ValueError(f"at {at}: {why}; write newest, best, or the steps of one that is kept: {kept}")
+
+
+def nearest(directory: Path, env_steps: int) -> Path | None:
+    """Return the checkpoint of another learner that is nearest to these steps; of two, the older. None without any."""
+    return min(
+        folders(directory), key=lambda folder: (abs(steps_of(folder) - env_steps), steps_of(folder)), default=None
+    )
+
+
+def choose_of_all(root: Path, at: str | int, in_step: bool) -> dict[int, Path]:
+    """Return the checkpoint of each learner that belongs to ``at``; raises ValueError, and CheckpointError for damage.
+
+    ``at`` names a checkpoint of the first learner; of learners ``in_step`` all must have one of these steps. Of each
+    other learner it is the checkpoint that is nearest in steps.
+    """
+    own = directories(root)
+    there = find_common_steps(list(own.values())) if in_step else {steps_of(each) for each in folders(root)}
+    steps = _steps(at, there, read_best(root))
+    chosen = {learner: nearest(directory, steps) for learner, directory in own.items()}
+    found = {learner: folder for learner, folder in chosen.items() if folder is not None}
+    for folder in found.values():
+        choose(folder.parent, steps_of(folder))
+    return found
+
+
+@contextmanager
+def newer_set_aside(chosen: Mapping[int, Path]) -> Iterator[None]:
+    """Move the checkpoints of each learner that are newer than the chosen one aside; back if the block raises.
+
+    The best score is moved too if it is that of newer weights.
+    """
+    moved: list[tuple[Path, Path]] = []
+    try:
+        for own in chosen.values():
+            newer = [each for each in folders(own.parent) if steps_of(each) > steps_of(own)]
+            if (best := read_best(own.parent)) and best.env_steps > steps_of(own):
+                newer.append(own.parent / BEST_FILE)
+            for path in newer:
+                make_folder(own.parent / ASIDE)
+                moved.append((path, _free(own.parent / ASIDE, path)))
+                os.rename(*moved[-1])
+        yield
+    except BaseException:
+        for path, there in moved:
+            if there.exists():
+                there.rename(path)
+        raise
+
+
+def _free(aside: Path, path: Path) -> Path:
+    """Return a path in ``aside`` for a checkpoint or a file; those of earlier resumes keep theirs."""
+    name, number = path.name if path.name == BEST_FILE else f"{steps_of(path):012d}", 1
+    first = name
+    while (aside / name).exists():
+        number += 1
+        name = f"{first}-{number}"
+    return aside / name

@@ -1,0 +1,98 @@
+"""The checkpoint that a user names: newest, best, or by its steps; and what becomes of newer ones at a resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from actorlearn.parameters import checkpoint
+from actorlearn.parameters.checkpoint_folders import CheckpointError, find_common_steps
+from actorlearn.parameters.chosen_checkpoints import (
+    Best,
+    choose,
+    choose_of_all,
+    newer_set_aside,
+    read_at,
+    read_best,
+    write_best,
+)
+from actorlearn.tasks.evaluate import opened
+
+
+def save(directory: Path, env_steps: int) -> None:
+    checkpoint.save(directory, env_steps, {"weights.a": torch.ones(1)}, {}, keep=10)
+
+
+def test_a_checkpoint_is_chosen_by_its_steps_and_a_missing_one_lists_those_that_are_there(tmp_path: Path) -> None:
+    for steps in (0, 1500, 3000):
+        save(tmp_path, steps)
+    assert choose(tmp_path, read_at("newest")).env_steps == 3000
+    assert [choose(tmp_path, read_at(text)).env_steps for text in ("1500", "1_500", "1,500")] == [1500] * 3
+    for at in (1501, "bets"):
+        with pytest.raises(ValueError, match=rf"^at {at}: .* write newest, .*: 0, 1_500, 3_000$"):
+            choose(tmp_path, at)
+    (tmp_path / "000000001500" / "manifest.json").write_bytes(b"{}")
+    with pytest.raises(CheckpointError, match=r"/000000001500 is damaged: manifest\.json"):
+        choose(tmp_path, 1500)  # an older one would not be what was asked for
+
+
+def test_a_learner_that_has_no_checkpoint_of_these_steps_takes_the_nearest_and_learners_in_step_need_one(
+    tmp_path: Path,
+) -> None:
+    for directory, steps in (("", 100), ("", 200), ("learner-1", 110), ("learner-1", 200), ("learner-2", 50)):
+        save(tmp_path / directory, steps)
+    chosen = choose_of_all(tmp_path, 100, in_step=False)
+    assert {learner: int(folder.name) for learner, folder in chosen.items()} == {0: 100, 1: 110, 2: 50}
+    with pytest.raises(ValueError, match="at 200: .*: none yet$"):
+        choose_of_all(tmp_path, 200, in_step=True)
+    assert set(opened(tmp_path, 10, 100)[0]) == {"trainer-0", "trainer-1", "trainer-2"}
+
+
+def test_newer_checkpoints_are_set_aside_and_come_back_if_the_run_cannot_be_resumed(tmp_path: Path) -> None:
+    for directory, steps in (("", 100), ("", 200), ("", 300), ("learner-1", 100), ("learner-1", 300)):
+        save(tmp_path / directory, steps)
+    chosen = choose_of_all(tmp_path, 100, in_step=True)
+    with pytest.raises(ZeroDivisionError), newer_set_aside(chosen):
+        assert find_common_steps([tmp_path, tmp_path / "learner-1"]) == {100}
+        raise ZeroDivisionError
+    assert find_common_steps([tmp_path, tmp_path / "learner-1"]) == {100, 300}
+    with newer_set_aside(chosen):
+        pass
+    save(tmp_path, 300)
+    with newer_set_aside(chosen):
+        pass
+    assert sorted(path.name for path in (tmp_path / "aside").iterdir()) == [
+        "000000000200",
+        "000000000300",
+        "000000000300-2",
+    ]
+
+
+def test_the_best_is_the_one_saved_soonest_after_the_best_score(tmp_path: Path) -> None:
+    for directory, steps in (("", 100), ("", 200), ("", 300), ("learner-1", 100), ("learner-1", 210)):
+        save(tmp_path / directory, steps)
+    with pytest.raises(ValueError, match="at best: no checkpoint has been scored yet; write newest, best, or"):
+        choose(tmp_path, "best")
+    write_best(tmp_path, Best(150, 3.0, "evaluation"))
+    assert choose(tmp_path, "best").env_steps == 200
+    assert choose(tmp_path / "learner-1", "best").env_steps == 210
+    assert [folder.name for folder in choose_of_all(tmp_path, "best", in_step=False).values()] == [
+        "000000000200",
+        "000000000210",
+    ]
+    with pytest.raises(ValueError, match="at best: no checkpoint has been scored yet"):
+        choose_of_all(tmp_path, "best", in_step=True)  # no steps that both have
+    with newer_set_aside(choose_of_all(tmp_path, 200, in_step=False)):
+        assert choose(tmp_path, "best").env_steps == 200  # the score is of weights that stay
+    with newer_set_aside(choose_of_all(tmp_path, 100, in_step=False)):
+        assert read_best(tmp_path) is None
+    (tmp_path / "best.json").write_text("{")
+    assert read_best(tmp_path) is None
+
+
+def test_a_score_of_an_evaluation_is_better_than_any_of_training() -> None:
+    trained, played = Best(10, 9.0, "training"), Best(5, 1.0, "evaluation")
+    assert trained.beats(None) and played.beats(trained) and not trained.beats(played)
+    assert Best(6, 2.0, "evaluation").beats(played) and not Best(6, 1.0, "evaluation").beats(played)
