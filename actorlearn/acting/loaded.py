@@ -6,10 +6,13 @@ Reads ``settings/`` (a simulator's network, algorithm and environment) and a che
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import gymnasium
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +20,12 @@ import torch
 
 from actorlearn.acting.policy import Policy
 from actorlearn.algorithms.interface import Algorithm
+from actorlearn.envs.action_space import ActionSpace
+from actorlearn.envs.construct import construct
 from actorlearn.envs.interface import VectorEnv
 from actorlearn.envs.make import make as make_environments
-from actorlearn.envs.specs import ENVIRONMENTS
+from actorlearn.envs.observations import BatchLayout, MisfitError, layout_of
+from actorlearn.envs.specs import ENVIRONMENTS, GymnasiumSettings
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
 from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.parameters.chosen_checkpoints import NEWEST, choose
@@ -37,6 +43,24 @@ class _ActingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     env: Env
     policy: PolicySettings
+
+
+class _Spaces(NamedTuple):
+    """How one observation of a gymnasium environment becomes a row, and a chosen action one that it accepts."""
+
+    layout: BatchLayout
+    actions: ActionSpace
+
+    def row(self, observation: Any) -> npt.NDArray[Any]:
+        """Return the observation as the only row [1, …]; raises ValueError if it is outside the space."""
+        dtype = np.uint8 if self.layout.dtype == np.uint8 else np.float32
+        row = np.zeros((1, *self.layout.shape), dtype)
+        try:
+            self.layout.store(observation, row, 0)
+        except MisfitError as error:
+            name, value, rule = error.args
+            raise ValueError(f"{name} is {value!r:.200}; {rule}") from None
+        return row
 
 
 class LoadedPolicy:
@@ -78,20 +102,66 @@ class LoadedPolicy:
         """Make environments with the settings that it was trained with (``envs/interface.py``)."""
         return make_environments(self.env, [seed + number for number in range(count)])
 
-    def act(
-        self, observation: npt.ArrayLike, *, greedy: bool = False, first: npt.ArrayLike | None = None
-    ) -> npt.NDArray[Any]:
-        """Return actions [N], or [N, k] for actions with k parts, for observations [N, …] of N environments.
+    def act(self, observation: Any, *, greedy: bool = False, first: npt.ArrayLike | None = None) -> Any:
+        """Return actions for N environments, or the action for one observation as the environment gives it.
 
-        Actions are sampled as in evaluations, or the most probable ones if ``greedy``. They have the form that
-        ``environments`` accept: with ``env.scale_actions`` they are from -1 to 1, and an action means
-        ``low + (action + 1) / 2 * (high - low)`` of a Box. For a recurrent network the policy stores each environment's
-        state from call to call. ``first`` [N] says which environments begin a game; in the first call all do. Raises
-        ValueError for another shape, and TypeError for floats if the network takes uint8.
+        N environments: observations [N, …] in the form of ``environments``, and actions [N], or [N, k] for actions with
+        k parts, in the form that ``environments`` accept: with ``env.scale_actions`` they are from -1 to 1, and an
+        action means ``low + (action + 1) / 2 * (high - low)`` of a Box.
+
+        One observation: what ``reset`` and ``step`` of the gymnasium environment return, also a Dict, a Tuple or an
+        image, and an action that its ``step`` accepts.
+
+        Actions are sampled as in evaluations, or the most probable ones if ``greedy``. For a recurrent network the
+        policy stores each environment's state from call to call. ``first``, [N] or a bool, says which environments
+        begin a game; in the first call all do. Raises ValueError for another shape, and TypeError for floats if the
+        network takes uint8.
         """
-        found, shape = np.asarray(observation), self.settings.observation_shape
-        if found.ndim == 0 or found.shape[1:] != shape:
-            raise ValueError(f"observation has shape {list(found.shape)}; it must have N rows of shape {list(shape)}")
+        if not isinstance(observation, Mapping | tuple):
+            observation = np.asarray(observation)
+            if observation.ndim == len(self.settings.observation_shape) + 1:
+                return self._act(observation, greedy, first)
+        begins = None if first is None else [bool(first)]
+        if isinstance(self.env, GymnasiumSettings):
+            action = self._act(self._spaces.row(observation), greedy, begins)
+            return self._spaces.actions.taken(action, 1)[0]
+        return self._act(np.asarray(observation)[np.newaxis], greedy, begins)[0]
+
+    def play(
+        self, env: gymnasium.Env[Any, Any], episodes: int = 1, *, greedy: bool = False, seed: int = 0
+    ) -> list[float]:
+        """Play whole games in an environment like that of the training, and return the sum of rewards of each.
+
+        ``seed`` is that of the first game. Raises ValueError if its observations are not those of the training.
+        """
+        scores = []
+        for episode in range(episodes):
+            observation, _ = env.reset(seed=seed if episode == 0 else None)
+            score, over, first = 0.0, False, True
+            while not over:
+                action = self.act(observation, greedy=greedy, first=first)
+                observation, reward, terminated, truncated, _ = env.step(action)
+                score, over, first = score + float(reward), bool(terminated or truncated), False
+            scores.append(score)
+        return scores
+
+    @cached_property
+    def _spaces(self) -> _Spaces:
+        """The spaces of its gymnasium environment, which is made once to read them."""
+        env, _ = construct(self.env)
+        try:
+            layout, _ = layout_of(self.env.id, env.observation_space)
+            return _Spaces(layout, ActionSpace(self.env.id, env.action_space, self.env.scale_actions))
+        finally:
+            env.close()
+
+    def _act(self, found: npt.NDArray[Any], greedy: bool, first: npt.ArrayLike | None) -> npt.NDArray[Any]:
+        shape = self.settings.observation_shape
+        if found.shape[1:] != shape:
+            raise ValueError(
+                f"observation has shape {list(found.shape)}; it must have N rows of shape {list(shape)}, or be one "
+                "observation of the environment"
+            )
         rows = torch.from_numpy(found.astype(self.settings.observation_dtype, casting="same_kind"))
         state = begins = None
         if self._policy.state_size:

@@ -5,14 +5,16 @@ Reads the run's folder and sends requests to its control socket, through the fun
 
 from __future__ import annotations
 
+import base64
 import io
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import actorlearn
 from actorlearn.parameters.checkpoint_folders import steps_of
@@ -44,6 +46,18 @@ _END_S = 10.0
 Values = dict[str, Any]
 Callback = Callable[["Run", Values], object]
 """Function of the run and of a report, an evaluation or a checkpoint. If it returns False, the run is stopped."""
+
+
+class Film(NamedTuple):
+    """The film of a game; a notebook shows it."""
+
+    path: Path
+    score: float
+    """Raw score of the game."""
+
+    def _repr_html_(self) -> str:
+        film = base64.b64encode(self.path.read_bytes()).decode()
+        return f'<video controls src="data:video/mp4;base64,{film}"></video>'
 
 
 class Run:
@@ -206,6 +220,32 @@ class Run:
         """
         found = self._found()
         return evaluate.play(found, evaluate.settings(found, episodes, greedy, seed, at=at))
+
+    def record(
+        self, path: str | Path, *, at: str | int = NEWEST, greedy: bool | None = None, seed: int | None = None
+    ) -> Film:
+        """Play one whole game with a checkpoint in another process, and write its film, an MP4; return it.
+
+        A notebook shows the film that is returned. ``at``: as for ``policy``; ``greedy`` and ``seed``: as for
+        ``evaluate``. Needs the extra ``video``. Raises ValueError for a path that does not end in .mp4, and RunError if
+        the environment has no pictures or the folder of the path cannot be written.
+        """
+        path = Path(path)
+        if path.suffix != ".mp4":
+            raise ValueError(f"path={str(path)!r}: a film is an MP4; end the path in .mp4")
+        found = self._found()
+        answer = evaluate.play(found, evaluate.settings(found, 1, greedy, seed, record=True, at=at))
+        films = answer.get("recorded")
+        if not films:
+            raise RunError(f"{found.name}: {'; '.join(answer['warnings']) or 'no game was recorded'}")
+        (film,) = {film["file"]: film for film in films.values()}.values()
+        try:
+            shutil.copyfile(film["file"], path)
+        except OSError as error:
+            raise RunError(
+                f"{path}: the film cannot be written: {error.strerror}; choose a folder that exists"
+            ) from None
+        return Film(path, film["score"])
 
     def plot(self, columns: Sequence[str] = (SCORE,)) -> Figure:
         """Return a figure of matplotlib with the columns over steps and over time; a notebook shows it.

@@ -5,14 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 
 import actorlearn
 from actorlearn.parameters.checkpoint_folders import CheckpointError
+from tests import named
 from tests.acting.policies import policy_settings, remembering, run_folder
 
 
@@ -43,12 +45,61 @@ def test_memory_is_carried_from_call_to_call_and_cleared_where_a_game_begins(tmp
         assert found.tolist() == chosen["action"].tolist(), f"call {moment}"
 
 
+def test_one_observation_of_the_environment_gives_one_action_that_its_step_accepts(tmp_path: Path) -> None:
+    trained = run_folder(tmp_path, policy_settings())
+    loaded = actorlearn.load_policy(tmp_path)
+    observation, _ = gymnasium.make("CartPole-v1").reset(seed=1)
+    expected = trained.choose(torch.from_numpy(observation)[None], 0, greedy=True)["action"].tolist()
+    assert [loaded.act(observation, greedy=True)] == expected
+    assert loaded.act(observation[None], greedy=True).tolist() == expected
+
+
+class Parts(gymnasium.Env[dict[str, Any], Any]):
+    """An image, a number and a choice as a Dict; an action is a float from 10 to 20; a game has three steps."""
+
+    observation_space = gymnasium.spaces.Dict(
+        image=gymnasium.spaces.Box(0, 255, (2, 2, 3), np.uint8),
+        number=gymnasium.spaces.Box(-1, 1, (1,), np.float32),
+        choice=gymnasium.spaces.Discrete(3),
+    )
+    action_space = gymnasium.spaces.Box(10.0, 20.0, (1,), np.float32)
+    taken: ClassVar[list[Any]] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.steps = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), "scaled to the bounds, in the dtype of the space"
+        self.taken.append(action)
+        self.steps += 1
+        return self.observation_space.sample(), 1.0, self.steps == 3, False, {}
+
+
+def test_a_dict_of_image_and_numbers_is_played_as_the_environment_gives_it(tmp_path: Path) -> None:
+    env = named.env(f"{__name__}:Parts", scale_actions=True)
+    run_folder(tmp_path, policy_settings(numbers=16, actions=(1,), algorithm="ppo"), env=env)
+    loaded = actorlearn.load_policy(tmp_path)
+    assert loaded.play(Parts(), episodes=2, greedy=True) == [3.0, 3.0]
+    assert len(Parts.taken) == 6
+    observation, _ = Parts().reset(seed=0)
+    rows = np.concatenate(
+        [np.ravel(observation["image"]) / 255, observation["number"], np.eye(3)[observation["choice"]]]
+    )
+    rows = rows.astype(np.float32)[None]
+    scaled = 10 + (loaded.act(rows, greedy=True) + 1) / 2 * 10
+    assert np.allclose(loaded.act(observation, greedy=True), np.clip(scaled, 10, 20)[0])
+
+
 @pytest.mark.parametrize(
     ("observation", "error", "said"),
     [
-        (np.zeros(4), ValueError, r"shape \[4\]; it must have N rows of shape \[4\]"),
-        (np.zeros((2, 5)), ValueError, r"shape \[2, 5\]"),
-        (0.0, ValueError, r"shape \[\]"),
+        (np.zeros(5, np.float32), ValueError, r"shape of observation is \(5,\); by its space it must be \(4,\)"),
+        (np.zeros((2, 5)), ValueError, r"shape \[2, 5\]; it must have N rows of shape \[4\], or be one observation"),
+        (0.0, ValueError, r"shape of observation is \(\)"),
+        ({"seen": 0}, ValueError, "by its space it must be"),
         (np.zeros((2, 4), complex), TypeError, "float32"),
     ],
 )

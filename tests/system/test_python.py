@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import actorlearn
+from actorlearn.envs.catch import Catch
 from launch.commands.evaluate import evaluate
 from tests.sizes import ROOT
 from tests.system.blocks import blocks
@@ -170,6 +171,19 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert any("<progress" in output.get("data", {}).get("text/html", "") for output in outputs)
+
+
+def test_a_game_is_filmed_played_and_shown(tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    run = actorlearn.train(CATCH, total_steps=1_000, progress=False, **QUICK)
+    film = run.record(tmp_path / "game.mp4", seed=1)
+    assert film.path.read_bytes()[4:8] == b"ftyp" and film.score in (-1.0, 1.0)
+    assert "video/mp4;base64," in film._repr_html_()
+    assert set(run.policy().play(Catch(), 3, seed=1)) <= {-1.0, 1.0}
+    with pytest.raises(ValueError, match=r"end the path in \.mp4"):
+        run.record(tmp_path / "game.avi")
+    with pytest.raises(RuntimeError, match="choose a folder that exists"):
+        run.record(tmp_path / "none" / "game.mp4")
 
 
 def test_an_older_checkpoint_is_loaded_played_exported_and_resumed(tmp_path: Path) -> None:
