@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import gymnasium
 import msgspec
@@ -148,10 +148,11 @@ class LoadedPolicy:
     @cached_property
     def _spaces(self) -> _Spaces:
         """The spaces of its gymnasium environment, which is made once to read them."""
-        env, _ = construct(self.env)
+        settings = cast("GymnasiumSettings", self.env)
+        env, _ = construct(settings)
         try:
-            layout, _ = layout_of(self.env.id, env.observation_space)
-            return _Spaces(layout, ActionSpace(self.env.id, env.action_space, self.env.scale_actions))
+            layout, _ = layout_of(settings.id, env.observation_space)
+            return _Spaces(layout, ActionSpace(settings.id, env.action_space, settings.scale_actions))
         finally:
             env.close()
 
