@@ -40,12 +40,18 @@ VALUES = ("total_steps=80_000",)
 """Keys by which Catch is learned by value learning."""
 LONGER_VALUES = ("total_steps=120_000",)
 """The same with minibatches of many steps."""
-SECONDARY = (*LONGER_VALUES, "evaluator.every_steps=5_000", "evaluator.episodes=50", "evaluator.greedy=true")
+SECONDARY = (
+    *LONGER_VALUES,
+    "evaluator.count=1",
+    "evaluator.every_steps=5_000",
+    "evaluator.episodes=50",
+    "evaluator.greedy=true",
+)
 """The same with evaluations of two networks."""
 
 
 def _catch(function: str, *keys: str, sets_modes: bool = False) -> Benchmark:
-    return Benchmark(f"benchmarks.papers.{function}", "catch.yaml", keys=keys, sets_modes=sets_modes)
+    return Benchmark(f"benchmarks.papers.{function}", "catch-defaults.yaml", keys=keys, sets_modes=sets_modes)
 
 
 def _on_nodes(function: str, *keys: str) -> Benchmark:

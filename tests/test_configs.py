@@ -58,7 +58,7 @@ def test_paac_is_the_default_of_atari() -> None:
     """The file writes out what the defaults mean, so the two must not drift apart."""
     written = load.tree(load.load(CONFIGS / "atari" / "paac.yaml"))
     default = load.tree(load.parse("env: {id: ALE/Pong-v5}"))
-    for section in ("env", "model", "algorithm", "optimizer", "total_steps", "checkpoint"):
+    for section in ("env", "model", "algorithm", "optimizer", "total_steps"):
         assert written[section] == default[section]
     assert written["simulators"]["count"] * written["simulators"]["envs"] == 32
     assert kind_of("ALE/Pong-v5").like == "atari"

@@ -30,7 +30,7 @@ from msgspec import Meta
 from actorlearn.address import Pipe, Shm, Tcp
 from actorlearn.wire.identity import Count, Name, ProcessId
 
-PROTOCOL_VERSION = 9
+PROTOCOL_VERSION = 10
 """Raised whenever a struct below changes; processes of different versions refuse one another."""
 
 LIMIT_BYTES = 256 * 1024

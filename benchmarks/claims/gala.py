@@ -136,7 +136,7 @@ CLAIMS = (
         part="section 5, figure 1d",
         says="A learner runs at its own rate, without being hampered by slower peers.",
         suite="stragglers",
-        topology="catch.yaml",
+        topology="catch-defaults.yaml",
         whole=Extent(3, 8.0, ("simulators.count=1", "simulators.envs=8", "trainer.threads=1")),
         quick=Extent(1, 8.0, ("simulators.count=1", "simulators.envs=8", "trainer.threads=1")),
         differs="two learners on Catch, one of them stopped four fifths of the time, in place of the variance of Atari "

@@ -28,7 +28,7 @@ from launch.errors import FailedError
 from launch.plan.probe import describe
 from launch.topology.load import Topology, load
 
-TOPOLOGY = "catch.yaml"
+TOPOLOGY = "catch-defaults.yaml"
 PAPER_POINTS = "60 to 110"
 """Ends of the axis of figure 7, for 1 to 8 servers; the text has no other numbers of it."""
 SERVERS = (1, 2, 4)
@@ -67,7 +67,7 @@ def update_bytes(parameters: int, servers: int, learners: int, number_bytes: int
 
 
 def keys(servers: int) -> tuple[str, ...]:
-    """Overrides of configs/catch.yaml: 332,282 parameters, local batches of 4, learners in step."""
+    """Overrides of topologies/catch-defaults.yaml: 332,282 parameters, local batches of 4, learners in step."""
     return (
         "mode=async",
         "model.hidden_sizes=[1613]",

@@ -24,7 +24,7 @@ from launch.bench.interleaved import Spread, interleave
 from launch.bench.report import SuiteReport, percent
 from launch.bench.running import Running
 
-TOPOLOGY = "catch.yaml"
+TOPOLOGY = "catch-defaults.yaml"
 """Its network and algorithm are taken, and not its environment."""
 LEARNERS = 4
 SLOW = LEARNERS - 1
@@ -96,7 +96,7 @@ def dba3c_stragglers(request: BenchmarkRequest) -> SuiteReport:
 
 
 def keys(quorum: int, slow: str) -> tuple[str, ...]:
-    """Overrides of configs/catch.yaml; ``slow``: the folder that names slow processes."""
+    """Overrides of topologies/catch-defaults.yaml; ``slow``: the folder that names slow processes."""
     environment = {"step_s": STEP_S, "slow": slow, "slower": SLOWER}
     return (
         *SMALL,

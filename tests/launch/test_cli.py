@@ -187,11 +187,11 @@ def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Path, bool]]:
     """Requests that reached the runner, which is replaced."""
-    seen: list[tuple[Any, Path, bool]] = []
+    seen: list[tuple[Any, Path, str | int | None]] = []
 
-    def run(topology: Any, run_dir: Path, *, resume: bool, console: Any, engine: Any, keys: Any) -> int:
+    def run(topology: Any, run_dir: Path, *, resume_at: str | int | None, console: Any, engine: Any, keys: Any) -> int:
         console.row(ROW)
-        seen.append((topology, run_dir, resume))
+        seen.append((topology, run_dir, resume_at))
         return 3
 
     module = ModuleType("launch.runtime.loop")
@@ -204,7 +204,7 @@ def test_run_makes_a_folder_named_after_topology_and_time(topology: Path, starte
     result = ask("run", topology, "total_steps=500", "seed=7")
     assert result.exit_code == 3
     loaded, folder, resumed = started[0]
-    assert (loaded.total_steps, loaded.seed, resumed) == (500, 7, False)
+    assert (loaded.total_steps, loaded.seed, resumed) == (500, 7, None)
     assert folder.parent == Path("runs")
     assert time.strptime(folder.name, "cart-%Y%m%d-%H%M%S")
     assert "250 steps ( 50.0%)" in result.stdout
@@ -233,7 +233,7 @@ def test_resume_takes_the_run_s_own_topology(started: list[Any], tmp_path: Path)
     (old / "checkpoints" / "500").mkdir(parents=True)
     assert ask("resume", "cart", "total_steps=2000").exit_code == 3
     loaded, folder, resumed = started[0]
-    assert (loaded.total_steps, folder, resumed) == (2000, old, True)
+    assert (loaded.total_steps, folder, resumed) == (2000, old, "newest")
 
 
 def test_a_living_run_cannot_be_resumed(started: list[Any], tmp_path: Path) -> None:
