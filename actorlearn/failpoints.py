@@ -4,7 +4,7 @@ This module does not depend on its callers. A failpoint that is not armed costs 
 failpoints by an environment variable, which is read once when this module is imported and inherited by the processes of
 a run, or within a process by ``armed``:
 
-    ACTORLEARN_FAILPOINTS="trainer.committed=kill@3;files.write=nospace@2+"
+    ACTORLEARN_FAILPOINTS="record.committed=kill@3;files.write=nospace@2+"
 
 An arm is ``name=action@n``: it acts when this process reaches the place for the nth time (the first without ``@n``;
 with ``+`` also each later time). Several arms may name one place. The actions:
@@ -143,7 +143,7 @@ def parse(text: str) -> tuple[Arm, ...]:
     for part in filter(None, text.split(";")):
         found = _ARM.fullmatch(part)
         if found is None:
-            raise ValueError(f"{VARIABLE}: {part!r} is no arm; write name=action@n, as trainer.committed=kill@3")
+            raise ValueError(f"{VARIABLE}: {part!r} is no arm; write name=action@n, as record.committed=kill@3")
         name, action, seconds, nth, onward = found.groups()
         arms.append(Arm(name, action, float(seconds or 0), int(nth or 1), bool(onward)))
     return tuple(arms)

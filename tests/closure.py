@@ -30,32 +30,28 @@ ROOTS = (
     "actorlearn/processes/batches.py",
     "actorlearn/processes/trainer.py",
     "actorlearn/parameters/published.py",
-    # What the topology names. Of several paths the first that is there: files have moved.
+    # What the topology names.
     "actorlearn/envs/atari.py",
     "actorlearn/algorithms/a2c.py",
-    "actorlearn/parameters/alone.py|actorlearn/parameters/exchange.py",
+    "actorlearn/parameters/alone.py",
     "actorlearn/optim/rmsprop.py",
     "actorlearn/models/encoders.py",
 )
 LEFT_OUT = {
     "says in its name what it does": r"failpoints|files|nearest|registry|actions|address|metric",
     "memory and sockets, read and written as their interfaces say": r"memory/(?!rollout|account).*|wire/.*",
-    "measured or scheduled: what is learned is the same without it": r"metrics/.*|worker/(settings|output|scheduling)",
-    "environments besides Atari, and how one is looked up": r"envs/(?!atari|starts|interface).*",
+    "measured or scheduled: what is learned is the same without it": r"metrics/.*|worker/(settings|scheduling)",
+    "environments besides Atari, and how one is looked up": r"envs/(?!atari|interface).*",
     "networks besides those of Atari, with memory, noise or statistics, or several; graphs of a GPU": (
-        r"models/(?!interface|make|encoders|heads|unroll).*|extra_networks"
+        r"models/(?!interface|make|encoders|heads).*|extra_networks"
     ),
-    "other optimizers, or several, and how one is looked up": r"optim/(?!interface|rmsprop|clip|schedules).*",
+    "other optimizers, or several, and how one is looked up": r"optim/(?!interface|rmsprop|schedules).*",
     "other algorithms, and how one is looked up": r"algorithms/(?!interface|a2c|actor_critic|policies|returns).*",
-    "learning from a replay, or beside another learner": (
-        r"replay/.*|processes/replay_\w+|learning/(replay\w*|secondary\w*|target)"
-    ),
+    "learning from a replay": r"replay/.*|learning/(replay|target)",
     "off unless a key asks for it": r"learning/(norms|reward_scale)",
-    "checkpoints, and exchanges of several learners": r"parameters/(?!interface|published|exchange$|alone|consumed).*",
+    "checkpoints, and exchanges of several learners": r"parameters/(?!interface|published|alone|consumed).*",
     "says once, at the start, what a process is": r"worker/(handshake|roles)",
-    "saving and resuming: run where a checkpoint is due": (
-        r"processes/(checkpoints|state|snapshots|simulator_snapshots)|learning/resuming"
-    ),
+    "saving and resuming: run where a checkpoint is due": r"processes/(checkpoints|snapshots|simulator_snapshots)",
 }
 """Why a reader of the path need not open a file -> its path below ``actorlearn``, without .py.
 
@@ -100,7 +96,7 @@ def left_out(file: Path, root: Path) -> bool:
 
 def path_of_an_observation(root: Path = ROOT) -> list[Path]:
     """The files that a reader opens to follow an observation of A2C on Atari, to the gradient and back to an action."""
-    pending = [next(file for name in names.split("|") if (file := root / name).is_file()) for names in ROOTS]
+    pending = [root / name for name in ROOTS]
     found: list[Path] = []
     while pending:
         file = pending.pop(0)

@@ -26,7 +26,8 @@ def test_every_name_stands_once_and_says_where() -> None:
         for name, line in calls(parsed(file)):
             where = f"{file.relative_to(ROOT)}:{line}"
             assert name is not None, f"{where}: a failpoint's name is a literal"
-            assert re.fullmatch(r"[a-z_]+\.[a-z_]+", name), f"{where}: {name!r} is no file.what_was_done_last"
+            named = re.fullmatch(r"([a-z_]+)\.[a-z_]+", name)
+            assert named and named[1] == file.stem, f"{where}: {name!r} is no file.what_was_done_last"
             seen[name] += 1
     assert seen["files.write"] == 1
     assert [name for name, count in seen.items() if count > 1] == []

@@ -206,15 +206,15 @@ class Learning:
         self._timings.add("wait")
         if agreed.draining:
             return Update("leaving")
-        hit("trainer.agreed")
+        hit("update.agreed")
         if self.minibatches.storage is not None:
             self.minibatches.storage.store(gathered.rollout, gathered.parts)
-        hit("trainer.kept")
+        hit("update.stored")
         self.diagnosis.note_rollout(gathered.batch)
         metrics = self.pass_over(prepared, env_steps, gathered.rollout, steps, agreed.idle)
-        hit("trainer.learned")
+        hit("update.learned")
         self.peers.exchange.settle()
-        hit("trainer.settled")
+        hit("update.settled")
         return Update("learned", agreed.env_steps, agreed.updates, metrics)
 
     def optimizer_steps_from(

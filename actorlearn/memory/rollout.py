@@ -181,7 +181,7 @@ class Rollouts:
         """
         if self._judged[0] != rollout:
             self._judged_by[0] = version
-            hit("rollouts.judged")
+            hit("rollout.judged")
             self._judged[0] = rollout
         return int(self._judged_by[0])
 
@@ -198,7 +198,7 @@ class Rollouts:
     def ask(self, rollouts_learned: int) -> int:
         """Request a snapshot of all simulators, with their rows from the next rollout on; returns its number."""
         self._hold_from[0] = rollouts_learned
-        hit("rollouts.hold_from")
+        hit("rollout.hold_from")
         self._hold[0] = self.hold + 1
         return self.hold
 
@@ -220,7 +220,7 @@ class Rollouts:
             expected = version, env_steps + (rollout - rollouts_learned) * self._steps
             slot = rollout % MOST_BLOCKS
             self._version[slot], self._env_steps[slot] = self._before.pop(rollout, expected)
-        hit("rollouts.described")
+        hit("rollout.described")
         self._open[0] = rollouts
 
 

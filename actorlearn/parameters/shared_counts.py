@@ -113,7 +113,7 @@ class SharedCounts:
     def claim(self, rollout: int) -> None:
         """Record that other learners' weights may contain this rollout; called before its weights are posted."""
         self._claimed[self._learner] = rollout + 1
-        hit("counts.claimed")
+        hit("shared_counts.claimed")
 
     @property
     def rollouts_learned(self) -> int:

@@ -225,7 +225,7 @@ class Checkpoints:
             self._saved_s = time.monotonic()
             self._took_s = self._saved_s - began_s
         self._failed = False
-        hit("trainer.saved")
+        hit("checkpoints.saved")
         if complaint := self._snapshots.complaint():
             self._control.warned(complaint)
         self._say_saved(path)

@@ -109,11 +109,11 @@ class RolloutMembers:
     def open_next(self) -> None:
         """Commit the account, admit members, and open rollouts, which frees the blocks of learned rollouts."""
         self.release()
-        hit("batches.released")
+        hit("members.released")
         self.account.commit()
-        hit("batches.committed")
+        hit("members.committed")
         self._admit()
-        hit("batches.admitted")
+        hit("members.admitted")
         self.rollouts.raise_to(self.next + self.open_rollouts)
 
     def unblock(self) -> None:

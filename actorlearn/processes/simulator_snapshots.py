@@ -67,7 +67,7 @@ class SimulatorSnapshots:
             self.inexact = str(error)
             return
         number = self._members.rollouts.ask(self._members.next)
-        hit("gathering.asked")
+        hit("simulator_snapshots.asked")
         self._wake()
         self.inexact = self._awaited(number)
         if not self.inexact:
@@ -117,7 +117,7 @@ class SimulatorSnapshots:
             try:
                 for name in names:
                     os.replace(self._folder / snapshot_of(name), folder / snapshot_of(name))
-                hit("gathering.put")
+                hit("simulator_snapshots.put")
             except OSError as error:
                 self.inexact = str(error)
                 for name in names:

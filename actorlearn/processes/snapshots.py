@@ -59,7 +59,7 @@ class Snapshots:
             if self._path is None:
                 raise ValueError("settings.states names no folder for snapshots")
             write(self._path, taken(self._groups, number, since))
-            hit("standing.written")
+            hit("snapshots.written")
         except Exception as error:  # an environment may raise anything
             failure = f"the simulator cannot take a snapshot: {type(error).__name__}: {error}"
         self._blocks.mark_held(number, taken=not failure)
@@ -191,7 +191,7 @@ class Standing:
         executed = self.timestep + self.between_rollouts  # actions of the timesteps below it have been carried out
         if not self.placed:
             self._place(group, everything=True)
-            hit("standing.placed")
+            hit("snapshots.placed")
             if self.answers_itself:
                 blocks.go_on_at(group.index, max(executed, self.since * blocks.horizon))
             group.timestep, group.between_rollouts, self.placed = self.timestep, self.between_rollouts, True

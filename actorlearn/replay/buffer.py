@@ -460,7 +460,7 @@ def _write(path: Path, array: NDArray[Any], beat: Callable[[], object]) -> None:
             content = ring.reshape(-1).view(np.uint8)
             for at in range(0, content.size, PART_BYTES):
                 part = memoryview(content[at : at + PART_BYTES])
-                if file.write(through("replay.write", part)) != len(part):
+                if file.write(through("buffer.write", part)) != len(part):
                     raise OSError(errno.EIO, "the disk took only a part of the bytes", str(path))
                 file.flush()
                 os.fsync(file.fileno())

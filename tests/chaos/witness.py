@@ -57,7 +57,7 @@ class _Claims:
 
     def reach(self, name: str, data: memoryview | None = None) -> memoryview | None:
         """Come to a place in the code."""
-        if name == "counts.claimed":
+        if name == "shared_counts.claimed":
             for numbers in self.pending:
                 np.add.at(self.rows.shown, numbers[numbers < SIZE], 1)
             self.pending.clear()

@@ -25,18 +25,18 @@ ELSEWHERE = {
     "experience.made": "by learners that share experience: tests/ledger/test_killed_learners.py",
     "experience.posted": "likewise",
     "files.renamed_older": "where the file system cannot exchange two folders: tests/test_files.py",
-    "gathering.asked": "by who gathers snapshots, for exact resume: tests/system",
-    "gathering.put": "likewise",
+    "simulator_snapshots.asked": "by who gathers snapshots, for exact resume: tests/system",
+    "simulator_snapshots.put": "likewise",
     "parameter_server.answered": "by parameter servers: tests/parameters/test_killed_served.py",
     "parameter_server.changed": "likewise",
     "parameter_server.kept": "likewise",
-    "rollouts.hold_from": "by who gathers snapshots, for exact resume: tests/system",
+    "rollout.hold_from": "by who gathers snapshots, for exact resume: tests/system",
     "served.clipped": "by learners of parameter servers: tests/parameters/test_killed_served.py",
     "served.stepped": "likewise",
     "server_lines.answered": "likewise",
     "server_lines.sent": "likewise",
-    "standing.placed": "by simulators that write one",
-    "standing.written": "likewise",
+    "snapshots.placed": "by simulators that write one",
+    "snapshots.written": "likewise",
 }
 """Failpoints that no trainer of these histories comes to."""
 

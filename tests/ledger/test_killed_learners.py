@@ -19,8 +19,8 @@ PPO: dict[str, Any] = {"name": "ppo", "epochs": EPOCHS, "minibatches": 3}
 PLACES = {
     "sync": ("rendezvous.said", "rendezvous.came", "allreduce.adopted", "allreduce.agreed", "allreduce.stepped"),
     "async": ("store.written", "store.committed", "record.written", "record.committed"),
-    "gossip": ("counts.claimed", "gossip.posted", "record.written", "trainer.settled", "trainer.published"),
-    "experience": ("experience.made", "experience.posted", "trainer.learned", "trainer.settled"),
+    "gossip": ("shared_counts.claimed", "gossip.posted", "record.written", "update.settled", "trainer.published"),
+    "experience": ("experience.made", "experience.posted", "update.learned", "update.settled"),
 }
 SECTIONS: dict[str, dict[str, Any]] = {"experience": {"mode": "gossip", "gossip": {"graph": "none", "experience": 3}}}
 """Sections of what is no mode: learners that share experience and no weights."""

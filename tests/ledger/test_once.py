@@ -41,7 +41,7 @@ def died(folder: Path, of: Topology, victim: str, arms: str) -> World:
 def test_a_rollout_is_learned_once_where_a_trainer_dies_between_its_update_and_freeing_the_rollout(
     tmp_path: Path, mode: str
 ) -> None:
-    world = died(tmp_path, topology(mode=mode, **TWO), "trainer-1.0", "trainer.settled=raise@4")
+    world = died(tmp_path, topology(mode=mode, **TWO), "trainer-1.0", "update.settled=raise@4")
     assert {row: times for row, times in times_used(world).items() if times != 1} == {}
 
 
@@ -114,7 +114,7 @@ def counted(world: World) -> tuple[int, int, int]:
     return len(world.produced), sum(map(bool, times_used(world).values())), world.rows[-1]["steps_dropped"]
 
 
-@pytest.mark.parametrize("place", ["trainer.published", "batches.committed"])
+@pytest.mark.parametrize("place", ["trainer.published", "members.committed"])
 def test_steps_that_a_dead_trainer_learned_and_had_not_committed_are_not_counted_twice(
     tmp_path: Path, place: str
 ) -> None:

@@ -108,6 +108,6 @@ def test_a_rollout_is_judged_by_the_first_version_that_is_said_whoever_asks(tmp_
     segment = Segment.create(tmp_path / "rollouts", rollouts_fields())
     assert Rollouts(segment).judge(0, 7) == 7
     assert Rollouts(segment).judge(0, 9) == 7
-    with armed("rollouts.judged=raise"), pytest.raises(Killed):
+    with armed("rollout.judged=raise"), pytest.raises(Killed):
         Rollouts(segment).judge(1, 9)
     assert Rollouts(segment).judge(1, 11) == 11

@@ -428,7 +428,7 @@ def test_one_that_was_killed_comes_back_with_the_mean_of_its_in_peers(tmp_path: 
         exchange.close()
 
 
-@pytest.mark.parametrize("point", ["counts.claimed", "gossip.posted", "record.written"])
+@pytest.mark.parametrize("point", ["shared_counts.claimed", "gossip.posted", "record.written"])
 def test_a_rollout_of_which_others_may_have_something_is_not_learned_from_again(tmp_path: Path, point: str) -> None:
     folder = segments(tmp_path, 2)
     learners = [learner(folder, rank, range(2)) for rank in range(2)]

@@ -100,7 +100,7 @@ def test_a_full_disk_is_told_of_and_the_file_before_stays(tmp_path: Path) -> Non
     path, simulator = play.folder / "simulator-0.npz", play.simulators[0]
     path.write_bytes(b"before")
     play.rollouts.ask(play.learned)
-    with armed("standing.written=nospace"):
+    with armed("snapshots.written=nospace"):
         assert "No space left on device" in simulator.snapshots.answer()
     assert simulator.blocks.held == -1
     play.rollouts.ask(play.learned)

@@ -324,7 +324,7 @@ def test_damage_in_any_file_of_a_saved_replay_is_found(tmp_path: Path, damage: s
 def test_a_part_that_is_not_written_whole_is_an_error(tmp_path: Path) -> None:
     replay = make(tmp_path, box(), NStep())
     replay.add("simulator", 0, rows_of(8))
-    with failpoints.armed("replay.write=short@3") as arms, pytest.raises(OSError, match=r"a part of the bytes.*npy"):
+    with failpoints.armed("buffer.write=short@3") as arms, pytest.raises(OSError, match=r"a part of the bytes.*npy"):
         replay.save(tmp_path)
     assert arms.acted
 
