@@ -10,14 +10,15 @@ from typing import Any
 import yaml
 
 from launch.topology import load, sources, strict_yaml
-from launch.topology.keys import leaves
+from launch.topology.keys import BASES, keys_of, leaves
 from launch.topology.load import TopologyError
 from tests.fuzz.nearly import nearly
 from tests.fuzz.targets.door import Target, refused
 from tests.fuzz.watched import watched
 
 CARTPOLE = "env: {id: CartPole-v1}\nmodel: {name: mlp}\nalgorithm: {name: a2c}\n"
-[*leaves()]  # what the types say of keys is found out once, by evaluating annotations, and not from any bytes
+# What the types say of keys is found out once, by evaluating annotations, and not from any bytes.
+[*leaves(), *map(keys_of, BASES.values())]
 
 
 def _topology(data: bytes, _folder: Path) -> bool:
