@@ -24,7 +24,7 @@ python play.py 10    # play 10 games
 _NOT_PLAYED = """
 ## Play
 
-`play.py` cannot make the environment: {why}. Use its class `Policy` with your own observations.
+`play.py` cannot make the environment: {why}. Use its class `OnnxPolicy` with your own observations.
 """
 _USED = """
 ```python
