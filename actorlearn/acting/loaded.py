@@ -46,7 +46,7 @@ class _ActingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Spaces(NamedTuple):
-    """How one observation of a gymnasium environment becomes a row, and a chosen action one that it accepts."""
+    """Converts an observation of a gymnasium environment to a row, and a chosen action to the environment's form."""
 
     layout: BatchLayout
     actions: ActionSpace
@@ -59,7 +59,8 @@ class _Spaces(NamedTuple):
             self.layout.store(observation, row, 0)
         except MisfitError as error:
             name, value, rule = error.args
-            raise ValueError(f"{name} is {value!r:.200}; {rule}") from None
+            rows = f"for N environments pass N rows of shape {list(self.layout.shape)}"
+            raise ValueError(f"{name} is {value!r:.200}; {rule}; {rows}") from None
         return row
 
 
@@ -119,7 +120,7 @@ class LoadedPolicy:
         """
         if not isinstance(observation, Mapping | tuple):
             observation = np.asarray(observation)
-            if observation.ndim == len(self.settings.observation_shape) + 1:
+            if observation.shape[1:] == self.settings.observation_shape:
                 return self._act(observation, greedy, first)
         begins = None if first is None else [bool(first)]
         if isinstance(self.env, GymnasiumSettings):

@@ -24,8 +24,8 @@ class Catch(gymnasium.Env[Image, np.int64]):
     """Observation [1, 10, 10] uint8 of 0 and 255; actions left, stay, right; reward +1 or -1 when the ball is down.
 
     A game lasts 9 steps. Ball and paddle start in columns that are drawn independently. Every ball can be caught. A
-    paddle that never moves catches 28 of 100. (The paddle is drawn too because an untrained policy that always starts
-    in the middle hardly ever catches a ball at the edge: some runs then never learned to.)
+    paddle that never moves catches 28 of 100. If the paddle always started in the middle, an untrained policy would
+    hardly ever catch a ball at the edge, and some runs would never learn to.
     """
 
     def __init__(self, render_mode: str | None = None) -> None:
@@ -38,7 +38,7 @@ class Catch(gymnasium.Env[Image, np.int64]):
         self._paddle = SIZE // 2
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Image, dict[str, Any]]:
-        """Put a new ball at the top, in a column drawn from the environment's generator."""
+        """Draw the columns of a new ball, at the top, and of the paddle from the environment's generator."""
         super().reset(seed=seed, options=options)
         self._line = 0
         self._column, self._paddle = (int(number) for number in self.np_random.integers(SIZE, size=2))

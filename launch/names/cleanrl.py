@@ -12,10 +12,12 @@ from launch.names.library import (
     NoCounterpartError,
     Values,
     environments,
+    every_step,
     integer,
     nothing,
     share_of_steps,
     whole,
+    whole_copies,
 )
 
 PPO = ("ppo", "ppo_atari", "ppo_continuous_action")
@@ -55,18 +57,6 @@ def _constant(values: Values) -> Keys:
 
 def _value_clip(values: Values) -> Keys:
     return {"algorithm.value_clip": values["clip_coef"] if values["clip_vloss"] else None}
-
-
-def _hard_copies(values: Values) -> Keys:
-    if values["tau"] != 1:
-        raise NoCounterpartError("dqn copies the whole network, which is tau 1")
-    return {}
-
-
-def _every_step(values: Values) -> Keys:
-    if values["target_network_frequency"] != 1:
-        raise NoCounterpartError("sac moves the target critics after every optimizer step, which is 1")
-    return {}
 
 
 def _learned_alpha(values: Values) -> Keys:
@@ -154,7 +144,7 @@ TABLE = (
     Name("num_iterations", PPO, (), COMPUTED, nothing),
     # DQN
     Name("learning_rate", DQN, ("optimizer.learning_rate",), "and the same for learning_rate_final", _constant),
-    Name("tau", DQN, (), "dqn copies the whole network, which is tau 1", _hard_copies),
+    Name("tau", DQN, (), "dqn copies the whole network, which is tau 1", whole_copies),
     Name(
         "target_network_frequency",
         DQN,
@@ -201,7 +191,13 @@ TABLE = (
         _random_start,
     ),
     Name("policy_frequency", SAC, (), "the actor learns in every step; here as there, as often as the critics"),
-    Name("target_network_frequency", SAC, (), "the target critics move after every optimizer step", _every_step),
+    Name(
+        "target_network_frequency",
+        SAC,
+        (),
+        "the target critics move after every optimizer step",
+        every_step("target_network_frequency"),
+    ),
     Name("alpha", SAC, (), "the temperature is always learned"),
     Name("autotune", SAC, (), "the temperature is always learned, which is true", _learned_alpha),
     # Both

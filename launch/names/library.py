@@ -109,6 +109,24 @@ def integer(value: Any) -> int:
     return int(value)
 
 
+def whole_copies(values: Values) -> Keys:
+    """Return no keys for ``tau`` of DQN; raises NoCounterpartError for another tau than 1."""
+    if values["tau"] != 1:
+        raise NoCounterpartError("dqn copies the whole network, which is tau 1")
+    return {}
+
+
+def every_step(name: str) -> Callable[[Values], Keys]:
+    """Return the conversion of the interval at which SAC's target critics move; one step is the only counterpart."""
+
+    def convert(values: Values) -> Keys:
+        if values[name] != 1:
+            raise NoCounterpartError("sac moves the target critics after every optimizer step, which is 1")
+        return {}
+
+    return convert
+
+
 def nothing(values: Values) -> Keys:
     """Return no keys, for names whose values follow from the others or are used elsewhere."""
     del values

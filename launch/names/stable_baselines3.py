@@ -15,11 +15,13 @@ from launch.names.library import (
     NoCounterpartError,
     Values,
     environments,
+    every_step,
     integer,
     minibatches,
     nothing,
     share_of_steps,
     whole,
+    whole_copies,
 )
 
 ON_POLICY = ("ppo", "a2c")
@@ -133,18 +135,6 @@ def _learning_starts(values: Values) -> Keys:
 
 def _random_start(values: Values) -> Keys:
     return {**_learning_starts(values), "algorithm.random_steps": integer(values["learning_starts"])}
-
-
-def _hard_copies(values: Values) -> Keys:
-    if values["tau"] != 1:
-        raise NoCounterpartError("dqn copies the whole network, which is tau 1")
-    return {}
-
-
-def _every_step(values: Values) -> Keys:
-    if values["target_update_interval"] != 1:
-        raise NoCounterpartError("sac moves the target critics after every optimizer step, which is 1")
-    return {}
 
 
 def _learned_temperature(values: Values) -> Keys:
@@ -361,7 +351,7 @@ TABLE: tuple[Name, ...] = (
         "at least batch_size",
         _random_start,
     ),
-    *_none("tau", ("dqn",), "dqn copies the whole network, which is tau 1", _hard_copies),
+    *_none("tau", ("dqn",), "dqn copies the whole network, which is tau 1", whole_copies),
     Name("tau", ("sac",), ("algorithm.target_rate",)),
     Name("train_freq", OFF_POLICY, ("algorithm.horizon",), "steps, not episodes", _horizon),
     Name("gradient_steps", OFF_POLICY, ("replay.ratio",), _RATIO, _ratio),
@@ -369,7 +359,12 @@ TABLE: tuple[Name, ...] = (
     *_none("replay_buffer_class replay_buffer_kwargs", OFF_POLICY, "the replay is uniform, or replay.prioritised"),
     *_none("optimize_memory_usage", OFF_POLICY, "the replay always stores single frames once"),
     _count("target_update_interval", ("dqn",), "algorithm.target_every_steps"),
-    *_none("target_update_interval", ("sac",), "the target critics move after every optimizer step", _every_step),
+    *_none(
+        "target_update_interval",
+        ("sac",),
+        "the target critics move after every optimizer step",
+        every_step("target_update_interval"),
+    ),
     Name("exploration_fraction", ("dqn",), ("algorithm.epsilon_steps",), _EPSILON, _epsilon_steps),
     Name("exploration_initial_eps", ("dqn",), ("algorithm.epsilon_initial",)),
     Name("exploration_final_eps", ("dqn",), ("algorithm.epsilon_final",)),

@@ -238,7 +238,7 @@ class Run:
         films = answer.get("recorded")
         if not films:
             raise RunError(f"{found.name}: {'; '.join(answer['warnings']) or 'no game was recorded'}")
-        (film,) = {film["file"]: film for film in films.values()}.values()
+        film = films["best"]  # of the only game
         try:
             shutil.copyfile(film["file"], path)
         except OSError as error:

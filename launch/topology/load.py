@@ -52,9 +52,9 @@ def parse(
     resolved = defaults.resolve(raw, ask)
     made = _made(resolved)
     if isinstance(made, list):
-        if overrides and not isinstance(_made(defaults.resolve(file, ask)), list):
-            strange = {path for path, *_ in made if origin(path, origins).source != COMMAND_LINE}
-            origins |= dict.fromkeys(strange, Origin(COMMAND_LINE, over=True))  # the file alone is right
+        if overrides and not isinstance(_made(defaults.resolve(file, ask)), list):  # the file alone has no problem
+            of_the_file = {path for path, *_ in made if origin(path, origins).source != COMMAND_LINE}
+            origins |= dict.fromkeys(of_the_file, Origin(COMMAND_LINE, over=True))
         raise explain(made, origins, _defaults_alone(raw, made, ask))
     left = (f"{section}.{key}" for section, key in defaults.BY_CORES if key not in defaults.section(raw, section))
     made.__dict__.update(left_to_cores=frozenset(left), left_out=left_out)

@@ -93,11 +93,30 @@ def test_a_dict_of_image_and_numbers_is_played_as_the_environment_gives_it(tmp_p
     assert np.allclose(loaded.act(observation, greedy=True), np.clip(scaled, 10, 20)[0])
 
 
+class Board(gymnasium.Env[Any, Any]):
+    """A board of 2 x 2 zeros and ones, which has as many dimensions as rows of vectors; a game has one step."""
+
+    observation_space = gymnasium.spaces.MultiBinary((2, 2))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.eye(2, dtype=np.int8), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return np.eye(2, dtype=np.int8), 1.0, True, False, {}
+
+
+def test_an_observation_with_as_many_dimensions_as_rows_is_one_observation(tmp_path: Path) -> None:
+    run_folder(tmp_path, policy_settings(), env=named.env(f"{__name__}:Board"))
+    assert actorlearn.load_policy(tmp_path).play(Board()) == [1.0]
+
+
 @pytest.mark.parametrize(
     ("observation", "error", "said"),
     [
         (np.zeros(5, np.float32), ValueError, r"shape of observation is \(5,\); by its space it must be \(4,\)"),
-        (np.zeros((2, 5)), ValueError, r"shape \[2, 5\]; it must have N rows of shape \[4\], or be one observation"),
+        (np.zeros((2, 5)), ValueError, r"is \(2, 5\); by its space .* pass N rows of shape \[4\]"),
         (0.0, ValueError, r"shape of observation is \(\)"),
         ({"seen": 0}, ValueError, "by its space it must be"),
         (np.zeros((2, 4), complex), TypeError, "float32"),
