@@ -150,7 +150,7 @@ def test_without_a_topology_it_measures_a_small_one(monkeypatch: pytest.MonkeyPa
     for words in ([], [shipped("cartpole.yaml")]):
         topology, *overrides = *words, "algorithm.horizon=8"
         commands.suite("gossip", topology, overrides, quick=True, json=True)
-    assert [Path(request.topology).name for request in asked] == ["catch.yaml", "cartpole.yaml"]
+    assert [Path(request.topology).name for request in asked] == ["catch-defaults.yaml", "cartpole.yaml"]
     assert [request.overrides for request in asked] == 2 * [("algorithm.horizon=8",)]
 
 
