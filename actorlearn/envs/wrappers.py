@@ -37,10 +37,6 @@ class DictEntry(gymnasium.ObservationWrapper[Any, Any, Any]):
         return observation[self._key]
 
 
-Part = DictEntry
-"""Its earlier name, which topologies of older runs have."""
-
-
 class Smaller(gymnasium.ObservationWrapper[Any, Any, Any]):
     """Shrinks images of bytes [lines, columns] or [lines, columns, channels]: each pixel is the mean of a square."""
 

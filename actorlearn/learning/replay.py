@@ -279,12 +279,11 @@ class Replayed(Minibatches):
         If simulators of a resumed run begin anew (not ``goes_on``), the next rollout has new rows. These are stored
         even if the trainer had stored the rollout of this number before it ended.
         """
-        if "draws" in saved.state:  # checkpoints of early versions do not have it
-            self.random.bit_generator.state = saved.state["draws"]
+        self.random.bit_generator.state = saved.state["draws"]
         self._credited, self._ahead, period = (int(n) for n in saved.tensors["replay.counters"])
         self.target.restore(saved.section("target"), period)
         if "replay" in saved.state and self.replay.empty:
-            rollouts_learned = saved.state["learned"]
+            rollouts_learned = saved.state["rollouts_learned"]
             self.replay.restore(
                 saved.path, saved.state["replay"], self._beat, goes_on=goes_on, rollouts=rollouts_learned
             )

@@ -383,8 +383,8 @@ class Learning:
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write large state to files in a checkpoint's folder; returns plain numbers; raises OSError."""
-        own = {"told": self._newest, **self.minibatches.save(folder)}  # "told": the key's name in older checkpoints
-        own["opened_before_statistics"] = self._opened_before
+        own = {"newest_metrics": self._newest, "opened_before_statistics": self._opened_before}
+        own |= self.minibatches.save(folder)
         return own | ({SECONDARY: self.secondary.save(folder)} if self.secondary else {})
 
     def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
@@ -396,8 +396,8 @@ class Learning:
         elif self.outer:  # the checkpoint is of a run without an outer optimizer
             self.outer.begin(self.parameters)
         self.consumed.restore(saved.tensors["consumed"].numpy())
-        self._newest = dict(saved.state.get("told", {}))
-        self._opened_before = saved.state.get("opened_before_statistics", 0) if goes_on else 0
+        self._newest = dict(saved.state["newest_metrics"])
+        self._opened_before = saved.state["opened_before_statistics"] if goes_on else 0
         self.minibatches.restore(saved, goes_on)
         if self.secondary:
             own = replace(saved, tensors=saved.section(SECONDARY), state=saved.state[SECONDARY])

@@ -42,7 +42,7 @@ class StepCounts(msgspec.Struct, kw_only=True):
     """Steps that will never be learned from, or were rolled back, by reason (REASONS)."""
 
     def __post_init__(self) -> None:
-        """Fill in missing reasons, in the order of REASONS: a checkpoint of an older version may lack some."""
+        """Fill in zero for reasons that are not given, in the order of REASONS."""
         self.dropped = {reason: self.dropped.get(reason, 0) for reason in REASONS}
 
     @property

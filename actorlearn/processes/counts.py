@@ -104,7 +104,7 @@ class TrainerCounts:
             "env_steps": self.env_steps,
             "updates": self.updates,
             "account": msgspec.to_builtins(self.account.steps),
-            "learned": self.account.rollouts_learned,  # a rollout number; the key is that of older checkpoints
+            "rollouts_learned": self.account.rollouts_learned,
             "episodes_finished": self.episodes.finished,
             "recent_returns": list(self.episodes.recent),
             "recent_lengths": list(self.episodes.recent_lengths),
@@ -122,12 +122,11 @@ class TrainerCounts:
         self.episodes.finished = state["episodes_finished"]
         self.episodes.recent.extend(state["recent_returns"])
         self.episodes.recent_lengths.extend(state["recent_lengths"])
-        # Older checkpoints have the used steps instead of an account.
-        saved = msgspec.convert(state.get("account") or {"used": state["own_steps"]}, StepCounts)
+        saved = msgspec.convert(state["account"], StepCounts)
         if not self.account.commits:
-            self.account.rollouts_learned, self.account.steps = state["learned"], saved
+            self.account.rollouts_learned, self.account.steps = state["rollouts_learned"], saved
             if not exactly:
-                saved.dropped["not_resumed"] += state.get("in_flight", 0)
+                saved.dropped["not_resumed"] += state["in_flight"]
         elif not outlived:
             steps = self.account.steps
             in_weights = steps.used + steps.dropped["statistics"]

@@ -416,8 +416,7 @@ class Replay:
         columns = {name: read(folder / f"{name}.npy", self._segment[name]) for name in self._columns}
         words = self._words()
         for name, array in words.items():
-            if name not in ("owner", "following") or (folder / f"{name}.npy").exists():  # absent in older versions
-                words[name] = read(folder / f"{name}.npy", array)
+            words[name] = read(folder / f"{name}.npy", array)
         drawn = {name: read(folder / f"sampler-{name}.npy") for name in self.sampler.arrays()}
         check(folder, words)
         for name, saved in columns.items():

@@ -90,8 +90,6 @@ def reason_to_begin_anew(
     for state, names in zip(states, simulators, strict=True):
         if why := state.get("inexact", "it has no snapshots of simulators"):
             return f"the checkpoint is not exact: {why}"
-        if "rollouts" not in state or any(isinstance(simulator, str) for simulator in state["simulators"]):
-            return "the checkpoint has the format of an older version of actorlearn"
         saved = [process.name for process in msgspec.convert(state["simulators"], list[ProcessId])]
         if saved and saved != list(names):
             had, has = (" and ".join(listed) or "none" for listed in (saved, names))

@@ -122,13 +122,13 @@ class Course:
         return {**told, **{name: tensor.clone() for name, tensor in self.learner.tensors().items()}}
 
     def save(self, directory: Path) -> None:
-        state = {"learned": self.rollouts_learned, "used": self.used}
+        state = {"rollouts_learned": self.rollouts_learned, "used": self.used}
         checkpoint.save(directory, self.rollouts_learned, self.learner.tensors(), state, 1, self.learner.save)
 
     def restore(self, directory: Path, goes_on: bool = True) -> None:
         saved = checkpoint.newest(directory)
         self.learner.restore(saved, goes_on)
-        self.rollouts_learned, self.used = saved.state["learned"], saved.state["used"]
+        self.rollouts_learned, self.used = saved.state["rollouts_learned"], saved.state["used"]
 
 
 def history(folder: Path, case: dict[str, Any]) -> list[dict[str, np.ndarray]]:

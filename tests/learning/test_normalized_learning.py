@@ -32,7 +32,7 @@ def shifted(rollout: int) -> Batch:
 
 def resumed(folder: Path, made: Learning, **algorithm: int) -> Learning:
     """Another one, from what the first saved."""
-    checkpoint.save(folder, 0, made.tensors(), {}, keep=1)
+    checkpoint.save(folder, 0, made.tensors(), {}, 1, made.save)
     other = learning(NORMALIZED, **algorithm)
     other.restore(checkpoint.newest(folder))
     return other
@@ -88,7 +88,7 @@ def test_who_plays_from_a_checkpoint_sees_what_the_learner_saw(tmp_path: Path) -
     made = learning(NORMALIZED)
     made.learn(shifted(0), 0, 0)
     policy = Policy(made.settings.policy, "cpu", seed=99, stream=0)
-    checkpoint.save(tmp_path, 0, made.tensors(), {}, keep=1)
+    checkpoint.save(tmp_path, 0, made.tensors(), {}, 1, made.save)
     policy.network.load_state_dict(checkpoint.newest(tmp_path).section("weights"))
     seen = shifted(3).observation[0]
     for head, output in policy.network(seen).items():

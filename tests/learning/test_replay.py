@@ -314,7 +314,7 @@ def test_a_checkpoint_holds_the_target_network_the_counts_and_the_replay_if_aske
         batch = played.rollout(rollout)
         made.optimizer_steps_from(batch, 10 * rollout, 10 * rollout)
         pass_over(made, batch, 10 * rollout, rollout)
-    checkpoint.save(tmp_path / "saved", 30, made.tensors(), {"env_steps": 30, "learned": 3}, 1, made.save)
+    checkpoint.save(tmp_path / "saved", 30, made.tensors(), {"env_steps": 30, "rollouts_learned": 3}, 1, made.save)
     (tmp_path / "other").mkdir()
     other = replaying(tmp_path / "other", {"save": True})
     other.restore(checkpoint.newest(tmp_path / "saved"))

@@ -98,7 +98,7 @@ def test_priorities_are_the_primarys(tmp_path: Path) -> None:
 def test_restored_from_a_checkpoint_both_go_on_equal(tmp_path: Path) -> None:
     made, secondary = pair(tmp_path / "made", 8, {"save": True})
     learn(made, Played(tmp_path / "made", made), range(4))
-    checkpoint.save(tmp_path / "saved", 40, made.tensors(), {"env_steps": 40, "learned": 4}, 1, made.save)
+    checkpoint.save(tmp_path / "saved", 40, made.tensors(), {"env_steps": 40, "rollouts_learned": 4}, 1, made.save)
     other, other_secondary = pair(tmp_path / "other", 8, {"save": True})
     other.restore(checkpoint.newest(tmp_path / "saved"))
     told = []

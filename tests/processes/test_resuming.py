@@ -39,7 +39,7 @@ def settings(run_dir: Path, learner: int, mode: str) -> TrainerSettings:
 def save(run_dir: Path, learner: int, env_steps: int) -> Path:
     names = ("weights.a", "optimizer.mean", "optimizer.square", "optimizer.steps", "target.a", "replay.counters")
     tensors = {name: torch.full((2,), float(env_steps)) for name in names}
-    state = dict.fromkeys(("env_steps", "updates", "own_steps", "learned", "policy_version"), env_steps)
+    state = dict.fromkeys(("env_steps", "updates", "rollouts_learned", "policy_version"), env_steps)
     directory = settings(run_dir, learner, "alone").checkpoints
     return checkpoint.save(directory, env_steps, tensors, state, keep=9)
 
@@ -53,7 +53,7 @@ def test_a_store_is_filled_from_the_newest_of_all_whoever_comes_first(tmp_path: 
         shared = dict.fromkeys(("weights.a", "optimizer.mean", "optimizer.square"), 50)
         assert of == {**dict.fromkeys(("optimizer.steps", "target.a", "replay.counters"), own), **shared}
         learned = dict.fromkeys(("env_steps", "updates"), 50)
-        assert saved.state == {**dict.fromkeys(("own_steps", "learned", "policy_version"), own), **learned}
+        assert saved.state == {**dict.fromkeys(("rollouts_learned", "policy_version"), own), **learned}
         assert int(saved.path.name) == own  # where its replay lies
 
 

@@ -43,7 +43,7 @@ def test_rollouts_are_learned_published_counted_reported_and_saved(tmp_path: Pat
     assert [saved.env_steps for saved in scene.all(Saved)] == [0, 5 * STEPS]
     assert isinstance(scene.said[0], Saved) and isinstance(scene.said[1], Hello)
     state = checkpoint.newest(scene.settings.checkpoints).state
-    assert (state["learned"], state["account"]["used"]) == (5, 5 * STEPS)
+    assert (state["rollouts_learned"], state["account"]["used"]) == (5, 5 * STEPS)
     assert state["weights"] == scene.summary["weights_sha256"]
 
 

@@ -262,20 +262,6 @@ def test_what_is_stored_after_a_restore_is_not_joined_to_what_was_before(tmp_pat
     assert sample.observation[0].max() > 50
 
 
-def test_a_replay_is_restored_that_was_saved_without_owners(tmp_path: Path) -> None:
-    """As early versions did."""
-    replay = make(tmp_path, box(), NStep())
-    replay.add("simulator", 0, rows_of(8))
-    replay.flush(1)
-    state = replay.save(tmp_path)
-    for name in ("owner", "following"):
-        (tmp_path / f"{name}.npy").unlink()
-    other = make(tmp_path, box(), NStep())
-    other.restore(tmp_path, {**state, "sampler": {"random": {}}})
-    assert len(other) == len(replay) == 14
-    assert other.add("simulator", 1, rows_of(8))
-
-
 def test_another_shape_is_not_restored(tmp_path: Path) -> None:
     replay = make(tmp_path, box(), NStep())
     state = replay.save(tmp_path)

@@ -98,8 +98,6 @@ def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
         "the checkpoint has snapshots of simulator-0 and simulator-7, and the run starts with simulator-0"
     )
     assert why(state={**saved, "simulators": []}) == ""  # nobody had begun
-    for older in ({**saved, "simulators": ["simulator-0"]}, {key: saved[key] for key in saved if key != "rollouts"}):
-        assert why(state=older).startswith("the checkpoint has the format of an older version")
 
 
 def test_learners_in_step_go_on_from_one_moment() -> None:
