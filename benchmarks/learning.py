@@ -17,7 +17,7 @@ from launch.bench.report import SuiteReport, rate
 from launch.bench.running import START_LIMIT_S, Running
 from launch.errors import FailedError
 from launch.runs.curves import SCORE, LearningCurve, read_curve
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 from launch.runs.jsonl import Lines
 from launch.topology.load import load
 
@@ -158,7 +158,7 @@ def curve_of(run: Running, name: str, seconds: float, column: str = SCORE) -> Le
     if error := run.error():
         raise FailedError(f"{name}: the run failed: {error}")
     try:
-        return replace(read_curve(Run(run.run_dir, {}), column), label=name)
+        return replace(read_curve(RunFolder(run.run_dir, {}), column), label=name)
     except ValueError as no_curve:
         raise FailedError(f"{name}: {no_curve}; give it more --seconds") from None
 

@@ -19,7 +19,7 @@ from launch.bench.running import Running
 from launch.bench.time_to_score import first_report_with
 from launch.errors import FailedError
 from launch.runs.curves import LearningCurve, read_curve
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 
 TOPOLOGY = "pong-fast.yaml"
 SCORE = 18.0
@@ -76,7 +76,7 @@ def minutes_to(score: float, stay: Stay, trial: str, keys: tuple[str, ...]) -> f
         first = first_report_with(run, score, limit_s)
         error = run.error()
         try:
-            steps, minutes, newest = _keep_curve(stay, trial, read_curve(Run(run.run_dir, {})))
+            steps, minutes, newest = _keep_curve(stay, trial, read_curve(RunFolder(run.run_dir, {})))
         except ValueError:  # no curve yet
             raise FailedError(error or f"not at {score:g}: no whole game was over after {limit_s:.0f} s") from None
     if first is None:

@@ -22,7 +22,7 @@ from launch.reports import evaluations
 from launch.reports.compare import group_alike
 from launch.reports.format import as_whole
 from launch.runs import find
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 
 
 @dataclass(frozen=True)
@@ -106,21 +106,21 @@ def package_of(env_id: str) -> str:
         return f"{names[0]}, not installed"
 
 
-def _ended(runs: Sequence[Run]) -> list[Run]:
+def _ended(runs: Sequence[RunFolder]) -> list[RunFolder]:
     ended = [run for run in runs if run.summary().get("episode_return_mean") is not None and run.topology()]
     if not ended:
         raise RunError(f"no run in {find.RUNS}/ has ended with a score; name folders of runs")
     return ended
 
 
-def _alike(runs: Sequence[Run]) -> list[list[Run]]:
+def _alike(runs: Sequence[RunFolder]) -> list[list[RunFolder]]:
     topologies = [run.topology() for run in runs]
     if unread := next((run for run, read in zip(runs, topologies, strict=True) if not read), None):
         raise RunError(f"{unread.name} has no readable topology.yaml, whose keys group the runs; leave it out")
     return [[runs[index] for index in group] for group in group_alike(topologies)]
 
 
-def _learned(runs: Sequence[Run]) -> Learned:
+def _learned(runs: Sequence[RunFolder]) -> Learned:
     summaries = [run.summary() for run in runs]
     found = [_score(run, summary) for run, summary in zip(runs, summaries, strict=True)]
     return Learned(
@@ -135,13 +135,13 @@ def _learned(runs: Sequence[Run]) -> Learned:
     )
 
 
-def _rate(run: Run, summary: Mapping[str, Any]) -> float:
+def _rate(run: RunFolder, summary: Mapping[str, Any]) -> float:
     """Return the median over reports; of a run too short for two of them its mean, the start included."""
     found = rates([row for row in run.metrics().new() if row.get("env_steps") and row.get("time_s")])
     return median(found) if found else float(summary["env_steps_per_s"])
 
 
-def _score(run: Run, summary: Mapping[str, Any]) -> tuple[float, str]:
+def _score(run: RunFolder, summary: Mapping[str, Any]) -> tuple[float, str]:
     """Return the newest score of an ended run, and of which games it is the mean."""
     if not summary:
         raise RunError(f"{run.name} has not ended: its figures are those of summary.json")

@@ -19,7 +19,7 @@ from actorlearn.wire.door import ClientKeys, ServerKeys
 from launch.bench.parts import Parts
 from launch.bench.running import POLL_S, Reading, Running
 from launch.errors import RunError
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 from launch.simulate.estimate import update_s
 from launch.simulate.scenario import Costs, Scenario, Work
 
@@ -68,7 +68,7 @@ def measure(path: str, overrides: Sequence[str], work: Work, weights: int, cores
     return msgspec.structs.replace(costs, deviation=deviation_of(times, costs, work))
 
 
-def from_run(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, run: Run) -> Costs:
+def from_run(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, run: RunFolder) -> Costs:
     """Return the stages from the reports of a run, and measure the rest here; raises FailedError and RunError."""
     with Parts(path, alone(overrides)) as parts:
         optimizer_s = 1 / parts.optimize(_OPTIMIZE_S)
@@ -121,7 +121,7 @@ def _learning_s(costs: Costs, work: Work) -> float:
     return costs.copy_s + steps_s + costs.publish_s
 
 
-def costs_of_run(run: Run, work: Work, cores: float, optimizer_s: float, wire: Wire, add_s: float) -> Costs:
+def costs_of_run(run: RunFolder, work: Work, cores: float, optimizer_s: float, wire: Wire, add_s: float) -> Costs:
     """Return the costs in the reports of a run on one machine; raises RunError if the reports are insufficient.
 
     Reports have the shares of all processes together. Learners that share too few cores appear slower than they are.

@@ -38,7 +38,7 @@ from launch.reports.statistics import (
     probability_of_improvement,
 )
 from launch.runs import find
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 from launch.runs.view import identify
 
 HUMAN = 100.0
@@ -59,7 +59,7 @@ OVER_GAMES: Mapping[str, Statistic] = {
 class Played:
     """Scores of one run in its game."""
 
-    run: Run
+    run: RunFolder
     game: AtariGame
     frames: int
     best: float
@@ -94,7 +94,7 @@ class Played:
         }
 
 
-def read(run: Run) -> Played:
+def read(run: RunFolder) -> Played:
     """Return the scores of a run; raises RunError if its game is not in the table, or if no game has ended."""
     row, env_id = run.metrics().last() or {}, identify(run).env_id or None
     game = games().get(str(env_id))
@@ -113,7 +113,7 @@ def read(run: Run) -> Played:
     return Played(run, game, frames, score, score, "last 100 training games")
 
 
-def found_in(folder: str, known: list[Run]) -> list[Played]:
+def found_in(folder: str, known: list[RunFolder]) -> list[Played]:
     """Return the scores of all runs that have one in a game of the table."""
     found = []
     for run in known:

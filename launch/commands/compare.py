@@ -19,7 +19,7 @@ from launch.reports.compare import permutation_p, resample
 from launch.reports.format import DASH, as_number, as_whole
 from launch.reports.statistics import Interval, Numbers, interquartile_mean, interval, probability_of_improvement
 from launch.runs.curves import RunGroup, group_runs
-from launch.runs.find import Run, find
+from launch.runs.find import RunFolder, find
 
 WIDE = 200
 """Columns of the table if the output is not a terminal."""
@@ -67,7 +67,7 @@ def compare(words: Sequence[str], column: str, output: Path | None, json: bool) 
     return 0
 
 
-def _read(runs: Sequence[Run], column: str) -> tuple[Numbers, list[Compared]]:
+def _read(runs: Sequence[RunFolder], column: str) -> tuple[Numbers, list[Compared]]:
     """Read the runs' curves and group them; raises RunError if runs cannot be compared."""
     if unread := next((run for run in runs if not run.topology()), None):
         raise RunError(f"{unread.name} has no readable topology.yaml, whose keys group the runs; leave it out")

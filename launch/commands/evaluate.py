@@ -26,7 +26,7 @@ from launch.plan.roles import own_weights, policy, recording
 from launch.reports.evaluations import compare_learners
 from launch.runs import find
 from launch.runs.client import CHANGE_S, ask
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 from launch.spawning.answers import NoAnswerError, ask_task
 from launch.topology.load import load
 
@@ -84,7 +84,12 @@ def _scores(found: Mapping[str, Any]) -> str:
 
 
 def settings(
-    run: Run, episodes: int | None, greedy: bool | None, seed: int | None, record: bool = False, at: str | int = NEWEST
+    run: RunFolder,
+    episodes: int | None,
+    greedy: bool | None,
+    seed: int | None,
+    record: bool = False,
+    at: str | int = NEWEST,
 ) -> EvaluateSettings:
     """Return the settings of the evaluating process: the run's topology, with the user's options."""
     if not run.checkpoints():
@@ -110,7 +115,7 @@ def settings(
     )
 
 
-def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
+def play(run: RunFolder, wanted: EvaluateSettings) -> dict[str, Any]:
     """Run the evaluating process and return its answer; raises FailedError with its last line.
 
     Of a living run the answer also has ``behind_steps`` and ``age_s``: the age of the weights after the last game.
@@ -125,7 +130,7 @@ def play(run: Run, wanted: EvaluateSettings) -> dict[str, Any]:
     return {**answer, **_age(run, Path(answer["checkpoint"]), answer["env_steps"])} if run.alive else answer
 
 
-def _age(run: Run, checkpoint: Path, env_steps: int) -> dict[str, Any]:
+def _age(run: RunFolder, checkpoint: Path, env_steps: int) -> dict[str, Any]:
     """Return how many steps and seconds ago a living run has saved these weights; empty if that is not known."""
     try:
         saved_s = checkpoint.stat().st_mtime

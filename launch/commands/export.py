@@ -23,7 +23,7 @@ from launch.display.card import card
 from launch.errors import FailedError, RunError
 from launch.plan.roles import own_weights, trainer_of
 from launch.runs import find
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 from launch.runs.view import RunReader
 from launch.spawning.answers import NoAnswerError, ask_task
 from launch.topology.load import Topology, load
@@ -65,7 +65,7 @@ def refuse(output: Path, weights_only: bool) -> None:
 
 
 def write(
-    run: Run, output: Path, episodes: int | None, learner: int, weights_only: bool, at: str | int = NEWEST
+    run: RunFolder, output: Path, episodes: int | None, learner: int, weights_only: bool, at: str | int = NEWEST
 ) -> tuple[dict[str, Any], Mapping[str, Any] | None, list[str]]:
     """Write the folder; return what the exporting process said, the scores, and the files. Raises RunError."""
     refuse(output, weights_only)
@@ -92,7 +92,7 @@ def write(
     return told, scored, files
 
 
-def _written(run: Run, wanted: ExportSettings) -> dict[str, Any]:
+def _written(run: RunFolder, wanted: ExportSettings) -> dict[str, Any]:
     """Write the weights in a separate process, and return its answer; raises FailedError with its last line."""
     try:
         answer: dict[str, Any] = ask_task("export", msgspec.json.encode(wanted))
@@ -101,7 +101,7 @@ def _written(run: Run, wanted: ExportSettings) -> dict[str, Any]:
     return answer
 
 
-def _scored(run: Run, topology: Topology, episodes: int | None, learner: int, at: str | int) -> Mapping[str, Any]:
+def _scored(run: RunFolder, topology: Topology, episodes: int | None, learner: int, at: str | int) -> Mapping[str, Any]:
     """Play whole games with the exported weights and their likeliest actions; return the scores."""
     played = evaluate.play(run, evaluate.settings(run, episodes, True, None, at=at))
     if own_weights(topology):  # else all learners have the same weights

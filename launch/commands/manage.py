@@ -22,7 +22,7 @@ from launch.machine.folders import sweep_all
 from launch.reports.format import as_whole, metric_value
 from launch.runs import find
 from launch.runs.client import CHANGE_S, ask
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 from launch.runs.view import RunView, glance
 
 NOW_S = 5.0
@@ -85,7 +85,7 @@ def stop(word: str, now: bool, timeout_s: float, json: bool) -> int:
     return 0
 
 
-def end(run: Run, now: bool, timeout_s: float) -> str:
+def end(run: RunFolder, now: bool, timeout_s: float) -> str:
     """Stop a living run and wait until it has ended; return its status, ``killed`` if it had to be killed.
 
     Raises FailedError if it is still at work after ``timeout_s``.
@@ -103,7 +103,7 @@ def end(run: Run, now: bool, timeout_s: float) -> str:
     return "killed" if killed else run.status
 
 
-def _stop_now(run: Run) -> bool:
+def _stop_now(run: RunFolder) -> bool:
     """Ask a run to end at once, and kill its supervisor if it does not; return whether asking was enough."""
     with suppress(FailedError):  # it may be ending, and a stuck one is why --now was given
         ask(run, "kill", timeout_s=NOW_S / 2)
@@ -115,7 +115,7 @@ def _stop_now(run: Run) -> bool:
     return False
 
 
-def _kill(run: Run) -> None:
+def _kill(run: RunFolder) -> None:
     try:
         handle = os.pidfd_open(int(run.meta["supervisor_pid"]))
     except ProcessLookupError:
@@ -127,7 +127,7 @@ def _kill(run: Run) -> None:
         os.close(handle)
 
 
-def _wait(run: Run, timeout_s: float) -> bool:
+def _wait(run: RunFolder, timeout_s: float) -> bool:
     deadline_s = time.monotonic() + timeout_s
     while run.alive:
         if time.monotonic() >= deadline_s:
@@ -155,7 +155,7 @@ def save(word: str, json: bool) -> int:
     return _answer(run, ask(run, "save", timeout_s=CHANGE_S), json)
 
 
-def _answer(run: Run, reply: Any, json: bool) -> int:
+def _answer(run: RunFolder, reply: Any, json: bool) -> int:
     if json:
         print(json_format.dumps({"run": run.name, "text": reply.text, **reply.data}))
     else:

@@ -57,7 +57,7 @@ def resume(
     return run_in(run.path, loaded, find_engine(engine), keys, resume_at=at, plain=plain)
 
 
-def find_resumable(word: str, at: str | int = NEWEST) -> find.Run:
+def find_resumable(word: str, at: str | int = NEWEST) -> find.RunFolder:
     """Return a run that has ended and can be resumed from this checkpoint; raises RunError."""
     run = find.find(word)
     if run.alive:

@@ -19,7 +19,7 @@ from launch.display.screen import picture
 from launch.errors import RunError
 from launch.reports.format import event_line
 from launch.runs import find
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 from launch.runs.view import RunReader, RunView
 
 _LOOK_EVERY_S = 1.0
@@ -95,7 +95,7 @@ def logs(word: str, process: str | None, follow: bool, lines: int) -> int:
     return 0
 
 
-def _log_files(run: Run, process: str | None) -> list[Path]:
+def _log_files(run: RunFolder, process: str | None) -> list[Path]:
     files = sorted((run.path / "logs").glob("*.log"))
     if not files:
         raise RunError(f"{run.name} has no logs in {run.path / 'logs'}; its processes have not been started")

@@ -19,7 +19,7 @@ from launch.desk.watched import WatchedRuns
 from launch.errors import RunError
 from launch.plan.roles import FILMS
 from launch.reports.format import as_bytes
-from launch.runs.find import RUNS, Run
+from launch.runs.find import RUNS, RunFolder
 
 PAGE = Path(__file__).parent / "page"
 """Folder of the page's files."""
@@ -32,7 +32,7 @@ _EXPORT = re.compile(r"^export ", re.MULTILINE)
 _ELSEWHERE = re.compile(r'<link rel="(?:icon|modulepreload)"[^>]*>\n')
 
 
-def page(runs: Sequence[Run], metric: str) -> str:
+def page(runs: Sequence[RunFolder], metric: str) -> str:
     """Return the HTML of a report; raises RunError for a metric that no run has."""
     found = _collect(runs, metric)
     text, hashes = _inlined((PAGE / "index.html").read_text())
@@ -46,7 +46,7 @@ def page(runs: Sequence[Run], metric: str) -> str:
     return text.replace("</head>", f'<script id="parts" type="application/json">{data}</script>\n</head>', 1)
 
 
-def _collect(runs: Sequence[Run], metric: str) -> dict[str, Any]:
+def _collect(runs: Sequence[RunFolder], metric: str) -> dict[str, Any]:
     """Return the overview of these runs, and all parts of each run."""
     watched = WatchedRuns(RUNS, runs)
     found = Overview(watched, metric, changes=False, live=False).changed()

@@ -21,7 +21,7 @@ from launch.plan.roles import FILMS
 from launch.reports.checks import is_number
 from launch.reports.format import as_number
 from launch.runs.curves import SCORE
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 from launch.runs.view import RunReader
 from launch.topology.strict_yaml import MAX_BYTES
 
@@ -85,7 +85,7 @@ class Overview:
 class InFull:
     """The parts about one run in full, read as `actorlearn top` reads it."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFolder) -> None:
         """Read nothing yet."""
         self.run = run
         self.has_ended = False

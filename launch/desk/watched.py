@@ -21,7 +21,7 @@ from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
 from launch.desk.curves import GrowingCurve
 from launch.reports.compare import group_alike
 from launch.runs import find
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 from launch.runs.view import RunReader, RunView
 
 LOOK_EVERY_S = 0.025
@@ -42,7 +42,7 @@ MOST_CURVES = 8
 """Most curves of a run that are kept: those of the metrics that pages have requested last."""
 
 
-def id_of(run: Run) -> str:
+def id_of(run: RunFolder) -> str:
     """Return a short id of a run's folder; it depends only on the path."""
     return hashlib.blake2s(str(run.path).encode(), digest_size=6).hexdigest()
 
@@ -50,7 +50,7 @@ def id_of(run: Run) -> str:
 class WatchedRun:
     """A run that the desk follows."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFolder) -> None:
         """Read the newest report and the events of the run."""
         self.run, self.id = run, id_of(run)
         self.marks: deque[Mapping[str, Any]] = deque(maxlen=MOST_MARKS)
@@ -117,7 +117,7 @@ def _size(path: str) -> int:
 class WatchedRuns:
     """The runs of a folder and all living runs of this user; or only the given ones."""
 
-    def __init__(self, folder: Path, chosen: Sequence[Run] = ()) -> None:
+    def __init__(self, folder: Path, chosen: Sequence[RunFolder] = ()) -> None:
         """Read nothing yet. ``chosen``: show only these runs, without searching."""
         self._folder, self._chosen = folder, chosen
         self._runs: dict[str, WatchedRun] = {}

@@ -17,7 +17,7 @@ from actorlearn.metrics.registry import describe_metric
 from launch.reports.compare import Points, interquartile_band
 from launch.reports.format import as_number, printable
 from launch.runs.curves import SCORE, LearningCurve, RunGroup, group_runs
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ THIN = 0.6
 """Width in points of the line of a single run in a group."""
 
 
-def plot(runs: Sequence[Run], output: Path, columns: Sequence[str] = (SCORE,), apart: bool = False) -> None:
+def plot(runs: Sequence[RunFolder], output: Path, columns: Sequence[str] = (SCORE,), apart: bool = False) -> None:
     """Draw columns of the runs into ``output``; raises ValueError with one line if there is nothing to draw.
 
     ``apart``: runs that differ only in the seed are drawn as separate lines.
@@ -39,7 +39,7 @@ def plot(runs: Sequence[Run], output: Path, columns: Sequence[str] = (SCORE,), a
     draw_groups(_lines(runs, columns, apart), output)
 
 
-def figure_of(runs: Sequence[Run], columns: Sequence[str] = (SCORE,), apart: bool = False) -> Figure:
+def figure_of(runs: Sequence[RunFolder], columns: Sequence[str] = (SCORE,), apart: bool = False) -> Figure:
     """Return the picture that ``plot`` writes; raises ValueError with one line if there is nothing to draw."""
     lines = _lines(runs, columns, apart)
     figure = make_figure(Path("figure.png"), 11.0)
@@ -47,7 +47,7 @@ def figure_of(runs: Sequence[Run], columns: Sequence[str] = (SCORE,), apart: boo
     return figure
 
 
-def _lines(runs: Sequence[Run], columns: Sequence[str], apart: bool) -> list[tuple[str, Sequence[LearningCurve]]]:
+def _lines(runs: Sequence[RunFolder], columns: Sequence[str], apart: bool) -> list[tuple[str, Sequence[LearningCurve]]]:
     """Return the curves of the runs by their names in the legend."""
     if not runs:
         raise ValueError("no run is given to plot; name one or more run folders")

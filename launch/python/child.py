@@ -17,7 +17,7 @@ from pathlib import Path
 from launch.errors import FailedError, RunError
 from launch.python.asked import reword
 from launch.runs import find
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 
 LOG = "supervisor.log"
 """File of the supervisor's output, in the folder of logs."""
@@ -34,7 +34,7 @@ _running: list[Process] = []
 
 def start(
     folder: Path, topology: str, overrides: Sequence[str], resume_at: str | int | None = None
-) -> tuple[Run, Process]:
+) -> tuple[RunFolder, Process]:
     """Start a run in a folder that has been made, and return it when its supervisor has accepted it.
 
     ``resume_at``: the checkpoint from which the run in the folder is continued; None: a new run.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from launch.reports import evaluations
-from launch.runs.find import Run as Found
+from launch.runs.find import RunFolder
 from launch.runs.view import RunView, identify
 
 Values = dict[str, Any]
@@ -23,7 +23,7 @@ REPORT, EVALUATION, CHECKPOINT = "report", "evaluation", "checkpoint"
 class Follower:
     """Reads each report and event of a run once, in the order of their times."""
 
-    def __init__(self, found: Found, from_start: bool) -> None:
+    def __init__(self, found: RunFolder, from_start: bool) -> None:
         """``from_start``: also what is in the files already; otherwise only what is added."""
         self._rows, self._events = found.metrics(), found.events()
         self.view: RunView = identify(found)

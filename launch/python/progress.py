@@ -23,7 +23,7 @@ class Bar(Protocol):
         """Leave the last state on the screen."""
 
 
-class Silent:
+class NoBar:
     """No bar."""
 
     def show(self, view: RunView) -> None:

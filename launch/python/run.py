@@ -68,7 +68,7 @@ class Run:
     """
 
     def __init__(
-        self, found: find.Run, process: subprocess.Popen[bytes] | None = None, *, from_start: bool = False
+        self, found: find.RunFolder, process: subprocess.Popen[bytes] | None = None, *, from_start: bool = False
     ) -> None:
         """``process``: the supervisor, if this program started it; ``from_start``: callbacks get old reports too."""
         self._folder = found.path
@@ -147,7 +147,7 @@ class Run:
         """
         callbacks: Callbacks = {REPORT: on_report, EVALUATION: on_evaluation, CHECKPOINT: on_checkpoint}
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-        bar = bars.make(self._follower.view) if progress else bars.Silent()
+        bar = bars.make(self._follower.view) if progress else bars.NoBar()
         stopping, shown = False, self._follower.view
         try:
             while True:
@@ -292,7 +292,7 @@ class Run:
         made._follower = follower
         return made
 
-    def _found(self) -> find.Run:
+    def _found(self) -> find.RunFolder:
         found = find.read(self._folder)
         if found is None:
             raise RunError(f"{self._folder}: the folder of the run is not there any more")

@@ -103,7 +103,7 @@ def train(  # noqa: PLR0913 - one parameter for each word that the caller may us
         _end(run)
         raise
     if run.state in ("failed", "died"):
-        summary = find.Run(run.folder, {}).summary()
+        summary = find.RunFolder(run.folder, {}).summary()
         raise FailedError(
             f"{run.name} {run.state}: {summary.get('error') or 'the supervisor was killed'}; "
             f"`actorlearn logs {run.name}` shows the output of its processes"

@@ -13,7 +13,7 @@ from actorlearn import __version__
 from actorlearn.wire.channel import ChannelError, Dealer
 from actorlearn.wire.messages import PROTOCOL_VERSION, MessageError, Reply, Request, decode, encode
 from launch.errors import FailedError
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 
 TIMEOUT_S = 5.0
 """Seconds to wait. The supervisor's loop runs several times a second; without a reply it is stuck or stopped."""
@@ -22,7 +22,7 @@ CHANGE_S = 75.0
 
 
 def ask(
-    run: Run,
+    run: RunFolder,
     command: str,
     *,
     simulators: int = 0,
@@ -54,7 +54,7 @@ def ask(
     return reply
 
 
-def _exchange(dealer: Dealer, request: Request, run: Run, timeout_s: float) -> Reply:
+def _exchange(dealer: Dealer, request: Request, run: RunFolder, timeout_s: float) -> Reply:
     deadline_s = time.monotonic() + timeout_s
     dealer.send(encode(request))
     while (left_s := deadline_s - time.monotonic()) > 0:

@@ -15,7 +15,7 @@ from actorlearn.nearest import ROUGHLY, nearest_few
 from launch.errors import RunError
 from launch.reports.checks import is_number
 from launch.reports.compare import find_differences, group_alike, said
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 from launch.runs.view import identify
 
 SCORE = "episode_return_mean"
@@ -59,7 +59,7 @@ class LearningCurve:
 class RunGroup:
     """Runs that differ only in name and seed, with their curves of one column."""
 
-    runs: Sequence[Run]
+    runs: Sequence[RunFolder]
     seeds: Sequence[Any]
     keys: Mapping[str, Any]
     """Keys by which it differs from other groups, with their values."""
@@ -77,7 +77,7 @@ class RunGroup:
         return [RunGroup([run], [seed], self.keys, [curve]) for run, seed, curve in members]
 
 
-def group_runs(runs: Sequence[Run], column: str = SCORE) -> list[RunGroup]:
+def group_runs(runs: Sequence[RunFolder], column: str = SCORE) -> list[RunGroup]:
     """Read the curves of runs and group them; raises RunError for a repeated run, ValueError for one without a curve.
 
     A run whose topology cannot be read is a group of its own.
@@ -103,7 +103,7 @@ def group_runs(runs: Sequence[Run], column: str = SCORE) -> list[RunGroup]:
     ]
 
 
-def read_curve(run: Run, column: str = SCORE) -> LearningCurve:
+def read_curve(run: RunFolder, column: str = SCORE) -> LearningCurve:
     """Read a curve from a run folder; raises ValueError if it has none."""
     rows = _read_rows(run)
     stretches = _stretches(rows, column)
@@ -129,7 +129,7 @@ def read_curve(run: Run, column: str = SCORE) -> LearningCurve:
     )
 
 
-def _read_rows(run: Run) -> list[dict[str, Any]]:
+def _read_rows(run: RunFolder) -> list[dict[str, Any]]:
     """Return the readable reports of a run; raises ValueError if there are none."""
     path = run.path / METRICS_FILE
     if not path.is_file():

@@ -37,7 +37,7 @@ IMPORTED = "imported"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunFolder:
     """A run folder, and the content of its meta.json when it was found."""
 
     path: Path
@@ -121,17 +121,17 @@ def start_time(pid: int) -> int | None:
         return None
 
 
-def read(path: Path) -> Run | None:
+def read(path: Path) -> RunFolder | None:
     """Return the run in this folder; None if it is not a run folder."""
     # os.path, because pathlib raises for folders of other users that may not be read.
     if not any(os.path.isfile(path / name) for name in ("meta.json", "topology.yaml")):
         return None
-    return Run(path.resolve(), read_object(path / "meta.json"))
+    return RunFolder(path.resolve(), read_object(path / "meta.json"))
 
 
-def living() -> list[Run]:
+def living() -> list[RunFolder]:
     """Return the runs of this user that are alive on this machine, in any folder."""
-    found: dict[Path, Run] = {}
+    found: dict[Path, RunFolder] = {}
     for directory in living_runs():
         try:
             folder = Path((directory / "run").read_text().strip())
@@ -143,14 +143,14 @@ def living() -> list[Run]:
     return sorted(found.values(), key=_age)
 
 
-def all_runs(folder: Path = RUNS) -> list[Run]:
+def all_runs(folder: Path = RUNS) -> list[RunFolder]:
     """Return all runs under a folder, including those of sweeps, and all living ones, oldest first."""
     found = {run.path: run for run in living()}
     found |= {run.path: run for run in _below(folder)}
     return sorted(found.values(), key=_age)
 
 
-def find(word: str | None, folder: Path = RUNS) -> Run:
+def find(word: str | None, folder: Path = RUNS) -> RunFolder:
     """Return the run for a folder, a name or its beginning; without a word the newest, living ones first."""
     if word and (run := read(Path(word))) is not None:
         return run
@@ -168,7 +168,7 @@ def find(word: str | None, folder: Path = RUNS) -> Run:
     return named[0]
 
 
-def find_living(word: str | None, folder: Path = RUNS) -> Run:
+def find_living(word: str | None, folder: Path = RUNS) -> RunFolder:
     """Return a living run, found as ``find`` does; without a word the only living one."""
     if word:
         run = find(word, folder)
@@ -186,7 +186,7 @@ def find_living(word: str | None, folder: Path = RUNS) -> Run:
     return runs[0]
 
 
-def _below(folder: Path, deeper: bool = True) -> Iterator[Run]:
+def _below(folder: Path, deeper: bool = True) -> Iterator[RunFolder]:
     """Yield the runs in this folder, and those in subfolders that are not runs, such as a sweep's."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if (run := read(path)) is not None:
@@ -196,7 +196,7 @@ def _below(folder: Path, deeper: bool = True) -> Iterator[Run]:
                 yield from _below(path, deeper=False)
 
 
-def _age(run: Run) -> tuple[float, str]:
+def _age(run: RunFolder) -> tuple[float, str]:
     """Return the sort key of a run: when its folder was made. topology.yaml is written once, at the start."""
     for name in ("topology.yaml", "meta.json"):
         try:
@@ -206,6 +206,6 @@ def _age(run: Run) -> tuple[float, str]:
     return 0.0, run.name
 
 
-def _names(runs: list[Run], most: int = 6) -> str:
+def _names(runs: list[RunFolder], most: int = 6) -> str:
     newest = [run.name for run in reversed(runs)]
     return ", ".join(newest[:most]) + (f" and {len(newest) - most} more" if len(newest) > most else "")

@@ -20,7 +20,7 @@ from launch.errors import FailedError
 from launch.reports import evaluations
 from launch.reports.checks import MOST, keep_usable
 from launch.runs.client import ask
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 
 EVENTS_KEPT = 100
 """Number of newest events in a view; events.jsonl has all."""
@@ -159,7 +159,7 @@ class RunReader:
 
     def __init__(
         self,
-        run: Run,
+        run: RunFolder,
         noted: Callable[[Mapping[str, Any]], object] = lambda _: None,
         most_reports: int | None = None,
     ) -> None:
@@ -186,13 +186,13 @@ class RunReader:
         return self._view
 
 
-def glance(run: Run) -> RunView:
+def glance(run: RunFolder) -> RunView:
     """Return a view with the newest report, without events or topology: cheap enough for lists of many runs."""
     view = RunView(run.name, folder=run.path, meta=run.meta, processes=None)
     return _as_it_stands(run, view.with_row(run.metrics().last() or {}))
 
 
-def identify(run: Run) -> RunView:
+def identify(run: RunFolder) -> RunView:
     """Return a view with only a run's identity: its name, folder, meta.json and topology."""
     topology = run.topology()
     env, total_steps = topology.get("env"), topology.get("total_steps")
@@ -207,7 +207,7 @@ def identify(run: Run) -> RunView:
     )
 
 
-def _as_it_stands(run: Run, view: RunView, ask_processes: bool = True) -> RunView:
+def _as_it_stands(run: RunFolder, view: RunView, ask_processes: bool = True) -> RunView:
     """Return the view with everything that is not in rows and events; old processes if the supervisor is busy."""
     alive = run.alive
     summary = {} if alive else run.summary()
@@ -222,7 +222,7 @@ def _as_it_stands(run: Run, view: RunView, ask_processes: bool = True) -> RunVie
     )
 
 
-def _processes(run: Run) -> Sequence[Mapping[str, Any]] | None:
+def _processes(run: RunFolder) -> Sequence[Mapping[str, Any]] | None:
     """Return the processes of a living run, from its supervisor; None if it does not answer in time."""
     try:
         found = ask(run, "status", timeout_s=ANSWER_S).data.get("processes")
@@ -231,7 +231,7 @@ def _processes(run: Run) -> Sequence[Mapping[str, Any]] | None:
     return [keep_usable(process) for process in found if isinstance(process, dict)] if isinstance(found, list) else []
 
 
-def _elapsed_s(run: Run, row: Mapping[str, Any], alive: bool, summary: Mapping[str, Any]) -> float | None:
+def _elapsed_s(run: RunFolder, row: Mapping[str, Any], alive: bool, summary: Mapping[str, Any]) -> float | None:
     reported_s: float | None = row.get("time_s")
     if not alive:
         return summary.get("wall_time_s") or reported_s

@@ -15,7 +15,7 @@ from launch.reports.checks import is_number
 from launch.reports.compare import Points
 from launch.runs import find
 from launch.runs.curves import read_curve
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def read_outcome(folder: Path, metric: str, end_steps: int) -> RunOutcome:
     )
 
 
-def saved_steps(run: Run) -> int:
+def saved_steps(run: RunFolder) -> int:
     """Return the steps of a run's newest checkpoint; 0 if there is none."""
     return max((steps_of(checkpoint) for checkpoint in run.checkpoints()), default=0)
 
@@ -92,7 +92,7 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _score(run: Run, metric: str) -> float | None:
+def _score(run: RunFolder, metric: str) -> float | None:
     """Return the score at a run's end: that of its summary, or else the last one of its reports."""
     last = run.summary().get(metric)
     if is_number(last):

@@ -20,7 +20,7 @@ import pytest
 
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
 from launch.desk.watched import id_of
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 from tests.launch.desk.folders import DIED, SPAWNED, append, row, write_run
 from tests.launch.runs.folders import me
 from tests.sizes import ROOT
@@ -245,7 +245,7 @@ def test_a_report_opens_from_a_file_and_asks_for_nothing(
     assert wrong.returncode == 2 and "no run has this metric" in wrong.stderr
 
 
-def written(folder: Path, *events: dict[str, Any], **meta: Any) -> Run:
+def written(folder: Path, *events: dict[str, Any], **meta: Any) -> RunFolder:
     """A run of reports that no process makes; it counts as alive while this test is."""
     return write_run(folder, [row(n) for n in range(5)], [*SPAWNED, *events], **me(), **meta)
 

@@ -103,7 +103,7 @@ class Sweep:
                 pytest.fail(f"no {what}; it said:\n{self.said.read_text()[-3000:]}", pytrace=False)
             time.sleep(0.05)
 
-    def runs(self) -> list[find.Run]:
+    def runs(self) -> list[find.RunFolder]:
         inside = sorted(self.folder.iterdir()) if self.folder.is_dir() else []
         return [run for path in inside if path.is_dir() and (run := find.read(path))]
 
@@ -134,7 +134,7 @@ def sweep(tmp_path: Path, environment: dict[str, str]) -> Iterator[Callable[...,
                     shutil.rmtree(place, ignore_errors=True)
 
 
-def topology(run: find.Run) -> dict[str, Any]:
+def topology(run: find.RunFolder) -> dict[str, Any]:
     value = strict_yaml.read((run.path / "topology.yaml").read_text(), "topology.yaml").value
     assert isinstance(value, dict)
     return value
@@ -145,7 +145,7 @@ def checkpoints_of(sweep: Sweep, count: int) -> bool:
     return sum(any(int(path.name) > 0 for path in run.checkpoints()) for run in sweep.runs()) >= count
 
 
-def check_one_life(run: find.Run) -> None:
+def check_one_life(run: find.RunFolder) -> None:
     """A run that nothing has happened to: one life, steps that only grow, all of them learned from once."""
     summary, meta = run.summary(), run.meta
     assert summary["status"] == "finished" and meta["earlier"] == [] and meta["resumed_at"] is None

@@ -64,7 +64,7 @@ def test_a_run_ends_at_total_steps_and_leaves_its_folder_and_nothing_else(launch
         games.step(loaded.act(row.observation, first=row.first), row)
     assert (row.reward == 1).all()
 
-    view = RunReader(find.Run(run.run_dir, run.meta())).look()
+    view = RunReader(find.RunFolder(run.run_dir, run.meta())).look()
     assert (view.status, view.row, view.summary, view.processes) == ("finished", rows[-1], summary, ())
     assert [event["kind"] for event in (*view.choices, *view.events)] == [event["kind"] for event in run.events()]
     assert view.checkpoints[-1] == run.checkpoint().path

@@ -23,7 +23,7 @@ from launch.bench.costs import (
 )
 from launch.bench.running import POLL_S, Reading
 from launch.errors import RunError
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 from launch.simulate.model import simulate
 from launch.simulate.scenario import Costs, Scenario, Work
 from launch.topology.load import load
@@ -92,11 +92,11 @@ def test_the_topology_of_several_learners_is_measured_with_one() -> None:
     assert served.parameter_servers.count == 0
 
 
-def run_of(folder: Path, rows: list[dict[str, float]]) -> Run:
+def run_of(folder: Path, rows: list[dict[str, float]]) -> RunFolder:
     sections = ("learners: {count: 1}", "evaluator: {count: 0}", "simulators: {count: 2}", "inference: {count: 0}")
     (folder / "topology.yaml").write_text("\n".join(sections) + "\n")
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Run(folder, {})
+    return RunFolder(folder, {})
 
 
 def test_the_reports_of_a_run_give_its_rate_again(tmp_path: Path) -> None:

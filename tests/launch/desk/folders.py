@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.runs import find
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 
 SPAWNED = [
     {"kind": "spawned", "process": name, "incarnation": 0, "role": role, "learner": 0, "pid": 7, "time_s": 0.5}
@@ -25,7 +25,7 @@ def row(number: int, **more: Any) -> dict[str, Any]:
 
 def write_run(
     folder: Path, rows: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]] = (), **meta: Any
-) -> Run:
+) -> RunFolder:
     """Write a run; ``meta`` may make it alive, and have its ``seed`` and ``horizon``."""
     folder.mkdir(parents=True, exist_ok=True)
     seed, horizon = meta.pop("seed", 1), meta.pop("horizon", 5)
@@ -40,7 +40,7 @@ def write_run(
     return found
 
 
-def append(run: Run, file: str, *lines: Mapping[str, Any]) -> None:
+def append(run: RunFolder, file: str, *lines: Mapping[str, Any]) -> None:
     """Add lines to a file of a run."""
     with (run.path / file).open("a") as opened:
         opened.writelines(json.dumps(line) + "\n" for line in lines)

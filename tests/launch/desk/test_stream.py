@@ -23,7 +23,7 @@ from launch.desk.stream import Changes, InFull, Overview
 from launch.desk.watched import WatchedRuns, id_of
 from launch.reports.compare import find_differences
 from launch.runs import find
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 from launch.runs.view import RunReader
 from tests.launch.desk.folders import DIED, SPAWNED, append, row, write_run
 from tests.launch.runs.folders import me
@@ -141,19 +141,19 @@ def learners(**numbers: Any) -> list[dict[str, Any]]:
     return [row(1), row(2, learners={"trainer": numbers})]
 
 
-def no_file(run: Run, name: str) -> None:
+def no_file(run: RunFolder, name: str) -> None:
     (run.path / name).unlink()
     (run.path / name).mkdir()
 
 
-ODD_RUNS: dict[str, Callable[[Path], Run]] = {
+ODD_RUNS: dict[str, Callable[[Path], RunFolder]] = {
     "a metric of one learner that is text": lambda at: write_run(at, learners(policy_lag_mean="old"), SPAWNED),
     "an event whose kind is a list": lambda at: write_run(at, [row(1)], [*SPAWNED, {"kind": ["died"]}]),
 }
 
 
-def odd_run(make: Callable[[Run], object]) -> Callable[[Path], Run]:
-    def made(at: Path) -> Run:
+def odd_run(make: Callable[[RunFolder], object]) -> Callable[[Path], RunFolder]:
+    def made(at: Path) -> RunFolder:
         run = write_run(at, [row(1)], SPAWNED)
         make(run)
         return run
@@ -161,7 +161,7 @@ def odd_run(make: Callable[[Run], object]) -> Callable[[Path], Run]:
     return made
 
 
-def write_film(run: Run, name: str, text: str) -> None:
+def write_film(run: RunFolder, name: str, text: str) -> None:
     folder = (run.path / name).parent
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "best.mp4").write_bytes(b"film")

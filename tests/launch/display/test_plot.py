@@ -13,12 +13,12 @@ import pytest
 
 from launch.display.plot import plot
 from launch.runs.curves import read_curve
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def make_run(folder: Path, points: list[tuple[float, int, float | None]], name: str = "", **more: Any) -> Run:
+def make_run(folder: Path, points: list[tuple[float, int, float | None]], name: str = "", **more: Any) -> RunFolder:
     """A run folder with reports of (time_s, env_steps, mean score)."""
     folder.mkdir(parents=True)
     rows = [
@@ -28,7 +28,7 @@ def make_run(folder: Path, points: list[tuple[float, int, float | None]], name: 
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     if name:
         (folder / "topology.yaml").write_text(f"name: {name}\nenv: {{id: ALE/Pong-v5}}\n")
-    return Run(folder, {})
+    return RunFolder(folder, {})
 
 
 def test_a_run_is_drawn_as_a_picture(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_restore_breaks_the_line_while_time_goes_on(tmp_path: Path) -> None:
     points = [(60.0, 100, 1.0), (120.0, 200, 2.0), (150.0, 150, None), (180.0, 180, 1.5), (210.0, 260, 3.0)]
     curve = read_curve(make_run(tmp_path / "run", points))
     assert curve.stretches == [[(100.0, 1.0, 1.0), (200.0, 2.0, 2.0)], [(180.0, 3.0, 1.5), (260.0, 3.5, 3.0)]]
-    plot([Run(tmp_path / "run", {})], tmp_path / "resumed.png")
+    plot([RunFolder(tmp_path / "run", {})], tmp_path / "resumed.png")
 
 
 def test_a_line_still_being_written_is_left_out(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_line_still_being_written_is_left_out(tmp_path: Path) -> None:
     assert read_curve(run).stretches == [[(100.0, 1.0, 1.0)]]
 
 
-def make_seeds(folder: Path, ends: list[float], algorithm: str = "a2c", name: str = "pong") -> list[Run]:
+def make_seeds(folder: Path, ends: list[float], algorithm: str = "a2c", name: str = "pong") -> list[RunFolder]:
     """Runs of one topology that differ in the seed alone."""
     runs = []
     for seed, end in enumerate(ends, start=1):
@@ -151,7 +151,7 @@ def test_runs_of_one_name_are_told_apart_by_folder(tmp_path: Path) -> None:
 def test_a_run_without_a_curve_is_an_error_in_one_line(tmp_path: Path, make: Any, message: str) -> None:
     make(tmp_path / "run")
     with pytest.raises(ValueError, match=message) as caught:
-        plot([Run(tmp_path / "run", {})], tmp_path / "x.png")
+        plot([RunFolder(tmp_path / "run", {})], tmp_path / "x.png")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "x.png").exists()
 

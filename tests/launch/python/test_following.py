@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from launch.python.following import CHECKPOINT, EVALUATION, REPORT, Follower
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 
 
 def append(path: Path, *rows: dict[str, Any]) -> None:
@@ -18,12 +18,12 @@ def append(path: Path, *rows: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> RunFolder:
     append(tmp_path / "metrics.jsonl", {"time_s": 2.0, "env_steps": 10}, {"time_s": 4.0, "env_steps": 20})
     saved = {"time_s": 3.0, "kind": "saved", "process": "trainer", "env_steps": 15, "path": "x"}
     evaluated = {"time_s": 1.0, "kind": "evaluated", "mean": 2.5, "returns": [2.0, 3.0], "env_steps": 5}
     append(tmp_path / "events.jsonl", evaluated, {"time_s": 1.5, "kind": "spawned"}, saved)
-    return Run(tmp_path, {})
+    return RunFolder(tmp_path, {})
 
 
 def told(follower: Follower, answer: object = None) -> tuple[list[tuple[str, Any]], bool]:
@@ -36,7 +36,7 @@ def told(follower: Follower, answer: object = None) -> tuple[list[tuple[str, Any
     return heard, follower.look("caller", {kind: hear(kind) for kind in kinds})
 
 
-def test_each_is_told_once_in_the_order_of_time(run: Run) -> None:
+def test_each_is_told_once_in_the_order_of_time(run: RunFolder) -> None:
     follower = Follower(run, from_start=True)
     expected = [(EVALUATION, 5), (REPORT, 10), (CHECKPOINT, 15), (REPORT, 20)]
     assert told(follower) == (expected, True)
@@ -46,18 +46,18 @@ def test_each_is_told_once_in_the_order_of_time(run: Run) -> None:
     assert follower.view.env_steps == 30
 
 
-def test_of_a_run_that_was_there_before_only_what_is_new_is_told(run: Run) -> None:
+def test_of_a_run_that_was_there_before_only_what_is_new_is_told(run: RunFolder) -> None:
     follower = Follower(run, from_start=False)
     assert follower.view.env_steps == 20
     assert told(follower) == ([], True)
 
 
 @pytest.mark.parametrize(("answer", "goes_on"), [(False, False), (None, True), (0, True), (True, True)])
-def test_only_false_stops_the_run(run: Run, answer: object, goes_on: bool) -> None:
+def test_only_false_stops_the_run(run: RunFolder, answer: object, goes_on: bool) -> None:
     heard, went_on = told(Follower(run, from_start=True), answer)
     assert len(heard) == 4 and went_on is goes_on
 
 
-def test_without_callbacks_the_newest_report_is_known(run: Run) -> None:
+def test_without_callbacks_the_newest_report_is_known(run: RunFolder) -> None:
     follower = Follower(run, from_start=True)
     assert follower.look(None, {REPORT: None}) and follower.view.env_steps == 20

@@ -93,6 +93,6 @@ def test_evaluations_follow_the_papers_and_eval_follows_them(
     (tmp_path / "checkpoints" / "1").mkdir(parents=True)
     (tmp_path / "topology.yaml").write_text(dump(topology))
     monkeypatch.setattr(evaluate, "describe", lambda _: DESCRIPTION)
-    after = evaluate.settings(find.Run(tmp_path, {}), None, None, None)
+    after = evaluate.settings(find.RunFolder(tmp_path, {}), None, None, None)
     assert (after.episodes, after.greedy, after.fire_after) == (during.episodes, during.greedy, during.fire_after)
     assert (after.env, after.policy) == (during.env, during.policy)

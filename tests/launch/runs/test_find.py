@@ -111,7 +111,7 @@ def test_a_dead_run_cannot_be_asked(tmp_path: Path) -> None:
 
 
 def test_without_a_word_the_only_living_run_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [find.Run(make_run(tmp_path, name, **me()), me()) for name in ("one", "two")]
+    found = [find.RunFolder(make_run(tmp_path, name, **me()), me()) for name in ("one", "two")]
     for living, expected in (
         (found[:1], "one"),
         ([], "no run is alive"),

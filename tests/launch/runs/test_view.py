@@ -11,7 +11,7 @@ import pytest
 
 from launch.errors import FailedError
 from launch.runs import find, view
-from launch.runs.find import Run
+from launch.runs.find import RunFolder
 from launch.runs.view import EVENTS_KEPT, RunReader, RunView, glance, identify
 from tests.launch.runs.folders import me
 
@@ -30,7 +30,7 @@ EVENTS: list[dict[str, Any]] = [
 SUMMARY = {"status": "finished", "wall_time_s": 61.0, "env_steps": 80, "env_steps_per_s": 1.5}
 
 
-def folder(at: Path, **meta: Any) -> Run:
+def folder(at: Path, **meta: Any) -> RunFolder:
     """A run of 80 steps of 100, saved by two learners."""
     for checkpoint in ("000000000080", "000000000000", "learner-1/000000000040"):
         (at / "checkpoints" / checkpoint).mkdir(parents=True)

@@ -21,7 +21,7 @@ from actorlearn.wire.messages import Applied, Evaluated, Finished, Message, Repl
 from launch.display.console import LiveConsole, PlainConsole
 from launch.errors import FailedError
 from launch.runs import client
-from launch.runs.find import Run, read
+from launch.runs.find import RunFolder, read
 from launch.runs.view import RunView
 from launch.runtime.loop import Runner
 from launch.supervision import events as ev
@@ -36,7 +36,7 @@ CHILDREN = ("trainer.0", "evaluator-0.0", "simulator-0.0", "simulator-1.0")
 STRANGERS = ("cli-1", "trainer.7", "simulator-0.3", "nobody.0", "x.y", ".0", "\x1b[31m.0", "trainer.9" + "9" * 200)
 
 
-def hello(run: Run, supervisor: Runner) -> list[Dealer]:
+def hello(run: RunFolder, supervisor: Runner) -> list[Dealer]:
     """All children say who they are, as a real run's do, and are admitted; what else they say goes the same way."""
     dealers = []
     for peer in CHILDREN:
@@ -81,7 +81,7 @@ class Screens:
 def run_beside(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    tell: Callable[[Run, list[Dealer]], None],
+    tell: Callable[[RunFolder, list[Dealer]], None],
     shown: ev.Console | None = None,
 ) -> int:
     """Run a supervisor without processes; ``tell`` speaks to it in a thread, and then it is told to stop."""
@@ -140,7 +140,7 @@ def test_ten_thousand_odd_messages_end_nothing(
 
     monkeypatch.setattr(Router, "recv", recv)
 
-    def tell(run: Run, dealers: list[Dealer]) -> None:
+    def tell(run: RunFolder, dealers: list[Dealer]) -> None:
         odd_messages.send(dealers, messages, seed)
         assert all_heard.wait(30.0)
         replies.append(client.ask(run, "status", timeout_s=50.0))
@@ -165,7 +165,7 @@ def test_ten_thousand_odd_messages_end_nothing(
 def test_a_request_that_is_too_long_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
 ) -> None:
-    def tell(run: Run, _dealers: list[Dealer]) -> None:
+    def tell(run: RunFolder, _dealers: list[Dealer]) -> None:
         with pytest.raises(FailedError, match="was not understood: MessageError: .*of length <= 255"):
             client.ask(run, **wanted)
 
@@ -182,7 +182,7 @@ def test_each_message_that_cannot_be_acted_on_is_named(tmp_path: Path, monkeypat
         "order 9 was reported as applied, but the newest order is": Applied(order=9),
     }
 
-    def tell(run: Run, dealers: list[Dealer]) -> None:
+    def tell(run: RunFolder, dealers: list[Dealer]) -> None:
         trainer = dealers[0]
         for message in odd.values():
             assert trainer.send(encode(message))
