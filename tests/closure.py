@@ -47,7 +47,7 @@ LEFT_OUT = {
     ),
     "other optimizers, or several, and how one is looked up": r"optim/(?!interface|rmsprop|schedules).*",
     "other algorithms, and how one is looked up": r"algorithms/(?!interface|a2c|actor_critic|policies|returns).*",
-    "learning from a replay": r"replay/.*|learning/(replay|target)",
+    "learning from a replay, or beside another learner": r"replay/.*|learning/(replay|secondary|target)",
     "off unless a key asks for it": r"learning/(norms|reward_scale)",
     "checkpoints, and exchanges of several learners": r"parameters/(?!interface|published|alone|consumed).*",
     "says once, at the start, what a process is": r"worker/(handshake|roles)",

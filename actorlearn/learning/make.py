@@ -13,10 +13,12 @@ from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.algorithms.settings import OffPolicySettings, OnPolicySettings
 from actorlearn.learning.minibatches import Epochs
 from actorlearn.learning.replay import Replayed, open_replay
+from actorlearn.learning.secondary import LearningWithSecondary
 from actorlearn.learning.update import Learning
 from actorlearn.models.make import make as make_model
 from actorlearn.models.make import set_layout
 from actorlearn.optim.schedules import for_batches
+from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.published import Published
 from actorlearn.replay.buffer import Replay
 from actorlearn.replay.settings import ReplaySettings
@@ -40,11 +42,12 @@ def make(settings: TrainerSettings, worker: Worker | None = None) -> Learning:
             return Learning(settings, made, network, epochs, settings.optimizer, worker)
         case OffPolicySettings() as algorithm, TrainerReplay() as stored:
             replay, numbers = open_replay(stored, algorithm), stored.settings
-            learning = _replaying(settings, numbers, replay, worker)
-            if stored.secondary is not None and numbers.secondary_batch_size:
-                learning.secondary = _replaying(settings, numbers.of_secondary(), replay, worker, secondary=True)
-                learning.secondary_published = Published.open(stored.secondary)
-            return learning
+            parts = _replaying(settings, numbers, replay, worker)
+            if stored.secondary is None or not numbers.secondary_batch_size:
+                return Learning(*parts, worker)
+            secondary = Learning(*_replaying(settings, numbers.of_secondary(), replay, worker, secondary=True))
+            published = Published.open(stored.secondary)
+            return LearningWithSecondary(*parts, worker, secondary=secondary, published=published)
         case algorithm, stored:
             raise TypeError(
                 f"algorithm.name: {algorithm.name!r} needs {'a' if stored is None else 'no'} replay, but the settings "
@@ -69,13 +72,13 @@ def make_network(settings: TrainerSettings, algorithm: Algorithm) -> FlatNetwork
 
 def _replaying(
     settings: TrainerSettings, numbers: ReplaySettings, replay: Replay, worker: Worker | None, secondary: bool = False
-) -> Learning:
-    """Make a learner that draws minibatches from this replay."""
+) -> tuple[TrainerSettings, Algorithm, FlatNetwork, Replayed, OptimizerSettings]:
+    """Make the parts of a learner that draws minibatches from this replay."""
     made = make_algorithm(settings.policy.algorithm)
     network, beat = make_network(settings, made), worker.poll if worker else lambda: True
     replayed = Replayed(settings, numbers, replay, made, network, beat, secondary)
     optimizer = for_batches(settings.optimizer, numbers.batches, settings.rate_scaling)
-    return Learning(settings, made, network, replayed, optimizer, None if secondary else worker)
+    return settings, made, network, replayed, optimizer
 
 
 def _choose_how_to_compute() -> None:

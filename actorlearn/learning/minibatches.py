@@ -70,9 +70,11 @@ class Minibatch(NamedTuple):
 
 
 class Minibatches(Carried):
-    """A source of minibatches; `Learning` calls its methods in the order of their definition, for each rollout.
+    """A source of minibatches for the optimizer steps of each rollout.
 
-    The defaults here are those of a source without state between rollouts.
+    For each rollout, `Learning` asks how many are ``due``, draws them, notes each that was learned, and finishes.
+    ``env_steps`` and ``own_steps`` are the steps learned from before the rollout, by all learners and by this one. The
+    defaults here are those of a source without state between rollouts.
     """
 
     finish_s: float
@@ -88,11 +90,8 @@ class Minibatches(Carried):
         """Return the batch with values that all its minibatches share, computed once."""
         raise NotImplementedError
 
-    def count_due(self, env_steps: int, own_steps: int) -> None:
-        """Set the numbers of steps learned from before the rollout, by all learners and by this one."""
-
-    def remaining(self, prepared: Batch, done: int) -> int:
-        """Return how many minibatches remain, if ``done`` optimizer steps of this rollout are taken already."""
+    def due(self, prepared: Batch, done: int, env_steps: int, own_steps: int) -> int:
+        """Return how many minibatches remain, if ``done`` optimizer steps of this rollout are in the weights."""
         raise NotImplementedError
 
     def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
@@ -102,8 +101,8 @@ class Minibatches(Carried):
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
         """Record the metrics of a minibatch's optimizer step; ``taken`` is False if the step was skipped."""
 
-    def finish(self) -> dict[str, float]:
-        """Finish the rollout after its last minibatch; returns metrics for a report."""
+    def finish(self, learned: int, env_steps: int, own_steps: int) -> dict[str, float]:
+        """Count a rollout as learned, after its last ``learned`` minibatches; returns metrics for a report."""
         return {}
 
     def tensors(self) -> dict[str, Tensor]:
@@ -139,7 +138,7 @@ class Epochs(Minibatches):
         last = self._algorithm.prepared_rows
         return self._algorithm.prepare(batch, self._network.outputs(batch, last) if last else {})
 
-    def remaining(self, prepared: Batch, done: int) -> int:
+    def due(self, prepared: Batch, done: int, env_steps: int, own_steps: int) -> int:
         """Return the number of all parts of all epochs, less ``done``."""
         return self._epochs * self._parts_of(prepared) - done
 

@@ -139,10 +139,6 @@ class Replayed(Minibatches):
         """Number of steps for which all minibatches are done; -1 before the first rollout."""
         self._ahead = 0
         """Number of minibatches done beyond ``_credited``, by a pass that is not finished."""
-        self._claim = -1
-        """Number of steps for which all minibatches are done after the next pass."""
-        self._due = 0
-        """Number of minibatches of the current rollout, without those in ``_ahead``."""
 
     # On joining other learners -----------------------------------------------------------------------------------
 
@@ -171,28 +167,22 @@ class Replayed(Minibatches):
         """Return the batch unchanged: minibatches are drawn from the replay instead."""
         return batch
 
-    def count_due(self, env_steps: int, own_steps: int) -> None:
-        """Compute the number of minibatches due for the steps before this rollout, less those done."""
+    def due(self, prepared: Batch, done: int, env_steps: int, own_steps: int) -> int:
+        """Return the number of minibatches due for the steps before this rollout, less those done (not ``done``)."""
         if not self._learns:
-            return
-        learners = max(self.together, 1)
-        steps = env_steps if self.together else own_steps
+            return 0
+        learners, steps = max(self.together, 1), env_steps if self.together else own_steps
         if self.replay.begun < 0:
             self.replay.begun = steps
         starts = self.replay.begun + self._numbers.learning_starts_steps * learners
         ratio, batch = self._numbers.ratio, self._numbers.batch_steps * learners
         before = steps if self._credited < 0 else self._credited
-        due, done = (minibatches_due(at, starts, ratio, batch) for at in (steps, before))
-        self._claim = steps
-        self._due = max(0, due - done - self._ahead)
-
-    def remaining(self, prepared: Batch, done: int) -> int:
-        """Return the number of minibatches that ``count_due`` computed; ``done`` is not used."""
-        return self._due
+        due, credited = (minibatches_due(at, starts, ratio, batch) for at in (steps, before))
+        return max(0, due - credited - self._ahead)
 
     def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
         """Yield minibatches one by one; before each, renew the target network if that is due."""
-        count = self._ahead + self._due
+        count = self._ahead + remaining
         for number in range(self._ahead, count):
             seed = mix(mix(self.settings.seed, rollout), number)
             self._noise.manual_seed(seed)  # seeded for each minibatch, so that its state need not be saved
@@ -213,10 +203,11 @@ class Replayed(Minibatches):
             )
         self.replay.update(minibatch.sample, priority[0].cpu().numpy())
 
-    def finish(self) -> dict[str, float]:
+    def finish(self, learned: int, env_steps: int, own_steps: int) -> dict[str, float]:
         """Count the minibatches of all steps before the rollout as done; returns metrics."""
-        self._credited, self._ahead = self._claim, 0
-        return {"replay_transitions": float(self.replay.transitions), "minibatches": float(self._due)}
+        steps = env_steps if self.together else own_steps
+        self._credited, self._ahead = steps if self._learns else -1, 0
+        return {"replay_transitions": float(self.replay.transitions), "minibatches": float(learned)}
 
     # One minibatch -----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
@@ -40,28 +40,6 @@ from actorlearn.wire.control import Control
 from actorlearn.worker.passes import FlatNetwork
 from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import Worker
-
-SECONDARY = "secondary"
-"""Prefix of the names of a secondary learner's metrics and tensors."""
-
-
-class OptimizerStep(NamedTuple):
-    """Record of one optimizer step."""
-
-    loss: float
-    gradient_norm: float
-    """Norm of the whole gradient, before clipping."""
-    learning_rates: Mapping[str, float]
-    """"learning_rate", and "learning_rate_<network>" of each network with a learning rate of its own."""
-    taken: bool
-    """False if something was not finite, so that nothing was changed."""
-    metrics: dict[str, Tensor]
-    """Metrics of the algorithm, one number each."""
-
-    def row(self) -> dict[str, float]:
-        """Return the metrics of the step for a report."""
-        own = {name: float(value) for name, value in self.metrics.items()}
-        return own | {"loss": self.loss, "gradient_norm": self.gradient_norm, **self.learning_rates}
 
 
 class Update(NamedTuple):
@@ -134,12 +112,8 @@ class Learning:
         """Gives a sign of life during long operations."""
         self._timings = worker.timings if worker else Timings()
         self.peers = Peers(settings.exchange, learner, control, self.beat)
-        self.secondary: Learning | None = None
-        """A second learner with another batch size, which learns from the same replay and never acts.
-
-        This is the experiment of Stooke & Abbeel (2018), section 5.4.2: does it learn as fast as the acting learner?"""
-        self.secondary_published: Published | None = None
-        """Slots to which the secondary learner's weights are published."""
+        self.going_on: Callable[[], bool] = partial(self.peers.going_on, minibatches.finish_s)
+        """Whether a pass continues; a learner that is told to leave has ``Minibatches.finish_s`` to finish it."""
         self.finite = True
         """Whether all optimizer steps of the newest pass were finite."""
         self.skipped = 0
@@ -190,19 +164,18 @@ class Learning:
         try:
             return self._update(gathered, position, env_steps)
         except PeerLost:  # completed steps of all learners stay; the update is continued with the remaining learners
-            self.peers.exchange.break_off()
+            self.exchange.break_off()
             self.peers.part()
             return Update("lost")
         except Stopped:
-            self.peers.exchange.break_off()
+            self.exchange.break_off()
             return Update("stopped")
 
     def _update(self, gathered: Gathered, position: Position, env_steps: int) -> Update:
-        only_statistics = gathered.only_statistics
         prepared = self.minibatches.prepare(gathered.batch if gathered.shared is None else gathered.shared)
         self._timings.add("learn")
-        steps = self.optimizer_steps_from(prepared, env_steps, position.used, only_statistics, position.rollout)
-        agreed = self.peers.exchange.agree(gathered.steps, steps, position)
+        steps = 0 if gathered.only_statistics else self.due(prepared, env_steps, position)
+        agreed = self.exchange.agree(gathered.steps, steps, position)
         self._timings.add("wait")
         if agreed.draining:
             return Update("leaving")
@@ -211,35 +184,19 @@ class Learning:
             self.minibatches.storage.store(gathered.rollout, gathered.parts)
         hit("update.stored")
         self.diagnosis.note_rollout(gathered.batch)
-        metrics = self.pass_over(prepared, env_steps, gathered.rollout, steps, agreed.idle)
+        metrics = self.pass_over(prepared, env_steps, position, steps, agreed.idle)
         hit("update.learned")
-        self.peers.exchange.settle()
+        self.exchange.settle()
         hit("update.settled")
         return Update("learned", agreed.env_steps, agreed.updates, metrics)
 
-    def optimizer_steps_from(
-        self, prepared: Batch, env_steps: int, own_steps: int, only_statistics: bool = False, rollout: int = 0
-    ) -> int:
-        """Return how many optimizer steps remain to be taken with a prepared batch.
-
-        ``env_steps`` and ``own_steps``: steps that all learners and this one have learned from before.
-        ``only_statistics``: the batch only updates the statistics, without optimizer steps.
-        """
-        if only_statistics:
-            return 0
-        if self.secondary:
-            self.secondary.minibatches.count_due(env_steps, own_steps)
-        self.minibatches.count_due(env_steps, own_steps)
-        return self.minibatches.remaining(prepared, self._done(rollout))
+    def due(self, prepared: Batch, env_steps: int, position: Position) -> int:
+        """Return how many optimizer steps remain to be taken with a prepared batch; arguments as for ``update``."""
+        done = self.consumed.done(self._number, position.rollout)
+        return self.minibatches.due(prepared, done, env_steps, position.used)
 
     def pass_over(
-        self,
-        prepared: Batch,
-        env_steps: int,
-        rollout: int,
-        remaining: int,
-        idle: int = 0,
-        going_on: Callable[[], bool] | None = None,
+        self, prepared: Batch, env_steps: int, position: Position, remaining: int, idle: int = 0
     ) -> dict[str, float]:
         """Take the remaining optimizer steps of a rollout; returns metrics of the newest, or of the first skipped.
 
@@ -247,36 +204,24 @@ class Learning:
         pass that was broken off continues later, in this process or in one that restores its state. In the first
         ``idle`` steps only other learners have minibatches, and this learner's gradient is not used.
         """
-        going_on = going_on or self.going_on
         self.finite = True
         self._observe(prepared)
-        minibatches = self.minibatches.draw(prepared, rollout, remaining, env_steps)
+        minibatches = self.minibatches.draw(prepared, position.rollout, remaining, env_steps)
         for step in range(idle + remaining):
-            if step and not going_on():
+            if step and not self.going_on():
                 raise Stopped("told to end between two minibatches of a rollout")
             if step < idle:
-                self.peers.exchange.step(self.gradients, self.learning_rates(env_steps, self._rate_share({})))
+                self.exchange.step(self.gradients, self.learning_rates(env_steps, self._rate_share({})))
             else:
                 self.learn_from(next(minibatches), env_steps)
         if remaining:
             self.skipped = 0 if self.finite else self.skipped + 1
-        metrics = {**self._newest, **self.minibatches.finish()}
-        if self.secondary:
-            due = self.secondary.minibatches.remaining(prepared, 0)
-            own = self.secondary.pass_over(prepared, env_steps, rollout, due, going_on=going_on)
-            del own["replay_transitions"]
-            metrics |= _as_secondary(own)
-        return metrics
-
-    def going_on(self) -> bool:
-        """Whether a pass continues; a learner that is told to leave has ``Minibatches.finish_s`` to finish it."""
-        return self.peers.going_on(self.minibatches.finish_s)
+        return {**self._newest, **self.minibatches.finish(remaining, env_steps, position.used)}
 
     def learn(self, batch: Batch, env_steps: int, rollout: int) -> dict[str, float]:
         """Learn from a whole batch without other learners; returns metrics as ``pass_over`` does."""
-        prepared = self.minibatches.prepare(batch)
-        remaining = self.minibatches.remaining(prepared, self._done(rollout))
-        metrics = self.pass_over(prepared, env_steps, rollout, remaining)
+        prepared, position = self.minibatches.prepare(batch), Position(rollout, env_steps)
+        metrics = self.pass_over(prepared, env_steps, position, self.due(prepared, env_steps, position))
         self.exchange.settle()
         return metrics
 
@@ -287,10 +232,6 @@ class Learning:
         except (PeerLost, Stopped):
             self.exchange.break_off()
 
-    def _done(self, rollout: int) -> int:
-        """Return how many optimizer steps of this rollout are in the weights."""
-        return self.consumed.done(self._number, rollout)
-
     def _observe(self, prepared: Batch) -> None:
         """Update the statistics of observations by the batch's valid rows, each once."""
         if not self.normalizes:
@@ -298,7 +239,7 @@ class Learning:
         seen, valid = prepared.observation[: len(prepared.valid)], prepared.valid
         seen = seen.flatten(0, 1) if valid.all() else seen[valid]  # a selection is a copy
         complete = self._has_statistics()
-        self.peers.exchange.merge(moments_of(seen), merge_into)
+        self.exchange.merge(moments_of(seen), merge_into)
         if not complete:
             self._opened_before = self.algorithm_settings.open_rollouts(self.settings.blocks) - 1
         elif self._opened_before:
@@ -307,30 +248,27 @@ class Learning:
     # One optimizer step --------------------------------------------------------------------------------------------
 
     def learn_from(self, minibatch: Minibatch, env_steps: int) -> None:
-        """Take an optimizer step with a minibatch, and report its result to the source of minibatches."""
-        finite = self.finite
-        self.diagnosis.note_minibatch(minibatch.batch)
-        step = self.step(minibatch, env_steps)
-        self.minibatches.note_learned(minibatch, step.taken, step.metrics)
-        if finite:  # otherwise the metrics of the first skipped step are kept
-            self._newest = step.row()
-
-    def step(self, minibatch: Minibatch, env_steps: int) -> OptimizerStep:
         """Take one optimizer step with a minibatch, by the exchange; a step that is not finite changes nothing."""
+        self.diagnosis.note_minibatch(minibatch.batch)
         progress = self.settings.schedule_progress(env_steps)
         loss, metrics = self.losses.compute_gradient(minibatch, progress)
         share = self._rate_share(metrics)
         rates = self._rates(progress, share)
         if self.norms:
             self.norms.before()
-        usable = bool(torch.isfinite(loss)) and isfinite(share)
-        stepped = self.peers.exchange.step(self.gradients, rates, usable)
+        stepped = self.exchange.step(self.gradients, rates, bool(torch.isfinite(loss)) and isfinite(share))
         if self.norms and stepped.taken:
             self.norms.after()
+        self.minibatches.note_learned(minibatch, stepped.taken, metrics)
+        if self.finite:  # otherwise the metrics of the first skipped step are kept
+            self._newest = {
+                **{name: float(value) for name, value in metrics.items()},
+                "loss": float(loss.detach()),
+                "gradient_norm": stepped.norm,  # of the whole gradient, before clipping
+                "learning_rate": share * self._rate(self.optimizer_settings, progress),
+                **{f"{OWN_RATE}{g.name}": rates[g.number] for g in self.groups if g.name in self.own_rates},
+            }
         self.finite &= stepped.taken
-        reported = {"learning_rate": share * self._rate(self.optimizer_settings, progress)}
-        reported |= {f"{OWN_RATE}{g.name}": rates[g.number] for g in self.groups if g.name in self.own_rates}
-        return OptimizerStep(float(loss.detach()), stepped.norm, reported, stepped.taken, metrics)
 
     def learning_rates(self, env_steps: int, share: float = 1.0) -> list[float]:
         """Return the learning rate of each parameter group after ``env_steps`` steps, times ``share``."""
@@ -355,15 +293,12 @@ class Learning:
 
     def publish(self, published: Published, env_steps: int) -> int:
         """Publish the weights, learned from ``env_steps`` steps; returns their version."""
-        if self.secondary and self.secondary_published:
-            self.secondary.publish(self.secondary_published, env_steps)
         return published.publish(self.weights.detach().cpu().numpy(), env_steps)
 
     def metrics(self) -> dict[str, Any]:
         """Return metrics of the time since the last call, without those of the newest optimizer step."""
         symptoms = self.diagnosis.row(self._newest.get("entropy"))
-        own = {**self.exchange.metrics(), **(self.norms.row() if self.norms else {}), **symptoms}
-        return own | (_as_secondary(self.secondary.metrics()) if self.secondary else {})
+        return {**self.exchange.metrics(), **(self.norms.row() if self.norms else {}), **symptoms}
 
     def sha256(self) -> str:
         """Return the SHA-256 of the weights in hex digits, for comparing runs."""
@@ -377,15 +312,12 @@ class Learning:
         optimizer = {f"optimizer.{name}": tensor for name, tensor in self.exchange.state().items()}
         outer = {f"outer.{name}": tensor for name, tensor in self.outer.state().items()} if self.outer else {}
         consumed = {"consumed": torch.from_numpy(self.consumed.table)}
-        own = {**weights, **optimizer, **outer, **consumed, **self.minibatches.tensors()}
-        beside = self.secondary.tensors() if self.secondary else {}
-        return own | {f"{SECONDARY}.{name}": tensor for name, tensor in beside.items()}
+        return {**weights, **optimizer, **outer, **consumed, **self.minibatches.tensors()}
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write large state to files in a checkpoint's folder; returns plain numbers; raises OSError."""
         own = {"newest_metrics": self._newest, "opened_before_statistics": self._opened_before}
-        own |= self.minibatches.save(folder)
-        return own | ({SECONDARY: self.secondary.save(folder)} if self.secondary else {})
+        return own | self.minibatches.save(folder)
 
     def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
         """Restore the state of ``tensors`` and ``save``; ``goes_on``: simulators continue from snapshots, too."""
@@ -399,10 +331,3 @@ class Learning:
         self._newest = dict(saved.state["newest_metrics"])
         self._opened_before = saved.state["opened_before_statistics"] if goes_on else 0
         self.minibatches.restore(saved, goes_on)
-        if self.secondary:
-            own = replace(saved, tensors=saved.section(SECONDARY), state=saved.state[SECONDARY])
-            self.secondary.restore(own, goes_on)
-
-
-def _as_secondary(metrics: dict[str, Any]) -> dict[str, Any]:
-    return {f"{SECONDARY}_{name}": value for name, value in metrics.items()}

@@ -229,7 +229,7 @@ class Rehearsal:
     def _prepared(self, batch: Batch) -> Minibatch:
         epochs = Epochs(self._algorithm, self._network, 1, 1, 0)
         prepared = _checked(epochs.prepare(batch))
-        return next(epochs.draw(prepared, 0, epochs.remaining(prepared, 0), 0))
+        return next(epochs.draw(prepared, 0, epochs.due(prepared, 0, 0, 0), 0))
 
     def _replayed(self, batch: Batch) -> tuple[Minibatch, Target]:
         """Return a minibatch of items in the form of a replay's, and the target network."""

@@ -12,6 +12,7 @@ from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.make import make
 from actorlearn.learning.update import Learning
 from actorlearn.models.specs import ModelSettings
+from actorlearn.parameters.consumed import Position
 from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import PolicySettings, TrainerSettings
 from tests import named
@@ -63,9 +64,15 @@ def batch() -> Batch:
     )
 
 
+def due(made: Learning, prepared: Batch, env_steps: int, rollout: int = 0) -> int:
+    """How many optimizer steps are due with a rollout, of a learner whose own steps are those of all."""
+    return made.due(prepared, env_steps, Position(rollout, env_steps))
+
+
 def pass_over(
-    made: Learning, prepared: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool] | None = None
+    made: Learning, prepared: Batch, env_steps: int, rollout: int, going_on: Callable[[], bool] = lambda: True
 ) -> dict[str, float]:
     """Take the optimizer steps that remain of a rollout, as an update does once all learners have agreed."""
-    remaining = made.minibatches.remaining(prepared, made.consumed.done(0, rollout))
-    return made.pass_over(prepared, env_steps, rollout, remaining, going_on=going_on)
+    made.going_on = going_on
+    remaining = due(made, prepared, env_steps, rollout)
+    return made.pass_over(prepared, env_steps, Position(rollout, env_steps), remaining)

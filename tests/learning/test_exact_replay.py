@@ -17,6 +17,7 @@ import torch
 from actorlearn.address import Shm
 from actorlearn.learning.make import make
 from actorlearn.learning.replay import ReplayStorage
+from actorlearn.learning.secondary import LearningWithSecondary
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
@@ -113,7 +114,6 @@ class Course:
         assert parts
         gathered = self.gatherer.gather(rollout, parts, version=0)
         batch = gathered.batch
-        self.learner.optimizer_steps_from(batch, self.used, self.used)
         self.storage.store(rollout, parts)
         told = pass_over(self.learner, batch, self.used, rollout, going_on)
         self.rollouts_learned, self.used = rollout + 1, self.used + gathered.steps
@@ -209,7 +209,7 @@ def test_a_trainer_started_again_within_a_run_takes_the_random_numbers_of_its_ch
     made.save(tmp_path / "saved")
     again = make(msgspec.structs.replace(made.learner.settings, id=made.learner.settings.id.again(7)))
     again.restore(checkpoint.newest(tmp_path / "saved"))
-    assert again.secondary and made.learner.secondary
+    assert isinstance(again, LearningWithSecondary) and isinstance(made.learner, LearningWithSecondary)
     pairs = (again, made.learner), (again.secondary, made.learner.secondary)
     for one, two in pairs:
         assert source(one).random.bit_generator.state == source(two).random.bit_generator.state

@@ -14,6 +14,7 @@ from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.make import make
 from actorlearn.learning.update import Learning
 from actorlearn.parameters import checkpoint
+from actorlearn.parameters.consumed import Position
 from tests import named
 from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning, trainer_settings
 
@@ -64,8 +65,7 @@ def test_rollouts_played_without_statistics_only_give_theirs(blocks: int) -> Non
         only = made.lacks_statistics
         lacking.append(only)
         prepared = made.minibatches.prepare(shifted(rollout))
-        assert made.optimizer_steps_from(prepared, 0, 0, only) == (0 if only else 1)
-        made.pass_over(prepared, 0, rollout, 0 if only else 1)
+        made.pass_over(prepared, 0, Position(rollout), 0 if only else 1)
         made.exchange.settle()
         assert torch.equal(made.parameters, parameters) == only
         parameters = made.parameters.clone()

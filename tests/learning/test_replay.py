@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from actorlearn import failpoints
 from actorlearn.learning.minibatches import Minibatch
-from actorlearn.learning.update import Learning, OptimizerStep
+from actorlearn.learning.update import Learning
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.interface import Stopped
 from actorlearn.replay.rings import Rings
 from tests.learning.made import batch as any_batch
-from tests.learning.made import pass_over
+from tests.learning.made import due, pass_over
 from tests.learning.replayed import ENVS, HORIZON, Played, replaying, source
 
 NOWHERE = Minibatch(any_batch())
@@ -31,12 +31,12 @@ NOWHERE = Minibatch(any_batch())
 def only_counting(made: Learning, did: Callable[[], object] = lambda: None) -> None:
     """Let minibatches be counted, and nothing be drawn or learned; ``did`` is called for each."""
 
-    def step(minibatch: Minibatch, env_steps: int) -> OptimizerStep:
+    def learn_from(minibatch: Minibatch, env_steps: int) -> None:
         did()
-        return OptimizerStep(0.0, 0.0, {}, True, {"priority": torch.zeros(1, 4)})
+        source(made).note_learned(minibatch, True, {"priority": torch.zeros(1, 4)})
 
     source(made).draw_one = lambda env_steps: NOWHERE  # type: ignore[method-assign]
-    made.step = step  # type: ignore[method-assign]
+    made.learn_from = learn_from  # type: ignore[method-assign]
 
 
 def test_the_optimizers_numbers_are_those_of_the_minibatches(tmp_path: Path) -> None:
@@ -62,8 +62,7 @@ def test_the_minibatches_done_are_those_the_steps_allow_and_none_is_lost(
     env_steps = done = 0
     for steps in [0, *rollouts]:
         env_steps += steps
-        due = made.optimizer_steps_from(any_batch(), env_steps, own_steps=0 if learners > 1 else env_steps)
-        done += due
+        done += due(made, any_batch(), env_steps)
         pass_over(made, any_batch(), env_steps, 0)
         allowed = (env_steps - 10 * learners) * ratio / (4 * learners)
         assert max(allowed - 1, 0) <= done + 1e-9
@@ -72,7 +71,7 @@ def test_the_minibatches_done_are_those_the_steps_allow_and_none_is_lost(
 
 def test_none_is_due_where_nothing_is_to_be_learned(tmp_path: Path) -> None:
     made = replaying(tmp_path, epochs=0)
-    assert [made.optimizer_steps_from(any_batch(), steps, steps) for steps in (0, 1000)] == [0, 0]
+    assert [due(made, any_batch(), steps) for steps in (0, 1000)] == [0, 0]
 
 
 def test_the_target_network_is_renewed_at_whole_periods_of_steps(tmp_path: Path) -> None:
@@ -91,7 +90,6 @@ def test_the_target_network_is_renewed_at_whole_periods_of_steps(tmp_path: Path)
     only_counting(made, learn)
     for rollout in range(9):
         batch, done = played.rollout(rollout), 0
-        made.optimizer_steps_from(batch, 10 * rollout, 10 * rollout)
         pass_over(made, batch, 10 * rollout, rollout)
     # 5 minibatches a rollout of 10 steps, from rollout 2 on: 20 steps are over at rollouts 2, 4, 6 and 8.
     assert renewed == [(2, 0), (4, 0), (6, 0), (8, 0)]
@@ -107,14 +105,13 @@ def test_a_pass_that_is_broken_off_is_finished_later_and_nothing_is_lost_or_done
 
     only_counting(made, learn)
     for steps in (0, 20):
-        made.optimizer_steps_from(any_batch(), steps, steps)
         pass_over(made, any_batch(), steps, steps // 10)
-    assert (made.optimizer_steps_from(any_batch(), 40, 40), done) == (10, 5)
+    assert (due(made, any_batch(), 40), done) == (10, 5)
     with pytest.raises(Stopped):
         pass_over(made, any_batch(), 40, 4, lambda: done < 8)
-    assert (made.optimizer_steps_from(any_batch(), 40, 40), done) == (7, 8)
+    assert (due(made, any_batch(), 40), done) == (7, 8)
     pass_over(made, any_batch(), 40, 4)
-    assert (made.optimizer_steps_from(any_batch(), 40, 40), done) == (0, 15)
+    assert (due(made, any_batch(), 40), done) == (0, 15)
 
 
 def test_a_target_network_is_not_renewed_again_where_a_pass_is_taken_up(tmp_path: Path) -> None:
@@ -122,13 +119,12 @@ def test_a_target_network_is_not_renewed_again_where_a_pass_is_taken_up(tmp_path
     periods: list[int] = []
     only_counting(made, lambda: periods.append(source(made).target.period))
     for steps in (0, 20):
-        made.optimizer_steps_from(any_batch(), steps, steps)
+        due(made, any_batch(), steps)
     pass_over(made, any_batch(), 20, 2)
     periods.clear()
-    made.optimizer_steps_from(any_batch(), 40, 40)
+    due(made, any_batch(), 40)
     with pytest.raises(Stopped):
         pass_over(made, any_batch(), 40, 4, lambda: len(periods) < 8)
-    made.optimizer_steps_from(any_batch(), 40, 40)
     pass_over(made, any_batch(), 40, 4)
     assert periods == [8] * 5 + [9] * 5
 
@@ -141,10 +137,10 @@ def test_rollouts_without_a_minibatch_make_up_for_no_update_that_was_not_finite(
     for rollout in range(8):
         steps = 10 * (rollout + 1)
         batch = played.rollout(rollout)
-        due = made.optimizer_steps_from(batch, steps, steps)
+        none_due = due(made, batch, steps) == 0
         pass_over(made, batch, steps, rollout)
         skipped.append(made.skipped)
-        assert made.finite == (due == 0)
+        assert made.finite == none_due
     assert skipped[-1] > 2 and skipped == sorted(skipped)
 
 
@@ -158,14 +154,13 @@ def test_learners_that_join_go_on_from_the_one_whose_weights_they_take(tmp_path:
         made.minibatches.together = 2
         only_counting(made)
     for steps in (0, 20, 40):  # one has gone on by itself, while the other was started again
-        one.optimizer_steps_from(any_batch(), steps, 0)
         pass_over(one, any_batch(), steps, 0)
     said = np.array([made.minibatches.counts() for made in (one, new)])
     for made in (one, new):
         made.minibatches.adopt(said, 0)
         assert made.minibatches.shared_tensors[0] is source(made).target.weights
-    due = [[made.optimizer_steps_from(any_batch(), steps, 0) for steps in (60, 80, 100)] for made in (one, new)]
-    assert due[0] == due[1] and due[0][-1] > 0
+    counts = [[due(made, any_batch(), steps) for steps in (60, 80, 100)] for made in (one, new)]
+    assert counts[0] == counts[1] and counts[0][-1] > 0
     assert source(one).replay.begun == source(new).replay.begun == 60  # one had nothing to learn from yet
 
 
@@ -174,13 +169,12 @@ def test_minibatches_that_were_due_before_learners_joined_are_due_after_it(tmp_p
     made.minibatches.together = 1
     only_counting(made)
     for steps in (0, 20):
-        made.optimizer_steps_from(any_batch(), steps, 0)
         pass_over(made, any_batch(), steps, 0)
-    before = made.optimizer_steps_from(any_batch(), 40, 0)
+    before = due(made, any_batch(), 40)
     assert made.peers.join(20, 2, Position(2, 20))
     made.minibatches.together = 1
     made.minibatches.adopt(np.array([made.minibatches.counts()]), 0)
-    assert made.optimizer_steps_from(any_batch(), 40, 0) == before > 0
+    assert due(made, any_batch(), 40) == before > 0
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -312,7 +306,6 @@ def test_a_checkpoint_holds_the_target_network_the_counts_and_the_replay_if_aske
     played = Played(tmp_path, made)
     for rollout in range(3):
         batch = played.rollout(rollout)
-        made.optimizer_steps_from(batch, 10 * rollout, 10 * rollout)
         pass_over(made, batch, 10 * rollout, rollout)
     checkpoint.save(tmp_path / "saved", 30, made.tensors(), {"env_steps": 30, "rollouts_learned": 3}, 1, made.save)
     (tmp_path / "other").mkdir()
@@ -324,6 +317,6 @@ def test_a_checkpoint_holds_the_target_network_the_counts_and_the_replay_if_aske
     assert [each.tensors()["replay.counters"].tolist() for each in (made, other)] == [[20, 0, 1]] * 2
     assert len(source(other).replay) == len(source(made).replay)
     for learner in (made, other):
-        assert learner.optimizer_steps_from(batch, 30, 30) == 5
+        assert due(learner, batch, 30) == 5
     assert pass_over(made, batch, 30, 3) == pass_over(other, batch, 30, 3)
     assert torch.equal(other.weights, made.weights)

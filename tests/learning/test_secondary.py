@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from actorlearn.learning.secondary import LearningWithSecondary
 from actorlearn.learning.update import Learning
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.published import Published, weights_fields
 from tests.learning.made import batch as any_batch
-from tests.learning.made import pass_over
+from tests.learning.made import due, pass_over
 from tests.learning.replayed import Played, replaying, source
 
 ROLLOUT = 10
@@ -32,7 +33,7 @@ def pair(
         size = replaying(folder, numbers, **algorithm).weights.numel()
         Segment.create(folder / "secondary", weights_fields(size)).close()
     made = replaying(folder, {"secondary_batch_size": batch_size, **(numbers or {})}, **algorithm)
-    assert made.secondary
+    assert isinstance(made, LearningWithSecondary)
     return made, made.secondary
 
 
@@ -40,7 +41,6 @@ def learn(made: Learning, played: Played, rollouts: range) -> list[dict[str, flo
     told = []
     for rollout in rollouts:
         batch, steps = played.rollout(rollout), ROLLOUT * rollout
-        made.optimizer_steps_from(batch, steps, steps)
         told.append(pass_over(made, batch, steps, rollout))
     return told
 
@@ -104,7 +104,6 @@ def test_restored_from_a_checkpoint_both_go_on_equal(tmp_path: Path) -> None:
     told = []
     for learner in (made, other):  # from what was saved alone: new rollouts are not joined to it
         for rollout in (4, 5, 6):
-            learner.optimizer_steps_from(any_batch(), ROLLOUT * rollout, ROLLOUT * rollout)
             told.append(pass_over(learner, any_batch(), ROLLOUT * rollout, rollout))
     assert told[:3] == told[3:]
     assert [numbers["secondary_minibatches"] for numbers in told[:3]] == [2, 3, 2]
@@ -117,10 +116,9 @@ def test_a_pass_that_is_broken_off_in_it_is_finished_later_and_the_primarys_not_
     played = Played(tmp_path, made)
     learn(made, played, range(2))
     batch, calls = played.rollout(2), iter(range(100))
-    made.optimizer_steps_from(batch, 20, 20)
     with pytest.raises(Stopped):
         pass_over(made, batch, 20, 2, lambda: next(calls) < 4 + 2)
-    assert made.optimizer_steps_from(batch, 20, 20) == 0
+    assert due(made, batch, 20) == 0
     assert pass_over(made, batch, 20, 2)["secondary_minibatches"] == 2
 
 

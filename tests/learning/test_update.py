@@ -15,11 +15,9 @@ from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.make import make
 from actorlearn.learning.minibatches import Minibatch
-from actorlearn.learning.update import Learning, OptimizerStep
+from actorlearn.learning.update import Learning
 from actorlearn.parameters.interface import Stopped
 from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning, pass_over, trainer_settings
-
-NOTHING = OptimizerStep(loss=0.0, gradient_norm=0.0, learning_rates={}, taken=True, metrics={})
 
 
 def learned_from(
@@ -27,8 +25,8 @@ def learned_from(
 ) -> list[Batch]:
     """The minibatches of one rollout, each of an optimizer step."""
     parts: list[Batch] = []
-    step = made.step
-    monkeypatch.setattr(made, "step", lambda part, env_steps: parts.append(part.batch) or step(part, env_steps))
+    learn = made.learn_from
+    monkeypatch.setattr(made, "learn_from", lambda part, env_steps: parts.append(part.batch) or learn(part, env_steps))
     pass_over(made, made.minibatches.prepare(batch()), 0, 7, going_on)
     made.exchange.settle()
     return parts
@@ -68,7 +66,7 @@ def test_parts_depend_on_seed_and_rollout_alone(monkeypatch: pytest.MonkeyPatch)
     orders = []
     for rollout in (7, 8):
         parts: list[Batch] = []
-        monkeypatch.setattr(other, "step", lambda part, _, parts=parts: parts.append(part.batch) or NOTHING)
+        monkeypatch.setattr(other, "learn_from", lambda part, _, parts=parts: parts.append(part.batch))
         other.learn(batch(), 0, rollout)
         orders.append([tuple(part.columns["extra"][0].tolist()) for part in parts])
     assert orders[0] != orders[1]
@@ -83,7 +81,7 @@ def test_no_epoch_changes_nothing() -> None:
 
 def test_one_part_is_the_batch_itself() -> None:
     whole, parts = learning(), learning(minibatches=1, epochs=1)
-    whole.step(Minibatch(batch()), 0)
+    whole.learn_from(Minibatch(batch()), 0)
     parts.learn(batch(), 0, 0)
     assert whole.sha256() == parts.sha256()
 
@@ -128,15 +126,14 @@ def test_an_algorithm_prepares_a_batch_once_and_learns_from_what_it_made(monkeyp
     value = made.network.outputs(batch(), 1)["value"].detach().sum()
     parts: list[Batch] = []
     told: list[dict[str, float]] = []
-    step = made.step
+    note = made.minibatches.note_learned
 
-    def watched(part: Minibatch, env_steps: int) -> OptimizerStep:
+    def watched(part: Minibatch, taken: bool, metrics: dict[str, torch.Tensor]) -> None:
         parts.append(part.batch)
-        made_of_it = step(part, env_steps)
-        told.append(made_of_it.row())
-        return made_of_it
+        told.append({name: float(value) for name, value in metrics.items()})
+        note(part, taken, metrics)
 
-    monkeypatch.setattr(made, "step", watched)
+    monkeypatch.setattr(made.minibatches, "note_learned", watched)
     made.learn(batch(), 250, rollout=0)
     assert [tuple(part.observation.shape[:2]) for part in parts] == [(2, 4)] * 4
     assert [numbers["progress"] for numbers in told] == [0.25] * 4

@@ -26,6 +26,7 @@ import msgspec
 import pytest
 
 from actorlearn.failpoints import Arms, armed
+from actorlearn.learning.secondary import LearningWithSecondary
 from actorlearn.memory.shared import Segment
 from actorlearn.processes.checkpoints import open_checkpoint
 from actorlearn.processes.trainer import Trainer, make
@@ -294,7 +295,7 @@ class World:
             return float(len(exchange.taking_part)) if settings.exchange.together else 1.0
 
         replayed = learning.minibatches.replay is not None
-        for each in (learning, *([learning.secondary] if learning.secondary else [])):
+        for each in (learning, *([learning.secondary] if isinstance(learning, LearningWithSecondary) else [])):
             each.algorithm.loss = counting(each.network.module, self.numbers, replayed, said)
         trainer.run()
 
