@@ -18,7 +18,7 @@ from actorlearn.envs.interface import Row, VectorEnv, empty_row
 from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rollouts
 
 if TYPE_CHECKING:
-    from actorlearn.processes.snapshots import Standing
+    from actorlearn.processes.snapshots import SavedPlace
 
 
 class GameStarts:
@@ -93,13 +93,13 @@ class EnvGroup:
         """Newest timestep whose observation is written; -1 before the first."""
         self.between_rollouts = True
         """Whether the group begins a rollout next, when that is open."""
-        self.standing: Standing | None = None
-        """Snapshot that the group still has to continue from; None if there is none."""
+        self.saved_place: SavedPlace | None = None
+        """Place in a snapshot that the group still has to continue from; None if there is none."""
 
     def advance(self) -> str:
         """Write one more row if that is possible; returns waiting, observed, completed or left."""
-        if self.standing is not None:
-            return self.standing.go_on(self)
+        if self.saved_place is not None:
+            return self.saved_place.resume(self)
         if self.between_rollouts:
             return self._begin_rollout()
         if self.blocks.acted(self.index) <= self.timestep:

@@ -46,7 +46,7 @@ class Snapshots:
     @property
     def due(self) -> bool:
         """Whether the trainer has requested a snapshot, and all groups are at a point where it can be taken."""
-        return self._rollouts.hold > abs(self._blocks.held) and all(group.standing is None for group in self._groups)
+        return self._rollouts.hold > abs(self._blocks.held) and all(group.saved_place is None for group in self._groups)
 
     def answer(self) -> str:
         """Take and write the snapshot; returns the reason if this fails for the first time, else an empty text.
@@ -94,7 +94,7 @@ def restore(path: Path, groups: Sequence[EnvGroup], answers_itself: bool) -> Non
             _restore(group, arrays, answers_itself)
     except Exception as error:  # the file is not trusted, and an environment may raise anything
         for group in groups:
-            group.standing = None
+            group.saved_place = None
         raise ValueError(f"{path}: {type(error).__name__}: {error}") from error
 
 
@@ -109,7 +109,7 @@ def _restore(group: EnvGroup, arrays: Arrays, answers_itself: bool) -> None:
     group.env.restore(_below(f"{group.index}.env.", arrays))
     group.starts.restore(_below(f"{group.index}.starts.", arrays))
     if timestep >= 0:
-        group.standing = Standing(
+        group.saved_place = SavedPlace(
             since, timestep, bool(between), _checked(group, since, timestep, arrays), answers_itself
         )
 
@@ -167,8 +167,8 @@ def row_key(group: int, offset: int, column: str) -> str:
 
 
 @dataclass
-class Standing:
-    """The place in time and the rows of a group in a snapshot, from which a group of a new process continues."""
+class SavedPlace:
+    """The timestep and the rows of a group in a snapshot, from which a group of a new process continues."""
 
     since: int
     """The rollout with which the rows begin: the next to learn when the snapshot was taken."""
@@ -180,7 +180,7 @@ class Standing:
     """Whether the simulator has a policy of its own."""
     placed: bool = False
 
-    def go_on(self, group: EnvGroup) -> str:
+    def resume(self, group: EnvGroup) -> str:
         """Continue a group from these rows as far as that is possible; returns what ``EnvGroup.advance`` returns."""
         blocks = group.blocks
         if blocks.joined < 0:
@@ -201,7 +201,7 @@ class Standing:
         if blocks.acted(group.index) < executed:
             return "waiting"
         self._place(group, everything=False)
-        group.standing = None
+        group.saved_place = None
         complete = range(self.since, executed // blocks.horizon)
         for rollout in complete:
             blocks.mark_completed(group.index, rollout)
@@ -230,4 +230,4 @@ class Standing:
         last = self.timestep // group.blocks.horizon - self.since
         newest = {name: self.rows[row_key(group.index, last, name)][-1] for name in ARRIVAL_COLUMNS}
         group.starts.stand(Row(**newest))
-        group.timestep, group.between_rollouts, group.standing = -1, True, None
+        group.timestep, group.between_rollouts, group.saved_place = -1, True, None

@@ -158,7 +158,7 @@ def test_a_file_that_nobody_can_go_on_from_is_refused_and_the_groups_can_begin(
         monkeypatch.setattr(groups[0].env, "restore", Mute().restore)
     with pytest.raises(ValueError, match="simulator-0.npz: "):
         restore(path, groups, answers_itself=False)
-    assert all(group.standing is None for group in groups)
+    assert all(group.saved_place is None for group in groups)
 
 
 def test_who_is_admitted_later_than_it_stood_begins_where_its_environments_are(tmp_path: Path) -> None:
@@ -168,10 +168,10 @@ def test_who_is_admitted_later_than_it_stood_begins_where_its_environments_are(t
         play.event(random)
     on = play.interrupted(random)
     late = on.simulators[0]
-    newest = read_all(late.groups[0].standing.rows[next(iter(late.groups[0].standing.rows))][-1])  # type: ignore
+    newest = read_all(late.groups[0].saved_place.rows[next(iter(late.groups[0].saved_place.rows))][-1])  # type: ignore
     late.blocks.admit(on.learned + 3)
     late.groups[0].advance()
-    assert late.groups[0].standing is None
+    assert late.groups[0].saved_place is None
     on.rollouts.raise_to(on.learned + 4)
     assert late.groups[0].advance() == "observed"
     assert late.blocks.observed(0) == (on.learned + 3) * HORIZON + 1

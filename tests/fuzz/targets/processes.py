@@ -54,7 +54,7 @@ def _standing(data: bytes, folder: Path) -> bool:
         with watched():
             snapshots.restore(folder / "simulator-0.npz", groups, answers_itself=False)
     except ValueError as error:
-        assert all(group.standing is None for group in groups)
+        assert all(group.saved_place is None for group in groups)
         return refused(error)
     return True
 
