@@ -258,8 +258,8 @@ class _Reader:
 
     def _number(self, event: Any, text: str) -> Any:
         if _DECIMAL.fullmatch(text) or _GROUPED.fullmatch(text) or _OCTAL.fullmatch(text) or _HEX.fullmatch(text):
-            if len(text) > 24:
-                self._fail(event, show(text), "an integer has at most 24 characters", "write a smaller number")
+            if len(text.replace("_", "")) > 24:
+                self._fail(event, show(text), "an integer has at most 24 digits", "write a smaller number")
             base = 8 if text.startswith("0o") else 16 if text.startswith("0x") else 10
             return int(text, base)
         if _FLOAT.fullmatch(text):

@@ -27,10 +27,10 @@ choices = st.builds(
     lambda values: Choices("key", tuple(values)),
     st.lists(
         st.one_of(
-            st.integers(),
+            st.integers(-(2**63), 2**63),
             st.sampled_from(["a", "null", "1e3", "0777", "ä: [", " "]),
             st.none(),
-            st.lists(st.integers()),
+            st.lists(st.integers(-(2**63), 2**63)),
         ),
         min_size=1,
         unique_by=str,

@@ -70,7 +70,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "inf": (OK + "report:\n  every_s: -.inf\n", ["t:3", "-.inf", "a number must be finite", "write a finite"]),
     "1e999": (OK + "report:\n  every_s: 1e999\n", ["t:3", "1e999", "a number must be finite", "smaller"]),
     "octal of YAML 1.1": (OK + "seed: 0777\n", ["t:2", "0777", "must not start with a zero", "0o for octal"]),
-    "endless integer": (OK + "seed: " + "9" * 5_000, ["t:2", "999", "at most 24 characters", "smaller"]),
+    "endless integer": (OK + "seed: " + "9" * 5_000, ["t:2", "999", "at most 24 digits", "smaller"]),
     # --- unknown keys
     "unknown key": (OK + "sead: 1\n", ["t:2", "sead = 1", "no key 'sead'", "did you mean seed?"]),
     "unknown section": (OK + "simulator: {count: 1}\n", ["t:2", "simulator", "no key", "did you mean simulators?"]),
