@@ -1,4 +1,4 @@
-"""An environment that kills its process at its first step, again and again."""
+"""An environment that kills its process again and again, after more steps than a rehearsal takes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ import numpy as np
 from actorlearn.envs.catch import Catch, Image
 
 
+LIFE_STEPS = 200
+
+
 class Dies(Catch):
-    """Catch, until it is played: ``tests.chaos.restarts:Dies``."""
+    """Catch, for `LIFE_STEPS` steps: ``tests.chaos.restarts:Dies``."""
+
+    steps = 0
 
     def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
-        """No step is ever taken."""
-        os.kill(os.getpid(), signal.SIGKILL)
+        self.steps += 1
+        if self.steps > LIFE_STEPS:
+            os.kill(os.getpid(), signal.SIGKILL)
         return super().step(action)

@@ -250,8 +250,8 @@ def sleep(_seconds: float = 0.0) -> None:
         run.wait()
 
 
-CLOCK = SimpleNamespace(monotonic=lambda: 0.0, sleep=sleep)
-"""For ``time``."""
+CLOCK = SimpleNamespace(monotonic=lambda: 0.0, monotonic_ns=lambda: 0, sleep=sleep)
+"""For ``time``: it stands still, as each time of its own would make another state."""
 
 
 class Silent:

@@ -18,7 +18,8 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (store, rendezvous):
         monkeypatch.setattr(module, "fcntl", arrays.Flock)
         monkeypatch.setattr(module, "os", arrays.Files)
-    monkeypatch.setattr(store, "time", arrays.CLOCK)
+    for module in (store, mailbox):
+        monkeypatch.setattr(module, "time", arrays.CLOCK)
     for name in ("Wakeup", "Wakeups"):
         monkeypatch.setattr(rendezvous, name, arrays.Silent)
     monkeypatch.setattr(rendezvous, "NUMBERS", 2)

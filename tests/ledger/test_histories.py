@@ -21,6 +21,7 @@ TURNS = (7, 13)
 
 
 ELSEWHERE = {
+    "allreduce.averaged": "by learners that take local steps: tests/parameters/killed_learners.py",
     "buffer.restored": "by who takes up a saved replay: tests/replay",
     "experience.made": "by learners that share experience: tests/ledger/test_killed_learners.py",
     "experience.posted": "likewise",
