@@ -33,6 +33,7 @@ def hindrances(topology: Topology, description: Description) -> list[str]:
     found = {
         f"mode: {topology.mode}": mode(topology).inexact,
         "env.id": description.inexact,
+        f"algorithm.name: {topology.algorithm.name}": description.algorithm_inexact,
         f"inference.batch_rows: {topology.inference.batch_rows}": topology.inference.batch_rows
         and "timing decides which environments a server answers together",
         f"simulators.blocks: {simulators.blocks}": several
