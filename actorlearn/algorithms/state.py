@@ -21,13 +21,14 @@ class DeclaredState:
     def __init__(self, algorithm: Algorithm, device: str = "cpu") -> None:
         """Take over the state with which the algorithm was made, if it has any; raises ValueError for other types."""
         declared = declared_by(algorithm)
-        flat = [tensor.detach().reshape(-1) for tensor in declared.values()]
-        self.vector = torch.cat([torch.zeros(0), *flat]).to(device)
+        self.vector = torch.cat([torch.zeros(0), *(tensor.reshape(-1) for tensor in declared.values())]).to(device)
         """All numbers, float32; empty for an algorithm without state."""
-        parts = self.vector.split([len(part) for part in flat]) if flat else ()
-        named = zip(declared.items(), parts, strict=True)
-        self.tensors = {name: part.view(tensor.shape) for (name, tensor), part in named}
+        self.tensors: dict[str, Tensor] = {}
         """The state by name."""
+        start = 0
+        for name, tensor in declared.items():
+            stop = start + tensor.numel()
+            self.tensors[name], start = self.vector[start:stop].view(tensor.shape), stop
         if isinstance(algorithm, KeepsState):
             algorithm.state = dict(self.tensors)
 

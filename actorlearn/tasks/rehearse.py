@@ -1,6 +1,6 @@
 """Rehearses a run in one process: takes a few steps in one environment, and makes one update from them.
 
-Then it makes updates with two objects of the algorithm, to find state that no checkpoint contains (`hidden_state`).
+Then updates with two objects of a plug-in's algorithm show whether checkpoints contain all its state (`hidden_state`).
 An unsuitable plug-in is thus refused before any process of a run is started. The error is one line: what the plug-in
 returned or raised, where in its code, and the file that describes what it must do. The rehearsal has no effect on the
 run.
@@ -43,6 +43,8 @@ STEPS = 2
 """Number of steps of the environment."""
 SEQUENCE = 2
 """Number of transitions of a replayed sequence."""
+SHIPPED = "actorlearn."
+"""Beginning of the names of shipped modules."""
 _LIBRARIES = tuple(str(Path(str(module.__file__)).parent) for module in (actorlearn, torch, gymnasium, np))
 _TAKEN = frozenset(Batch.__slots__) | {"state", "priority"}
 
@@ -146,6 +148,8 @@ class Rehearsal:
             batch = batch.environments(torch.tensor([0, 0]))
             self._check_state()
             self.learn(self._algorithm, batch)
+            if type(self._algorithm).__module__.startswith(SHIPPED):  # the tests of actorlearn look for hidden state
+                return ""
             return hidden_state(self._made_anew, lambda algorithm, number: self._update(algorithm, batch, number))
 
     # Acting --------------------------------------------------------------------------------------------------------
