@@ -64,6 +64,11 @@ def choose_exact(topology: Topology, description: Description) -> Choice:
     return Choice(KEY, True, "the whole state of the run can be saved, and the snapshots are small")
 
 
+def reason(choices: Sequence[Choice]) -> str:
+    """Return the reason of the choice whether checkpoints are exact."""
+    return next(choice.why for choice in choices if choice.key == KEY)
+
+
 def _too_large(size: int) -> str:
     limit = f"auto saves at most {MOST_BYTES >> 20} MiB"
     return f"a snapshot of a learner's blocks has {size >> 20} MiB, and {limit}; write true to save it"
