@@ -71,7 +71,10 @@ class Batch:
 
 
 class Algorithm(Protocol):
-    """A learning algorithm; pure except for the generator that it receives. It is made from its settings."""
+    """A learning algorithm; pure except for the generator that it receives. It is made from its settings.
+
+    Its only state is that of `KeepsState`, and the parameters of its networks.
+    """
 
     prepared_rows: int
     """Number of rows at the end of a batch whose outputs `prepare` needs; 0: none."""
@@ -121,6 +124,22 @@ class ReadsSomeHeads(Protocol):
 
     def acting_heads(self, actions: Actions) -> Collection[str]:
         """Return the names of the outputs that `act` reads; it may receive others too."""
+
+
+@runtime_checkable
+class KeepsState(Protocol):
+    """An algorithm with state besides the weights, such as a moving average, which `loss` or `losses` changes.
+
+    The state is saved in checkpoints and restored. It changes with an optimizer step: if the step is not taken, the
+    change is dropped. In mode sync the state becomes the mean of the learners' states at each step, as the gradient is
+    the mean of their gradients. With local steps, and in other modes, each learner has its own state.
+    """
+
+    state: dict[str, Tensor]
+    """Float32 tensors by name, made in ``__init__``; a number is a tensor of shape [].
+
+    `loss` and `losses` change them in place (`copy_`, `add_`, `lerp_`), by detached tensors. A learner moves them to
+    its device. `prepare` may read them. `act` gets the initial values, because it is called in other processes."""
 
 
 @runtime_checkable

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.interface import Algorithm, Batch
 from actorlearn.algorithms.ratios import SAMPLE_SIZE
+from actorlearn.algorithms.state import DeclaredState
 from actorlearn.failpoints import hit
 from actorlearn.learning.diagnosis import Diagnosis
 from actorlearn.learning.losses import make as make_losses
@@ -33,7 +34,7 @@ from actorlearn.optim.schedules import linear, scale_rate
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.consumed import Consumed, Position
-from actorlearn.parameters.interface import Exchange, Learner, PeerLost, Stopped
+from actorlearn.parameters.interface import Exchange, Learner, PeerLost, Stepped, Stopped
 from actorlearn.parameters.peers import Peers
 from actorlearn.parameters.published import Published
 from actorlearn.wire.control import Control
@@ -85,6 +86,8 @@ class Learning:
         self.learns = self.algorithm_settings.epochs > 0
         """Whether the weights change; if not, rollouts are only played (``algorithm.epochs: 0``)."""
         self.minibatches, self._number = minibatches, settings.learner
+        self.state = DeclaredState(algorithm, settings.device)
+        """The algorithm's own state; a loss proposes a change of it, which an optimizer step makes."""
         self.losses = make_losses(algorithm, network, minibatches.target, settings.device, settings.precision)
         self.weights, self.gradients, self.parameters = network.weights, network.gradients, network.parameters
         self.norms = Norms(network.module, self.parameters, self.gradients) if settings.norms else None
@@ -104,6 +107,7 @@ class Learning:
             consumed=self.consumed,
             spread=network.pool.spread,
             carried=minibatches,
+            state=self.state.vector if self.state.tensors else None,
             networks=networks,
             outer=self.outer,
         )
@@ -211,7 +215,7 @@ class Learning:
             if step and not self.going_on():
                 raise Stopped("told to end between two minibatches of a rollout")
             if step < idle:
-                self.exchange.step(self.gradients, self.learning_rates(env_steps, self._rate_share({})))
+                self._step(self.learning_rates(env_steps, self._rate_share({})), self.state.vector)
             else:
                 self.learn_from(next(minibatches), env_steps)
         if remaining:
@@ -251,12 +255,14 @@ class Learning:
         """Take one optimizer step with a minibatch, by the exchange; a step that is not finite changes nothing."""
         self.diagnosis.note_minibatch(minibatch.batch)
         progress = self.settings.schedule_progress(env_steps)
+        before = self.state.vector.clone()
         loss, metrics = self.losses.compute_gradient(minibatch, progress)
+        proposed = self.state.put_back(before)
         share = self._rate_share(metrics)
         rates = self._rates(progress, share)
         if self.norms:
             self.norms.before()
-        stepped = self.exchange.step(self.gradients, rates, bool(torch.isfinite(loss)) and isfinite(share))
+        stepped = self._step(rates, proposed, bool(torch.isfinite(loss)) and isfinite(share))
         if self.norms and stepped.taken:
             self.norms.after()
         self.minibatches.note_learned(minibatch, stepped.taken, metrics)
@@ -270,6 +276,14 @@ class Learning:
             }
         self.finite &= stepped.taken
 
+    def _step(self, rates: list[float], proposed: Tensor, usable: bool = True) -> Stepped:
+        """Take an optimizer step; the algorithm's state then becomes the mean of the states that learners propose."""
+        state = self.exchange.mean(proposed) if self.state.tensors else proposed
+        stepped = self.exchange.step(self.gradients, rates, usable)
+        if stepped.taken:
+            self.state.vector.copy_(state)
+        return stepped
+
     def learning_rates(self, env_steps: int, share: float = 1.0) -> list[float]:
         """Return the learning rate of each parameter group after ``env_steps`` steps, times ``share``."""
         return self._rates(self.settings.schedule_progress(env_steps), share)
@@ -282,7 +296,8 @@ class Learning:
         scaling = self.optimizer_settings.sample_size_scaling
         if scaling == "none":
             return 1.0
-        return scale_rate(1.0, self.exchange.mean(float(metrics.get(SAMPLE_SIZE, 1.0))), scaling)
+        own = torch.tensor([float(metrics.get(SAMPLE_SIZE, 1.0))])
+        return scale_rate(1.0, float(self.exchange.mean(own)), scaling)
 
     def _rate(self, o: OptimizerSettings, progress: float) -> float:
         """Return the rate on the line from the first to the final value, scaled by the number of learners."""
@@ -312,7 +327,8 @@ class Learning:
         optimizer = {f"optimizer.{name}": tensor for name, tensor in self.exchange.state().items()}
         outer = {f"outer.{name}": tensor for name, tensor in self.outer.state().items()} if self.outer else {}
         consumed = {"consumed": torch.from_numpy(self.consumed.table)}
-        return {**weights, **optimizer, **outer, **consumed, **self.minibatches.tensors()}
+        state = {f"algorithm.{name}": tensor for name, tensor in self.state.tensors.items()}
+        return {**weights, **optimizer, **outer, **state, **consumed, **self.minibatches.tensors()}
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write large state to files in a checkpoint's folder; returns plain numbers; raises OSError."""
@@ -327,6 +343,7 @@ class Learning:
             self.outer.restore(outer)
         elif self.outer:  # the checkpoint is of a run without an outer optimizer
             self.outer.begin(self.parameters)
+        self.state.restore(saved.section("algorithm"))
         self.consumed.restore(saved.tensors["consumed"].numpy())
         self._newest = dict(saved.state["newest_metrics"])
         self._opened_before = saved.state["opened_before_statistics"] if goes_on else 0

@@ -134,6 +134,8 @@ class Sync(Exchange):
         """Ranks of the learners that took part, for each local step since the last exchange."""
         self._optimizer_then: dict[str, Tensor] = {}
         """The optimizer's state at that exchange."""
+        self._state_then: Tensor | None = None
+        """The algorithm's own state at that exchange; None if it has none."""
         self._moved_bytes = (0, 0)
         """Bytes sent and received up to the last report."""
 
@@ -160,10 +162,14 @@ class Sync(Exchange):
             own.append(self.learner.outer.velocity)
         taken = [self._gather(tensor)[best].clone() for tensor in own]
         state = {name: self._gather(tensor)[best].clone() for name, tensor in self.state().items()}
+        own_state = self.learner.state
+        their_state = None if own_state is None else self._gather(own_state)[best].clone()
         for tensor, theirs in zip(own, taken, strict=True):  # only now, so that a lost peer leaves all unchanged
             tensor.copy_(theirs)
         if self.outer is None or arrivals[best][:3] != arrivals[self.settings.rank][:3]:
             self.own.restore(state)  # with local steps each learner has its own state, and keeps it if it is as far
+            if own_state is not None and their_state is not None:
+                own_state.copy_(their_state)
         if self.outer is not None:
             self.outer.begin(self.own.parameters)
             self._begin_local()
@@ -249,17 +255,18 @@ class Sync(Exchange):
         self._step += 1
         return stepped
 
-    def mean(self, number: float) -> float:
+    def mean(self, numbers: Tensor) -> Tensor:
         """Return the mean over the learners whose gradients are averaged in the next step, summed by rank."""
         if self.outer is not None:  # each learner takes the step by itself
-            return number
-        said = self._gather(torch.tensor([number], dtype=torch.float32))
-        among = self.taking_part
-        return sum(float(said[rank]) for rank in among) / len(among)
+            return numbers
+        said, among = self._gather(numbers), self.taking_part
+        return reduce(torch.add, [said[rank].double() for rank in among]) / len(among)
 
     def _step_locally(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool, outer: Outer) -> Stepped:
         """Take a step without the others; average weights after `local_steps`, and after the last step of a batch."""
         among = self.taking_part
+        if not self._local and self.learner.state is not None:  # the change by the step before is in it only now
+            self._state_then = self.learner.state.clone()
         stepped = Stepped(0.0, True)
         if self.settings.rank in among:
             stepped = self.own.apply(gradients, learning_rates, usable)
@@ -281,10 +288,12 @@ class Sync(Exchange):
         self._optimizer_then = {name: tensor.clone() for name, tensor in self.state().items()}
 
     def break_off(self) -> None:
-        """Restore the weights and the optimizer state of the last exchange, if there were local steps since."""
+        """Restore the weights and the states of the last exchange, if there were local steps since."""
         if self.outer is not None and self._local:
             self.own.parameters.copy_(self.outer.anchor)
             self.own.restore(self._optimizer_then)
+            if self.learner.state is not None and self._state_then is not None:
+                self.learner.state.copy_(self._state_then)
             self._local = []
 
     def ending(self, asked: bool) -> bool:

@@ -86,6 +86,8 @@ class Learner:
     """Further state of its source of minibatches."""
     outer: Outer | None = None
     """Modes sync and gossip: computes new weights from the mean of the learners' weights; None = the mean itself."""
+    state: Tensor | None = None
+    """State of the algorithm's own, one flat vector; None if it has none. The learner changes it after each step."""
     networks: Mapping[str, slice] = field(default_factory=dict)
     """Range of the parameters of each network; empty if there is only one network (``optim/groups.py``)."""
 
@@ -200,12 +202,12 @@ class Exchange(ABC):
         There is a learning rate for each parameter group (``optim/groups.py``); with one network there is one group.
         """
 
-    def mean(self, number: float) -> float:
-        """Return the mean of a number over the learners that take the next step together; called before `step`.
+    def mean(self, numbers: Tensor) -> Tensor:
+        """Return the mean of a vector over the learners that take the next step together; called before `step`.
 
-        In mode sync all learners must call it, and get the same mean. In other modes it returns `number`.
+        In mode sync all learners must call it, and get the same mean. In other modes it returns `numbers`.
         """
-        return number
+        return numbers
 
     @abstractmethod
     def settle(self) -> None:

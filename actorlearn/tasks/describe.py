@@ -88,7 +88,7 @@ def describe(settings: DescribeSettings) -> dict[str, Any]:
         optimizer = GroupedOptimizer(make_optimizer, groups, network.parameters)
         optimizer.step(network.parameters, network.gradients, [0.0] * len(groups))
         optimizer.restore(optimizer.state())
-    Rehearsal(settings.algorithm, parts, env, algorithm, network).run()
+    hidden = Rehearsal(settings.algorithm, parts, env, algorithm, network).run()
     with blaming(parts["env"], "cannot be closed"):
         env.close()
     weights, parameters = network.weights.numel(), network.parameters.numel()
@@ -98,6 +98,7 @@ def describe(settings: DescribeSettings) -> dict[str, Any]:
         "weights": weights,
         "statistics": weights - parameters,
         "state_size": network.state_size,
+        "algorithm_inexact": hidden,
     }
 
 

@@ -1,5 +1,6 @@
 """Rehearses a run in one process: takes a few steps in one environment, and makes one update from them.
 
+Then updates with two objects of a plug-in's algorithm show whether checkpoints contain all its state (`hidden_state`).
 An unsuitable plug-in is thus refused before any process of a run is started. The error is one line: what the plug-in
 returned or raised, where in its code, and the file that describes what it must do. The rehearsal has no effect on the
 run.
@@ -10,6 +11,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +23,10 @@ from torch import Tensor
 import actorlearn
 from actorlearn.actions import Actions
 from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm, ReadsSomeHeads
+from actorlearn.algorithms.make import extra_networks
+from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, HardCopies, OffPolicySettings, Polyak
+from actorlearn.algorithms.state import declared_by, unchanged
 from actorlearn.envs.interface import MalformedStepError, Row, VectorEnv, check_actions, empty_row
 from actorlearn.extra_networks import ExtraNetwork
 from actorlearn.learning.items import following_outputs
@@ -31,12 +36,15 @@ from actorlearn.learning.minibatches import Epochs, Minibatch
 from actorlearn.learning.target import Target
 from actorlearn.models.interface import Outputs
 from actorlearn.models.several import ACTOR
+from actorlearn.tasks.hidden_state import hidden_state
 from actorlearn.worker.passes import FlatNetwork
 
 STEPS = 2
 """Number of steps of the environment."""
 SEQUENCE = 2
 """Number of transitions of a replayed sequence."""
+SHIPPED = "actorlearn."
+"""Beginning of the names of shipped modules."""
 _LIBRARIES = tuple(str(Path(str(module.__file__)).parent) for module in (actorlearn, torch, gymnasium, np))
 _TAKEN = frozenset(Batch.__slots__) | {"state", "priority"}
 
@@ -127,12 +135,22 @@ class Rehearsal:
         self._actions: Actions = env.spec.actions
         self._heads = algorithm.heads(self._actions)
         self._columns = algorithm.columns(self._actions)
+        self._newest: Outputs = {}
+        """The newest outputs of the network from which an action was chosen."""
 
-    def run(self) -> None:
-        """Play and learn; raises ValueError, one line, if a part is unsuitable."""
+    def run(self) -> str:
+        """Play and learn; returns how the algorithm keeps state that checkpoints do not contain, empty if it does not.
+
+        Raises ValueError, one line, if a part is unsuitable.
+        """
         batch = self.play()
         with blaming(self._parts["algorithm"], "cannot learn from a batch"):
-            self.learn(batch.environments(torch.tensor([0, 0])))
+            batch = batch.environments(torch.tensor([0, 0]))
+            self._check_state()
+            self.learn(self._algorithm, batch)
+            if type(self._algorithm).__module__.startswith(SHIPPED):  # the tests of actorlearn look for hidden state
+                return ""
+            return hidden_state(self._made_anew, lambda algorithm, number: self._update(algorithm, batch, number))
 
     # Acting --------------------------------------------------------------------------------------------------------
 
@@ -145,7 +163,8 @@ class Rehearsal:
         for _ in range(STEPS):
             rows.append(_copied(row))
             outputs, state = self._outputs(rows[-1], state)
-            acted.append(self._act(outputs))
+            acted.append(self._act(self._algorithm, outputs))
+            self._newest = outputs
             with blaming(self._parts["env"], "cannot take a step"):
                 self._env.step(acted[-1]["action"].numpy().repeat(self._env.count, axis=0), row)
         rows.append(_copied(row))
@@ -194,14 +213,14 @@ class Rehearsal:
         return {head: found[head].detach().flatten(0, -2)[:1] for head in self._heads}, state
 
     @torch.no_grad()
-    def _act(self, outputs: Outputs) -> dict[str, Tensor]:
+    def _act(self, algorithm: Algorithm, outputs: Outputs) -> dict[str, Tensor]:
         """Return the action and columns [1, …] for the network's outputs; raises ValueError if invalid."""
         generator = torch.Generator().manual_seed(0)
-        with blaming(self._parts["algorithm"], "cannot act"):
-            if isinstance(self._algorithm, ReadsSomeHeads):
-                outputs = {name: outputs[name] for name in self._algorithm.acting_heads(self._actions)}
+        with blaming(self._parts["algorithm"], "cannot act"), unchanged(algorithm, "act"):
+            if isinstance(algorithm, ReadsSomeHeads):
+                outputs = {name: outputs[name] for name in algorithm.acting_heads(self._actions)}
             for greedy in (True, False):
-                acted: Any = self._algorithm.act(outputs, generator, greedy)
+                acted: Any = algorithm.act(outputs, generator, greedy)
                 if not isinstance(acted, Mapping) or not isinstance(acted.get("action"), Tensor):
                     raise ValueError(f"act returns {acted!r:.100}; it must return tensors by name, including action")
                 check_actions(acted["action"].numpy(), 1, self._actions)
@@ -216,22 +235,50 @@ class Rehearsal:
 
     # Learning ------------------------------------------------------------------------------------------------------
 
-    def learn(self, batch: Batch) -> None:
+    def learn(self, algorithm: Algorithm, batch: Batch) -> LossAndMetrics:
         """Compute the gradient of one minibatch; raises ValueError for an invalid loss, metric or gradient."""
         replayed = isinstance(self._settings, OffPolicySettings)
-        minibatch, target = self._replayed(batch) if replayed else (self._prepared(batch), None)
-        losses = make_losses(self._algorithm, self._network, target, "cpu", "fp32")
+        with unchanged(algorithm, "prepare"):
+            minibatch, target = (
+                self._replayed(algorithm, batch) if replayed else (self._prepared(algorithm, batch), None)
+            )
+        losses = make_losses(algorithm, self._network, target, "cpu", "fp32")
         found = losses.compute_gradient(minibatch, 0.0)
         _check_loss(found, batch.action.shape[1] if replayed else None)
         if not torch.isfinite(self._network.gradients).all():
             raise ValueError("the gradient of its loss is not finite")
+        return found
 
-    def _prepared(self, batch: Batch) -> Minibatch:
-        epochs = Epochs(self._algorithm, self._network, 1, 1, 0)
+    def _update(self, algorithm: Algorithm, batch: Batch, number: int) -> list[Tensor]:
+        """Act and learn with other rewards for each number; returns all results."""
+        generator = torch.Generator().manual_seed(number)
+        acted = self._act(algorithm, self._newest)
+        found = self.learn(
+            algorithm, replace(batch, reward=torch.empty_like(batch.reward).uniform_(-1.0, 1.0, generator=generator))
+        )
+        return [*acted.values(), found.loss, *found.metrics.values(), self._network.gradients.clone()]
+
+    def _made_anew(self) -> Algorithm:
+        """Make another object of the algorithm, with the calls that every learner makes."""
+        algorithm = make_algorithm(self._settings)
+        algorithm.heads(self._actions)
+        extra_networks(algorithm, self._actions)
+        algorithm.columns(self._actions)
+        return algorithm
+
+    def _check_state(self) -> None:
+        """Raise ValueError for declared state of another type, or longer than the vectors that learners exchange."""
+        numbers = sum(part.numel() for part in declared_by(self._algorithm).values())
+        most = self._network.weights.numel()
+        if numbers > most:
+            raise ValueError(f"its state has {numbers} numbers; it must have at most as many as the weights, {most}")
+
+    def _prepared(self, algorithm: Algorithm, batch: Batch) -> Minibatch:
+        epochs = Epochs(algorithm, self._network, 1, 1, 0)
         prepared = _checked(epochs.prepare(batch))
         return next(epochs.draw(prepared, 0, epochs.due(prepared, 0, 0, 0), 0))
 
-    def _replayed(self, batch: Batch) -> tuple[Minibatch, Target]:
+    def _replayed(self, algorithm: Algorithm, batch: Batch) -> tuple[Minibatch, Target]:
         """Return a minibatch of items in the form of a replay's, and the target network."""
         assert isinstance(self._settings, OffPolicySettings)
         policy = self._settings.target
@@ -241,11 +288,11 @@ class Rehearsal:
         length, n = (SEQUENCE, self._settings.n_step) if ALGORITHMS.spec(self._settings.name).sequences else (1, 1)
         items, outputs = items_of(batch, length, n), {}
         with torch.no_grad():
-            if not isinstance(self._algorithm, MultiNetworkAlgorithm):
+            if not isinstance(algorithm, MultiNetworkAlgorithm):
                 older = following_outputs(items, target.network, 0)
                 outputs = {f"target.{name}": output for name, output in older.items()}
-                outputs |= following_outputs(items, self._network, 0) if self._algorithm.prepared_rows else {}
-            return Minibatch(_checked(self._algorithm.prepare(items, outputs))), target
+                outputs |= following_outputs(items, self._network, 0) if algorithm.prepared_rows else {}
+            return Minibatch(_checked(algorithm.prepare(items, outputs))), target
 
 
 def items_of(batch: Batch, length: int, n: int) -> Batch:

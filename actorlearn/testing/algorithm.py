@@ -14,9 +14,11 @@ from actorlearn.actions import Actions, cell, choices, draw
 from actorlearn.algorithms.interface import Algorithm, Batch, Bootstraps, MultiNetworkAlgorithm
 from actorlearn.algorithms.make import extra_networks, make
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, AlgorithmSpec
+from actorlearn.algorithms.state import unchanged
 from actorlearn.models.make import make as make_model
 from actorlearn.models.several import networks
 from actorlearn.models.specs import MLPSettings
+from actorlearn.tasks.hidden_state import hidden_state
 from actorlearn.tasks.rehearse import check_columns, check_heads
 
 HORIZON, ENVIRONMENTS = 6, 4
@@ -103,8 +105,12 @@ class AlgorithmContract:
 
     def learned(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
         """Make the trainer's calls for one update; returns loss, metrics and the gradients of the outputs."""
-        algorithm, count = self.algorithm(), batch.action.shape[1]
-        with torch.no_grad():
+        return self.learned_by(self.algorithm(), batch)
+
+    def learned_by(self, algorithm: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+        """Make the calls of ``learned`` with this algorithm."""
+        count = batch.action.shape[1]
+        with torch.no_grad(), unchanged(algorithm, "prepare"):
             last = self.outputs(algorithm.prepared_rows, count, seed=3) if algorithm.prepared_rows else {}
             if self.spec().replayed:
                 target = self.outputs(len(batch.first) - 1, count, seed=4)
@@ -228,6 +234,20 @@ class AlgorithmContract:
         assert all(torch.equal(gradient, of_again[name]) for name, gradient in gradients.items())
         changed = [name for name in Batch.__slots__ if name != "columns" and _differ(batch, kept, name)]
         assert not changed, f"prepare or loss wrote to {changed} of the batch"
+
+    def test_checkpoints_contain_all_its_state(self) -> None:
+        """After two updates, another object with the declared state learns alike; only ``loss`` changes the state."""
+        batch, rows = self.batch(), self.outputs(50)
+
+        def update(algorithm: Any, number: int) -> list[Tensor]:
+            generator = torch.Generator().manual_seed(number)
+            reward = torch.randn(batch.reward.shape, generator=generator).where(batch.valid, 0.0)
+            with unchanged(algorithm, "act"):
+                acted = algorithm.act(rows, generator)
+            loss, metrics, gradients = self.learned_by(algorithm, replace(batch, reward=reward))
+            return [*acted.values(), loss, *metrics.values(), *gradients.values()]
+
+        assert hidden_state(self.algorithm, update) == ""
 
 
 def _differ(batch: Batch, kept: Batch, name: str) -> bool:

@@ -33,6 +33,7 @@ def hindrances(topology: Topology, description: Description) -> list[str]:
     found = {
         f"mode: {topology.mode}": mode(topology).inexact,
         "env.id": description.inexact,
+        f"algorithm.name: {topology.algorithm.name}": description.algorithm_inexact,
         f"inference.batch_rows: {topology.inference.batch_rows}": topology.inference.batch_rows
         and "timing decides which environments a server answers together",
         f"simulators.blocks: {simulators.blocks}": several
@@ -61,6 +62,11 @@ def choose_exact(topology: Topology, description: Description) -> Choice:
     if size > MOST_BYTES:
         return Choice(KEY, False, _too_large(size))
     return Choice(KEY, True, "the whole state of the run can be saved, and the snapshots are small")
+
+
+def reason(choices: Sequence[Choice]) -> str:
+    """Return the reason of the choice whether checkpoints are exact."""
+    return next(choice.why for choice in choices if choice.key == KEY)
 
 
 def _too_large(size: int) -> str:

@@ -42,6 +42,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """Parts of the environment's observations that networks do not get."""
     inexact: str = ""
     """Reason why the environment's state cannot be saved; empty if it can."""
+    algorithm_inexact: str = ""
+    """How the algorithm keeps state that checkpoints do not contain; empty if it does not."""
     no_restart: str = ""
     """Reason why the environment cannot begin a new game at any time; empty if it can."""
 

@@ -81,7 +81,7 @@ def _each(plan: Plan, run_dir: Path, learners: Sequence[int]) -> list[tuple[Foun
 def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[Found], str]:
     """Return the checkpoints for an exact resume of all learners, and ""; else an empty list and the reason."""
     if not plan.exact:
-        return [], next(choice.why for choice in plan.choices if choice.key == exactness.KEY)
+        return [], exactness.reason(plan.choices)
     directories = [directory_of(run_dir / "checkpoints", learner) for learner in learners]
     together = find_common(directories) if directories[1:] else [newest(directories[0])]
     if together is None:

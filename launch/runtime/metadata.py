@@ -22,6 +22,7 @@ from actorlearn.files import write_atomically
 from actorlearn.metric import Kind, Merge
 from actorlearn.metrics.registry import METRICS
 from launch.machine.cores import Cores
+from launch.plan import exactness
 from launch.plan.plan import Plan
 from launch.runs.find import start_time
 from launch.runs.jsonl import read_object
@@ -63,6 +64,8 @@ def meta(plan: Plan) -> dict[str, Any]:
         "command": sys.argv[1:],
         "resumed_at": resumption.env_steps if resumption.resumed else None,
         "resumed_from": resumption.checkpoints,
+        "exact": plan.exact,
+        "inexact": "" if plan.exact else exactness.reason(plan.choices),
         "started": now(),
         "ended": None,
         "observation_bytes": plan.description.observation_bytes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -16,7 +17,9 @@ from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.make import make
 from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.update import Learning
-from actorlearn.parameters.interface import Stopped
+from actorlearn.parameters import checkpoint
+from actorlearn.parameters.interface import Stepped, Stopped
+from tests.algorithms import stateful
 from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning, pass_over, trainer_settings
 
 
@@ -161,3 +164,23 @@ def test_a_rollout_is_learned_from_on_a_gpu_as_on_the_cpu() -> None:
         made.learn(Batch(**own, columns=columns), 0, 0)
         weights.append(made.weights.detach().cpu())
     torch.testing.assert_close(weights[0], weights[1], rtol=1e-3, atol=1e-4)
+
+
+def test_the_state_of_an_algorithm_changes_with_steps_and_is_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{stateful.__name__}:{stateful.Declares.__name__}"
+    made, again = (learning(name=name, minibatches=2) for _ in range(2))
+    made.learn(batch(), 0, 0)
+    assert made.state.tensors["updates"].tolist() == [2.0, 2.0] and float(made.state.tensors["baseline"]) > 0.0
+
+    saved = checkpoint.load(checkpoint.save(tmp_path, 1, made.tensors(), made.save(tmp_path), 1))
+    again.restore(saved, True)
+    for each in (made, again):
+        each.learn(batch(), 0, 1)
+    assert torch.equal(made.state.vector, again.state.vector) and made.sha256() == again.sha256()
+
+    before = made.state.vector.clone()
+    monkeypatch.setattr(made.exchange, "apply", lambda *_: Stepped(torch.nan, False))
+    made.learn(batch(), 0, 2)
+    assert torch.equal(made.state.vector, before)  # no step was taken, so the state is that before it

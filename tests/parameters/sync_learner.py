@@ -72,6 +72,7 @@ class SyncLearner:
         self.position, self.consumed = Position(), Consumed(learners)
         self.alive: Callable[[], bool] = lambda: True
         self.beside = torch.full((3,), float(rank))
+        self.state = torch.full((2,), float(rank))
         self.heard: dict[str, Any] = {}
 
     def join(self, generation: int) -> Exchange:
@@ -86,6 +87,7 @@ class SyncLearner:
             number=self.rank,
             consumed=self.consumed,
             carried=Beside(self),
+            state=self.state,
         )
         exchange = Sync(settings, own, hash_every=1)
         self.env_steps, self.updates, position = exchange.join(self.env_steps, self.updates, self.position)
@@ -163,7 +165,7 @@ def lose(learner: SyncLearner) -> None:
         except PeerLost as error:
             told(lost=str(error))  # and the exchange has left
         exchange = learner.join(1)
-    told(joined=learner.updates, beside=learner.beside.tolist(), **learner.heard)
+    told(joined=learner.updates, beside=learner.beside.tolist(), own=learner.state.tolist(), **learner.heard)
     for _ in range(2):
         learner.learn(exchange)
     told(weights=learner.weights.tolist(), env_steps=learner.env_steps, updates=learner.updates)
@@ -196,7 +198,9 @@ def differ_in_steps(learner: SyncLearner) -> None:
     exchange = learner.join(0)
     agreed = exchange.agree(10, 1 + learner.rank, learner.position)
     told(idle=agreed.idle)
-    for _ in range(2):
+    for step in range(2):
+        mean = exchange.mean(torch.full((2,), 10.0 * step + learner.rank))
+        told(mean=mean.tolist(), own_state=learner.state.tolist())
         exchange.step(torch.full((PARAMETERS,), float(learner.rank)), [RATE])
         told(weights=learner.weights.tolist(), state=exchange.state()["mean"].tolist())
     exchange.settle()

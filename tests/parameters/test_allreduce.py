@@ -101,7 +101,7 @@ def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_wei
         assert "learners [2] are gone" in lines[2]["lost"]
     for lines in (*(lines[3:] for lines in survivors), new):
         said = [[2, 0], [2, 1], [0, 2]]  # updates and rank of each
-        assert lines[0] == {"joined": 2, "beside": [0.0, 0.0, 0.0], "said": said, "best": 0}
+        assert lines[0] == {"joined": 2, "beside": [0.0, 0.0, 0.0], "own": [0.0, 0.0], "said": said, "best": 0}
         assert [line["update"] for line in lines[1:3]] == [2, 3]
         assert lines[3] == new[3]  # weights, bit for bit
     assert (new[3]["env_steps"], new[3]["updates"]) == (60 * 4, 4)
@@ -139,7 +139,9 @@ def test_who_has_fewer_steps_left_makes_the_others_along_with_them(tmp_path: Pat
     assert first[1:] == second[1:]
     weights = program.start()
     alone = Alone(AloneExchangeSettings(), Learner(program.OPTIMIZER, weights, torch.zeros(program.PARAMETERS)))
-    for step, gradient in enumerate((1.0, 0.5)):
+    for step, (gradient, mean) in enumerate(((1.0, 1.0), (0.5, 10.5))):
         alone.step(torch.full((program.PARAMETERS,), gradient), [program.RATE])
-        assert first[1 + step] == {"weights": weights.tolist(), "state": alone.state()["mean"].tolist()}
-    assert first[3] == {"positions": [[1, 10], [1, 10]]}
+        # Both take learner 0's state of the algorithm on joining; the mean is that of the learners that step.
+        assert first[1 + 2 * step] == {"mean": [mean, mean], "own_state": [0.0, 0.0]}
+        assert first[2 + 2 * step] == {"weights": weights.tolist(), "state": alone.state()["mean"].tolist()}
+    assert first[5] == {"positions": [[1, 10], [1, 10]]}

@@ -10,7 +10,10 @@ from contextlib import suppress
 
 import pytest
 
-from tests.system.conftest import PACED, Start
+from actorlearn.parameters import checkpoint
+from actorlearn.parameters.checkpoint_folders import directory_of
+from tests.algorithms import stateful
+from tests.system.conftest import CONFIGS, PACED, Command, Start
 from tests.system.launched import Launched, finished, processes_of, within
 
 pytestmark = [pytest.mark.system]
@@ -33,6 +36,7 @@ SEQUENCES = [
 TWO = ["learners.count=2", "simulators.count=1", "inference.count=1"]
 SERVED = ["inference.count=1"]
 ROLLOUTS = ["simulators.blocks=2", "simulators.weights=rollout", "simulators.groups=2"]
+STATE = ["algorithm.name=tests.algorithms.stateful:Declares"]
 RAINBOW = [
     *(*DQN, "algorithm.name=c51", "algorithm.value_min=-1.5", "algorithm.value_max=1.5", "algorithm.n_step=3"),
     *("replay.prioritised=true", "algorithm.double=true", "model.noisy=0.5", "algorithm.dueling=true"),
@@ -50,6 +54,7 @@ ALONE = {
     "normalised": ["model.normalize_observation=true", "algorithm.normalize_reward=true", "simulators.groups=4"],
     "recurrent lag": ["model.recurrence=gru", *ROLLOUTS],
     "cartpole": ["env.id=CartPole-v1", "algorithm.horizon=5"],
+    "state": STATE,
     "impala": ["algorithm.name=impala", *ROLLOUTS, *SERVED, "simulators.reset=wait"],
 }
 SYNC = {
@@ -57,6 +62,11 @@ SYNC = {
     "ppo": [*TWO, "algorithm.name=ppo", "algorithm.horizon=16", "algorithm.minibatches=2"],
     "diloco": [*TWO, "algorithm.name=ppo", "algorithm.horizon=16", "learners.local_steps=3", "learners.outer=nesterov"],
     "several simulators": [*TWO, "simulators.count=2", "simulators.envs=2"],
+    "state": [*TWO, *STATE],
+    "state of local steps": [
+        *(*TWO, *STATE, "algorithm.horizon=16", "algorithm.minibatches=4", "learners.local_steps=3"),
+        "learners.outer=nesterov",
+    ],
     "dqn": [*TWO, *DQN],
     "numbers": [*TWO, *SAC],
     "sequences": [*TWO, *SEQUENCES],
@@ -136,7 +146,10 @@ def uninterrupted(launched: Start, keys: list[str]) -> str:
     [
         pytest.param("alone", "a2c", marks=pytest.mark.smoke),
         pytest.param("alone", "pqn", marks=pytest.mark.nightly),
+        ("alone", "state"),
         ("sync", "a2c"),
+        ("sync", "state"),
+        pytest.param("sync", "state of local steps", marks=pytest.mark.nightly),
         pytest.param("sync", "diloco", marks=pytest.mark.nightly),
         ("replay", "dqn"),
         ("replay", "sequences"),
@@ -151,6 +164,35 @@ def test_a_run_that_is_stopped_and_killed_ends_with_the_weights_of_one_that_was_
     for how in QUICK[mode]:
         interrupted.interrupt(how)
     assert interrupted.finish() == expected, interrupted.points
+    if name == "state":
+        found = {str(saved_states(interrupted.run, learner)) for learner in range(2 if mode == "sync" else 1)}
+        assert len(found) == 1  # equal in all learners in lock-step
+
+
+def saved_states(run: Launched, learner: int) -> dict[str, list[float]]:
+    """The state of the algorithm in a learner's newest checkpoint, which has changed."""
+    saved = checkpoint.newest(directory_of(run.run_dir / "checkpoints", learner)).section("algorithm")
+    assert float(saved["baseline"]) != 0.0 and (saved["updates"] > 10.0).all()
+    return {name: tensor.tolist() for name, tensor in saved.items()}
+
+
+@pytest.mark.timeout(120)
+def test_a_run_whose_algorithm_hides_state_says_that_it_does_not_resume_exactly(
+    launched: Start, command: Command
+) -> None:
+    keys = [PACED, f"algorithm.name={stateful.__name__}:Hides"]
+    why = f"algorithm.name: {stateful.__name__}:Hides: {stateful.HIDDEN[stateful.Hides]}"
+    checked = command("check", CONFIGS / "catch.yaml", *keys)
+    assert checked.returncode == 0, checked.stderr
+    assert f"chosen checkpoint.exact: false, because {why}" in " ".join(checked.stdout.split())
+    refused = command("run", CONFIGS / "catch.yaml", *keys, "checkpoint.exact=true")
+    assert refused.returncode == 2
+    assert "this run has no exact checkpoints: algorithm.name" in " ".join(refused.stderr.split())
+    run = launched("catch", *keys, "total_steps=400")
+    run.paced.unlink(missing_ok=True)
+    finished(run)
+    meta = run.meta()
+    assert meta["exact"] is False and meta["inexact"].startswith(why)
 
 
 @pytest.mark.slow

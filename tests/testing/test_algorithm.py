@@ -17,6 +17,7 @@ from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.r2d1 import R2D1
 from actorlearn.algorithms.sac import SAC
 from actorlearn.testing.algorithm import AlgorithmContract
+from tests.algorithms import stateful
 
 
 class TestA2C(AlgorithmContract):
@@ -70,6 +71,10 @@ class TestR2D1(AlgorithmContract):
 class TestSAC(AlgorithmContract):
     section = {"name": "sac"}
     actions = (2,)
+
+
+class TestDeclaredState(AlgorithmContract):
+    section = {"name": f"{stateful.__name__}:Declares"}
 
 
 Metrics = dict[str, Tensor]
@@ -201,6 +206,7 @@ MUTANTS = [
     ("test_a_batch_without_a_valid_transition_changes_nothing", CriticsOfEverything),
     ("test_a_batch_is_learned_from_alike_each_time_and_left_as_it_is", WritesToTheBatch),
     ("test_a_batch_is_learned_from_alike_each_time_and_left_as_it_is", CriticsOfChance),
+    *(("test_checkpoints_contain_all_its_state", kind) for kind in (*stateful.HIDDEN, *stateful.REFUSED)),
 ]
 """A test of the contract, and an algorithm that it finds."""
 
@@ -208,7 +214,7 @@ MUTANTS = [
 @pytest.mark.parametrize(("test", "broken"), MUTANTS)
 def test_an_algorithm_that_breaks_the_contract_is_found(test: str, broken: type) -> None:
     class Contract(AlgorithmContract):
-        section = {"name": f"{__name__}:{broken.__name__}"}
+        section = {"name": f"{broken.__module__}:{broken.__name__}"}
         actions = (2,) if issubclass(broken, SAC) else 3
 
     Contract.setup_class()
