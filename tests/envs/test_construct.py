@@ -48,6 +48,10 @@ class Broken(gymnasium.Env):
         raise RuntimeError("no\\nscreen")
 
 NOT_A_CLASS = 3
+
+def make():
+    return Corridor()
+
 register(id="Corridor-v0", entry_point="corridors:Corridor", max_episode_steps=7, kwargs={"length": 4})
 register(id="rooms/Corridor-v2", entry_point="corridors:Corridor")
 register(id="Lacking-v0", entry_point="corridors.lacking:Env")
@@ -165,6 +169,17 @@ def test_a_package_that_we_pin_is_installed_by_our_extra(
         ),
         ("corridors:Corridor-v3", "did you mean 'corridors:Corridor-v0'? Ids are like"),
         ("corridors:NOT_A_CLASS", "is 3; it must be a subclass of gymnasium.Env, or an id that is registered"),
+        (
+            "corridors:make",
+            "is the function make; it must be a subclass of gymnasium.Env, or an id that is registered; to use a "
+            "function, write in corridors `gymnasium.register(id='make-v0', entry_point='corridors:make')`, and write "
+            "'corridors:make-v0'",
+        ),
+        (
+            "corridors-of-ours:Corridor-v0",
+            "no module 'corridors-of-ours' can be imported: the package corridors-of-ours is installed, and its module "
+            "is called corridors: write corridors",
+        ),
         ("corridors:Broken-v0", "cannot be made: RuntimeError: no\nscreen"),
         ("corridors:Broken", "cannot be made: RuntimeError: no\nscreen"),
         (":", "importing '' fails: ValueError: Empty module name"),
