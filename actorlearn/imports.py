@@ -92,8 +92,8 @@ def _shared_default(error: TypeError) -> str:
             f"write a tuple, ({inside}), with a type such as tuple[float, ...], or {way_out.removeprefix('write ')}"
         )
     return (
-        f"{Path(file).name}:{trace.tb_lineno}: the default of {field} is {value}, which all settings of the class would "
-        f"share: a default must not be a list, mapping or set with items; {way_out}"
+        f"{Path(file).name}:{trace.tb_lineno}: the default of {field} is {value}, which all settings of the class "
+        f"would share: a default must not be a list, mapping or set with items; {way_out}"
     )
 
 
