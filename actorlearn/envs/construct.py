@@ -79,6 +79,8 @@ def _vector_class(settings: GymnasiumSettings) -> tuple[Maker, Arguments, str] |
         own = getattr(imports.module(module_name, what), name, None)
         if isinstance(own, type) and issubclass(own, gymnasium.vector.VectorEnv):
             return own, settings.kwargs, what
+        if isinstance(own, type) and issubclass(own, gymnasium.Env):  # no id, so packages that register ids are unread
+            return None
     return _registered_class(settings, name if colon else settings.id, what)
 
 

@@ -121,16 +121,16 @@ def run_in(
 
     ``resume_at``: the checkpoint from which the run in the folder is continued; None: a new run.
     """
-    from launch.display import console
-    from launch.runs.view import RunView
-
     screen = None
     try:
         with suppress(OSError):  # a closed terminal does not stop the run
             print("\n".join(opening(topology, folder, resume_at is not None)), flush=True)
+            from launch.display import console  # the imports take a second, in which the lines can be read
+            from launch.runs.view import RunView
+
             view = RunView(folder.absolute().name, topology.env.id, topology.total_steps)
             screen = console.make(view, plain=plain)
-        from launch.runtime.loop import run  # takes a second, in which the lines above can be read
+        from launch.runtime.loop import run
 
         return run(topology, folder, resume_at=resume_at, console=screen, engine=engine, keys=keys)
     finally:

@@ -13,7 +13,7 @@ import pytest
 
 from actorlearn import imports
 from actorlearn.envs import registered
-from actorlearn.envs.construct import construct
+from actorlearn.envs.construct import construct, construct_vector
 from actorlearn.envs.make import make, spec
 from actorlearn.envs.specs import EnvSettings, GymnasiumSettings, WrapperSettings
 from actorlearn.testing.environment import column, play
@@ -117,6 +117,17 @@ def test_a_modules_import_registers_its_ids_and_a_class_is_taken_as_it_is(
     env, found = construct(named.env(id=env_id))
     assert env.observation_space.n == cells and found == limit
     env.close()
+
+
+def test_a_class_is_made_without_the_packages_that_register_ids(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such packages may take seconds to import: MinAtar imports seaborn."""
+    monkeypatch.setattr(registered, "load_entry_points", lambda: pytest.fail("packages are loaded"))
+    settings = GymnasiumSettings(id="corridors:Corridor")
+    assert construct_vector(settings, 2) is None
+    construct(settings)[0].close()
+    make(settings, [0, 1]).close()
 
 
 def test_an_id_whose_module_is_not_named_says_what_to_write(installed: Path) -> None:
