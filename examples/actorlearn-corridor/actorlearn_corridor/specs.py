@@ -1,4 +1,4 @@
-"""Keys, ranges and defaults of the network, the algorithm and the kind of environments, read before any is made. Does not import torch."""
+"""Keys, ranges and defaults of what the package adds, read before any of it is made. Does not import torch."""
 
 from __future__ import annotations
 

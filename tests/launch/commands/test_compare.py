@@ -88,6 +88,14 @@ def test_runs_of_several_environments_are_compared_with_a_warning(runs: Path) ->
     assert "but:" not in ask("compare", "ppo-1", "a2c-1").output
 
 
+def test_plot_and_report_say_where_they_write_if_no_file_is_named(runs: Path, tmp_path: Path) -> None:
+    for command, name in (("plot", "curves.png"), ("report", "report.html")):
+        assert ask(command, "ppo-1").output == f"wrote {runs / 'ppo-1' / name}\n"
+        assert (runs / "ppo-1" / name).is_file()
+        assert ask(command, "ppo-1", "ppo-2").output == f"wrote {name}\n"
+        assert (tmp_path / name).is_file()
+
+
 def test_what_cannot_be_compared_is_refused_in_one_line(runs: Path, tmp_path: Path) -> None:
     assert refused("compare", "ppo-1", "runs/ppo-1") == "ppo-1 is given twice: name each run once"
     make_run(runs / "late", "ppo", 5, [(500, 0.0), (600, 1.0)])

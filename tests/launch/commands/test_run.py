@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from launch.commands.run import opening
 from launch.topology.load import parse
 
