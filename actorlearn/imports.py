@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
+import linecache
 import re
 from importlib import metadata
-from types import ModuleType
+from pathlib import Path
+from types import ModuleType, TracebackType
 from typing import Any
 
+_SHARED_DEFAULT = re.compile(r"Using a non-empty mutable collection \((.*)\) as a default value")
+"""msgspec's error for a class of settings; it names neither the class nor the field."""
 _OF_EXTRA = re.compile(r"""([\w.-]+).*\bextra *== *["']([\w.-]+)""")
 
 
@@ -25,6 +30,11 @@ def module(name: str, what: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         root, missing = name.partition(".")[0], error.name or ""
+        if missing == root and (called := _module_of_distribution(root)):
+            raise ValueError(
+                f"{what}: no module {root!r} can be imported: the package {root} is installed, and its module is "
+                f"called {called}: write {called}{name.removeprefix(root)}"
+            ) from error
         if missing == root:
             raise ValueError(
                 f"{what}: no package {root!r} is installed: run {own_extra(root)}, or, if the package is "
@@ -33,6 +43,9 @@ def module(name: str, what: str) -> ModuleType:
         if f"{name}.".startswith(f"{missing}."):
             raise ValueError(f"{what}: the package {root} has no module {missing!r}") from error
         raise ValueError(f"{what} needs {missing!r}, which is not installed: {to_install(name, missing)}") from error
+    except TypeError as error:
+        reason = _shared_default(error) or f"{type(error).__name__}: {error}"
+        raise ValueError(f"{what}: importing {name!r} fails: {reason}") from error
     except (Exception, SystemExit) as error:  # a user's code may raise anything, also SystemExit
         raise ValueError(f"{what}: importing {name!r} fails: {type(error).__name__}: {error}") from error
 
@@ -48,6 +61,42 @@ def attribute(name: str, what: str) -> Any:
     return found
 
 
+def describe(found: object) -> str:
+    """Return what an imported object is, for errors: a function or class by its name, another value as it is written.
+
+    The address of an object is left out.
+    """
+    if inspect.isclass(found) or inspect.isroutine(found) or inspect.ismodule(found):
+        kind = "class" if inspect.isclass(found) else "module" if inspect.ismodule(found) else "function"
+        return f"the {kind} {found.__name__}"
+    written = f"{found!r:.100}"
+    return f"an object of class {type(found).__qualname__}" if " at 0x" in written else written
+
+
+def _shared_default(error: TypeError) -> str:
+    """Return the field whose default msgspec refuses, with a remedy; empty for any other error."""
+    refused = _SHARED_DEFAULT.match(str(error))
+    trace = error.__traceback__
+    if refused is None or trace is None:
+        return ""
+    while isinstance(trace.tb_next, TracebackType):
+        trace = trace.tb_next
+    value, file = refused[1], trace.tb_frame.f_code.co_filename
+    written = re.compile(rf"\s+(\w+)\s*:.*=\s*{re.escape(value)}")
+    fields = filter(None, map(written.match, linecache.getlines(file)[trace.tb_lineno :]))
+    field = next((found[1] for found in fields), "a key")
+    way_out = f"write field(default_factory=lambda: {value}), with `from msgspec import field`"
+    if value.startswith("["):
+        inside = f"{value[1:-1]}," if "," not in value else value[1:-1]
+        way_out = (
+            f"write a tuple, ({inside}), with a type such as tuple[float, ...], or {way_out.removeprefix('write ')}"
+        )
+    return (
+        f"{Path(file).name}:{trace.tb_lineno}: the default of {field} is {value}, which all settings of the class "
+        f"would share: a default must not be a list, mapping or set with items; {way_out}"
+    )
+
+
 def to_install(module_name: str, missing: str) -> str:
     """Return the command that installs a missing module: by our extra, else its package's extra, else by its name.
 
@@ -58,6 +107,13 @@ def to_install(module_name: str, missing: str) -> str:
         if extra := _extra(package, module_name, missing):
             return f"`pip install '{package}[{extra}]'`"
     return f"`pip install {missing.partition('.')[0]}`"
+
+
+def _module_of_distribution(name: str) -> str:
+    """Return the first module of the installed package of this name; empty if no package has the name."""
+    found = metadata.packages_distributions().items()
+    modules = [module for module, packages in found if _plain(name) in map(_plain, packages)]
+    return next((module for module in modules if not module.startswith("_")), "")
 
 
 @functools.cache

@@ -158,7 +158,7 @@ class Entry(Generic[PlugInT]):
         what = f"{self.kind} {self.name!r} of {self.distribution}"
         found = imports.attribute(self.value, what)
         if not isinstance(found, self.spec_type):
-            raise ValueError(f"{what}: {self.value} must be {_a(self.spec_type)}, not {found!r:.100}")
+            raise ValueError(f"{what}: {self.value} must be {_a(self.spec_type)}, not {imports.describe(found)}")
         return found.under(self.name)
 
 
@@ -220,7 +220,8 @@ class PlugIns(Generic[PlugInT]):
         if isinstance(found, self.spec_type):
             return found.under(name)
         if not isinstance(found, type):
-            raise ValueError(f"{what} must be a class or {_a(self.spec_type)}, not {found!r:.100}")
+            way_out = f"; name the class, or {_a(self.spec_type)} whose made_by is {name!r}" if callable(found) else ""
+            raise ValueError(f"{what} must be a class or {_a(self.spec_type)}, not {imports.describe(found)}{way_out}")
         module = imports.module(name.partition(":")[0], what)
         try:
             spec = self.spec_type.of(name, found, module)

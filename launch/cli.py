@@ -379,7 +379,15 @@ def plot(
     runs: Annotated[
         list[str], typer.Argument(metavar="RUN...", help="Folders or names of runs, or beginnings of names.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File for the picture: .png, .svg or .pdf.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="File for the picture: .png, .svg or .pdf. Default: curves.png in the folder of the run; for several "
+            "runs, in the current folder.",
+        ),
+    ] = None,
     columns: Annotated[
         list[str] | None, typer.Option("--y", help="Column of metrics.jsonl; repeatable. Default: the score.")
     ] = None,
@@ -390,10 +398,12 @@ def plot(
     """Draw learning curves over steps and over time, with one band for all seeds of a topology."""
     from launch.display.plot import plot
     from launch.runs.curves import SCORE
-    from launch.runs.find import find
+    from launch.runs.find import find, output_of
 
+    found = [find(run) for run in runs]
+    output = output or output_of(found, "curves.png")
     with _drawing(output):
-        plot([find(run) for run in runs], output, columns or [SCORE], apart)
+        plot(found, output, columns or [SCORE], apart)
     typer.echo(f"wrote {output}")
     return 0
 
@@ -449,7 +459,15 @@ def report(
     runs: Annotated[
         list[str], typer.Argument(metavar="RUN...", help="Folders or names of runs, or beginnings of names.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="HTML file to write. Default: report.html in the folder of the run; for several runs, in the current "
+            "folder.",
+        ),
+    ] = None,
     column: Annotated[str, typer.Option("--y", help="Column of metrics.jsonl. Default: the score.")] = "",
 ) -> int:
     """Write one HTML file about runs: curves, topology, machine, commit and commands. It needs no network."""

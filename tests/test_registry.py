@@ -56,6 +56,8 @@ class Wrong(Plain):
 
 SPEC = AlgorithmSpec(name="mine", settings=Mine.Settings, made_by="strangers:Mine", defaults={"atari": {}})
 number = 3
+def factory(): ...
+
 """
 
 
@@ -125,6 +127,12 @@ def test_a_strangers_entry_comes_in_by_the_same_door_and_a_broken_one_hides_nobo
         registry.spec("broken")
     with pytest.raises(ValueError, match="strangers:number must be an AlgorithmSpec, not 3"):
         registry.spec("none")
+    with pytest.raises(ValueError) as caught:
+        registry.spec("strangers:factory")
+    assert str(caught.value) == (
+        "algorithm.name: 'strangers:factory' must be a class or an AlgorithmSpec, not the function factory; name the "
+        "class, or an AlgorithmSpec whose made_by is 'strangers:factory'"
+    )
     assert [spec.name for spec in registry.specs()] == ["mine"]
 
 
@@ -192,6 +200,27 @@ def test_specs_load_no_torch_and_no_environment() -> None:
     )
     loaded = modules_after(f"{imports}\nassert all(len(found) for found in ({names}))")
     assert not loaded & {"torch", "gymnasium", "ale_py"}
+
+
+@pytest.mark.parametrize(
+    ("annotated", "says"),
+    [
+        ("weights: list[float] = [1.0]", "default of weights is [1.0]"),
+        ("rates: dict[str, float] = {'a': 1.0}", "default of rates is {'a': 1.0}"),
+    ],
+)
+def test_a_default_that_settings_would_share_is_refused_with_its_field_and_the_way_out(
+    strangers: Path, monkeypatch: pytest.MonkeyPatch, annotated: str, says: str
+) -> None:
+    body = "from actorlearn.algorithms.settings import OnPolicySettings\nclass Mine:\n"
+    body += f"    class Settings(OnPolicySettings, frozen=True, kw_only=True):\n        {annotated}\n"
+    (strangers / "shares.py").write_text(body)
+    monkeypatch.delitem(sys.modules, "shares", raising=False)
+    with pytest.raises(ValueError) as caught:
+        ALGORITHMS.spec("shares:Mine")
+    said = str(caught.value)
+    assert f"importing 'shares' fails: shares.py:3: the {says}, which all settings of the class would share" in said
+    assert "default_factory=lambda: " in said and ("a tuple, (1.0,)," in said) == ("list" in annotated)
 
 
 def test_a_checkout_reads_its_own_pyproject() -> None:

@@ -59,7 +59,7 @@ def construct_vector(settings: GymnasiumSettings, count: int) -> tuple[Vector, i
         kwargs, limit = {"max_episode_steps": limit, **kwargs}, 0
     made = called(maker, (), {"num_envs": count, **kwargs}, what)
     if not isinstance(made, gymnasium.vector.VectorEnv):
-        raise ValueError(f"{what} makes {made!r:.200}; it must make a gymnasium.vector.VectorEnv")
+        raise ValueError(f"{what} makes {imports.describe(made)}; it must make a gymnasium.vector.VectorEnv")
     return made, limit
 
 
@@ -79,6 +79,8 @@ def _vector_class(settings: GymnasiumSettings) -> tuple[Maker, Arguments, str] |
         own = getattr(imports.module(module_name, what), name, None)
         if isinstance(own, type) and issubclass(own, gymnasium.vector.VectorEnv):
             return own, settings.kwargs, what
+        if isinstance(own, type) and issubclass(own, gymnasium.Env):  # no id, so packages that register ids are unread
+            return None
     return _registered_class(settings, name if colon else settings.id, what)
 
 
@@ -121,10 +123,21 @@ def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
     if registered.find(name) is not None:  # by the import, or by an entry point
         return _registered(settings, name, what)
     if found is not None:
-        raise ValueError(f"{what} is {found!r}; it must be a subclass of gymnasium.Env, or an id that is registered")
+        raise ValueError(
+            f"{what} is {imports.describe(found)}; it must be a subclass of gymnasium.Env, or an id that is registered"
+            f"{_way_to_register(module_name, name) if callable(found) else ''}"
+        )
     raise ValueError(
         f"{what}: {module_name} has no class {name!r} and registers no id {name!r}; "
         f"{registered.did_you_mean(name, registered.list_module(module))}{registered.EXAMPLES}"
+    )
+
+
+def _way_to_register(module_name: str, name: str) -> str:
+    """Return how to give a function that makes an environment an id."""
+    return (
+        f"; to use a function, write in {module_name} `gymnasium.register(id='{name}-v0', "
+        f"entry_point='{module_name}:{name}')`, and write '{module_name}:{name}-v0'"
     )
 
 
@@ -162,7 +175,7 @@ def _wrapped(env: Environment, name: str, kwargs: Mapping[str, Any], key: str) -
         raise ValueError(f"{what}: {module_name} has no {attribute!r}; {close}".rstrip())
     wrapped = called(wrapper, (env,), kwargs, what)
     if not isinstance(wrapped, gymnasium.Env):
-        raise ValueError(f"{what} makes {wrapped!r}; it must make a gymnasium.Env")
+        raise ValueError(f"{what} makes {imports.describe(wrapped)}; it must make a gymnasium.Env")
     return wrapped
 
 

@@ -47,24 +47,26 @@ class SimulatorSnapshots:
         self._taken: list[ProcessId] = []
         self.inexact = "checkpoint.exact is false"
         """Reason why there are no snapshots of all simulators; empty if there are."""
+        self._failed = False
+        """Whether snapshots are missing for another reason than a change of the simulators."""
         self._complained = False
         self._clear()
 
     def take(self) -> None:
         """Have every simulator take a snapshot, with its rows from the next rollout on."""
-        self._taken = []
+        self._taken, self._failed = [], False
         if self._folder is None:
             return
         if not self._members.rollouts.open:
             self.inexact = ""  # no simulator has begun, so seeds determine everything
             return
-        if against := self._against():
-            self.inexact = against
+        if changing := self._changing():
+            self.inexact = changing
             return
         try:
             make_folder(self._folder)
         except OSError as error:
-            self.inexact = str(error)
+            self.give_up(str(error))
             return
         number = self._members.rollouts.ask(self._members.next)
         hit("simulator_snapshots.asked")
@@ -75,33 +77,41 @@ class SimulatorSnapshots:
 
     def give_up(self, why: str) -> None:
         """Leave the snapshots out of the next checkpoint, for this reason."""
-        self.inexact = why
+        self.inexact, self._failed = why, True
 
     def _awaited(self, number: int) -> str:
         """Wait until all simulators have answered; returns the reason if a snapshot is missing, else an empty text."""
         deadline_s = time.monotonic() + PATIENCE_S
-        while not (said := self._against(number)) and (late := self._late(number)):
+        while not (changing := self._changing()) and not (refused := self._refused(number)):
+            late = self._late(number)
+            if not late:
+                return ""
             if time.monotonic() >= deadline_s:
+                self._failed = True
                 return f"{', '.join(late)} did not answer within {PATIENCE_S:g} s"
             if not self._wait():
+                self._failed = True
                 return "the trainer was told to end"
-        return said
+        if changing:
+            return changing
+        self._failed = True
+        return f"{', '.join(refused)} could not take a snapshot"
 
-    def _against(self, number: int = FAR) -> str:
-        """Return the reason why not all simulators can take snapshot ``number``; empty if they can."""
+    def _changing(self) -> str:
+        """Return which simulators begin, leave or have ended, so that not all can take a snapshot; empty for none."""
         playing = self._members.playing
         for socket_ids, why in (
             (self._members.gone, "has ended"),
             (self._members.pending, "has not begun yet"),
             ([socket_id for socket_id, blocks in playing.items() if blocks.left < FAR], "is leaving"),
-            (
-                [socket_id for socket_id, blocks in playing.items() if blocks.held == -number],
-                "could not take a snapshot",
-            ),
         ):
             if socket_ids:
                 return f"{', '.join(self._names(socket_ids))} {why}"
         return "" if playing else "no simulator is running"
+
+    def _refused(self, number: int) -> list[str]:
+        playing = self._members.playing
+        return self._names(socket_id for socket_id, blocks in playing.items() if blocks.held == -number)
 
     def _late(self, number: int) -> list[str]:
         held = {socket_id: abs(blocks.held) for socket_id, blocks in self._members.playing.items()}
@@ -119,15 +129,19 @@ class SimulatorSnapshots:
                     os.replace(self._folder / snapshot_of(name), folder / snapshot_of(name))
                 hit("simulator_snapshots.put")
             except OSError as error:
-                self.inexact = str(error)
+                self.give_up(str(error))
                 for name in names:
                     (folder / snapshot_of(name)).unlink(missing_ok=True)
         taken = [] if self.inexact else self._taken
         return {"inexact": self.inexact, "simulators": msgspec.to_builtins(taken)}
 
     def complaint(self) -> str:
-        """Return a warning about a checkpoint without snapshots, for the first such checkpoint only; else empty."""
-        if self._folder is None or not self.inexact or self._complained:
+        """Return a warning about a checkpoint without snapshots, for the first such checkpoint only; else empty.
+
+        There is none if simulators begin or leave: each of these changes has an event, and soon snapshots are complete
+        again. The checkpoint keeps the reason, which ``resume`` prints.
+        """
+        if self._folder is None or not self._failed or self._complained:
             return ""
         self._complained = True
         return f"a checkpoint is not exact: {self.inexact}; a run resumed from it begins new games"

@@ -29,7 +29,7 @@ from launch.plan.planning import plan
 from launch.plan.probe import Description, describe
 from launch.plan.roles import plan_of
 from launch.reports.format import as_bytes
-from launch.topology.load import Topology, TopologyError, load, tree
+from launch.topology.load import Topology, TopologyError, in_all, load, tree
 from launch.topology.modes import mode, section_of
 
 
@@ -84,19 +84,6 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
     return 0
 
 
-def in_all(topology: Topology) -> str:
-    """Return how many learners, environments and steps of a batch there are, in all and for each learner."""
-    learners, environments = topology.learners.count, topology.simulators.environments
-    steps = topology.algorithm.horizon * environments
-    if learners == 1:
-        several, many = ("s" if number > 1 else "" for number in (environments, steps))
-        return f"1 learner with {environments:,} environment{several} and {steps:,} step{many} per batch"
-    return (
-        f"{learners:,} learners with {learners * environments:,} environments and {learners * steps:,} steps per batch "
-        f"in all ({environments:,} and {steps:,} for each learner)"
-    )
-
-
 def as_json(made: Plan) -> dict[str, Any]:
     """Return the plan as plain values."""
     topology = made.topology
@@ -123,6 +110,11 @@ def as_json(made: Plan) -> dict[str, Any]:
         "nodes": placement(made) if topology.nodes.several else {},
         "mixing": measure_mixing(made.graph, topology.learners.count)._asdict() if made.graph else None,
         "choices": [asdict(choice) for choice in made.choices],
+        "in_all": {
+            "learners": topology.learners.count,
+            "environments": topology.learners.count * topology.simulators.environments,
+            "batch_steps": topology.learners.count * topology.algorithm.horizon * topology.simulators.environments,
+        },
         "topology": tree(topology),
     }
 

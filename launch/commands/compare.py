@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_format
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from launch.errors import RunError
 from launch.reports.compare import permutation_p, resample
 from launch.reports.format import DASH, as_number, as_whole
 from launch.reports.statistics import Interval, Numbers, interquartile_mean, interval, probability_of_improvement
-from launch.runs.curves import RunGroup, group_runs
+from launch.runs.curves import RunGroup, group_runs, leave_out_empty
 from launch.runs.find import RunFolder, find
 
 WIDE = 200
@@ -55,12 +55,16 @@ class Compared:
 
 def compare(words: Sequence[str], column: str, output: Path | None, json: bool) -> int:
     """Print the groups, highest mean first; return the exit status. Raises ValueError with one line."""
-    steps, groups = _read([find(word) for word in words], column)
+    runs, empty = leave_out_empty([find(word) for word in words], column)
+    steps, groups = _read(runs, column)
+    said = [*(f"left out: {reason}" for reason in empty), *_other_environments(groups)]
     if output:
         draw_groups([(its.group.name, its.group.curves) for its in groups], output)
     if json:
-        print(json_format.dumps(_as_json(column, steps, groups)))
+        print(json_format.dumps({**_as_json(column, steps, groups), "warnings": said}))
         return 0
+    for line in said:
+        print(line)
     _show(column, steps, groups)
     if output:
         print(f"wrote {output}")
@@ -76,6 +80,16 @@ def _read(runs: Sequence[RunFolder], column: str) -> tuple[Numbers, list[Compare
     ends = np.cumsum([len(group.runs) for group in groups])[:-1]
     compared = [Compared(group, its) for group, its in zip(groups, np.split(numbers, ends), strict=True)]
     return steps, sorted(compared, key=lambda its: -float(its.last.mean()))
+
+
+def _other_environments(groups: Sequence[Compared]) -> Iterator[str]:
+    """Yield a warning if the runs are of several environments."""
+    games = sorted({curve.game for its in groups for curve in its.group.curves if curve.game})
+    if len(games) > 1:
+        yield (
+            f"but: the runs play different environments ({', '.join(games)}), whose scores have different scales: IQM, "
+            "better and p do not say which settings are better; compare the runs of one environment at a time"
+        )
 
 
 def _show(column: str, steps: Numbers, groups: Sequence[Compared]) -> None:

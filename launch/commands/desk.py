@@ -14,10 +14,12 @@ from launch.desk.report import page
 from launch.desk.stream import Overview
 from launch.desk.watched import WatchedRuns
 from launch.errors import RunError
-from launch.runs.find import find
+from launch.runs.find import find, output_of
 
 _PACKAGES = ("starlette", "uvicorn")
 _TOKEN_BYTES = 24
+REPORT_FILE = "report.html"
+"""Name of a report in the folder of its run or sweep."""
 _M_ARENA_MAX = -8
 """Parameter of mallopt(3)."""
 
@@ -44,9 +46,10 @@ def _share_one_heap() -> None:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
-def report(words: Sequence[str], column: str, output: Path) -> int:
+def report(words: Sequence[str], column: str, output: Path | None) -> int:
     """Write runs as one page that loads nothing else; return the exit status. Raises OSError."""
     runs = list({run.path: run for run in map(find, words)}.values())
+    output = output or output_of(runs, REPORT_FILE)
     output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, page(runs, column).encode())
     print(f"wrote {output}")

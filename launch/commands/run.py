@@ -121,18 +121,34 @@ def run_in(
 
     ``resume_at``: the checkpoint from which the run in the folder is continued; None: a new run.
     """
-    from launch.display import console
-    from launch.runs.view import RunView
-    from launch.runtime.loop import run
-
     screen = None
     try:
         with suppress(OSError):  # a closed terminal does not stop the run
+            print("\n".join(opening(topology, folder, resume_at is not None)), flush=True)
+            from launch.display import console  # the imports take a second, in which the lines can be read
+            from launch.runs.view import RunView
+
             view = RunView(folder.absolute().name, topology.env.id, topology.total_steps)
             screen = console.make(view, plain=plain)
+        from launch.runtime.loop import run
+
         return run(topology, folder, resume_at=resume_at, console=screen, engine=engine, keys=keys)
     finally:
         close_screen(screen)
+
+
+def opening(topology: Topology, folder: Path, resumed: bool = False) -> list[str]:
+    """Return the first lines of a run: what is trained, where its files are, and how to watch it."""
+    from launch.topology.load import in_all
+
+    word = folder.name if folder.parent == find.RUNS else str(folder)
+    verb = "continue training" if resumed else "train"
+    return [
+        f"{folder.absolute().name}: {verb} {topology.algorithm.name} on {topology.env.id} to {topology.total_steps:,} "
+        f"steps, {in_all(topology)}",
+        f"files: {folder}",
+        f"watch: `actorlearn top {word}`, or in a browser `actorlearn desk`; Ctrl-C saves and ends the run",
+    ]
 
 
 def close_screen(screen: Console | None) -> None:

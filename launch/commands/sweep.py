@@ -18,7 +18,8 @@ from rich.console import Console
 
 from actorlearn import __version__
 from actorlearn.files import write_atomically
-from launch.commands.desk import report
+from launch.commands.compare import WIDE
+from launch.commands.desk import REPORT_FILE, report
 from launch.commands.run import find_engine
 from launch.errors import RunError
 from launch.runs.find import RUNS
@@ -32,7 +33,6 @@ from launch.sweeps.state import STATE_FILE, State
 from launch.sweeps.state import read as read_history
 from launch.topology.load import literal
 
-REPORT_FILE = "report.html"
 TOPOLOGY_FILE = "base.yaml"
 """File in the sweep's folder with the topology from which all its runs start."""
 
@@ -130,7 +130,8 @@ def _show(sweep: Sweep, search: Search, history: History, place: Path, json: boo
     if json:
         print(json_format.dumps({"folder": str(place), "trials": table.as_json(found)}))
         return
-    Console(soft_wrap=not sys.stdout.isatty(), highlight=False, markup=False).print(table.table(found, sweep.keys))
+    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
+    console.print(table.table(found, sweep.keys, console.width))
     if isinstance(search, Population) and found:
         _show_lineage(search, history, found[0].trial)
     runs = [str(path.parent) for path in sorted(place.glob("*/meta.json"))]

@@ -101,7 +101,7 @@ class PlainConsole:
         now_s: Callable[[], float] = time.monotonic,
         every_s: float = _LINE_EVERY_S,
     ) -> None:
-        """Print the name of the run."""
+        """Print nothing yet."""
         self.view = view
         self._stream = stream
         self._now_s = now_s
@@ -109,10 +109,15 @@ class PlainConsole:
         self._every_s = every_s
         self._said_s: float | None = None
         self._unsaid = False
-        self._say(heading(view))
 
     def event(self, note: Note) -> None:
-        """Add an event of a process, and print it."""
+        """Add an event of a process, and print it, unless it is a value that was chosen: `check` and `top` show these.
+
+        A key of the file that is left out is printed.
+        """
+        if note.kind == "chosen" and note.fields.get("value") is not None:
+            self.view = self.view.with_event(as_event(note, 0.0))
+            return
         if self._unsaid and tells_the_end(note):
             self._say_row()
         elapsed_s = self._now_s() - self._started_s

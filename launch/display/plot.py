@@ -7,7 +7,9 @@ for each run. Writes one picture.
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -137,9 +139,24 @@ def _draw(figure: Figure, groups: Sequence[tuple[str, Sequence[LearningCurve]]])
     for axes in (by_steps, by_minutes):
         dress(axes)
     _add_frames(by_steps, every, unit_name)
-    figure.legend(loc="outside lower center", ncols=min(2, len(groups)), frameon=False, fontsize=9, labelcolor=INK)
+    _add_legend(figure, min(2, len(groups)))
     games = sorted({curve.game for curve in every if curve.game})
     figure.suptitle(_as_written(", ".join(games)) or "learning curves", fontsize=13, fontweight="bold", color=INK)
+
+
+def _add_legend(figure: Figure, columns: int) -> None:
+    """Add the legend below the panels. Names that are too wide stand below one another, then are broken into lines."""
+    handles, labels = figure.axes[1].get_legend_handles_labels()
+    add = partial(figure.legend, loc="outside lower center", frameon=False, fontsize=9, labelcolor=INK)
+    share = 0.0
+    for ncols in dict.fromkeys((columns, 1)):
+        legend = add(handles, labels, ncols=ncols)
+        share = legend.get_window_extent().width / figure.bbox.width
+        if share <= 1.0:
+            return
+        legend.remove()
+    letters = int(max(map(len, labels)) * 0.95 / share)
+    add(handles, [textwrap.fill(label, letters) for label in labels])
 
 
 def _last(curve: LearningCurve) -> str:

@@ -114,6 +114,8 @@ class Resumption:
     """Learner -> checkpoint from which its simulators continue exactly; empty if simulators begin new games."""
     begins_anew: str = ""
     """Reason why simulators of a resumed run begin new games; empty if they do not."""
+    stretched: str = ""
+    """The schedules that end at other steps than before, with both ends; empty if there are none."""
     damaged: tuple[str, ...] = ()
     """Warnings about newer, damaged checkpoints that the trainers do not report themselves."""
     left_out: Mapping[int, str] = field(default_factory=dict)

@@ -6,9 +6,10 @@ This module only reads checkpoints.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -27,7 +28,10 @@ from launch.plan import exactness
 from launch.plan.plan import Plan, Resumption
 from launch.plan.segments import replay_shape
 from launch.reports.checks import is_number
+from launch.topology.keys import keys_of
+from launch.topology.load import Topology
 from launch.topology.modes import mode
+from launch.topology.strict_yaml import number
 
 _SHAPED_BY = {
     **dict.fromkeys(("actions", "observation_shape", "observation_dtype", "stack"), "env"),
@@ -72,6 +76,36 @@ def find_resumption(plan: Plan, detached: Collection[str]) -> Resumption:
         left_out=left_out,
         learners_so_far=learners_so_far(run_dir / "checkpoints"),
     )
+
+
+def stretched(before: Mapping[str, Any], topology: Topology) -> str:
+    """Return the schedules that a changed number of steps stretches or shortens, and how to keep them; empty if none.
+
+    ``before``: the topology with which the run was last started, as plain values.
+    """
+    was = before.get("schedule_steps") or before.get("total_steps")
+    now = topology.schedule_steps or topology.total_steps
+    found = [*_schedules(topology)]
+    if not isinstance(was, int) or was == now or not found:
+        return ""
+    way_out = "" if topology.schedule_steps else f"; resume with schedule_steps={number(was)} to keep them as they were"
+    return f"schedules end at {now:,} steps instead of {was:,}: {', '.join(found)}{way_out}"
+
+
+def _schedules(topology: Topology) -> Iterator[str]:
+    """Yield each value that changes until ``schedule_steps``, with its first and last value."""
+    for name, section in (("algorithm", topology.algorithm), ("optimizer", topology.optimizer)):
+        for key, about in keys_of(type(section)).items():
+            if not key.endswith("_final") or "schedule_steps" not in about.description:  # exploration has its own end
+                continue
+            began = key.removesuffix("_final")
+            first, last = getattr(section, began, None), getattr(section, key)
+            if first is not None and last not in (None, first):
+                yield f"{name}.{began} ({number(first)} to {number(last)})"
+    if topology.replay is not None and topology.replay.prioritised:
+        first, last = topology.replay.beta, topology.replay.beta_final
+        if first != last:
+            yield f"replay.beta ({number(first)} to {number(last)})"
 
 
 def _each(plan: Plan, run_dir: Path, learners: Sequence[int]) -> list[tuple[Found, Found]]:

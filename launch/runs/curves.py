@@ -77,6 +77,20 @@ class RunGroup:
         return [RunGroup([run], [seed], self.keys, [curve]) for run, seed, curve in members]
 
 
+def leave_out_empty(runs: Sequence[RunFolder], column: str = SCORE) -> tuple[list[RunFolder], list[str]]:
+    """Return the runs that have a curve, and the reason for each other one; raises the first reason if none has."""
+    there, reasons = [], []
+    for run in runs:
+        try:
+            read_curve(run, column)
+            there.append(run)
+        except ValueError as error:
+            reasons.append(str(error))
+    if runs and not there:
+        raise ValueError(reasons[0])
+    return there, reasons
+
+
 def group_runs(runs: Sequence[RunFolder], column: str = SCORE) -> list[RunGroup]:
     """Read the curves of runs and group them; raises RunError for a repeated run, ValueError for one without a curve.
 

@@ -8,7 +8,7 @@ because ids are reused.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,6 +148,11 @@ def all_runs(folder: Path = RUNS) -> list[RunFolder]:
     found = {run.path: run for run in living()}
     found |= {run.path: run for run in _below(folder)}
     return sorted(found.values(), key=_age)
+
+
+def output_of(runs: Sequence[RunFolder], name: str) -> Path:
+    """Return the file that shows runs if no other is named: in the folder of a single run, else in this folder."""
+    return runs[0].path / name if len(runs) == 1 else Path(name)
 
 
 def find(word: str | None, folder: Path = RUNS) -> RunFolder:

@@ -39,8 +39,9 @@ from launch.plan.memory_order import refuse_disorder
 from launch.plan.plan import Plan, Resumption, Start
 from launch.plan.planning import plan
 from launch.plan.probe import Description, describe
-from launch.plan.resumption import find_resumption
+from launch.plan.resumption import find_resumption, stretched
 from launch.runs.attached import find_attached, find_detached
+from launch.runs.find import RunFolder
 from launch.runtime.clock import AwakeClock
 from launch.runtime.process_table import ProcessTable
 from launch.runtime.reporter import Reporter, initial_notes
@@ -108,6 +109,8 @@ def plan_run(topology: Topology, description: Description, workspace: Workspace,
     made, began = plan(topology, description, workspace.addresses), Resumption(time.monotonic())
     if resume:
         began = find_resumption(made, find_detached(workspace.run_dir / "events.jsonl"))
+        before = RunFolder(workspace.run_dir, {}).topology()
+        began = replace(began, stretched=stretched(before, made.topology))
     return replace(made, resumption=began)
 
 

@@ -15,7 +15,7 @@ from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import PROTOCOL_VERSION, Endpoint, Hello, Listens, Member, Refused, Released
 from launch.plan.plan import PlannedProcess
 from launch.supervision import events as ev
-from launch.supervision.child import Child, ChildState, Jitter
+from launch.supervision.child import Child, ChildState, Jitter, cause_of
 from launch.topology.schema import Budget
 
 REFUSED_LIMIT_S = 2.0
@@ -253,7 +253,7 @@ class Children:
             self._ended[child.member.id.socket_id] = child.member
         done = child.finished and cause == "exit 0" and not (self.restarting or child.leaving)
         if done or (self.ending and not (self._scoring and child.role.scores)):
-            self.note("ended", child, cause)
+            self.note("ended", child, "as told, by SIGTERM" if cause == cause_of(-signal.SIGTERM) else cause)
             child.to(ChildState.EXITED, self.now_s)
         elif child.refusal:
             self._give_up(child, child.refusal)
@@ -369,8 +369,8 @@ class Children:
             child.killed_for = cause
             self.kill(child, signal.SIGKILL)
 
-    def end(self, sent: int, scoring: bool = False) -> None:
-        """Send the signal ``sent`` to all children; children that have finished get no signal except SIGKILL.
+    def end(self, scoring: bool = False, kill_for: str = "") -> None:
+        """Send SIGTERM to all children that have not finished, or with a reason ``kill_for`` SIGKILL to all.
 
         ``scoring``: evaluators get none, and continue to score the final weights until the next call.
         """
@@ -380,10 +380,13 @@ class Children:
                 continue
             if child.state is ChildState.BACKOFF:
                 child.to(ChildState.EXITED, self.now_s)
-            elif child.alive and (sent == signal.SIGKILL or not child.finished):
+            elif child.alive and (kill_for or not child.finished):
                 if child.state is not ChildState.DRAINING:
                     child.to(ChildState.DRAINING, self.now_s)
-                self.kill(child, sent)
+                if kill_for:
+                    self.kill_for(child, kill_for)
+                else:
+                    self.kill(child, signal.SIGTERM)
 
     def kill(self, child: Child, sent: int) -> None:
         """Send a signal to a child."""

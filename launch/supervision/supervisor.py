@@ -9,7 +9,6 @@ The wanted state of the run is one ``Order``, derived anew after every event (``
 from __future__ import annotations
 
 import dataclasses
-import signal
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any, NamedTuple
@@ -260,7 +259,7 @@ class Supervisor:
         if now:
             if self.phase not in ("scoring", "ending"):
                 self._outcome = ev.Done("stopped", exit_code)
-            self._children.end(signal.SIGKILL)
+            self._children.end(kill_for="killed, because the run was told to end at once")
             self.phase, self._abandoned = "ending", True
             return "all processes of the run are being ended"
         if self.phase == "scoring":
@@ -327,7 +326,7 @@ class Supervisor:
         self._outcome, self.phase = outcome, "scoring"
         self._deadline_s = self._now_s + SCORE_LIMIT_S
         self._requests.close()
-        self._children.end(signal.SIGTERM, scoring=True)
+        self._children.end(scoring=True)
         limit = f"for at most {SCORE_LIMIT_S / 60:g} minutes; Ctrl-C ends the run without their score"
         self._do(ev.Note("scoring", cause=f"the final weights, by {', '.join(evaluators)}, {limit}"))
 
@@ -352,7 +351,9 @@ class Supervisor:
         else:
             self._killed = True
             self._deadline_s = self._now_s + TERMINATE_LIMIT_S
-            self._children.end(signal.SIGKILL)
+            self._children.end(
+                kill_for=f"killed, because it had not ended {TERMINATE_LIMIT_S:g} s after it was told to"
+            )
 
     def _follow_up(self) -> None:
         """Update phase, orders and pending requests after an event of any type."""
@@ -405,7 +406,7 @@ class Supervisor:
         self._outcome, self.phase = outcome, "ending"
         self._deadline_s = self._now_s + TERMINATE_LIMIT_S
         self._requests.close()
-        self._children.end(signal.SIGTERM)
+        self._children.end()
 
     def _over(self) -> None:
         self._requests.close()

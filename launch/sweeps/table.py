@@ -15,6 +15,12 @@ from launch.sweeps.history import History, Trial
 from launch.sweeps.keys import SweepKeys
 from launch.topology.load import literal
 
+_SPARED = ("lowest", "highest", "deviation", "steps")
+"""Columns that are left out of a terminal that is too narrow, in this order."""
+_PADDING = 2
+_NARROWEST = 4
+"""Columns of a terminal in which a heading can be broken."""
+
 
 @dataclass(frozen=True)
 class TrialRow:
@@ -65,24 +71,42 @@ def lineage(history: History, trial: int) -> list[Trial]:
     return found[::-1]
 
 
-def table(found: list[TrialRow], keys: SweepKeys) -> Table:
-    """Return the rows as a table for the terminal."""
-    made = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+def table(found: list[TrialRow], keys: SweepKeys, width: int) -> Table:
+    """Return the rows as a table for a terminal of this width, in columns.
+
+    Numbers are never broken into two lines: headings are, and columns that do not fit are left out (``_SPARED``).
+    """
     names = list(dict.fromkeys(key for row in found for key in row.values))
-    made.add_column("trial", justify="right")
+    columns: dict[str, list[str]] = {"trial": [str(row.trial) for row in found]}
     for name in names:
-        made.add_column(name.rpartition(".")[2], justify="right", overflow="fold")
-    for heading in (keys.goal.metric, "deviation", "lowest", "highest", "runs", "steps"):
-        made.add_column(heading, justify="right", overflow="fold")
+        columns[name] = [printable(literal(row.values[name])) if name in row.values else DASH for row in found]
+    ends = [(min(row.scores), max(row.scores)) if row.scores else (None, None) for row in found]
+    for heading, numbers in (
+        (keys.goal.metric, [row.score for row in found]),
+        ("deviation", [row.deviation for row in found]),
+        ("lowest", [low for low, _ in ends]),
+        ("highest", [high for _, high in ends]),
+    ):
+        columns[heading] = [as_number(number) for number in numbers]
+    columns["runs"] = [f"{row.finished}/{row.runs}" for row in found]
+    columns["steps"] = [as_whole(row.env_steps) for row in found]
+    for spared in _SPARED:
+        if sum(_widest(cells) + _PADDING for cells in columns.values()) > width:
+            del columns[spared]
+    made = Table(box=None, header_style="bold", padding=(0, _PADDING, 0, 0))
+    for heading, cells in columns.items():
+        shown = heading.rpartition(".")[2] if heading in names else heading
+        made.add_column(shown, justify="right", overflow="fold", min_width=_widest(cells))
     made.add_column("")
-    for row in found:
-        ends = (min(row.scores), max(row.scores)) if row.scores else (None, None)
-        numbers = [DASH if number is None else as_number(number) for number in (row.score, row.deviation, *ends)]
-        said = "" if row.status == "whole" else printable(f"{row.status}: {row.error}" if row.error else row.status)
-        values = [printable(literal(row.values[name])) if name in row.values else DASH for name in names]
-        count = f"{row.finished}/{row.runs}"
-        made.add_row(str(row.trial), *values, *numbers, count, as_whole(row.env_steps), said)
+    errors = [printable(f"{row.status}: {row.error}" if row.error else row.status) for row in found]
+    said = ["" if row.status == "whole" else error for row, error in zip(found, errors, strict=True)]
+    for line in zip(*columns.values(), said, strict=True):
+        made.add_row(*line)
     return made
+
+
+def _widest(cells: list[str]) -> int:
+    return max([_NARROWEST, *map(len, cells)])
 
 
 def as_json(found: list[TrialRow]) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from launch.topology.schema import TOPOLOGY, Topology
 from launch.topology.strict_yaml import Origin, TopologyError, number
 from launch.topology.validate import Problem, explain, origin, problems, settings
 
-__all__ = ["Topology", "TopologyError", "dump", "literal", "load", "parse", "tree"]
+__all__ = ["Topology", "TopologyError", "dump", "in_all", "literal", "load", "parse", "tree"]
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
@@ -85,6 +85,19 @@ def dump(topology: Topology) -> str:
         elif not key.section:
             lines.append(_entry(name, values[name], key.description))
     return "\n".join(lines) + "\n"
+
+
+def in_all(topology: Topology) -> str:
+    """Return how many learners, environments and steps of a batch there are, in all and for each learner."""
+    learners, environments = topology.learners.count, topology.simulators.environments
+    steps = topology.algorithm.horizon * environments
+    if learners == 1:
+        several, many = ("s" if number > 1 else "" for number in (environments, steps))
+        return f"1 learner with {environments:,} environment{several} and {steps:,} step{many} per batch"
+    return (
+        f"{learners:,} learners with {learners * environments:,} environments and {learners * steps:,} steps per batch "
+        f"in all ({environments:,} and {steps:,} for each learner)"
+    )
 
 
 def _made(resolved: dict[str, Any]) -> Topology | list[Problem]:

@@ -13,7 +13,7 @@ import pytest
 
 from actorlearn import imports
 from actorlearn.envs import registered
-from actorlearn.envs.construct import construct
+from actorlearn.envs.construct import construct, construct_vector
 from actorlearn.envs.make import make, spec
 from actorlearn.envs.specs import EnvSettings, GymnasiumSettings, WrapperSettings
 from actorlearn.testing.environment import column, play
@@ -48,6 +48,10 @@ class Broken(gymnasium.Env):
         raise RuntimeError("no\\nscreen")
 
 NOT_A_CLASS = 3
+
+def make():
+    return Corridor()
+
 register(id="Corridor-v0", entry_point="corridors:Corridor", max_episode_steps=7, kwargs={"length": 4})
 register(id="rooms/Corridor-v2", entry_point="corridors:Corridor")
 register(id="Lacking-v0", entry_point="corridors.lacking:Env")
@@ -115,6 +119,17 @@ def test_a_modules_import_registers_its_ids_and_a_class_is_taken_as_it_is(
     env.close()
 
 
+def test_a_class_is_made_without_the_packages_that_register_ids(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such packages may take seconds to import: MinAtar imports seaborn."""
+    monkeypatch.setattr(registered, "load_entry_points", lambda: pytest.fail("packages are loaded"))
+    settings = GymnasiumSettings(id="corridors:Corridor")
+    assert construct_vector(settings, 2) is None
+    construct(settings)[0].close()
+    make(settings, [0, 1]).close()
+
+
 def test_an_id_whose_module_is_not_named_says_what_to_write(installed: Path) -> None:
     assert refusal(named.env(id="Corridor-v0")) == (
         "env.id: 'Corridor-v0' is not registered with gymnasium; "
@@ -165,6 +180,17 @@ def test_a_package_that_we_pin_is_installed_by_our_extra(
         ),
         ("corridors:Corridor-v3", "did you mean 'corridors:Corridor-v0'? Ids are like"),
         ("corridors:NOT_A_CLASS", "is 3; it must be a subclass of gymnasium.Env, or an id that is registered"),
+        (
+            "corridors:make",
+            "is the function make; it must be a subclass of gymnasium.Env, or an id that is registered; to use a "
+            "function, write in corridors `gymnasium.register(id='make-v0', entry_point='corridors:make')`, and write "
+            "'corridors:make-v0'",
+        ),
+        (
+            "corridors-of-ours:Corridor-v0",
+            "no module 'corridors-of-ours' can be imported: the package corridors-of-ours is installed, and its module "
+            "is called corridors: write corridors",
+        ),
         ("corridors:Broken-v0", "cannot be made: RuntimeError: no\nscreen"),
         ("corridors:Broken", "cannot be made: RuntimeError: no\nscreen"),
         (":", "importing '' fails: ValueError: Empty module name"),

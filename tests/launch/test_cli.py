@@ -119,7 +119,7 @@ def test_the_installed_program_imports_from_the_folder_where_it_is_started(topol
         ("attach x --simulators 0", "greater than or equal to 1; see `actorlearn attach --help`"),
         ("attach x --simulators many", "see `actorlearn attach --help`"),
         ("attach x --learners 0", "greater than or equal to 1; see `actorlearn attach --help`"),
-        ("plot x", "Missing option '--output' / '-o'"),
+        ("plot x", "'x' is not a run folder, and there are no runs"),
         ("run nowhere.yaml", "nowhere.yaml: No such file or directory"),
         ("check nowhere.yaml", "nowhere.yaml: No such file or directory"),
         ("check cart.yaml simulators.cout=2", "did you mean simulators.count"),

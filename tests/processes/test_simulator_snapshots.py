@@ -9,7 +9,7 @@ import pytest
 
 from actorlearn.address import Shm
 from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields
+from actorlearn.memory.rollout import FAR, Blocks, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes import simulator_snapshots
@@ -112,6 +112,29 @@ def test_who_refuses_dies_leaves_or_has_not_begun_is_named(tmp_path: Path) -> No
     assert stage.take() == "simulator-2 has not begun yet"
     stage.trained.follow([], [])
     assert stage.take() == "no simulator is running"
+
+
+def test_a_change_of_the_simulators_is_no_problem_and_a_later_failure_is_one(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    new = Member(id=process("simulator-2"), segment=Shm(str(tmp_path / "simulator-2.0")))
+    make_segment(new.segment.file, SHAPE).close()
+    stage.trained.follow([*stage.members, new], [])
+    assert stage.take() == "simulator-2 has not begun yet" and stage.snapshots.complaint() == ""
+    stage.trained.follow(stage.members, [])
+    stage.trained.gone.clear()
+    attempts: tuple[Callable[[], object], ...] = (
+        lambda: stage.trained.follow(stage.members, ["simulator-1"]),  # it is detached meanwhile
+    )
+    assert stage.take(*attempts) == "simulator-1 is leaving" and stage.snapshots.complaint() == ""
+
+
+def test_a_snapshot_that_fails_is_warned_of_also_after_a_change(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.blocks[0].leave(9)
+    assert stage.take() == "simulator-0 is leaving" and stage.snapshots.complaint() == ""
+    stage.blocks[0].leave(FAR)
+    stage.take(lambda: stage.answer(0, taken=False))
+    assert "is not exact: simulator-0 could not take a snapshot" in stage.snapshots.complaint()
 
 
 def test_a_trainer_that_is_told_to_end_waits_for_nobody(tmp_path: Path) -> None:

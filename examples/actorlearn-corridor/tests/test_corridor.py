@@ -9,6 +9,13 @@ class TestCorridor(EnvironmentContract):
     section = {"id": "actorlearn_corridor.environment:Corridor", "kwargs": {"length": 3}}
 
 
+class TestCorridors(EnvironmentContract):
+    """The kind of environments, which the package registers."""
+
+    section = {"id": "corridors/v0", "length": 3}
+    exact = False
+
+
 class TestFourier(ModelContract):
     section = {"name": "fourier", "frequencies": 5}
     observation_shape = (2,)

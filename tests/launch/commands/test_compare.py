@@ -23,10 +23,10 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "runs"
 
 
-def make_run(folder: Path, algorithm: str, seed: int, points: list[tuple[int, float]]) -> None:
+def make_run(folder: Path, algorithm: str, seed: int, points: list[tuple[int, float]], env: str = "Cart") -> None:
     folder.mkdir(parents=True)
     (folder / "topology.yaml").write_text(
-        f"name: {folder.name}\nseed: {seed}\nenv: {{id: Cart}}\nalgorithm: {{name: {algorithm}}}\n"
+        f"name: {folder.name}\nseed: {seed}\nenv: {{id: {env}}}\nalgorithm: {{name: {algorithm}}}\n"
     )
     rows = [{"time_s": float(s), "env_steps": s, "episode_return_mean": score, "loss": -score} for s, score in points]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -67,6 +67,33 @@ def test_one_group_and_one_run_need_no_test() -> None:
 def test_a_run_that_was_resumed_counts_as_it_went_on(runs: Path) -> None:
     make_run(runs / "back", "ppo", 4, [(10, 0.0), (90, 50.0), (60, 1.0), (101, 2.0)])
     assert json.loads(ask("compare", "back", "--json").output)["groups"][0]["last"] == [2.0]
+
+
+def test_a_run_without_a_report_is_left_out_with_a_line(runs: Path) -> None:
+    make_run(runs / "young", "ppo", 9, [])
+    result = ask("compare", "ppo-1", "young", "ppo-2")
+    assert result.exit_code == 0
+    first = result.output.splitlines()[0]
+    assert first.startswith("left out: ") and "young" in first and "the file has no reports yet" in first
+    answer = json.loads(ask("compare", "ppo-1", "young", "--json").output)
+    assert [group["runs"] for group in answer["groups"]] == [["ppo-1"]] and len(answer["warnings"]) == 1
+    assert "the file has no reports yet" in refused("compare", "young")
+
+
+def test_runs_of_several_environments_are_compared_with_a_warning(runs: Path) -> None:
+    make_run(runs / "other", "ppo", 1, [(10, 0.0), (102, 500.0)], "Pole")
+    result = ask("compare", "ppo-1", "other")
+    assert result.exit_code == 0
+    assert result.output.startswith("but: the runs play different environments (Cart, Pole), whose scores have")
+    assert "but:" not in ask("compare", "ppo-1", "a2c-1").output
+
+
+def test_plot_and_report_say_where_they_write_if_no_file_is_named(runs: Path, tmp_path: Path) -> None:
+    for command, name in (("plot", "curves.png"), ("report", "report.html")):
+        assert ask(command, "ppo-1").output == f"wrote {runs / 'ppo-1' / name}\n"
+        assert (runs / "ppo-1" / name).is_file()
+        assert ask(command, "ppo-1", "ppo-2").output == f"wrote {name}\n"
+        assert (tmp_path / name).is_file()
 
 
 def test_what_cannot_be_compared_is_refused_in_one_line(runs: Path, tmp_path: Path) -> None:

@@ -211,6 +211,8 @@ def test_events_in_words(event: Note, text: str) -> None:
 def test_lines_where_there_is_no_terminal() -> None:
     stream, now_s = io.StringIO(), Clock()
     console: Console = PlainConsole(PONG, stream, now_s)
+    console.event(Note("chosen", "", 0, "trainer.threads: 1, because", {"key": "trainer.threads", "value": 1}))
+    console.event(Note("chosen", "", 0, "replay.ratio: left out", {"key": "replay.ratio", "value": None}))
     console.row(NOTHING_YET)
     console.processes(processes(2))
     now_s.now_s += 4.0
@@ -223,7 +225,7 @@ def test_lines_where_there_is_no_terminal() -> None:
     console.close()
     console.close()
     assert stream.getvalue().splitlines() == [
-        "pong · ALE/Pong-v5 · 80,000,000 steps",
+        "    0:00  chosen: replay.ratio: left out",
         "    0:00           0 steps (  0.0%) ·      – steps/s · score      – (     – games) · "
         "     – updates · lag     – ·    -:-- left",
         "    0:04  simulator-1 died: signal 9",

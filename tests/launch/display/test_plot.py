@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from launch.display.plot import plot
-from launch.runs.curves import read_curve
+from launch.display.plot import _draw, make_figure, plot
+from launch.runs.curves import group_runs, read_curve
 from launch.runs.find import RunFolder
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -111,6 +111,22 @@ def test_seeds_that_have_no_step_in_common_are_drawn_without_a_band(tmp_path: Pa
     (runs[1].path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in late))
     plot(runs, tmp_path / "x.svg")
     assert "pong, 2 runs, 1,000 steps/s" in (tmp_path / "x.svg").read_text()
+
+
+@pytest.mark.parametrize(("letters", "lines"), [(20, 1), (90, 2), (400, 5)])
+def test_the_legend_has_room_for_long_names(tmp_path: Path, letters: int, lines: int) -> None:
+    """Two names are in one line, below one another, or broken."""
+    names = ["a " * (letters // 2), "b " * (letters // 2)]
+    groups = [
+        (name, group_runs([run])[0].curves) for name, run in zip(names, make_seeds(tmp_path, [1.0, 2.0]), strict=True)
+    ]
+    figure = make_figure(tmp_path / "x.png", 11.0)
+    _draw(figure, groups)
+    figure.canvas.draw()
+    box, whole = figure.legends[0].get_window_extent(), figure.bbox
+    assert whole.x0 <= box.x0 and box.x1 <= whole.x1
+    height = figure.legends[0].get_texts()[0].get_fontsize() * figure.dpi / 72
+    assert lines <= box.height / height < 3 * lines
 
 
 def test_curves_without_a_clock_are_drawn_against_steps_alone(tmp_path: Path) -> None:

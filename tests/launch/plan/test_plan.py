@@ -21,7 +21,7 @@ from launch.plan.plan import Plan, PlannedProcess
 from launch.plan.planning import plan
 from launch.plan.roles import server_of
 from launch.runtime.process_table import ProcessTable
-from launch.topology.load import TopologyError, parse
+from launch.topology.load import TopologyError, in_all, parse
 from tests.launch.described import DESCRIPTION
 from tests.launch.opened import ADDRESSES, named, told
 
@@ -350,7 +350,10 @@ def test_games_of_several_agents_are_whole_in_every_group_and_have_a_seed_each()
 def test_check_says_how_much_there_is_in_all() -> None:
     keys = ["simulators.count=2", "simulators.envs=8", "algorithm.horizon=16"]
     text = "{env: {id: CartPole-v1}}"
-    assert check.in_all(parse(text, keys)) == "1 learner with 16 environments and 256 steps per batch"
-    assert check.in_all(parse(text, [*keys, "learners.count=2"])) == (
+    assert in_all(parse(text, keys)) == "1 learner with 16 environments and 256 steps per batch"
+    assert in_all(parse(text, [*keys, "learners.count=2"])) == (
         "2 learners with 32 environments and 512 steps per batch in all (16 and 256 for each learner)"
     )
+    found = check.as_json(planned("learners.count=2", "simulators.count=1", "simulators.envs=6"))
+    steps = found["topology"]["algorithm"]["horizon"] * 12
+    assert found["in_all"] == {"learners": 2, "environments": 12, "batch_steps": steps}

@@ -312,6 +312,21 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path, lead: Lead) -> None:
     ]
 
 
+def test_a_resumed_run_says_which_schedules_other_total_steps_stretch(tmp_path: Path, lead: Lead) -> None:
+    saved(tmp_path / "run" / "checkpoints" / "20")
+    keys = ["optimizer.learning_rate=4.0e-3", "optimizer.learning_rate_final=1.0e-3"]
+    for resume, steps in ((False, "total_steps=100"), (True, "total_steps=100"), (True, "total_steps=300")):
+        with runner(tmp_path / "run", None, resume, *keys, steps) as run:
+            lead(run)
+    with runner(tmp_path / "run", None, True, *keys, "total_steps=900", "schedule_steps=300") as run:
+        lead(run)
+    said = [cause for kind, cause in notes(tmp_path / "run") if kind == "resumed" and "schedules" in cause]
+    assert said == [
+        "schedules end at 300 steps instead of 100: optimizer.learning_rate (0.004 to 0.001); resume with "
+        "schedule_steps=100 to keep them as they were"
+    ]
+
+
 def test_a_run_says_what_was_left_to_the_machine_and_why(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None) as run:
         lead(run)

@@ -41,6 +41,13 @@ def test_whoever_does_not_end_is_killed_after_5_s() -> None:
     assert story.at(6.9, ev.Tick()).did(ev.Kill) == []
     assert story.at(7.0, ev.Tick()).did(ev.Kill) == [ev.Kill(REST[0], 0, KILL)]
     assert story.at(7.1, *exits(REST[:1], -9)).did(ev.Done) == [ev.Done("finished", 0)]
+    late = "killed, because it had not ended 5 s after it was told to"
+    assert ("ended", REST[0], 0, late) in story.notes
+
+
+def test_a_process_that_is_told_to_end_by_a_signal_ends_as_told() -> None:
+    story = running(NO_EVALUATOR).at(2, finished("trainer", "total_steps"), *exits(REST[:1], -15))
+    assert ("ended", REST[0], 0, "as told, by SIGTERM") in story.notes
 
 
 def test_a_process_that_not_even_the_kernel_ends_keeps_nobody() -> None:

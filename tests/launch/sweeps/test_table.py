@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from rich.console import Console
 
 from launch.sweeps.decisions import Listed, Population
@@ -51,7 +52,7 @@ def test_whole_trials_come_first_the_best_first() -> None:
 def test_people_read_values_scores_and_what_is_missing() -> None:
     console = Console(width=200, markup=False)
     with console.capture() as told:
-        console.print(table(rows(SEARCH, HISTORY, 1), SweepKeys(topology="")))
+        console.print(table(rows(SEARCH, HISTORY, 1), SweepKeys(topology=""), 200))
     lines = told.get().splitlines()
     assert lines[0].split()[:3] == ["trial", "learning_rate", "episode_return_mean"]
     assert lines[1].split() == ["1", "0.2", "4.500", "0.707", "4.000", "5.000", "2/2", "20"]
@@ -63,6 +64,20 @@ def test_people_read_values_scores_and_what_is_missing() -> None:
         "open",
         "dropped",
     ]
+
+
+@pytest.mark.parametrize("width", [50, 60, 80])
+def test_numbers_are_never_broken_in_a_narrow_terminal(width: int) -> None:
+    values = [{"optimizer.learning_rate": 0.000123456, "algorithm.entropy_cost": 0.0123456}]
+    history = made(Chosen(trial=0, values=values[0]), end(0, 1, 1234.5), end(0, 2, -0.000123))
+    console = Console(width=width, markup=False)
+    with console.capture() as told:
+        console.print(table(rows(Listed(values, [1, 2]), history, 1), SweepKeys(topology=""), width))
+    lines = told.get().splitlines()
+    (row,) = [line.split() for line in lines if "0.000123456" in line]
+    assert row[:4] == ["0", "0.000123456", "0.0123456", "617.2"] and "2/2" in row
+    assert ("1,234" in row) == (width == 80)  # the highest
+    assert max(map(len, lines)) <= width
 
 
 def test_a_population_has_its_last_generation_and_the_way_of_each_member() -> None:

@@ -1,0 +1,23 @@
+"""The first lines of ``actorlearn run``: what is trained, where its files are, and how to watch it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from launch.commands.run import opening
+from launch.topology.load import parse
+
+
+def test_a_run_first_says_what_it_trains_where_and_how_to_watch_it() -> None:
+    topology = parse("{env: {id: CartPole-v1}, simulators: {count: 2, envs: 8}, total_steps: 90_000}", ())
+    what, files, watch = opening(topology, Path("runs/cart-1"))
+    assert what.startswith("cart-1: train a2c on CartPole-v1 to 90,000 steps, 1 learner with 16 environments and ")
+    assert files == "files: runs/cart-1"
+    assert watch == "watch: `actorlearn top cart-1`, or in a browser `actorlearn desk`; Ctrl-C saves and ends the run"
+
+
+def test_a_run_that_is_continued_or_kept_elsewhere_says_so(tmp_path: Path) -> None:
+    topology = parse("{env: {id: CartPole-v1}}", ())
+    what, _, watch = opening(topology, tmp_path / "cart", resumed=True)
+    assert what.startswith("cart: continue training a2c on CartPole-v1")
+    assert f"`actorlearn top {tmp_path / 'cart'}`" in watch
