@@ -7,6 +7,7 @@ estimate, and nothing is chosen: their defaults never depend on time.
 from __future__ import annotations
 
 from actorlearn.algorithms.settings import OnPolicySettings
+from launch.plan.probe import Description
 from launch.reports.format import as_rate, as_span
 from launch.topology.defaults import BY_STEP_TIME
 from launch.topology.load import Topology
@@ -30,14 +31,14 @@ def update_s(topology: Topology, step_s: float, cores: float) -> float:
     return _steps(topology) / steps_per_s(topology, step_s, cores)
 
 
-def shorter_rollouts(topology: Topology, step_s: float, cores: float) -> dict[str, tuple[int, str]]:
+def shorter_rollouts(topology: Topology, description: Description, cores: float) -> dict[str, tuple[int, str]]:
     """Return horizon and minibatches, each with the reason, if the user has left both to slow steps; else {}.
 
     Both are divided by the same number, so that minibatches, and the optimizer steps for a step of the environment,
     stay as they are in the defaults. Rollouts of recurrent networks, the sequences that they learn from, are kept.
     """
-    algorithm = topology.algorithm
-    if not step_s or topology.left_to_step_time != BY_STEP_TIME or topology.model.recurrence != "none":
+    algorithm, step_s = topology.algorithm, description.step_s
+    if not step_s or topology.left_to_step_time != BY_STEP_TIME or description.state_size:
         return {}
     before_s = update_s(topology, step_s, cores)
     if before_s <= LONG_S or not isinstance(algorithm, OnPolicySettings):

@@ -23,7 +23,7 @@ def plan(topology: Topology, description: Description, addresses: Addresses = NO
     _refuse_restarts(topology, description)
     cores = Cores.here()
     chosen, choices = choose(topology, cpu_flags(), cores)
-    shorter = shorter_rollouts(topology, description.step_s, cores.usable)
+    shorter = shorter_rollouts(topology, description, cores.usable)
     chosen = with_values(chosen, shorter)
     choices += [Choice(key, value, why) for key, (value, why) in shorter.items()]
     _refuse_parts_of_games(chosen, description)
