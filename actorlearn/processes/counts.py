@@ -23,7 +23,6 @@ from actorlearn.wire.control import Control
 from actorlearn.wire.messages import Report
 from actorlearn.worker.settings import TrainerSettings
 
-
 FIRST_REPORT_S = 1.0
 """Time from the begin of the first rollout to the report of its steps, if it is not complete by then."""
 NO_STEP_S = 2.0

@@ -59,7 +59,6 @@ class Scene:
         self.reports.send({})
         return self.control.rows[-1]
 
-
     def wait(self, at_s: float, made: int, complete: int = 64) -> list[dict[str, float]]:
         """Wait for a rollout of which some steps are made; returns the rows that are sent."""
         self.now_s, self.in_flight, before = at_s, made, len(self.control.rows)

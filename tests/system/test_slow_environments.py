@@ -8,7 +8,7 @@ import pytest
 
 from tests.system.conftest import Command, Start
 
-pytestmark = pytest.mark.timeout(180)  # for a busy machine
+pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
 SLOW = ["env.id=tests.system.environments:Slow", "report.every_s=2", "simulators.count=1", "simulators.envs=16"]
 
@@ -36,7 +36,7 @@ def test_defaults_of_a_slow_environment_follow_its_step_time(launched: Start, tm
     file = tmp_path / "slow.yaml"
     file.write_text("env: {id: tests.system.environments:Slow}\nalgorithm: {name: ppo}\ntotal_steps: 2560\n")
     run = launched(str(file.with_suffix("")), *SLOW)
-    run.wait_for_event("ready", "trainer")
+    run.wait_for(lambda: run.events("spawned"), "process")
     run.ctrl_c()
     assert run.end() == 130
     chosen = {event["key"]: event["value"] for event in run.events("chosen")}
