@@ -323,6 +323,12 @@ class Blocks:
         """Return the rollout below which all rollouts are complete."""
         return int(self._completed[group, 0])
 
+    def rows(self, group: int, rollout: int) -> int:
+        """Return the number of actions of a group in this rollout whose results are written."""
+        if self.completed(group) > rollout:
+            return self.horizon
+        return min(max(self.observed(group) - rollout * self.horizon - 1, 0), self.horizon - 1)
+
     def mark_observed(self, group: int, timestep: int) -> None:
         """Mark the observation of this timestep as written; simulator only."""
         self._observed[group, 0] = timestep + 1

@@ -63,7 +63,21 @@ _GAMES = (
     ),
     _of_run("eval_policy_version", "versions", "version of the evaluated weights", form=Form.WHOLE),
 )
+_waiting = partial(Metric, merge=Merge.SUM, form=Form.WHOLE)
 _STEPS = (
+    _counter(
+        "steps_made", "steps", "steps that environments have made: used, dropped or in flight", label="steps made"
+    ),
+    _rate("steps_made_per_s", "steps/s", "steps that environments make per second", label="steps made/s"),
+    _waiting("update_steps", "steps", "steps of the next update; only in reports sent while its rollout is played"),
+    _waiting("update_steps_made", "steps", "of these: steps made; only in reports sent while its rollout is played"),
+    Metric(
+        "update_in_s",
+        "s",
+        "expected time to the next update; only in reports sent while its rollout is played",
+        merge=Merge.MAX,
+        form=Form.DURATION,
+    ),
     _counter(
         "steps_used", "steps", "steps learned from, without updates that were rolled back later", label="steps used"
     ),

@@ -6,7 +6,7 @@ A report is a row of these counts with rates and metrics; reports are sent at re
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,11 @@ from actorlearn.parameters.consumed import BEGINNING, Position
 from actorlearn.wire.control import Control
 from actorlearn.wire.messages import Report
 from actorlearn.worker.settings import TrainerSettings
+
+FIRST_REPORT_S = 1.0
+"""Time from the begin of the first rollout to the report of its steps, if it is not complete by then."""
+NO_STEP_S = 2.0
+"""The same if no step is made in FIRST_REPORT_S: a row is complete when all environments have made its step."""
 
 
 @dataclass
@@ -145,23 +150,35 @@ def elapsed_s(settings: TrainerSettings) -> float:
 class Reports:
     """The reports of one trainer."""
 
-    def __init__(self, settings: TrainerSettings, control: Control, counts: TrainerCounts) -> None:
-        """Report these counts to the supervisor; rates are measured from ``begin`` on."""
-        self._settings, self._control, self._counts = settings, control, counts
+    def __init__(
+        self, settings: TrainerSettings, control: Control, counts: TrainerCounts, in_flight: Callable[[], int]
+    ) -> None:
+        """Report these counts to the supervisor; rates are measured from ``begin`` on.
+
+        ``in_flight`` returns the steps that are made and not counted yet.
+        """
+        self._settings, self._control, self._counts, self._in_flight = settings, control, counts, in_flight
         self._newest: Mapping[str, float] = {}
         """Metrics of the newest optimizer step."""
         self._lags = Lags()
         """Policy lags of the steps learned from since the last report."""
         self._since_s, self._since_steps = 0.0, 0
+        self._rates: dict[str, float] = {}
+        """Rates of learning in the newest report after an update; empty before the first."""
+        self._played_since: tuple[float, int] | None = None
+        """Time and steps made from which the rate of steps made is measured; None before the first rollout begins."""
+        self._wait_until_s = 0.0
+        """Time of the next report if no update is made until then; moved on by each update."""
 
     def begin(self) -> None:
-        """Measure rates from now on."""
+        """Measure rates of learning from now on."""
         self._since_s, self._since_steps = time.monotonic(), self._counts.account.steps.used
 
     def note_learned(self, metrics: Mapping[str, float], lags: NDArray[np.int64]) -> None:
         """Keep, for the next report, the metrics of the newest optimizer step and the lag of each step learned from."""
         self._newest = metrics
         self._lags.add(lags)
+        self._wait_until_s = time.monotonic() + max(self._settings.report_every_s, FIRST_REPORT_S)
 
     @property
     def pending(self) -> bool:
@@ -181,10 +198,44 @@ class Reports:
     def send(self, metrics: Mapping[str, Any]) -> None:
         """Send a report; ``metrics`` are those of the learner since the last report."""
         rate = (self._counts.account.steps.used - self._since_steps) / self.seconds
-        rates = {"env_steps_per_s": rate, "frames_per_s": rate * self._settings.frames_per_step}
-        self._control.send(Report(row={**self.row(), **rates, **self._lags.row(), **self._newest, **metrics}))
+        self._rates = {"env_steps_per_s": rate, "frames_per_s": rate * self._settings.frames_per_step}
+        row = self.row()
+        made = {"steps_made_per_s": self._made_per_s(row["steps_made"])}
+        self._control.send(Report(row={**row, **made, **self._rates, **self._lags.row(), **self._newest, **metrics}))
         self._lags = Lags()
         self.begin()
+        self._played_since = self._since_s, row["steps_made"]
+
+    def send_waiting(self, progress: Callable[[], tuple[int, int]]) -> None:
+        """Send a report without new metrics of learning if the rollout that is played takes long.
+
+        ``progress`` returns the steps of this rollout that are made, and the steps that it has when it is complete;
+        (0, 0) if no rollout is played.
+        """
+        now_s = time.monotonic()
+        if now_s < self._wait_until_s or not (steps := progress())[1]:
+            return
+        if self._played_since is None:
+            self._played_since = now_s, self._steps_made()
+            self._wait_until_s = now_s + FIRST_REPORT_S
+            return
+        made, complete = steps
+        if not made and now_s < self._played_since[0] + NO_STEP_S:
+            return
+        row = self.row()
+        rate = self._made_per_s(row["steps_made"])
+        expected = {"update_in_s": (complete - made) / rate} if rate else {}
+        waiting = {"steps_made_per_s": rate, "update_steps": complete, "update_steps_made": made, **expected}
+        self._control.send(Report(row={**row, **self._rates, **waiting}))
+        self._wait_until_s = now_s + max(self._settings.report_every_s, FIRST_REPORT_S)
+
+    def _made_per_s(self, steps_made: int) -> float:
+        since_s, before = self._played_since or (self._since_s, self._since_steps)
+        return max(0, steps_made - before) / max(time.monotonic() - since_s, 1e-9)
+
+    def _steps_made(self) -> int:
+        steps = self._counts.account.steps
+        return steps.used + steps.dropped_steps + self._in_flight()
 
     def row(self) -> dict[str, Any]:
         """Return the counts of steps, updates and games until now."""
@@ -197,6 +248,7 @@ class Reports:
             "episodes": episodes.finished,
             "episode_return_mean": episodes.mean(),
             "episode_length_mean": episodes.mean_length(),
+            "steps_made": self._steps_made(),
             "steps_used": steps.used,
             "steps_dropped": steps.dropped_steps,
             **{f"dropped_{reason}": number for reason, number in steps.dropped.items()},

@@ -102,6 +102,19 @@ class RolloutMembers:
         playing = [blocks for blocks in self.playing.values() if blocks.takes_part(rollout)]
         return max(0, min((b.observed(g) - rollout * b.horizon for b in playing for g in range(b.groups)), default=0))
 
+    def progress(self) -> tuple[int, int]:
+        """Return the steps of the next rollout that are made, and the steps that it has when it is complete.
+
+        A new game's first row counts as a step here, so that a complete rollout has all its steps.
+        """
+        rollout, made, complete = self.next, 0, 0
+        for blocks in self.playing.values():
+            if blocks.takes_part(rollout):
+                rows = [blocks.rows(group, rollout) for group in range(blocks.groups)]
+                made += sum(rows) * blocks.envs_per_group
+                complete += blocks.groups * blocks.horizon * blocks.envs_per_group
+        return made, complete
+
     def in_flight(self) -> int:
         """Return the number of environment steps in blocks that are not learned from yet."""
         return sum(steps_in_flight(blocks, self.next) for blocks in (*self.gone.values(), *self.playing.values()))

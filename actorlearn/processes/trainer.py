@@ -81,6 +81,7 @@ class Trainer:
             if gathered is None:
                 self.link.wait()
                 self.worker.timings.add("wait")
+                self.reports.send_waiting(self.members.progress)
             elif not self._learn(gathered):
                 break
         self._finish()
@@ -312,7 +313,7 @@ def make(settings: TrainerSettings) -> Trainer:
         published=published,
         counts=counts,
         checkpoints=Checkpoints(settings, worker.control, state, snapshots),
-        reports=Reports(settings, worker.control, counts),
+        reports=Reports(settings, worker.control, counts, members.in_flight),
     )
 
 

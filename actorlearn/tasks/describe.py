@@ -88,7 +88,8 @@ def describe(settings: DescribeSettings) -> dict[str, Any]:
         optimizer = GroupedOptimizer(make_optimizer, groups, network.parameters)
         optimizer.step(network.parameters, network.gradients, [0.0] * len(groups))
         optimizer.restore(optimizer.state())
-    hidden = Rehearsal(settings.algorithm, parts, env, algorithm, network).run()
+    rehearsal = Rehearsal(settings.algorithm, parts, env, algorithm, network)
+    hidden = rehearsal.run()
     with blaming(parts["env"], "cannot be closed"):
         env.close()
     weights, parameters = network.weights.numel(), network.parameters.numel()
@@ -99,6 +100,7 @@ def describe(settings: DescribeSettings) -> dict[str, Any]:
         "statistics": weights - parameters,
         "state_size": network.state_size,
         "algorithm_inexact": hidden,
+        "step_s": rehearsal.step_s,
     }
 
 

@@ -8,8 +8,9 @@ run.
 
 from __future__ import annotations
 
+import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 import actorlearn
@@ -27,6 +29,7 @@ from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, HardCopies, OffPolicySettings, Polyak
 from actorlearn.algorithms.state import declared_by, unchanged
+from actorlearn.envs.gymnasium_env import Gymnasium
 from actorlearn.envs.interface import MalformedStepError, Row, VectorEnv, check_actions, empty_row
 from actorlearn.extra_networks import ExtraNetwork
 from actorlearn.learning.items import following_outputs
@@ -41,6 +44,10 @@ from actorlearn.worker.passes import FlatNetwork
 
 STEPS = 2
 """Number of steps of the environment."""
+SLOW_STEP_S = 0.005
+"""Time of a step from which an environment is slow, and is measured: 200 steps per second in one process."""
+TIMED_STEPS = 6
+"""Number of further steps by which a slow environment is measured."""
 SEQUENCE = 2
 """Number of transitions of a replayed sequence."""
 SHIPPED = "actorlearn."
@@ -137,6 +144,8 @@ class Rehearsal:
         self._columns = algorithm.columns(self._actions)
         self._newest: Outputs = {}
         """The newest outputs of the network from which an action was chosen."""
+        self.step_s = 0.0
+        """Seconds of a step of the environment if it is slow; else 0. Known after ``play``."""
 
     def run(self) -> str:
         """Play and learn; returns how the algorithm keeps state that checkpoints do not contain, empty if it does not.
@@ -156,7 +165,7 @@ class Rehearsal:
 
     def play(self) -> Batch:
         """Take STEPS steps with the algorithm's actions; returns the first agent's steps as a batch [STEPS, 1, …]."""
-        row, rows, acted = empty_row(self._env.spec, self._env.count), [], []
+        row, rows, acted, times_s = empty_row(self._env.spec, self._env.count), [], [], []
         state = before = torch.full((1, self._network.state_size), torch.nan)  # row 0 begins a game: it must be reset
         with blaming(self._parts["env"], "cannot be reset"):
             self._env.reset(row)
@@ -165,9 +174,9 @@ class Rehearsal:
             outputs, state = self._outputs(rows[-1], state)
             acted.append(self._act(self._algorithm, outputs))
             self._newest = outputs
-            with blaming(self._parts["env"], "cannot take a step"):
-                self._env.step(acted[-1]["action"].numpy().repeat(self._env.count, axis=0), row)
+            times_s.append(self._step(acted[-1]["action"].numpy(), row))
         rows.append(_copied(row))
+        self.step_s = self._measured(times_s, acted[-1]["action"].numpy())
         begun = {"state": before[None]} if self._network.state_size else {}
         of_rows = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
         chosen = {name: torch.stack([cells[name] for cells in acted]) for name in acted[0]}
@@ -183,6 +192,25 @@ class Rehearsal:
             policy_lag=torch.zeros(STEPS, 1, dtype=torch.int64),
             columns=chosen | begun,
         )
+
+    def _step(self, action: NDArray[Any], row: Row) -> float:
+        """Step the environment with the same action for all agents; returns the seconds that it took."""
+        with blaming(self._parts["env"], "cannot take a step"):
+            began_s = time.perf_counter()
+            self._env.step(action.repeat(self._env.count, axis=0), row)
+            return time.perf_counter() - began_s
+
+    def _measured(self, times_s: Sequence[float], action: NDArray[Any]) -> float:
+        """Return the seconds of the fastest of several steps; 0 if it is not slow.
+
+        The fastest counts because other work on the machine makes steps slower. Only environments that are stepped one
+        after the other are measured: for others the time of one says nothing about the time of many.
+        """
+        if not isinstance(self._env, Gymnasium) or min(times_s) < SLOW_STEP_S:
+            return 0.0
+        row = empty_row(self._env.spec, self._env.count)
+        fastest_s = min(*times_s, *(self._step(action, row) for _ in range(TIMED_STEPS)))
+        return fastest_s if fastest_s >= SLOW_STEP_S else 0.0
 
     def _outputs(self, row: Mapping[str, Tensor], state: Tensor) -> tuple[Outputs, Tensor]:
         """Return the network's outputs [1, size] for a row and the state after it; raises ValueError if invalid."""

@@ -56,6 +56,8 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         console.print(_nodes(made), highlight=False, soft_wrap=True)
     for choice in made.choices:
         console.print(f"[bold]chosen[/] {choice}", highlight=False)
+    if made.expectation:
+        console.print(f"[bold]updates[/] {made.expectation}", highlight=False, soft_wrap=True)
     numbers = optimizer(made)
     if any(getattr(loaded.optimizer, key) != number for key, number in numbers.items()):
         said = ", ".join(f"{key} {number:g}" for key, number in numbers.items())
@@ -63,7 +65,7 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
             f"[bold]optimizer[/] {said}, adjusted to the number of learners and the batch size", highlight=False
         )
     console.print(
-        f"[bold]ok[/] {loaded.name}: {len(made.processes)} processes on {made.cores}, {in_all(loaded)}, "
+        f"[bold]ok[/] {loaded.name}: {len(made.processes)} processes on {made.cores}, {in_all(made.topology)}, "
         f"{as_bytes(made.bytes_total)} of shared memory ({as_bytes(free_bytes())} free in {SHM_ROOT})",
         highlight=False,
         soft_wrap=True,

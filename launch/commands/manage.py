@@ -19,7 +19,7 @@ from rich.table import Table
 
 from launch.errors import FailedError
 from launch.machine.folders import sweep_all
-from launch.reports.format import as_whole, metric_value
+from launch.reports.format import as_whole, metric_value, unlearned
 from launch.runs import find
 from launch.runs.client import CHANGE_S, ask
 from launch.runs.find import RunFolder
@@ -81,7 +81,8 @@ def stop(word: str, now: bool, timeout_s: float, json: bool) -> int:
     if json:
         print(json_format.dumps({"run": run.name, "status": status, "seconds": round(took_s, 3)}))
     else:
-        print(f"{run.name}: {status} after {took_s:.1f} s")
+        said = unlearned(run.summary())
+        print(f"{run.name}: {status} after {took_s:.1f} s{f', {said}' if said else ''}")
     return 0
 
 

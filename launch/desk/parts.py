@@ -55,7 +55,7 @@ BAND_DRAWS = 200
 """Resamples of a bootstrap that is repeated with every report."""
 _FIGURES = (
     *("episode_return_mean", "env_steps_per_s", "episodes", "episode_length_mean", "updates", "frames_per_s"),
-    *("policy_lag_mean", "steps_used", "steps_dropped"),
+    *("policy_lag_mean", "steps_made", "steps_made_per_s", "steps_used", "steps_dropped"),
 )
 _LIST = ("episode_return_mean", "env_steps_per_s")
 """Metrics in the list of runs."""
@@ -115,7 +115,8 @@ def _run_line(watched: WatchedRun, group: int) -> dict[str, Any]:
 
 
 def _progress(view: RunView) -> str:
-    return f"{view.env_steps:,} of {as_whole(view.total_steps)} steps"
+    awaited = f" · {view.awaited}" if view.awaited else ""
+    return f"{view.env_steps:,} of {as_whole(view.total_steps)} steps{awaited}"
 
 
 def group_list(groups: Sequence[Sequence[WatchedRun]]) -> Part:

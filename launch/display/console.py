@@ -163,6 +163,8 @@ def heading(view: RunView) -> str:
 def report_line(view: RunView) -> str:
     """Return the newest report in one line, with its numbers aligned below those of the line before."""
     row, steps = view.row, len(as_whole(view.total_steps))
+    if view.awaited and not row.get("updates"):
+        return view.awaited
     frames = [f"{metric_value(row, 'frames_per_s'):>6} frames/s"] if skips_frames(row) else []
     return " · ".join(
         (
@@ -173,6 +175,7 @@ def report_line(view: RunView) -> str:
             f"{metric_value(row, 'updates'):>6} updates",
             f"lag {metric_value(row, 'policy_lag_mean'):>5}",
             f"{as_duration(view.left_s):>7} left",
+            *filter(None, [view.awaited]),
         )
     )
 

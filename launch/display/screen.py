@@ -53,7 +53,8 @@ _NARROW = 60  # columns below which processes have only name, state and busy
 
 def picture(view: RunView, width: int, height: int) -> RenderableType:
     """Return the screen for a terminal of this size, important parts first; parts without room are left out."""
-    head = [_header(view, width), _progress(view, width), *_figures(view, width), *_illness(view.row), *_problems(view)]
+    head = [_header(view, width), _progress(view, width), *_awaited(view), *_figures(view, width)]
+    head += [*_illness(view.row), *_problems(view)]
     newest = list(view.events[-_EVENTS if height >= _HIGH else -2 :])
     events: list[RenderableType] = [Text(" events", style="bold"), *map(_event, newest)] if newest else []
     processes = view.processes or ()
@@ -100,6 +101,11 @@ def _progress(view: RunView, width: int) -> RenderableType:
     bar = ProgressBar(total=1.0, completed=share, width=max(10, width - len(text) - 4))
     grid.add_row(Padding(bar, (0, 0, 0, 1)), text)
     return grid
+
+
+def _awaited(view: RunView) -> list[RenderableType]:
+    """Return the line about the update that is awaited; empty if updates are more frequent than reports."""
+    return [_line((f" {view.awaited}", "yellow"))] if view.awaited else []
 
 
 def _figures(view: RunView, width: int) -> list[RenderableType]:

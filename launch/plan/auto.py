@@ -69,7 +69,7 @@ def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[To
         chosen["trainer.compile"] = _compile(trainer.device)
     decided = [Choice(key, value, why) for key, (value, why) in chosen.items()]
     left_out = [Choice(key, None, why) for key, why in topology.left_out.items()]
-    return _with(topology, chosen), [*left_out, *_by_cores(topology, cores), *decided]
+    return with_values(topology, chosen), [*left_out, *_by_cores(topology, cores), *decided]
 
 
 def rows_learned(topology: Topology) -> int:
@@ -214,7 +214,7 @@ def _compile(device: str) -> tuple[bool, str]:
     return False, "compiling was not measured on this device; write trainer.compile: true to try it"
 
 
-def _with(topology: Topology, chosen: dict[str, tuple[Any, str]]) -> Topology:
+def with_values(topology: Topology, chosen: dict[str, tuple[Any, str]]) -> Topology:
     """Return the topology with the chosen values set."""
     sections: dict[str, dict[str, Any]] = {}
     for key, (value, _) in chosen.items():

@@ -24,6 +24,7 @@ from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.handshake import shape_to_match
 from actorlearn.worker.roles import ROLES, RoleSpec
 from launch.machine.cores import Cores
+from launch.plan import pace
 from launch.plan.addresses import Addresses
 from launch.plan.auto import Choice, cpu_flags, misfits
 from launch.plan.probe import Description
@@ -173,7 +174,13 @@ class Plan:
     @property
     def misfits(self) -> list[str]:
         """Warnings about settings that do not suit this machine, each with a remedy."""
-        return misfits(self.topology, cpu_flags(), self.cores.usable)
+        slow = pace.warning(self.topology, self.description.step_s, self.cores.usable)
+        return [*misfits(self.topology, cpu_flags(), self.cores.usable), *filter(None, [slow])]
+
+    @property
+    def expectation(self) -> str:
+        """How often a slow environment makes the steps of an update, in words; empty for one that is not slow."""
+        return pace.expectation(self.topology, self.description.step_s, self.cores.usable)
 
     @property
     def expected_shape(self) -> dict[str, str]:

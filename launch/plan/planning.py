@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from launch.machine.cores import Cores, in_turn
 from launch.plan.addresses import NOWHERE, Addresses
-from launch.plan.auto import Choice, choose, cpu_flags
+from launch.plan.auto import Choice, choose, cpu_flags, with_values
 from launch.plan.exactness import choose_exact
+from launch.plan.pace import shorter_rollouts
 from launch.plan.plan import Plan, Resumption
 from launch.plan.probe import Description
 from launch.plan.roles import devices, first_processes
@@ -20,7 +21,11 @@ def plan(topology: Topology, description: Description, addresses: Addresses = NO
     new games at any time and the topology needs this.
     """
     _refuse_restarts(topology, description)
-    chosen, choices = choose(topology, cpu_flags(), Cores.here())
+    cores = Cores.here()
+    chosen, choices = choose(topology, cpu_flags(), cores)
+    shorter = shorter_rollouts(topology, description, cores.usable)
+    chosen = with_values(chosen, shorter)
+    choices += [Choice(key, value, why) for key, (value, why) in shorter.items()]
     _refuse_parts_of_games(chosen, description)
     exact = choose_exact(chosen, description)
     return plan_chosen(chosen, description, exact.value, addresses, Resumption(), (*choices, exact))

@@ -46,6 +46,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """How the algorithm keeps state that checkpoints do not contain; empty if it does not."""
     no_restart: str = ""
     """Reason why the environment cannot begin a new game at any time; empty if it can."""
+    step_s: float = 0.0
+    """Seconds of a step of the environment if it is slow (``actorlearn/tasks/rehearse.py``); else 0."""
 
     @property
     def observation_bytes(self) -> int:

@@ -89,6 +89,8 @@ def line(view: RunView) -> str:
     """Return the newest report in one short line."""
     if not view.row:
         return "starting"
+    if view.awaited and not view.row.get("updates"):
+        return view.awaited
     rate, score = (metric_value(view.row, name) for name in ("env_steps_per_s", "episode_return_mean"))
     steps = f"{as_whole(view.env_steps)} of {as_whole(view.total_steps)} steps"
     return f"{steps} · {rate} steps/s · score {score} · {as_duration(view.left_s)} left"

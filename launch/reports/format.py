@@ -25,6 +25,18 @@ def as_duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def as_span(seconds: float) -> str:
+    """Return a length of time in one unit, of which it has at least two: 40 s, 15 min, 3 h."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 7200 else f"{seconds / 3600:,.0f} h"
+
+
+def as_rate(per_s: float) -> str:
+    """Return a rate with one decimal if it is small: 1.3, 20, 1,234."""
+    return f"{per_s:.1f}" if per_s < 10 else f"{per_s:,.0f}"
+
+
 def as_whole(value: float | None) -> str:
     """Return a count or a rate: 12,346."""
     return DASH if value is None else f"{value:,.0f}"
@@ -67,6 +79,14 @@ def metric_value(row: Mapping[str, Any], name: str) -> str:
 def skips_frames(row: Mapping[str, Any]) -> bool:
     """Whether a step of the environment is not one frame, so that frames per second add information."""
     return row.get("frames_per_s") not in (None, row.get("env_steps_per_s"))
+
+
+def unlearned(summary: Mapping[str, Any]) -> str:
+    """Return that a run has ended before its first update, with the steps that it made; empty if it was not so."""
+    made = summary.get("steps_made")
+    if not made or summary.get("updates"):
+        return ""
+    return f"before the first update: {as_whole(made)} steps were made and not learned from"
 
 
 def event_line(event: Mapping[str, Any]) -> str:

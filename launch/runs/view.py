@@ -19,6 +19,7 @@ from actorlearn.parameters.checkpoint_folders import steps_of
 from launch.errors import FailedError
 from launch.reports import evaluations
 from launch.reports.checks import MOST, keep_usable
+from launch.reports.format import as_rate, as_span, as_whole
 from launch.runs.client import ask
 from launch.runs.find import RunFolder
 
@@ -99,12 +100,26 @@ class RunView:
             return None
         return max(0.0, (self.total_steps - self.env_steps) / self.steps_per_s)
 
+    @property
+    def awaited(self) -> str:
+        """Line about the update whose rollout is played; empty if the newest report came after an update."""
+        steps, rate = self.row.get("update_steps"), self.row.get("steps_made_per_s")
+        if self.has_ended or steps is None:
+            return ""
+        in_s, made = self.row.get("update_in_s"), self.row.get("update_steps_made")
+        when = "" if in_s is None else f" in about {as_span(in_s)}"
+        speed = f" at {as_rate(rate)} steps/s" if rate else ""
+        update = "next update" if self.row.get("updates") else "first update"
+        return f"{update}{when}: {as_whole(made)} of {as_whole(steps)} steps made{speed}"
+
     def final(self, name: str) -> Any:
         """Return a metric from the summary, which covers the whole run, or else from the newest report."""
         return self.summary.get(name, self.row.get(name))
 
     def with_row(self, row: Mapping[str, Any]) -> RunView:
         """Return the view with another report."""
+        if "update_steps" in row:  # sent while a rollout is played: metrics of learning are those of the report before
+            row = {**self.row, **row}
         best, trend, score = self.best_return, self.trend, row.get("episode_return_mean")
         if score is not None:
             best = score if best is None else max(best, score)

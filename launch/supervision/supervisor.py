@@ -33,6 +33,7 @@ from actorlearn.wire.messages import (
 from launch.plan.plan import PlannedProcess
 from launch.reports import evaluations
 from launch.reports.checks import check_row
+from launch.reports.format import unlearned
 from launch.reports.merge import merge_rows
 from launch.supervision import events as ev
 from launch.supervision.child import Child, ChildState, Jitter, cause_of, spread
@@ -410,6 +411,6 @@ class Supervisor:
 
     def _over(self) -> None:
         self._requests.close()
-        self._do(ev.Note(self._outcome.status, cause=self._outcome.error))
+        self._do(ev.Note(self._outcome.status, cause=self._outcome.error or unlearned(self._outcome.summary)))
         self._do(self._outcome)
         self.phase = "over"

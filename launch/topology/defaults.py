@@ -33,6 +33,8 @@ ALGORITHM = "a2c"
 """Algorithm of a topology that names no algorithm."""
 BY_CORES = (("simulators", "count"), ("trainer", "threads"))
 """Keys whose defaults depend on the number of cores; ``launch/plan/auto.py`` gives the reasons for the values."""
+BY_STEP_TIME = frozenset({"algorithm.horizon", "algorithm.batch_steps", "algorithm.minibatches"})
+"""Keys that must all be left out so that ``launch/plan/pace.py`` chooses shorter rollouts for a slow environment."""
 
 WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = {
     "evaluator.count": ("every_steps", "scheduling"),  # `actorlearn eval` reads the others

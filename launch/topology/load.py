@@ -57,7 +57,9 @@ def parse(
             origins |= dict.fromkeys(of_the_file, Origin(COMMAND_LINE, over=True))
         raise explain(made, origins, _defaults_alone(raw, made, ask))
     left = (f"{section}.{key}" for section, key in defaults.BY_CORES if key not in defaults.section(raw, section))
-    made.__dict__.update(left_to_cores=frozenset(left), left_out=left_out)
+    algorithm = defaults.section(raw, "algorithm")
+    by_time = frozenset(key for key in defaults.BY_STEP_TIME if key.removeprefix("algorithm.") not in algorithm)
+    made.__dict__.update(left_to_cores=frozenset(left), left_to_step_time=by_time, left_out=left_out)
     return made
 
 

@@ -499,6 +499,12 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
         return found
 
     @property
+    def left_to_step_time(self) -> frozenset[str]:
+        """Dotted keys of ``defaults.BY_STEP_TIME`` that were left out. Not a key itself."""
+        found: frozenset[str] = self.__dict__.get("left_to_step_time", frozenset())
+        return found
+
+    @property
     def left_out(self) -> Mapping[str, str]:
         """Dotted keys of the file that an override has made unused -> the reason. Not a key itself."""
         found: Mapping[str, str] = self.__dict__.get("left_out", {})

@@ -42,7 +42,9 @@ class Scene:
         numbers = {"frames_per_step": 4, "report_every_s": 2.0, "began_s": 90.0}
         account = Account(Segment.create(folder / "account", account_fields()))
         self.counts, self.control = TrainerCounts(account, Episodes()), Told()
-        self.reports = Reports(msgspec.structs.replace(trainer_settings(), **numbers), self.control, self.counts)
+        self.in_flight = 0
+        settings = msgspec.structs.replace(trainer_settings(), **numbers)
+        self.reports = Reports(settings, self.control, self.counts, lambda: self.in_flight)
         self.counts.env_steps = account.steps.used = 1000  # of an earlier life
         self.reports.begin()
 
@@ -56,6 +58,12 @@ class Scene:
         self.now_s = at_s
         self.reports.send({})
         return self.control.rows[-1]
+
+    def wait(self, at_s: float, made: int, complete: int = 64) -> list[dict[str, float]]:
+        """Wait for a rollout of which some steps are made; returns the rows that are sent."""
+        self.now_s, self.in_flight, before = at_s, made, len(self.control.rows)
+        self.reports.send_waiting(lambda: (made, complete))
+        return self.control.rows[before:]
 
 
 @pytest.fixture
@@ -102,3 +110,34 @@ def test_one_is_due_every_so_often(scene: Scene) -> None:
     scene.report(103.0)
     scene.now_s = 104.9
     assert not scene.reports.due
+
+
+def test_steps_of_the_first_rollout_are_reported_a_second_after_its_begin_and_then_as_often_as_others(
+    scene: Scene,
+) -> None:
+    assert scene.wait(130.0, 0, complete=0) == [], "no simulator plays yet"
+    assert scene.wait(140.0, 0) + scene.wait(140.9, 4) == []
+    (row,) = scene.wait(141.0, 4)
+    assert (row["update_steps_made"], row["update_steps"], row["update_in_s"]) == (4, 64, 15.0)
+    assert (row["steps_made"], row["steps_used"], row["steps_made_per_s"]) == (1004, 1000, 4.0)
+    assert "env_steps_per_s" not in row and "loss" not in row
+    assert scene.wait(142.9, 8) == []
+    assert len(scene.wait(143.0, 12)) == 1
+
+
+def test_that_no_step_is_made_is_reported_after_two_seconds(scene: Scene) -> None:
+    assert scene.wait(140.0, 0) + scene.wait(141.9, 0) == []
+    (row,) = scene.wait(142.0, 0)
+    assert (row["update_steps_made"], row["steps_made_per_s"]) == (0, 0.0) and "update_in_s" not in row
+
+
+def test_nothing_is_reported_between_updates_that_are_more_frequent_than_reports(scene: Scene) -> None:
+    scene.wait(101.0, 0)
+    for second in range(102, 110):
+        scene.learn(64, lag=0)
+        assert scene.wait(second + 0.9, 60) == []
+    scene.in_flight = 0
+    assert scene.report(110.0)["steps_made_per_s"] == 64 * 8 / 9
+    (row,) = scene.wait(112.0, 8)
+    assert row["env_steps_per_s"] == 64 * 8 / 10, "the rate of the report before"
+    assert row["steps_made_per_s"] == 4.0

@@ -33,6 +33,14 @@ class Paced(Catch):
         return super().step(action)
 
 
+class Slow(Catch):
+    """Catch that takes as long for a step as a simulation of traffic."""
+
+    def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
+        time.sleep(0.05)
+        return super().step(action)
+
+
 class StartsOthers(Paced):
     """Needs programs beside it, and has them get away from it in every way there is."""
 

@@ -354,3 +354,18 @@ def test_the_picture_says_that_learning_is_ill_and_what_to_try() -> None:
     assert "learning fails: trainer-1: dead units, policy collapsed  try: lower optimizer.learning_rate" in said
     terminal.print(picture(RunView("run").with_row({"env_steps": 10}), 200, 24))
     assert terminal.file.getvalue().count("learning fails") == 1
+
+
+WAITING = {"env_steps": 0, "updates": 0, "update_steps": 1024, "update_steps_made": 212, "update_in_s": 40.6}
+AWAITED = "first update in about 41 s: 212 of 1,024 steps made at 20 steps/s"
+
+
+def test_steps_are_shown_before_they_are_learned_from() -> None:
+    row, out = {**WAITING, "steps_made_per_s": 20.0}, io.StringIO()
+    assert AWAITED in drawn(PONG.with_row(row))
+    lines = PlainConsole(PONG, out, Clock())
+    lines.row(row)
+    assert out.getvalue().splitlines()[-1].endswith(AWAITED)
+    lines.row({**row, "updates": 1, "env_steps": 1024})
+    lines.close()
+    assert "1,024 steps" in out.getvalue() and "next update in about 41 s" in out.getvalue()

@@ -130,3 +130,23 @@ def test_only_the_newest_events_are_kept() -> None:
     for number in range(2 * EVENTS_KEPT):
         seen = seen.with_event({"kind": "saved", "env_steps": number})
     assert [event["env_steps"] for event in seen.events] == list(range(EVENTS_KEPT, 2 * EVENTS_KEPT))
+
+
+WAITING = {"updates": 0, "update_steps": 1024, "update_steps_made": 212, "update_in_s": 40.6, "steps_made_per_s": 20.0}
+
+
+def test_the_line_about_the_first_update_has_its_time_and_the_steps_made() -> None:
+    seen = RunView("slow").with_row({"env_steps": 0, **WAITING})
+    assert seen.awaited == "first update in about 41 s: 212 of 1,024 steps made at 20 steps/s"
+    assert seen.status == "running"
+    none = {**WAITING, "update_steps_made": 0, "steps_made_per_s": 0.0, "update_in_s": None}
+    assert RunView("slow").with_row(none).awaited == "first update: 0 of 1,024 steps made"
+    assert seen.with_event({"kind": "stopped", "process": ""}).awaited == ""
+
+
+def test_metrics_of_learning_stay_while_the_next_update_is_awaited() -> None:
+    seen = RunView("slow").with_row({**ROWS[1], "updates": 3}).with_row({**WAITING, "updates": 3})
+    assert seen.awaited.startswith("next update in about 41 s")
+    assert seen.row["loss"] == 0.5
+    after = seen.with_row({**ROWS[2], "updates": 4})
+    assert (after.awaited, "update_steps" in after.row) == ("", False)

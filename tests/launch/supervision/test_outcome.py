@@ -73,6 +73,14 @@ def test_ctrl_c_lets_the_trainer_finish() -> None:
     assert story.done == ev.Done("stopped", 130, summary={"env_steps": 9})
 
 
+def test_a_run_that_stops_before_its_first_update_says_what_it_made() -> None:
+    story = running().at(2, ev.Interrupted())
+    story.at(3, finished("trainer", "drained", env_steps=0, updates=0, steps_made=1212, steps_in_flight=1212))
+    story.at(3.1, ev.Exited("trainer", 0, 0), *exits(OTHERS))
+    said = "before the first update: 1,212 steps were made and not learned from"
+    assert story.notes[-1] == ("stopped", "", 0, said)
+
+
 def test_deaths_while_the_trainer_finishes_are_told_and_not_mended() -> None:
     story = running().at(2, ev.Interrupted()).at(2.1, ev.Exited("simulator-0", 0, -9))
     assert story.notes == [("died", "simulator-0", 0, "signal 9")]

@@ -1,0 +1,60 @@
+"""Rollouts of slow environments, by literal times of a step."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from launch.plan.pace import expectation, shorter_rollouts, warning
+from launch.plan.planning import plan
+from launch.topology.load import dump, parse
+from tests.launch.described import DESCRIPTION
+
+PPO = "env: {id: CartPole-v1}\nalgorithm: {name: ppo}\nsimulators: {count: 2}"
+"""16 environments x 64 steps = 1,024 steps, in 4 minibatches."""
+
+
+def shorter(step_s: float, *overrides: str, state_size: int = 0, text: str = PPO) -> dict[str, int]:
+    described = replace(DESCRIPTION, step_s=step_s, state_size=state_size)
+    return {key: value for key, (value, _) in shorter_rollouts(parse(text, overrides), described, 2.0).items()}
+
+
+def test_rollouts_of_slow_environments_are_shorter_and_their_minibatches_are_as_large() -> None:
+    assert shorter(0.1) == {"algorithm.horizon": 16, "algorithm.minibatches": 1}
+
+
+@pytest.mark.parametrize("step_s", [0.0, 0.005, 0.029])
+def test_environments_with_an_update_in_fifteen_seconds_keep_the_defaults(step_s: float) -> None:
+    assert shorter(step_s) == {}
+
+
+@pytest.mark.parametrize(
+    "override", ["algorithm.horizon=64", "algorithm.minibatches=4", "algorithm.batch_steps=1024", "algorithm.name=a2c"]
+)
+def test_keys_of_the_user_and_the_shortest_horizon_are_kept(override: str) -> None:
+    assert shorter(1.0, override) == {}
+
+
+def test_sequences_of_recurrent_networks_are_kept() -> None:
+    assert shorter(1.0, state_size=8) == {}
+
+
+def test_an_update_keeps_256_steps() -> None:
+    assert shorter(1.0, "simulators.envs=4") == {"algorithm.horizon": 32, "algorithm.minibatches": 2}
+    assert shorter(1.0, "simulators.envs=2") == {}
+
+
+def test_the_plan_has_the_choice_and_a_resumed_run_has_its_numbers() -> None:
+    made = plan(parse(PPO), replace(DESCRIPTION, step_s=0.1))
+    assert (made.topology.algorithm.horizon, made.block_shape.horizon) == (16, 16)
+    assert [choice.value for choice in made.choices if choice.key == "algorithm.horizon"] == [16]
+    again = plan(parse(dump(made.topology)), replace(DESCRIPTION, step_s=0.001))
+    assert again.topology == made.topology
+    assert not [choice for choice in again.choices if choice.key.startswith("algorithm")]
+
+
+def test_a_plan_says_when_updates_come_and_how_they_come_earlier() -> None:
+    topology = parse(PPO, ["algorithm.horizon=64"])
+    assert expectation(topology, 0.1, 2.0) == "about every 51 s: 1,024 steps at about 20 steps/s"
+    assert "lower it or simulators.envs" in warning(topology, 0.1, 2.0)
+    assert (warning(topology, 0.02, 2.0), warning(topology, 0.0, 2.0), expectation(topology, 0.0, 2.0)) == ("", "", "")
