@@ -178,6 +178,15 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
     tree["model"]["statistics_rows"] = 7 if tree["model"]["normalize_observation"] else None
     by_ratio = ALGORITHMS.spec(algorithm["name"]).by_ratio
     tree["optimizer"]["sample_size_scaling"] = "sqrt" if by_ratio else "none"
+    if tree["optimizer"]["schedule"] == "constant":
+        tree["optimizer"]["learning_rate_final"] = 0.0
+        for group in tree["optimizer"]["groups"].values():
+            group["learning_rate_final"] = None
+    tree["optimizer"]["warmup_steps"] = min(
+        tree["optimizer"]["warmup_steps"], (tree["schedule_steps"] or tree["total_steps"]) - 1
+    )
+    if tree["mode"] == "sync" and "target_kl" in algorithm:
+        algorithm["target_kl"] = None
     if tree["env"]["id"].startswith("envpool:ALE/"):
         tree["evaluator"]["noop_max"] = max(tree["evaluator"]["noop_max"], 1)
     if ALGORITHMS.spec(algorithm["name"]).unit_actions and "scale_actions" in tree["env"]:
