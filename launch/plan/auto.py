@@ -33,7 +33,7 @@ LARGE_BATCH = 64
 
 @dataclass(frozen=True)
 class Choice:
-    """A chosen value of a key: for ``auto``, for a default or number that follows another, or None for a key left out."""
+    """A chosen value of a key: for ``auto``, or for one that follows the machine or an override; None: left out."""
 
     key: str
     value: Any
