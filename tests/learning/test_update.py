@@ -68,7 +68,7 @@ def test_parts_depend_on_seed_and_rollout_alone(monkeypatch: pytest.MonkeyPatch)
     orders = []
     for rollout in (7, 8):
         parts: list[Batch] = []
-        monkeypatch.setattr(other, "learn_from", lambda part, _, parts=parts: parts.append(part.batch))
+        monkeypatch.setattr(other, "learn_from", lambda part, _, parts=parts: not parts.append(part.batch))
         other.learn(batch(), 0, rollout)
         orders.append([tuple(part.columns["extra"][0].tolist()) for part in parts])
     assert orders[0] != orders[1]
