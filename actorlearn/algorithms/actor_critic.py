@@ -15,6 +15,7 @@ from actorlearn.algorithms import policies
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.returns import mean_over
 from actorlearn.algorithms.specs.actor_critic import ActorCriticSettings
+from actorlearn.curves import curve
 
 
 class ActorCritic:
@@ -66,11 +67,15 @@ class ActorCritic:
     def total(self, valid: Tensor, policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, progress: float) -> Tensor:
         """Return the loss, from three means over the valid transitions."""
         settings = self.settings
-        entropy_cost = interpolate(settings.entropy_cost, settings.entropy_cost_final, progress)
+        entropy_cost = self.scheduled(settings.entropy_cost, settings.entropy_cost_final, progress)
         total = policy_loss + settings.value_cost * value_loss - entropy_cost * entropy
         if settings.reduction == "sum":
             total = total * valid.sum()
         return settings.loss_scale * total
+
+    def scheduled(self, first: float, final: float | None, progress: float) -> float:
+        """Return the number between ``first`` and ``final`` at ``progress`` of the schedule; None: always ``first``."""
+        return first if final is None else first + curve(self.settings.schedule, progress) * (final - first)
 
     def check_shapes(self, outputs: Mapping[str, Tensor], batch: Batch) -> None:
         """Raise ValueError unless outputs have `bootstrap_rows` more rows than the batch has transitions."""
@@ -83,11 +88,6 @@ class ActorCritic:
                     f"{horizon} transitions of {environments} environments needs {expected}: run the network on all "
                     "rows of its observation and keep [rows, B, size]"
                 )
-
-
-def interpolate(first: float, final: float | None, progress: float) -> float:
-    """Return the linear interpolation from ``first`` to ``final`` at ``progress``; None: always ``first``."""
-    return first if final is None else first + progress * (final - first)
 
 
 @torch.no_grad()

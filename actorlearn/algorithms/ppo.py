@@ -33,10 +33,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from actorlearn.algorithms.actor_critic import ActorCritic, fit, interpolate
+from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import played_actions
-from actorlearn.algorithms.ratios import ratio_metrics
+from actorlearn.algorithms.ratios import DIVERGENCE, ratio_metrics
 from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes, vtrace
 from actorlearn.algorithms.specs.ppo import PPOSettings
 
@@ -99,7 +99,7 @@ class PPO(ActorCritic):
         if self.settings.weight_clip is not None:
             log_weight = log_weight.clamp(max=math.log(self.settings.weight_clip))
         ratio = log_ratio.clamp(max=LARGEST_LOG).exp()
-        clip = interpolate(self.settings.ratio_clip, self.settings.ratio_clip_final, progress)
+        clip = self.scheduled(self.settings.ratio_clip, self.settings.ratio_clip_final, progress)
         advantage = columns["advantage"]
         if self.settings.normalize_advantage:
             advantage = normalize(valid, advantage)
@@ -115,7 +115,7 @@ class PPO(ActorCritic):
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         moved = (log_prob.detach() - columns["log_prob"]).where(valid, 0.0)  # log(pi / mu)
         metrics |= ratio_metrics(batch, moved, (ratio - 1.0).abs() > clip)
-        metrics["divergence"] = mean_over(valid, moved.exp() - 1.0 - moved)  # of mu from pi, never negative
+        metrics[DIVERGENCE] = mean_over(valid, moved.exp() - 1.0 - moved)  # of mu from pi, never negative
         metrics |= fit(valid, columns["return"], value_tm1)
         return total, {name: metric.detach() for name, metric in metrics.items()}
 

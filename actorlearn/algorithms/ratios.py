@@ -11,6 +11,8 @@ from torch import Tensor
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.lags import LAG_CLASSES
 
+DIVERGENCE = "divergence"
+"""Name of the metric that ends an update at ``algorithm.target_kl``."""
 SAMPLE_SIZE = "effective_sample_size"
 """Name of the metric by which ``optimizer.sample_size_scaling`` scales the learning rate."""
 

@@ -142,6 +142,11 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
         return False
 
     @property
+    def divergence_limit(self) -> float | None:
+        """Value of the metric ``divergence`` beyond which an update ends without its remaining minibatches, or None."""
+        return None
+
+    @property
     def exploration(self) -> EpsilonSchedule | None:
         """Schedule of random actions that replace those of `act`; None: `act` explores itself."""
         return None

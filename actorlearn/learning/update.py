@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Algorithm, Batch
-from actorlearn.algorithms.ratios import SAMPLE_SIZE
+from actorlearn.algorithms.ratios import DIVERGENCE, SAMPLE_SIZE
 from actorlearn.algorithms.state import DeclaredState
 from actorlearn.failpoints import hit
 from actorlearn.learning.diagnosis import Diagnosis
@@ -30,7 +30,7 @@ from actorlearn.models.normalize import Normalized, merge_into, moments_of, rows
 from actorlearn.models.several import spans
 from actorlearn.optim.groups import make_groups
 from actorlearn.optim.outer import Outer
-from actorlearn.optim.schedules import linear, scale_rate
+from actorlearn.optim.schedules import rate_after, scale_rate
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.consumed import Consumed, Position
@@ -206,20 +206,27 @@ class Learning:
 
         A pass may take minutes: ``going_on`` is called between two steps, and Stopped is raised if it returns False. A
         pass that was broken off continues later, in this process or in one that restores its state. In the first
-        ``idle`` steps only other learners have minibatches, and this learner's gradient is not used.
+        ``idle`` steps only other learners have minibatches, and this learner's gradient is not used. The pass ends
+        early if the policy has moved too far from the acting one (``algorithm.target_kl``).
         """
-        self.finite = True
+        self.finite, taken = True, 0
         self._observe(prepared)
         minibatches = self.minibatches.draw(prepared, position.rollout, remaining, env_steps)
         for step in range(idle + remaining):
             if step and not self.going_on():
                 raise Stopped("told to end between two minibatches of a rollout")
-            if step < idle:
-                self._step(self.learning_rates(env_steps, self._rate_share({})), self.state.vector)
+            if step >= idle:
+                if not self.learn_from(next(minibatches), env_steps):
+                    break
+                taken += 1
+            elif self._moved_too_far({}):
+                break
             else:
-                self.learn_from(next(minibatches), env_steps)
-        if remaining:
+                self._step(self.learning_rates(env_steps, self._rate_share({})), self.state.vector)
+        if taken:
             self.skipped = 0 if self.finite else self.skipped + 1
+        if remaining and self.algorithm_settings.divergence_limit is not None:
+            self._newest["learned_share"] = taken / remaining
         return {**self._newest, **self.minibatches.finish(remaining, env_steps, position.used)}
 
     def learn(self, batch: Batch, env_steps: int, rollout: int) -> dict[str, float]:
@@ -251,15 +258,19 @@ class Learning:
 
     # One optimizer step --------------------------------------------------------------------------------------------
 
-    def learn_from(self, minibatch: Minibatch, env_steps: int) -> None:
-        """Take one optimizer step with a minibatch, by the exchange; a step that is not finite changes nothing."""
+    def learn_from(self, minibatch: Minibatch, env_steps: int) -> bool:
+        """Take one optimizer step with a minibatch, by the exchange; a step that is not finite changes nothing.
+
+        Returns False, without a step, if the policy has moved too far from the acting one.
+        """
         self.diagnosis.note_minibatch(minibatch.batch)
-        progress = self.settings.schedule_progress(env_steps)
         before = self.state.vector.clone()
-        loss, metrics = self.losses.compute_gradient(minibatch, progress)
+        loss, metrics = self.losses.compute_gradient(minibatch, self.settings.schedule_progress(env_steps))
         proposed = self.state.put_back(before)
+        if self._moved_too_far(metrics):
+            return False
         share = self._rate_share(metrics)
-        rates = self._rates(progress, share)
+        rates = self.learning_rates(env_steps, share)
         if self.norms:
             self.norms.before()
         stepped = self._step(rates, proposed, bool(torch.isfinite(loss)) and isfinite(share))
@@ -271,10 +282,11 @@ class Learning:
                 **{name: float(value) for name, value in metrics.items()},
                 "loss": float(loss.detach()),
                 "gradient_norm": stepped.norm,  # of the whole gradient, before clipping
-                "learning_rate": share * self._rate(self.optimizer_settings, progress),
+                "learning_rate": share * self._rate(self.optimizer_settings, env_steps),
                 **{f"{OWN_RATE}{g.name}": rates[g.number] for g in self.groups if g.name in self.own_rates},
             }
         self.finite &= stepped.taken
+        return True
 
     def _step(self, rates: list[float], proposed: Tensor, usable: bool = True) -> Stepped:
         """Take an optimizer step; the algorithm's state then becomes the mean of the states that learners propose."""
@@ -286,22 +298,31 @@ class Learning:
 
     def learning_rates(self, env_steps: int, share: float = 1.0) -> list[float]:
         """Return the learning rate of each parameter group after ``env_steps`` steps, times ``share``."""
-        return self._rates(self.settings.schedule_progress(env_steps), share)
+        return [share * self._rate(group.settings, env_steps) for group in self.groups]
 
-    def _rates(self, progress: float, share: float) -> list[float]:
-        return [share * self._rate(group.settings, progress) for group in self.groups]
+    def _moved_too_far(self, metrics: Mapping[str, Tensor]) -> bool:
+        """Whether the divergence from the acting policy ends the pass; equal for learners in lock-step.
+
+        The divergence is computed before each step from the minibatch itself. A pass that was broken off therefore
+        continues to the same end.
+        """
+        limit = self.algorithm_settings.divergence_limit
+        return limit is not None and self._mean(metrics.get(DIVERGENCE, 0.0)) > limit
 
     def _rate_share(self, metrics: Mapping[str, Tensor]) -> float:
         """Return the factor on learning rates from the effective sample size; equal for learners in lock-step."""
         scaling = self.optimizer_settings.sample_size_scaling
         if scaling == "none":
             return 1.0
-        own = torch.tensor([float(metrics.get(SAMPLE_SIZE, 1.0))])
-        return scale_rate(1.0, float(self.exchange.mean(own)), scaling)
+        return scale_rate(1.0, self._mean(metrics.get(SAMPLE_SIZE, 1.0)), scaling)
 
-    def _rate(self, o: OptimizerSettings, progress: float) -> float:
-        """Return the rate on the line from the first to the final value, scaled by the number of learners."""
-        rate = linear(o.learning_rate, o.learning_rate_final, progress)
+    def _mean(self, number: Tensor | float) -> float:
+        """Return the mean of the number of each learner in lock-step."""
+        return float(self.exchange.mean(torch.tensor([float(number)])))
+
+    def _rate(self, o: OptimizerSettings, env_steps: int) -> float:
+        """Return the learning rate of the schedule, scaled by the number of learners."""
+        rate = rate_after(o, env_steps, self.settings.schedule_end)
         return scale_rate(rate, self.settings.learners, self.settings.rate_scaling)
 
     # Results -------------------------------------------------------------------------------------------------------

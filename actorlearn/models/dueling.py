@@ -45,7 +45,7 @@ class Dueling(nn.Module):
             return nn.Sequential(nn.Linear(inputs, features), *behind, nn.ReLU(True))
 
         streams = {name: stream() for name in heads}
-        self.streams = SeparateTrunks(streams, features, heads)
+        self.streams = SeparateTrunks(streams, dict.fromkeys(heads, features), heads)
         self.gradient = gradient
 
     def forward(self, observation: Tensor) -> dict[str, Tensor]:

@@ -130,7 +130,14 @@ class PixelConvolution(nn.Conv2d):
         return torch.nn.functional.conv2d(deep, taps, self.bias)
 
 
-ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "leaky_relu": nn.LeakyReLU,
+    "elu": nn.ELU,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+}
 """Activation functions of a perceptron's hidden layers."""
 
 

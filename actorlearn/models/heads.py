@@ -48,11 +48,13 @@ class SeparateTrunks(nn.Module):
     errors of the value are as large as the returns and dominate a clipped gradient.
     """
 
-    def __init__(self, encoders: Mapping[str, nn.Module], features: int, heads: Mapping[str, int]) -> None:
-        """Add one linear layer to each head's encoder."""
+    def __init__(
+        self, encoders: Mapping[str, nn.Module], features: Mapping[str, int], heads: Mapping[str, int]
+    ) -> None:
+        """Add one linear layer to each head's encoder, which has this number of features."""
         super().__init__()
         self.trunks = nn.ModuleDict(
-            {name: SharedTrunk(encoder, features, {name: heads[name]}) for name, encoder in encoders.items()}
+            {name: SharedTrunk(encoder, features[name], {name: heads[name]}) for name, encoder in encoders.items()}
         )
         self.free = nn.ModuleDict({name: Free(size) for name, size in heads.items() if name in FREE})
         self.asked: frozenset[str] | None = None

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor, nn
 
 from actorlearn.extra_networks import ExtraNetwork
@@ -23,7 +24,10 @@ from actorlearn.models.noisy import make_noisy
 from actorlearn.models.normalize import Normalized, statistics
 from actorlearn.models.recurrent import Recurrent
 from actorlearn.models.several import ActionConditioned, FreeParameters, SeveralNetworks
-from actorlearn.models.specs import MODELS, EncoderSettings, ImageSettings, ModelSettings
+from actorlearn.models.specs import MODELS, EncoderSettings, ImageSettings, MLPSettings, ModelSettings
+
+VALUE = "value"
+"""The head of a state value or of a critic, whose encoder may have sizes of its own."""
 
 
 def make(
@@ -45,6 +49,7 @@ def make(
         raise ValueError(
             f"observation_dtype: {observation_dtype!r} is not a numpy number type such as 'uint8' or 'float32'"
         )
+    _check_value(settings, heads, extra or {})
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # only the CPU's: torch.manual_seed would seed every device
         network = _initialised(settings, shape, heads)
@@ -113,12 +118,32 @@ def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[st
         encoder = kind(settings, shape)
         return Recurrent(encoder, encoder.features, settings.recurrence, settings.recurrent_size, heads)
     if spec.separate:
-        encoders = {head: kind(settings, shape) for head in heads if head not in FREE}
-        return SeparateTrunks(encoders, next(iter(encoders.values())).features, heads)
+        encoders = {head: kind(_of_head(settings, head), shape) for head in heads if head not in FREE}
+        return SeparateTrunks(encoders, {head: encoder.features for head, encoder in encoders.items()}, heads)
     encoder = kind(settings, shape)
     if DUELING in heads and isinstance(settings, ImageSettings):
         return Dueling(encoder, heads, settings.stream_gradient)
     return SharedTrunk(encoder, encoder.features, heads)
+
+
+def _of_head(settings: EncoderSettings, head: str) -> EncoderSettings:
+    """Return the settings of a head's own encoder."""
+    if head == VALUE and isinstance(settings, MLPSettings) and settings.value_hidden_sizes is not None:
+        return replace(settings, hidden_sizes=settings.value_hidden_sizes)
+    return settings
+
+
+def _check_value(settings: ModelSettings, heads: Mapping[str, int], extra: Mapping[str, ExtraNetwork]) -> None:
+    """Raise ValueError if the sizes of the value's network are set and no network has this head alone."""
+    if not isinstance(settings, MLPSettings) or settings.value_hidden_sizes is None:
+        return
+    if settings.recurrence != "none":
+        why = f"with model.recurrence: {settings.recurrence} all outputs share one encoder"
+    elif VALUE not in {*heads, *(head for asked in extra.values() for head in asked.heads)}:
+        why = "the algorithm has no network of a state value and no critics"
+    else:
+        return
+    raise ValueError(f"model.value_hidden_sizes: {[*settings.value_hidden_sizes]}: {why}; leave the key out")
 
 
 def flatten(module: nn.Module) -> tuple[Tensor, Tensor]:

@@ -122,9 +122,17 @@ class MLPSettings(EncoderSettings, frozen=True, kw_only=True, tag="mlp"):
     """Keys of the perceptron."""
 
     hidden_sizes: Annotated[tuple[Width, ...], Meta(max_length=16, description="units per hidden layer")] = (64, 64)
-    activation: Annotated[Literal["tanh", "relu"], Meta(description="activation function of each hidden layer")] = (
-        "tanh"
-    )
+    value_hidden_sizes: Annotated[
+        Annotated[tuple[Width, ...], Meta(max_length=16)] | None,
+        Meta(
+            description="units per hidden layer of the network of the value (a2c, impala, ppo, vaco), or of each "
+            "critic (sac); null = hidden_sizes"
+        ),
+    ] = None
+    activation: Annotated[
+        Literal["tanh", "relu", "leaky_relu", "elu", "gelu", "silu"],
+        Meta(description="activation function of each hidden layer"),
+    ] = "tanh"
     layer_norm: LayerNorm = False
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from actorlearn.curves import curve
 from actorlearn.optim.specs import AdamSettings, GroupSettings, OptimizerSettings
 
 SCALINGS = ("none", "sqrt", "linear")
@@ -21,6 +22,14 @@ def linear(start: float, end: float, fraction: float) -> float:
     """Return the linear interpolation between start (`fraction` 0 or less) and end (1 or more)."""
     fraction = min(max(fraction, 0.0), 1.0)
     return start * (1.0 - fraction) + end * fraction
+
+
+def rate_after(settings: OptimizerSettings, env_steps: int, end_steps: int) -> float:
+    """Return the learning rate after some steps of a run whose schedule ends at ``end_steps``."""
+    if env_steps < settings.warmup_steps:
+        return settings.learning_rate * env_steps / settings.warmup_steps
+    progress = min((env_steps - settings.warmup_steps) / (end_steps - settings.warmup_steps), 1.0)
+    return linear(settings.learning_rate, settings.rate_at_end, curve(settings.schedule, progress))
 
 
 def scale_rate(learning_rate: float, batches: float, scaling: str) -> float:

@@ -35,6 +35,7 @@ FinalRate = Annotated[float, Meta(ge=0, le=1_000)]
 Epsilon = Annotated[float, Meta(gt=0, le=1_000)]
 ClipNorm = Annotated[float, Meta(ge=0, le=1_000_000)]
 OuterRule = Literal["none", "momentum", "nesterov"]
+Schedule = Literal["linear", "cosine", "constant"]
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,7 +44,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     learning_rate: Annotated[Rate | None, Meta(description="at step 0")] = None
     learning_rate_final: Annotated[
         FinalRate | None,
-        Meta(description="reached linearly at schedule_steps; null = in proportion, as the optimizer's"),
+        Meta(description="reached at schedule_steps; null = in proportion, as the optimizer's"),
     ] = None
     epsilon: Annotated[Epsilon | None, Meta(description="epsilon in the denominator of the step")] = None
     clip_norm: Annotated[
@@ -63,9 +64,26 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
     learning_rate_final: Annotated[
         FinalRate,
         Meta(
-            description="learning rate at schedule_steps, reached linearly; set it to learning_rate for a constant rate"
+            description="learning rate at schedule_steps, with schedule linear or cosine; an override of learning_rate "
+            "alone changes the file's value in proportion"
         ),
     ] = 0.0
+    schedule: Annotated[
+        Schedule,
+        Meta(
+            description="curve from learning_rate to learning_rate_final; cosine = half a period; constant = "
+            "learning_rate throughout"
+        ),
+    ] = "linear"
+    warmup_steps: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10**12,
+            description="agent steps at the start during which the learning rate rises linearly from 0; the schedule "
+            "begins after them",
+        ),
+    ] = 0
     epsilon: Annotated[Epsilon, Meta(description="epsilon in the denominator of the step")] = 0.1
     clip_norm: Annotated[
         ClipNorm,
@@ -92,6 +110,11 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
     def state_vectors(self) -> tuple[str, ...]:
         """Names of the state's vectors that have one element for each parameter."""
         return ()
+
+    @property
+    def rate_at_end(self) -> float:
+        """The learning rate at the end of the schedule."""
+        return self.learning_rate if self.schedule == "constant" else self.learning_rate_final
 
     def of_group(self, name: str) -> Self:
         """Return the settings for one network: the numbers of its group, and otherwise these."""

@@ -179,7 +179,7 @@ def optimize(settings: MeasureSettings) -> float:
 
 def to_rest(optimizer: OptimizerSettings) -> OptimizerSettings:
     """Return the optimizer's settings with learning rate 0 at the last step of a run."""
-    return msgspec.structs.replace(optimizer, learning_rate_final=0.0)
+    return msgspec.structs.replace(optimizer, learning_rate_final=0.0, schedule="linear", warmup_steps=0)
 
 
 def observations(shape: tuple[int, ...], dtype: str, rows: tuple[int, ...]) -> Tensor:

@@ -195,9 +195,14 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
         """Number of this learner."""
         return self.id.learner
 
+    @property
+    def schedule_end(self) -> int:
+        """Environment steps at which schedules end."""
+        return self.schedule_steps or self.total_steps
+
     def schedule_progress(self, env_steps: int) -> float:
         """Return the share of the schedules, 0 to 1, that is over after this many steps."""
-        return min(env_steps / (self.schedule_steps or self.total_steps), 1.0)
+        return min(env_steps / self.schedule_end, 1.0)
 
     @property
     def end_steps(self) -> int:

@@ -25,13 +25,14 @@ hyperparameters = {
     "batch_size": 256,
     "n_epochs": 4,
     "learning_rate": "lin_2.5e-4",
-    "policy_kwargs": {"net_arch": [64, 64]},
+    "policy_kwargs": {"net_arch": {"pi": [64, 64], "vf": [256, 256]}},
     "target_kl": 0.03,
     "total_timesteps": 20_000,
+    "use_sde": True,
 }
 keys, left_out = actorlearn.from_stable_baselines3("ppo", hyperparameters)
-print(keys["algorithm.minibatches"], keys["optimizer.learning_rate_final"])  # 4 0.0
-print(left_out)  # {'target_kl': 'epochs do not end early; fewer algorithm.epochs keep the policy nearer'}
+print(keys["optimizer.schedule"], keys["model.value_hidden_sizes"])  # linear [256, 256]
+print(left_out)  # {'use_sde': 'exploration by a noise that depends on the state (gSDE) is not there'}
 run = actorlearn.train("CartPole-v1", **keys)
 ```
 
@@ -39,7 +40,8 @@ run = actorlearn.train("CartPole-v1", **keys)
   actorlearn.
 * *Left out*: a given value without a counterpart is in `left_out`, with the reason. A name that the algorithm does
   not have raises a `ValueError`.
-* *Schedules*: `"lin_2.5e-4"` of RL Baselines3 Zoo, and any linear function of the remaining progress.
+* *Schedules*: `"lin_2.5e-4"` of RL Baselines3 Zoo, and any function of the remaining progress that is constant,
+  linear or half a period of a cosine.
 * *Atari*: `env_wrapper` with `AtariWrapper` sets the preprocessing. Give `train` an id such as `ALE/Pong-v5`.
 * *Other differences*: with `clip_range_vf`, the error of a clipped value is at least that of the unclipped one, as in
   the original PPO. DQN's share of random actions falls from the first step; Stable-Baselines3 acts at random until
@@ -60,9 +62,9 @@ can call [`train`](python.md), and what it left out:
 ```python
 import actorlearn
 
-keys, left_out = actorlearn.from_cleanrl("ppo", {"num_envs": 8, "target_kl": 0.02, "total_timesteps": 20_000})
-print(keys["algorithm.value_cost"], keys["algorithm.value_clip"])  # 0.25 0.2
-print(left_out)  # {'target_kl': 'epochs do not end early; fewer algorithm.epochs keep the policy nearer'}
+keys, left_out = actorlearn.from_cleanrl("ppo", {"num_envs": 8, "target_kl": 0.03, "total_timesteps": 20_000})
+print(keys["algorithm.value_cost"], keys["algorithm.target_kl"])  # 0.25 0.02
+print(left_out)  # {}
 run = actorlearn.train("CartPole-v1", **keys)
 ```
 

@@ -58,8 +58,9 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         console.print(f"[bold]chosen[/] {choice}", highlight=False)
     if made.expectation:
         console.print(f"[bold]updates[/] {made.expectation}", highlight=False, soft_wrap=True)
+    console.print(f"[bold]learning rate[/] {learning_rate(loaded)}", highlight=False, soft_wrap=True)
     numbers = optimizer(made)
-    if any(getattr(loaded.optimizer, key) != number for key, number in numbers.items()):
+    if [*numbers.values()] != [loaded.optimizer.learning_rate, loaded.optimizer.rate_at_end, loaded.optimizer.epsilon]:
         said = ", ".join(f"{key} {number:g}" for key, number in numbers.items())
         console.print(
             f"[bold]optimizer[/] {said}, adjusted to the number of learners and the batch size", highlight=False
@@ -84,6 +85,16 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
             soft_wrap=True,
         )
     return 0
+
+
+def learning_rate(topology: Topology) -> str:
+    """Return the learning rate over the run, for one learner and batches of the usual size."""
+    settings, end = topology.optimizer, topology.schedule_steps or topology.total_steps
+    first, final, warmup = settings.learning_rate, settings.rate_at_end, settings.warmup_steps
+    before = f"0 to {first:g} in {warmup:,} steps, then " if warmup else ""
+    return before + (
+        f"{first:g} throughout" if final == first else f"{first:g} to {final:g} at {end:,} steps, {settings.schedule}"
+    )
 
 
 def as_json(made: Plan) -> dict[str, Any]:
@@ -129,7 +140,7 @@ def optimizer(made: Plan) -> dict[str, float]:
     found = for_batches(topology.optimizer, batches, scaling)
     return {
         "learning_rate": scale_rate(found.learning_rate, learners, scaling),
-        "learning_rate_final": scale_rate(found.learning_rate_final, learners, scaling),
+        "learning_rate_final": scale_rate(found.rate_at_end, learners, scaling),
         "epsilon": found.epsilon,
     }
 

@@ -48,11 +48,18 @@ def _rate(values: Values) -> Keys:
 
 
 def _annealed(values: Values) -> Keys:
-    return {"optimizer.learning_rate_final": 0.0 if values["anneal_lr"] else values["learning_rate"]}
+    if not values["anneal_lr"]:
+        return {"optimizer.schedule": "constant"}
+    return {"optimizer.schedule": "linear", "optimizer.learning_rate_final": 0.0}
 
 
 def _constant(values: Values) -> Keys:
-    return {key: values["learning_rate"] for key in ("optimizer.learning_rate", "optimizer.learning_rate_final")}
+    return {"optimizer.learning_rate": values["learning_rate"], "optimizer.schedule": "constant"}
+
+
+def _target_kl(values: Values) -> Keys:
+    given = values["target_kl"]
+    return {"algorithm.target_kl": None if given is None else given / 1.5}
 
 
 def _value_clip(values: Values) -> Keys:
@@ -85,7 +92,7 @@ def _sac_batch(values: Values) -> Keys:
 
 
 def _policy_rate(values: Values) -> Keys:
-    return {key: values["policy_lr"] for key in ("optimizer.learning_rate", "optimizer.learning_rate_final")}
+    return {"optimizer.learning_rate": values["policy_lr"], "optimizer.schedule": "constant"}
 
 
 def _critic_rate(values: Values) -> Keys:
@@ -121,7 +128,7 @@ TABLE = (
     Name("gamma", ALL, ("algorithm.discount",)),
     # PPO
     Name("learning_rate", PPO, ("optimizer.learning_rate",), "", _rate),
-    Name("anneal_lr", PPO, ("optimizer.learning_rate_final",), "true = 0.0; false = the learning rate", _annealed),
+    Name("anneal_lr", PPO, ("optimizer.schedule",), "true = linear, to 0; false = constant", _annealed),
     Name("num_steps", PPO, ("algorithm.horizon",), "", whole("algorithm.horizon", "num_steps")),
     Name("gae_lambda", PPO, ("algorithm.gae_lambda",)),
     Name("num_minibatches", PPO, ("algorithm.minibatches",)),
@@ -138,12 +145,18 @@ TABLE = (
         lambda values: {"algorithm.value_cost": values["vf_coef"] / 2},
     ),
     Name("max_grad_norm", PPO, ("optimizer.clip_norm",)),
-    Name("target_kl", PPO, (), "epochs do not end early; fewer algorithm.epochs keep the policy nearer"),
+    Name(
+        "target_kl",
+        PPO,
+        ("algorithm.target_kl",),
+        "target_kl / 1.5; compared before each minibatch, not after each epoch",
+        _target_kl,
+    ),
     Name("batch_size", PPO, (), COMPUTED, nothing),
     Name("minibatch_size", PPO, (), COMPUTED, nothing),
     Name("num_iterations", PPO, (), COMPUTED, nothing),
     # DQN
-    Name("learning_rate", DQN, ("optimizer.learning_rate",), "and the same for learning_rate_final", _constant),
+    Name("learning_rate", DQN, ("optimizer.learning_rate",), "with optimizer.schedule: constant", _constant),
     Name("tau", DQN, (), "dqn copies the whole network, which is tau 1", whole_copies),
     Name(
         "target_network_frequency",
@@ -179,7 +192,7 @@ TABLE = (
         _ratio,
     ),
     # SAC
-    Name("policy_lr", SAC, ("optimizer.learning_rate",), "and the same for learning_rate_final", _policy_rate),
+    Name("policy_lr", SAC, ("optimizer.learning_rate",), "with optimizer.schedule: constant", _policy_rate),
     Name("q_lr", SAC, ("optimizer.groups",), "learning_rate of critic_1, critic_2 and temperature", _critic_rate),
     Name("batch_size", SAC, ("replay.batch_size", "replay.ratio"), "the ratio is batch_size / num_envs", _sac_batch),
     Name("tau", SAC, ("algorithm.target_rate",)),

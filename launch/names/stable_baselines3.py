@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from math import isclose
+from typing import Any, NamedTuple
 
+from actorlearn.curves import curve
 from launch.names.library import (
     Converted,
     Keys,
@@ -27,7 +29,16 @@ from launch.names.library import (
 ON_POLICY = ("ppo", "a2c")
 OFF_POLICY = ("dqn", "sac")
 ALL = (*ON_POLICY, *OFF_POLICY)
-_LINEAR = "lin_"
+_LINEAR = ("lin_", "linear_")
+_ACTIVATIONS = {
+    "tanh": "tanh",
+    "relu": "relu",
+    "leakyrelu": "leaky_relu",
+    "elu": "elu",
+    "gelu": "gelu",
+    "silu": "silu",
+}
+"""Class of torch in small letters -> ``model.activation``."""
 _NOISE = "exploration by a noise that depends on the state (gSDE) is not there"
 _BUFFER = "the kind of memory follows from the algorithm"
 
@@ -57,33 +68,49 @@ def _literal(node: ast.AST) -> Any:
     return ast.literal_eval(node)
 
 
-def _ends(value: Any) -> tuple[float, float]:
-    """Return a number at the start and at the end of training; raises NoCounterpartError for a bent schedule."""
+class _Scheduled(NamedTuple):
+    """A number that changes during training."""
+
+    first: float
+    last: float
+    schedule: str
+    """Its curve: constant, linear or cosine."""
+
+
+def _scheduled(value: Any) -> _Scheduled:
+    """Return a number at the start and at the end, and its curve; raises NoCounterpartError for other curves."""
     if isinstance(value, str) and value.startswith(_LINEAR):
-        return float(value.removeprefix(_LINEAR)), 0.0
-    if callable(value):  # of the remaining progress, from 1 to 0
-        first, middle, last = (float(value(progress)) for progress in (1.0, 0.5, 0.0))
-        if abs(middle - (first + last) / 2) > 1e-6 * max(abs(first), abs(last)):
-            raise NoCounterpartError("only linear schedules have a counterpart")
-        return first, last
-    return float(value), float(value)
+        return _Scheduled(float(value.partition("_")[2]), 0.0, "linear")
+    if not callable(value):
+        return _Scheduled(float(value), float(value), "constant")
+    progress = (0.0, 0.25, 0.5, 0.75, 1.0)
+    found = [float(value(1.0 - gone)) for gone in progress]  # the library's functions take the remaining progress
+    first, last = found[0], found[-1]
+    for name in ("constant",) if first == last else ("linear", "cosine"):
+        expected = [first + curve(name, gone) * (last - first) for gone in progress]
+        if all(map(partial(isclose, rel_tol=1e-6, abs_tol=1e-6 * abs(first)), found, expected)):
+            return _Scheduled(first, last, name)
+    raise NoCounterpartError("only constant, linear and cosine schedules have a counterpart")
 
 
 def _rate(values: Values) -> Keys:
-    first, last = _ends(values["learning_rate"])
-    return {"optimizer.learning_rate": first, "optimizer.learning_rate_final": last}
+    first, last, schedule = _scheduled(values["learning_rate"])
+    final = {} if schedule == "constant" else {"optimizer.learning_rate_final": last}
+    return {"optimizer.learning_rate": first, "optimizer.schedule": schedule, **final}
 
 
 def _clip(values: Values) -> Keys:
-    first, last = _ends(values["clip_range"])
-    return {"algorithm.ratio_clip": first, "algorithm.ratio_clip_final": None if first == last else last}
+    first, last, schedule = _scheduled(values["clip_range"])
+    if schedule == "constant":
+        return {"algorithm.ratio_clip": first, "algorithm.ratio_clip_final": None}
+    return {"algorithm.ratio_clip": first, "algorithm.ratio_clip_final": last, "algorithm.schedule": schedule}
 
 
 def _value_clip(values: Values) -> Keys:
     if values["clip_range_vf"] is None:
         return {"algorithm.value_clip": None}
-    first, last = _ends(values["clip_range_vf"])
-    if first != last:
+    first, _, schedule = _scheduled(values["clip_range_vf"])
+    if schedule != "constant":
         raise NoCounterpartError("only a constant clip of values has a counterpart")
     return {"algorithm.value_clip": first}
 
@@ -207,8 +234,8 @@ def _no_images(values: Values) -> Keys:
     return _policy(values)
 
 
-def _layers(values: Values, default: Sequence[int]) -> Keys:
-    """Return the widths of layers, which must be the same for both networks."""
+def _layers(values: Values, default: Sequence[int], value_network: str = "") -> Keys:
+    """Return the widths of layers; ``value_network``: name of the value's or the critics', if they have their own."""
     given = values["net_arch"]
     if not _perceptron(values):
         if given:
@@ -217,10 +244,10 @@ def _layers(values: Values, default: Sequence[int]) -> Keys:
     if isinstance(given, Sequence) and len(given) == 1 and isinstance(given[0], Mapping):
         given = given[0]  # the form before Stable-Baselines3 1.8
     if isinstance(given, Mapping):
-        of_each = [[*widths] for widths in given.values()]
-        if any(widths != of_each[0] for widths in of_each):
-            raise NoCounterpartError("actor and critics have layers of the same widths; write model.hidden_sizes")
-        given = of_each[0] if of_each else []
+        if not value_network:
+            raise NoCounterpartError("there is one network, so net_arch is a list of widths")
+        policy, value = ([*given.get(name, [])] for name in ("pi", value_network))
+        return {"model.hidden_sizes": policy, "model.value_hidden_sizes": None if value == policy else value}
     return {"model.hidden_sizes": [*default] if given is None else [*given]}
 
 
@@ -228,9 +255,9 @@ def _activation(values: Values, default: str) -> Keys:
     word = default if values["activation_fn"] is None else _word(values["activation_fn"]).lower()
     if not _perceptron(values):
         return {}
-    if word not in ("tanh", "relu"):
-        raise NoCounterpartError("model.activation is tanh or relu")
-    return {"model.activation": word}
+    if word not in _ACTIVATIONS:
+        raise NoCounterpartError(f"model.activation is {', '.join(_ACTIVATIONS.values())}")
+    return {"model.activation": _ACTIVATIONS[word]}
 
 
 def _init(values: Values) -> Keys:
@@ -311,7 +338,9 @@ def _none(names: str, algorithms: tuple[str, ...], why: str, convert: Callable[[
     return [Name(name, algorithms, (), why, convert) for name in names.split()]
 
 
-_CONSTANT = "a constant is also optimizer.learning_rate_final; a linear schedule gives its two ends"
+_SCHEDULE = "the schedule is constant, linear or cosine; the latter two set optimizer.learning_rate_final"
+_FUNCTIONS = f"one of {', '.join(_ACTIVATIONS.values())}"
+_SIZES = "widths of pi; those of vf or qf, if they differ, are model.value_hidden_sizes"
 _RATIO = "batch_size x gradient_steps / (train_freq x n_envs), and batch_size for -1"
 _EPSILON = "exploration_fraction x total_timesteps"
 
@@ -319,7 +348,7 @@ TABLE: tuple[Name, ...] = (
     Name("policy", (*ON_POLICY, "dqn"), ("model.name",), "MlpPolicy is mlp, CnnPolicy is nature", _policy),
     Name("policy", ("sac",), ("model.name",), "MlpPolicy is mlp, CnnPolicy is nature", _no_images),
     Name("env", ALL, ("env.id",), "the first argument of train", nothing),
-    Name("learning_rate", ALL, ("optimizer.learning_rate",), _CONSTANT, _rate),
+    Name("learning_rate", ALL, ("optimizer.learning_rate", "optimizer.schedule"), _SCHEDULE, _rate),
     _count("n_steps", ON_POLICY, "algorithm.horizon"),
     _count("n_steps", OFF_POLICY, "algorithm.n_step"),
     Name("batch_size", ("ppo",), ("algorithm.minibatches",), "n_steps x n_envs / batch_size, rounded up", _minibatches),
@@ -327,7 +356,13 @@ TABLE: tuple[Name, ...] = (
     _count("n_epochs", ("ppo",), "algorithm.epochs"),
     Name("gamma", ALL, ("algorithm.discount",)),
     Name("gae_lambda", ON_POLICY, ("algorithm.gae_lambda",)),
-    Name("clip_range", ("ppo",), ("algorithm.ratio_clip",), "and ratio_clip_final for a linear schedule", _clip),
+    Name(
+        "clip_range",
+        ("ppo",),
+        ("algorithm.ratio_clip",),
+        "a linear or cosine schedule sets ratio_clip_final and algorithm.schedule",
+        _clip,
+    ),
     Name("clip_range_vf", ("ppo",), ("algorithm.value_clip",), "", _value_clip),
     Name("normalize_advantage", ("ppo",), ("algorithm.normalize_advantage",)),
     *_none("normalize_advantage", ("a2c",), "a2c does not do it; ppo with one epoch and one minibatch does"),
@@ -340,7 +375,7 @@ TABLE: tuple[Name, ...] = (
     *_none("use_sde sde_sample_freq", (*ON_POLICY, "sac"), _NOISE),
     *_none("use_sde_at_warmup", ("sac",), _NOISE),
     *_none("rollout_buffer_class rollout_buffer_kwargs", ON_POLICY, _BUFFER),
-    *_none("target_kl", ("ppo",), "epochs do not end early; fewer algorithm.epochs keep the policy nearer"),
+    Name("target_kl", ("ppo",), ("algorithm.target_kl",)),
     # DQN and SAC
     _count("buffer_size", OFF_POLICY, "replay.capacity_steps"),
     Name("learning_starts", ("dqn",), ("replay.learning_starts_steps",), "at least batch_size", _learning_starts),
@@ -385,10 +420,23 @@ TABLE: tuple[Name, ...] = (
     *_none("reset_num_timesteps", ALL, "actorlearn resume continues a run"),
     *_none("progress_bar", ALL, "train shows a bar (progress=)", nothing),
     # policy_kwargs
-    Name("net_arch", (*ON_POLICY, "dqn"), ("model.hidden_sizes",), "", partial(_layers, default=(64, 64))),
-    Name("net_arch", ("sac",), ("model.hidden_sizes",), "", partial(_layers, default=(256, 256))),
-    Name("activation_fn", ON_POLICY, ("model.activation",), "tanh or relu", partial(_activation, default="tanh")),
-    Name("activation_fn", OFF_POLICY, ("model.activation",), "tanh or relu", partial(_activation, default="relu")),
+    Name(
+        "net_arch",
+        ON_POLICY,
+        ("model.hidden_sizes", "model.value_hidden_sizes"),
+        _SIZES,
+        partial(_layers, default=(64, 64), value_network="vf"),
+    ),
+    Name("net_arch", ("dqn",), ("model.hidden_sizes",), "", partial(_layers, default=(64, 64))),
+    Name(
+        "net_arch",
+        ("sac",),
+        ("model.hidden_sizes", "model.value_hidden_sizes"),
+        _SIZES,
+        partial(_layers, default=(256, 256), value_network="qf"),
+    ),
+    Name("activation_fn", ON_POLICY, ("model.activation",), _FUNCTIONS, partial(_activation, default="tanh")),
+    Name("activation_fn", OFF_POLICY, ("model.activation",), _FUNCTIONS, partial(_activation, default="relu")),
     Name("ortho_init", ON_POLICY, ("model.init",), "true = orthogonal; false = torch", _init),
     Name("log_std_init", ON_POLICY, ("model.log_std_init",)),
     *_none("log_std_init clip_mean", ("sac",), _NOISE),

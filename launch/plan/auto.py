@@ -26,13 +26,14 @@ from launch.topology.validate import join_words
 AUTO = "auto"
 BF16_PRODUCTS = ("amx_bf16", "avx512_bf16")
 """Instruction sets that multiply bfloat16."""
+IN_PROPORTION = "it stays in proportion to learning_rate, which alone was overridden"
 LARGE_BATCH = 64
 """Rows from which learning in bfloat16 is faster; with fewer, the conversion of the weights costs what it saves."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A chosen value of a key: for ``auto``, for a default that follows the machine, or None for a key left out."""
+    """A chosen value of a key: for ``auto``, or for one that follows the machine or an override; None: left out."""
 
     key: str
     value: Any
@@ -69,6 +70,7 @@ def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[To
         chosen["trainer.compile"] = _compile(trainer.device)
     decided = [Choice(key, value, why) for key, (value, why) in chosen.items()]
     left_out = [Choice(key, None, why) for key, why in topology.left_out.items()]
+    left_out += [Choice(key, value, IN_PROPORTION) for key, value in topology.in_proportion.items()]
     return with_values(topology, chosen), [*left_out, *_by_cores(topology, cores), *decided]
 
 

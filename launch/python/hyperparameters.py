@@ -17,7 +17,7 @@ def from_stable_baselines3(algorithm: str, hyperparameters: Mapping[str, Any]) -
         algorithm: ppo, a2c, dqn or sac.
         hyperparameters: Arguments of its constructor, of ``learn``, or an entry of RL Baselines3 Zoo, with n_envs.
             Names that are left out have the defaults of Stable-Baselines3. ``policy_kwargs`` may be text, as in
-            RL Baselines3 Zoo. A linear schedule is a function of the remaining progress, or ``"lin_3e-4"``.
+            RL Baselines3 Zoo. A schedule is a function of the remaining progress, or ``"lin_3e-4"``, which is linear.
 
     Returns the keys, and the given names whose values have no counterpart, each with the reason. The entries of
     ``policy_kwargs`` count as names.

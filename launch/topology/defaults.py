@@ -66,6 +66,8 @@ def resolve(raw: Tree, ask: Ask = unasked) -> Tree:
         _fill(resolved, algorithm.defaults.get(like, {}))
     _fill(resolved, env.defaults)
     _fill(resolved, DEFAULTS)
+    if "learning_rate_final" in section(raw, "optimizer"):  # a constant rate, which some algorithms have, has none
+        _fill(resolved, {"optimizer": {"schedule": "linear"}})
     optimizer = _spec(OPTIMIZERS, resolved, "optimizer")
     if optimizer:
         own = [algorithm.optimizers.get(like, {}).get(optimizer.name) for like in likes]

@@ -19,7 +19,7 @@ import msgspec
 from actorlearn.parameters.modes import MODES
 from launch.topology import defaults, rules, sources, spaces, strict_yaml
 from launch.topology.keys import keys_of
-from launch.topology.overrides import COMMAND_LINE, apply, expand, leave_out_unread
+from launch.topology.overrides import COMMAND_LINE, apply, expand, keep_proportions, leave_out_unread
 from launch.topology.schema import TOPOLOGY, Topology
 from launch.topology.strict_yaml import Origin, TopologyError, number
 from launch.topology.validate import Problem, explain, origin, problems, settings
@@ -49,6 +49,7 @@ def parse(
     for override in overrides:
         apply(override, raw, origins)
     left_out = leave_out_unread(raw, file, origins) if overrides else {}
+    in_proportion = keep_proportions(raw, file, origins) if overrides else {}
     resolved = defaults.resolve(raw, ask)
     made = _made(resolved)
     if isinstance(made, list):
@@ -59,7 +60,8 @@ def parse(
     left = (f"{section}.{key}" for section, key in defaults.BY_CORES if key not in defaults.section(raw, section))
     algorithm = defaults.section(raw, "algorithm")
     by_time = frozenset(key for key in defaults.BY_STEP_TIME if key.removeprefix("algorithm.") not in algorithm)
-    made.__dict__.update(left_to_cores=frozenset(left), left_to_step_time=by_time, left_out=left_out)
+    lefts = {"left_to_cores": frozenset(left), "left_to_step_time": by_time}
+    made.__dict__.update(lefts, left_out=left_out, in_proportion=in_proportion)
     return made
 
 

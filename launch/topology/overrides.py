@@ -3,12 +3,14 @@
 An override that changes a choice (algorithm, network, optimizer, kind of environment, mode), or that sets a count to 0,
 may make keys of the file unused. Such keys are left out and reported with the reason. A key in an override is never
 left out: it is refused if nothing reads it. A key of the file that the file's own choice does not read is refused too.
+An override of a learning rate alone changes the file's final learning rate in proportion, which is reported too.
 To replace a whole section, write all of it: ``algorithm={name: ppo}``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from actorlearn.parameters.modes import MODES, ModeSpec
 from launch.topology import sources, strict_yaml
@@ -77,6 +79,36 @@ def leave_out_unread(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict
     return found
 
 
+def keep_proportions(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict[str, float]:
+    """Change final learning rates of the file whose learning rates alone are overridden; return key -> new value.
+
+    The curve keeps its form: a constant rate stays constant, and a rate that falls to a tenth still does. Arguments are
+    as for ``leave_out_unread``.
+    """
+    changed = {}
+    groups = [name for name, group in section(section(raw, "optimizer"), "groups").items() if isinstance(group, dict)]
+    for path in (("optimizer",), *(("optimizer", "groups", name) for name in groups)):
+        rate, final = (*path, "learning_rate"), (*path, "learning_rate_final")
+        if origin(rate, origins).source != COMMAND_LINE or origin(final, origins).source == COMMAND_LINE:
+            continue
+        before = resolve(file)
+        numbers = [_at(before, rate) or _at(before, ("optimizer", "learning_rate")), _at(raw, rate), _at(raw, final)]
+        if all(isinstance(number, int | float) for number in numbers) and numbers[0] > 0:
+            old, new, old_final = numbers
+            _section_at(raw, path)["learning_rate_final"] = changed[".".join(final)] = new * (old_final / old)
+    return changed
+
+
+def _section_at(tree: Tree, path: tuple[str, ...]) -> Tree:
+    for part in path:
+        tree = section(tree, part)
+    return tree
+
+
+def _at(tree: Tree, path: tuple[str, ...]) -> Any:
+    return _section_at(tree, path[:-1]).get(path[-1])
+
+
 def _without_reader(before: Tree, after: Tree) -> Iterator[tuple[str, str, str]]:
     """Yield section, key and reason for each key that one resolved topology reads and the other does not."""
     for name in CHOSEN:
@@ -94,6 +126,9 @@ def _without_reader(before: Tree, after: Tree) -> Iterator[tuple[str, str, str]]
         name, _, key = count.partition(".")
         if section(before, name).get(key) and section(after, name).get(key) == 0:
             yield from ((name, unread, f"{count} is 0") for unread in keys)
+    schedules = [section(tree, "optimizer").get("schedule") for tree in (before, after)]
+    if schedules[1] == "constant" != schedules[0]:
+        yield "optimizer", "learning_rate_final", "optimizer.schedule is constant"
     was, now = _mode(before), _mode(after)
     if was and now:
         for dotted_key in sorted(key for key in MODES.keys if now.unread(key) and not was.unread(key)):

@@ -340,6 +340,38 @@ def samples_with_ratios(topology: Topology) -> Problems:
         )
 
 
+def schedules_with_an_end(topology: Topology) -> Problems:
+    """A constant learning rate has no final value, and the warm-up must end before the schedules do."""
+    optimizer, end = topology.optimizer, topology.schedule_steps or topology.total_steps
+    if optimizer.schedule == "constant":
+        finals = {"optimizer.learning_rate_final": optimizer.learning_rate_final}
+        for name, group in optimizer.groups.items():
+            finals[f"optimizer.groups.{name}.learning_rate_final"] = group.learning_rate_final or 0.0
+        for key in (key for key, final in finals.items() if final):
+            rule, way_out = "nothing reads this key, because optimizer.schedule is constant", "leave the key out"
+            yield _problem(topology, key, rule, f"{way_out}, or write optimizer.schedule: linear or cosine")
+    if optimizer.warmup_steps >= end:
+        yield _problem(
+            topology,
+            "optimizer.warmup_steps",
+            f"the warm-up must end before the schedules, which end at {end} steps (schedule_steps or total_steps)",
+            f"write less than {end}",
+        )
+
+
+def updates_end_together(topology: Topology) -> Problems:
+    """``algorithm.target_kl`` ends an update for all learners in lock-step, which local steps do not allow."""
+    local = topology.learners.local_steps > 1 or topology.learners.outer != "none"
+    if topology.mode == "sync" and topology.learners.count > 1 and local and topology.algorithm.divergence_limit:
+        yield _problem(
+            topology,
+            "algorithm.target_kl",
+            "learners with local steps or an outer optimizer do not compare their policies, so they cannot end an "
+            "update at the same step",
+            "write null, or learners.local_steps: 1 and learners.outer: none",
+        )
+
+
 def replay_begins(topology: Topology) -> Problems:
     """``learning_starts_steps`` must be enough for the first minibatch."""
     if topology.replay is None or not isinstance(topology.algorithm, OffPolicySettings):
@@ -501,6 +533,8 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     actions_reach_their_bounds,
     noise_is_learned_with,
     samples_with_ratios,
+    schedules_with_an_end,
+    updates_end_together,
     minibatches_with_transitions,
 )
 

@@ -511,6 +511,12 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
         return found
 
     @property
+    def in_proportion(self) -> Mapping[str, float]:
+        """Final learning rates of the file, changed because an override changes only the first. Not a key itself."""
+        found: Mapping[str, float] = self.__dict__.get("in_proportion", {})
+        return found
+
+    @property
     def limits(self) -> dict[str, Limits]:
         """Limits on the silence of processes, for each role that a run of this topology may have."""
         found = {}

@@ -84,6 +84,13 @@ def test_the_clip_goes_straight_from_the_first_to_the_final() -> None:
         assert [-metrics["policy_loss"].item() / 2 for metrics in told] == pytest.approx(expected)
 
 
+def test_clip_and_entropy_bonus_may_follow_a_cosine() -> None:
+    algorithm = PPO(PPO.Settings(ratio_clip=0.2, ratio_clip_final=0.0, schedule="cosine"))
+    found = [algorithm.scheduled(0.2, 0.0, progress) for progress in (0.0, 0.25, 0.5, 1.0)]
+    assert found == pytest.approx([0.2, 0.1 + 0.1 * math.sqrt(0.5), 0.1, 0.0], abs=1e-9)
+    assert algorithm.scheduled(0.2, None, 0.5) == 0.2
+
+
 def test_the_entropy_bonus_goes_straight_from_the_first_to_the_final() -> None:
     annealed = PPO(msgspec.structs.replace(SETTINGS, entropy_cost=0.4, entropy_cost_final=0.0))
     batch, outputs = one(math.log(0.5), 0.0)

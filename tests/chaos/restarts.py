@@ -10,7 +10,6 @@ import numpy as np
 
 from actorlearn.envs.catch import Catch, Image
 
-
 LIFE_STEPS = 200
 
 

@@ -31,9 +31,10 @@ NOWHERE = Minibatch(any_batch())
 def only_counting(made: Learning, did: Callable[[], object] = lambda: None) -> None:
     """Let minibatches be counted, and nothing be drawn or learned; ``did`` is called for each."""
 
-    def learn_from(minibatch: Minibatch, env_steps: int) -> None:
+    def learn_from(minibatch: Minibatch, env_steps: int) -> bool:
         did()
         source(made).note_learned(minibatch, True, {"priority": torch.zeros(1, 4)})
+        return True
 
     source(made).draw_one = lambda env_steps: NOWHERE  # type: ignore[method-assign]
     made.learn_from = learn_from  # type: ignore[method-assign]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from actorlearn.learning.make import make
 from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.update import Learning
 from actorlearn.parameters import checkpoint
+from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.interface import Stepped, Stopped
 from tests.algorithms import stateful
 from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning, pass_over, trainer_settings
@@ -69,7 +71,7 @@ def test_parts_depend_on_seed_and_rollout_alone(monkeypatch: pytest.MonkeyPatch)
     orders = []
     for rollout in (7, 8):
         parts: list[Batch] = []
-        monkeypatch.setattr(other, "learn_from", lambda part, _, parts=parts: parts.append(part.batch))
+        monkeypatch.setattr(other, "learn_from", lambda part, _, parts=parts: not parts.append(part.batch))
         other.learn(batch(), 0, rollout)
         orders.append([tuple(part.columns["extra"][0].tolist()) for part in parts])
     assert orders[0] != orders[1]
@@ -105,6 +107,75 @@ def test_a_part_that_is_not_finite_is_skipped_counted_and_told(monkeypatch: pyte
 
 def test_more_parts_than_environments_are_as_many_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(learned_from(learning(minibatches=100), monkeypatch)) == ENVIRONMENTS
+
+
+LIMIT = 1e-4
+"""A target_kl that ends an update of `clipped` early."""
+
+
+def clipped(target_kl: float | None) -> tuple[Learning, Batch]:
+    """A learner of PPO with eight optimizer steps in each update, and a batch of its own first policy."""
+    made, whole = (
+        learning(name="ppo", epochs=4, minibatches=2, reward_clip=None, normalize_advantage=True, target_kl=target_kl),
+        batch(),
+    )
+    with torch.no_grad():
+        outputs = made.network.module(whole.observation[:-1].flatten(0, 1))
+    logits, value = (outputs[name].unflatten(0, whole.valid.shape) for name in ("logits", "value"))
+    log_prob = logits.log_softmax(-1).gather(-1, whole.action[..., None]).squeeze(-1)
+    return made, replace(whole, columns={"log_prob": log_prob, "value": value.squeeze(-1)})
+
+
+def after(steps: int) -> str:
+    """Hash of the weights after this many optimizer steps of an update without a limit."""
+    made, whole = clipped(None)
+    asked = itertools.count(1)
+    with pytest.raises(Stopped):
+        pass_over(made, made.minibatches.prepare(whole), 0, 0, lambda: next(asked) < steps)
+    return made.sha256()
+
+
+def test_an_update_ends_before_the_first_minibatch_over_which_the_policy_has_moved_too_far() -> None:
+    made, whole = clipped(LIMIT)
+    numbers = made.learn(whole, 0, 0)
+    steps = round(8 * numbers["learned_share"])
+    assert 1 < steps < 8
+    assert numbers["divergence"] <= 1.5 * LIMIT
+    assert made.sha256() == after(steps)
+    assert made.skipped == 0
+
+
+def test_a_limit_that_is_not_reached_changes_nothing() -> None:
+    (limited, whole), (free, _) = clipped(1.0), clipped(None)
+    assert limited.learn(whole, 0, 0) == {**free.learn(whole, 0, 0), "learned_share": 1.0}
+    assert limited.sha256() == free.sha256()
+
+
+def test_an_update_with_a_limit_that_is_broken_off_anywhere_goes_on_to_the_same_end() -> None:
+    unbroken, whole = clipped(LIMIT)
+    steps = round(8 * unbroken.learn(whole, 0, 0)["learned_share"])
+    for before in range(1, steps + 1):
+        made, _ = clipped(LIMIT)
+        prepared, asked = made.minibatches.prepare(whole), itertools.count(1)
+        with pytest.raises(Stopped):
+            pass_over(made, prepared, 0, 0, lambda asked=asked, before=before: next(asked) < before)
+        assert made.sha256() == after(before)
+        pass_over(made, prepared, 0, 0)
+        assert made.sha256() == unbroken.sha256()
+
+
+def test_a_learner_without_a_minibatch_ends_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In mode sync the mean divergence decides, also for a learner that has fewer minibatches left."""
+    for mean, taken in ((0.0, 10), (1.0, 0)):
+        made, whole = clipped(1e-2)
+        calls = []
+        monkeypatch.setattr(made.exchange, "mean", lambda number, mean=mean: mean)
+        step = made.exchange.step
+        monkeypatch.setattr(
+            made.exchange, "step", lambda *given, step=step, calls=calls: calls.append(1) or step(*given)
+        )
+        made.pass_over(made.minibatches.prepare(whole), 0, Position(0, 0), 8, idle=2)
+        assert len(calls) == taken
 
 
 class Halved(A2C):

@@ -206,6 +206,49 @@ def test_mlp_has_a_tanh_trunk_for_each_head():
     assert sum(isinstance(layer, nn.Tanh) for layer in module.modules()) == 4
 
 
+def widths(module: nn.Module, head: str) -> list[int]:
+    """Outputs of the linear layers before the head."""
+    trunk = module.trunks[head].encoder
+    return [layer.out_features for layer in trunk.modules() if isinstance(layer, nn.Linear)]
+
+
+@pytest.mark.parametrize("value", [[16, 4, 2], []])
+def test_the_network_of_the_value_has_sizes_of_its_own(value):
+    module = network("mlp", (4,), "float32", hidden_sizes=[8], value_hidden_sizes=value)
+    assert (widths(module, "logits"), widths(module, "value")) == ([8], value)
+    outputs = module(torch.ones(3, 4))
+    assert (outputs["logits"].shape, outputs["value"].shape) == ((3, 6), (3, 1))
+
+
+def test_sizes_of_the_value_that_equal_the_others_change_nothing():
+    plain = network("mlp", (4,), "float32", hidden_sizes=[8, 8])
+    assert torch.equal(weights(plain), weights(network("mlp", (4,), "float32", hidden_sizes=[8, 8])))
+    own = network("mlp", (4,), "float32", hidden_sizes=[8, 8], value_hidden_sizes=[8, 8])
+    assert torch.equal(weights(plain), weights(own))
+
+
+@pytest.mark.parametrize(
+    ("keys", "heads", "says"),
+    [
+        ({"recurrence": "gru"}, {"logits": 2, "value": 1}, "all outputs share one encoder"),
+        ({}, {"q": 2}, "the algorithm has no network of a state value and no critics"),
+    ],
+)
+def test_sizes_of_the_value_without_a_network_for_it_are_refused(keys, heads, says):
+    settings = named.model("mlp", value_hidden_sizes=[8], **keys)
+    with pytest.raises(ValueError, match=rf"model.value_hidden_sizes: \[8\]: .*{says}; leave the key out"):
+        make(settings, (4,), "float32", heads, 0)
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [("leaky_relu", nn.LeakyReLU), ("elu", nn.ELU), ("gelu", nn.GELU), ("silu", nn.SiLU), ("relu", nn.ReLU)],
+)
+def test_mlp_has_the_activation_function_that_is_named(word, kind):
+    module = network("mlp", (4,), "float32", hidden_sizes=[8, 8], activation=word)
+    assert sum(isinstance(layer, kind) for layer in module.modules()) == 4
+
+
 @pytest.mark.parametrize(("shape", "observations"), [((), torch.tensor([3, 1])), ((3,), torch.zeros(2, 3))])
 def test_mlp_takes_single_numbers_and_no_hidden_layers(shape, observations):
     assert network("mlp", shape, "int64", hidden_sizes=[])(observations)["logits"].shape == (2, 6)

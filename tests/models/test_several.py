@@ -36,6 +36,15 @@ def test_a_module_of_several_networks_acts_as_its_actor_does_alone() -> None:
     assert list(networks(together)) == ["actor", *EXTRA] and list(networks(alone)) == ["actor"]
 
 
+def test_critics_have_the_sizes_of_the_value() -> None:
+    each = networks(made(EXTRA, value_hidden_sizes=[5, 4]))
+    layers = {
+        name: [layer.out_features for layer in network.modules() if isinstance(layer, torch.nn.Linear)]
+        for name, network in each.items()
+    }
+    assert (layers["actor"], layers["critic"]) == ([8, 4], [5, 4, 1])
+
+
 def test_each_reads_what_was_asked_for() -> None:
     each = networks(made(EXTRA, shape=(3, 1)))
     observation, action = torch.randn(5, 3, 1), torch.randn(5, 2)

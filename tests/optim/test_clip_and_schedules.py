@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from actorlearn.optim.groups import clip_by_global_norm
-from actorlearn.optim.schedules import for_batches, linear, scale_rate
+from actorlearn.optim.schedules import for_batches, linear, rate_after, scale_rate
 from tests import named
 
 
@@ -50,6 +50,24 @@ def test_a_straight_line_is_held_at_both_ends(fraction, expected):
 
 def test_a_line_between_equal_numbers_is_constant_and_exact_at_the_end():
     assert {linear(0.1, 0.1, 0.0), linear(0.1, 0.1, 1.0)} == {0.1}
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({}, [1.0, 0.8, 0.6, 0.2, 0.2]),
+        ({"schedule": "linear"}, [1.0, 0.8, 0.6, 0.2, 0.2]),
+        ({"schedule": "cosine"}, [1.0, 0.6 + 0.4 * math.sqrt(0.5), 0.6, 0.2, 0.2]),
+        ({"schedule": "constant"}, [1.0] * 5),
+        ({"schedule": "constant", "warmup_steps": 500}, [0.0, 0.5, 1.0, 1.0, 1.0]),
+        ({"schedule": "linear", "warmup_steps": 500}, [0.0, 0.5, 1.0, 0.2, 0.2]),
+        ({"schedule": "cosine", "warmup_steps": 250}, [0.0, 1.0, 0.8, 0.2, 0.2]),
+    ],
+)
+def test_the_rate_follows_its_curve_after_its_warm_up(keys, expected):
+    settings = named.optimizer(name="adam", learning_rate=1.0, learning_rate_final=0.2, **keys)
+    found = [rate_after(settings, steps, 1000) for steps in (0, 250, 500, 1000, 2000)]
+    assert found == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("scaling", "expected"), [("none", 0.1), ("sqrt", 0.2), ("linear", 0.4)])

@@ -5,7 +5,7 @@ The numbers of other papers' code are in the specs; the defaults of the settings
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -19,10 +19,14 @@ class ActorCriticSettings(OnPolicySettings, frozen=True, kw_only=True):
     entropy_cost_final: Annotated[
         Annotated[float, Meta(ge=0, le=1_000)] | None,
         Meta(
-            description="weight of the entropy bonus at schedule_steps, reached linearly; null = entropy_cost is "
+            description="weight of the entropy bonus at schedule_steps, reached along schedule; null = entropy_cost is "
             "constant"
         ),
     ] = None
+    schedule: Annotated[
+        Literal["linear", "cosine"],
+        Meta(description="curve to the final values (entropy_cost_final, and PPO's ratio_clip_final)"),
+    ] = "linear"
     value_cost: Annotated[
         float, Meta(ge=0, le=1_000, description="weight of (return - value)^2, without a factor 1/2")
     ] = 0.25

@@ -19,7 +19,7 @@ class PPOSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="ppo"):
     ] = 0.2
     ratio_clip_final: Annotated[
         Annotated[float, Meta(ge=0, le=1_000)] | None,
-        Meta(description="clipping range at schedule_steps, reached linearly; null = ratio_clip is constant"),
+        Meta(description="clipping range at schedule_steps, reached along schedule; null = ratio_clip is constant"),
     ] = None
     value_clip: Annotated[
         Annotated[float, Meta(gt=0, le=1_000_000)] | None,
@@ -53,6 +53,20 @@ class PPOSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="ppo"):
         ),
     ] = "recorded"
 
+    target_kl: Annotated[
+        Annotated[float, Meta(gt=0, le=1_000)] | None,
+        Meta(
+            description="an update leaves out its remaining minibatches and epochs, as in Stable-Baselines3, once the "
+            "estimate of KL(acting policy, new policy) over a minibatch exceeds 1.5 times this value, in nats; CleanRL "
+            "compares with the value itself, after each epoch; null = all epochs are learned"
+        ),
+    ] = None
+
+    @property
+    def divergence_limit(self) -> float | None:
+        """Value of the metric ``divergence`` beyond which an update ends without its remaining minibatches, or None."""
+        return None if self.target_kl is None else 1.5 * self.target_kl  # the factor is that of Stable-Baselines3
+
     @property
     def passes_before(self) -> bool:
         """Whether the outputs of all rows with the weights before the epochs are needed."""
@@ -67,6 +81,12 @@ SPEC = AlgorithmSpec(
     parts_of_transitions=True,
     metrics=(
         Metric("divergence", "nats", "estimate of KL(acting policy, new policy)", learning=True, per_learner=True),
+        Metric(
+            "learned_share",
+            "",
+            "with target_kl: share of an update's minibatches that were learned from before the update ended",
+            learning=True,
+        ),
     ),
     defaults={
         # 32 environments x 64 steps, minibatches of 256, and a clip of 0.1, as in the paper.

@@ -91,7 +91,7 @@ SPEC = AlgorithmSpec(
         },
     },
     optimizers={
-        "atari": {"adam": {**_RADAM, "learning_rate": 2.5e-4, "learning_rate_final": 2.5e-4}},
+        "atari": {"adam": {**_RADAM, "learning_rate": 2.5e-4, "schedule": "constant"}},
         "vector": {"adam": {**_RADAM, "learning_rate": 1e-3}},
     },
 )

@@ -94,8 +94,8 @@ VECTOR: dict[str, Mapping[str, Any]] = {
 }
 
 # The learning rate is constant: value learning has no natural end, and runs are compared at many different steps.
-_RATE: dict[str, Any] = {"learning_rate": 2.5e-4, "learning_rate_final": 2.5e-4, "clip_norm": 0.0}
-_CHEAP: dict[str, Any] = {"learning_rate": 1e-3, "learning_rate_final": 1e-3, "epsilon": 1e-5, "clip_norm": 10.0}
+_RATE: dict[str, Any] = {"learning_rate": 2.5e-4, "schedule": "constant", "clip_norm": 0.0}
+_CHEAP: dict[str, Any] = {"learning_rate": 1e-3, "schedule": "constant", "epsilon": 1e-5, "clip_norm": 10.0}
 OPTIMIZERS = {
     "atari": {
         "rmsprop": _RATE

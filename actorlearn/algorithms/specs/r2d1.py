@@ -96,6 +96,6 @@ SPEC = AlgorithmSpec(
     optimizers={
         **OPTIMIZERS,
         "atari": OPTIMIZERS["atari"]
-        | {"adam": {"learning_rate": 1e-4, "learning_rate_final": 1e-4, "epsilon": 1e-3, "clip_norm": 80.0}},
+        | {"adam": {"learning_rate": 1e-4, "schedule": "constant", "epsilon": 1e-3, "clip_norm": 80.0}},
     },
 )

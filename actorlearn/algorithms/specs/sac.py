@@ -83,7 +83,7 @@ SPEC = AlgorithmSpec(
     },
     optimizers={
         "vector": {
-            "adam": {"learning_rate": 3e-4, "learning_rate_final": 3e-4, "epsilon": 1e-8, "clip_norm": 0.0},
+            "adam": {"learning_rate": 3e-4, "schedule": "constant", "epsilon": 1e-8, "clip_norm": 0.0},
         },
     },
 )

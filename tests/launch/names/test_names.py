@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,6 +82,10 @@ ENVIRONMENT = {
 }
 
 
+def half_a_period(left: float) -> float:
+    return 5e-4 * (1 + math.cos(math.pi * (1 - left)))
+
+
 def checked(env: str, keys: Mapping[str, object]) -> Topology:
     return asked.read(env, None, keys).check()
 
@@ -123,9 +128,11 @@ def test_the_hint_for_an_unknown_key_names_the_counterpart_or_the_reason(
         ("algorithm.n_steps", "did you mean algorithm.horizon (a2c, ppo) or algorithm.n_step (dqn, sac)?"),
         ("algorithm.batch_size", "did you mean algorithm.minibatches (ppo: n_steps x n_envs / batch_size"),
         ("simulators.n_envs", "did you mean simulators.count and simulators.envs"),
-        ("net_arch", "did you mean model.hidden_sizes?"),
+        ("net_arch", "did you mean model.hidden_sizes (Stable-Baselines3: widths of pi; those of vf or qf"),
         ("model.policy", "did you mean model.name (MlpPolicy is mlp, CnnPolicy is nature)?"),
-        ("target_kl", "target_kl of Stable-Baselines3 has no counterpart: epochs do not end early"),
+        ("target_kl", "did you mean algorithm.target_kl?"),
+        ("use_sde", "use_sde of Stable-Baselines3 has no counterpart: exploration by a noise"),
+        ("anneal_lr", "did you mean optimizer.schedule (true = linear, to 0; false = constant)?"),
         ("algorithm.gamma", "did you mean algorithm.discount?"),
         ("lr", "did you mean optimizer.learning_rate?"),
         ("simulators.env", "did you mean simulators.envs?"),  # a mistyped key, although env is a name too
@@ -168,18 +175,21 @@ def test_hyperparameters_of_ppo_in_the_zoo() -> None:
             "clip_range": "lin_0.1",
             "ent_coef": 0.01,
             "normalize": "{'norm_obs': True, 'norm_reward': False}",
-            "policy_kwargs": "dict(net_arch=dict(pi=[32], vf=[32]), activation_fn=nn.ReLU, ortho_init=False)",
+            "policy_kwargs": "dict(net_arch=dict(pi=[32], vf=[64, 32]), activation_fn=nn.ELU, ortho_init=False)",
             "target_kl": 0.03,
         },
     )
     made = checked("CartPole-v1", keys)
     assert (made.total_steps, made.simulators.environments, made.algorithm.horizon) == (1_000_000, 8, 1024)
     assert (made.algorithm.minibatches, made.algorithm.epochs, made.algorithm.discount) == (128, 4, 0.999)
-    assert (made.optimizer.learning_rate, made.optimizer.learning_rate_final) == (2.5e-4, 0.0)
+    rate = made.optimizer
+    assert (rate.learning_rate, rate.schedule, rate.learning_rate_final) == (2.5e-4, "linear", 0.0)
     assert (made.algorithm.ratio_clip, made.algorithm.ratio_clip_final) == (0.1, 0.0)
-    assert (made.model.hidden_sizes, made.model.activation, made.model.init) == ((32,), "relu", "torch")
+    assert (made.model.hidden_sizes, made.model.value_hidden_sizes) == ((32,), (64, 32))
+    assert (made.model.activation, made.model.init) == ("elu", "torch")
+    assert made.algorithm.target_kl == 0.03
     assert made.model.normalize_observation and not made.algorithm.normalize_reward
-    assert left_out.keys() == {"target_kl"}
+    assert left_out == {}
 
 
 def test_atari_of_the_zoo() -> None:
@@ -211,7 +221,31 @@ def test_atari_of_the_zoo() -> None:
 @pytest.mark.parametrize(
     ("algorithm", "given", "expected"),
     [
-        ("ppo", {"learning_rate": lambda left: 1e-3 * left + 1e-4}, {"optimizer.learning_rate_final": 1e-4}),
+        (
+            "ppo",
+            {"learning_rate": lambda left: 1e-3 * left + 1e-4},
+            {"optimizer.schedule": "linear", "optimizer.learning_rate_final": 1e-4},
+        ),
+        ("a2c", {"learning_rate": "linear_1e-3"}, {"optimizer.learning_rate": 1e-3, "optimizer.schedule": "linear"}),
+        ("dqn", {"learning_rate": 1e-3}, {"optimizer.learning_rate": 1e-3, "optimizer.schedule": "constant"}),
+        ("sac", {"learning_rate": lambda left: 1e-3}, {"optimizer.schedule": "constant"}),
+        (
+            "ppo",
+            {"learning_rate": half_a_period, "clip_range": half_a_period},
+            {"optimizer.schedule": "cosine", "algorithm.schedule": "cosine", "algorithm.ratio_clip": 1e-3},
+        ),
+        (
+            "a2c",
+            {"policy_kwargs": {"net_arch": [{"pi": [8], "vf": [4, 4]}], "activation_fn": "nn.LeakyReLU"}},
+            {
+                "model.hidden_sizes": [8],
+                "model.value_hidden_sizes": [4, 4],
+                "model.activation": "leaky_relu",
+            },
+        ),
+        ("ppo", {"net_arch": {"pi": [16]}}, {"model.hidden_sizes": [16], "model.value_hidden_sizes": []}),
+        ("sac", {"net_arch": {"pi": [8], "qf": [4]}}, {"model.hidden_sizes": [8], "model.value_hidden_sizes": [4]}),
+        ("sac", {"net_arch": {"pi": [8], "qf": [8]}}, {"model.value_hidden_sizes": None}),
         ("ppo", {"n_steps": 100, "batch_size": 64}, {"algorithm.minibatches": 2}),
         ("a2c", {}, {"optimizer.name": "rmsprop", "optimizer.epsilon_inside_root": False}),
         ("a2c", {"use_rms_prop": False}, {"optimizer.name": "adam", "optimizer.epsilon": 1e-5}),
@@ -230,7 +264,8 @@ def test_atari_of_the_zoo() -> None:
 )
 def test_values_of_stable_baselines3(algorithm: str, given: dict, expected: dict) -> None:
     keys, left_out = actorlearn.from_stable_baselines3(algorithm, {"total_timesteps": 50_000, **given})
-    assert {key: keys[key] for key in expected} == pytest.approx(expected)
+    for key, value in expected.items():
+        assert keys[key] == (pytest.approx(value) if isinstance(value, float) else value), key
     assert left_out == {}
     checked(ENVIRONMENT.get(algorithm, "CartPole-v1"), keys)
 
@@ -238,12 +273,11 @@ def test_values_of_stable_baselines3(algorithm: str, given: dict, expected: dict
 @pytest.mark.parametrize(
     ("algorithm", "given", "why"),
     [
-        ("ppo", {"target_kl": 0.03}, "epochs do not end early"),
         ("ppo", {"use_sde": True}, "gSDE"),
-        ("ppo", {"learning_rate": lambda left: left**2}, "only linear schedules"),
+        ("ppo", {"learning_rate": lambda left: left**2}, "only constant, linear and cosine schedules"),
         ("ppo", {"clip_range_vf": "lin_0.2"}, "only a constant clip of values"),
-        ("ppo", {"net_arch": {"pi": [64], "vf": [256]}}, "layers of the same widths"),
-        ("ppo", {"activation_fn": "nn.ELU"}, "tanh or relu"),
+        ("dqn", {"net_arch": {"pi": [64], "qf": [256]}}, "a list of widths"),
+        ("ppo", {"activation_fn": "nn.Softplus"}, "tanh, relu, leaky_relu, elu, gelu, silu"),
         ("ppo", {"policy": "MultiInputPolicy"}, "only MlpPolicy and CnnPolicy"),
         ("a2c", {"normalize_advantage": True}, "ppo with one epoch"),
         ("dqn", {"tau": 0.5}, "tau 1"),
@@ -273,7 +307,7 @@ def test_arguments_of_cleanrls_ppo() -> None:
         vf_coef: float = 0.5
         anneal_lr: bool = True
         clip_vloss: bool = True
-        target_kl: float | None = 0.02
+        target_kl: float | None = 0.03
         track: bool = False
         batch_size: int = 512
 
@@ -281,10 +315,20 @@ def test_arguments_of_cleanrls_ppo() -> None:
     made = checked("CartPole-v1", keys)
     assert made.algorithm.value_cost == 0.25, "CleanRL halves the squared error"
     assert (made.algorithm.value_clip, made.algorithm.ratio_clip) == (0.2, 0.2)
-    assert (made.optimizer.learning_rate, made.optimizer.learning_rate_final) == (2.5e-4, 0.0)
+    assert made.algorithm.target_kl == pytest.approx(0.02), "CleanRL's limit has no factor 1.5"
+    rate = made.optimizer
+    assert (rate.learning_rate, rate.schedule, rate.learning_rate_final) == (2.5e-4, "linear", 0.0)
     assert (made.simulators.environments, made.algorithm.horizon, made.algorithm.minibatches) == (4, 128, 4)
     assert not made.algorithm.bootstrap_on_truncation
-    assert left_out.keys() == {"target_kl"}
+    assert left_out == {}
+
+
+@pytest.mark.parametrize("script", ["ppo", "dqn", "sac_continuous_action"])
+def test_a_rate_of_cleanrl_that_is_not_annealed_is_constant(script: str) -> None:
+    given = {"anneal_lr": False} if script == "ppo" else {}
+    made = checked(ENVIRONMENT.get(script, "CartPole-v1"), actorlearn.from_cleanrl(script, given).keys)
+    assert made.optimizer.schedule == "constant"
+    assert made.optimizer.rate_at_end == made.optimizer.learning_rate
 
 
 def test_arguments_of_cleanrls_other_scripts() -> None:

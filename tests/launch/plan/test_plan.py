@@ -347,6 +347,23 @@ def test_games_of_several_agents_are_whole_in_every_group_and_have_a_seed_each()
     assert planned("simulators.reset=wait").topology.simulators.reset == "wait"
 
 
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ([], "0.003 to 0 at 100,000 steps, linear"),
+        (["algorithm.name=dqn"], "0.001 throughout"),
+        (["optimizer.learning_rate_final=1.0e-3", "schedule_steps=50_000"], "0.003 to 0.001 at 50,000 steps, linear"),
+        (
+            ["optimizer.schedule=constant", "optimizer.warmup_steps=500"],
+            "0 to 0.003 in 500 steps, then 0.003 throughout",
+        ),
+        (["optimizer.schedule=cosine"], "0.003 to 0 at 100,000 steps, cosine"),
+    ],
+)
+def test_check_says_how_the_learning_rate_goes(keys: list[str], says: str) -> None:
+    assert check.learning_rate(parse("env: {id: CartPole-v1}\ntotal_steps: 100_000\n", keys)) == says
+
+
 def test_check_says_how_much_there_is_in_all() -> None:
     keys = ["simulators.count=2", "simulators.envs=8", "algorithm.horizon=16"]
     text = "{env: {id: CartPole-v1}}"

@@ -479,6 +479,27 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "optimizer: {sample_size_scaling: sqrt}\n",
         ["t:2", "optimizer.sample_size_scaling = 'sqrt'", "a2c computes no probability ratios", "impala, ppo and vaco"],
     ),
+    "a constant rate with an end": (
+        OK + "optimizer: {schedule: constant, learning_rate_final: 1.0e-4}\n",
+        ["t:2", "optimizer.learning_rate_final", "optimizer.schedule is constant", "schedule: linear or cosine"],
+    ),
+    "a constant rate of a group with an end": (
+        "env: {id: Pendulum-v1}\nalgorithm: {name: sac}\n"
+        "optimizer: {groups: {critic_1: {learning_rate_final: 1.0e-4}}}\n",
+        ["t:3", "optimizer.groups.critic_1.learning_rate_final", "optimizer.schedule is constant"],
+    ),
+    "a warm-up beyond the schedules": (
+        OK + "total_steps: 1_000\noptimizer: {warmup_steps: 1_000}\n",
+        ["t:3", "optimizer.warmup_steps = 1000", "end at 1000 steps", "write less than 1000"],
+    ),
+    "an end of updates with local steps": (
+        OK + "algorithm: {name: ppo, target_kl: 0.01}\nlearners: {count: 2, local_steps: 2}\n",
+        ["t:2", "algorithm.target_kl = 0.01", "local steps or an outer optimizer", "learners.local_steps: 1"],
+    ),
+    "an end of updates of another algorithm": (
+        OK + "algorithm: {name: a2c, target_kl: 0.01}\n",
+        ["t:2", "algorithm a2c has no key 'target_kl'", "only ppo has it"],
+    ),
     "experience that is not corrected": (
         "env: {id: CartPole-v1}\nmode: gossip\ngossip: {experience: 8}\n",
         [

@@ -160,6 +160,18 @@ def keys_of_absent_processes(tree: dict[str, Any]) -> None:
             tree[section] |= {key: usual[section][key] for key in unread}
 
 
+def schedule_with_an_end(tree: dict[str, Any]) -> None:
+    """Remove final values that a constant rate does not read, end the warm-up early, and let updates be whole."""
+    optimizer = tree["optimizer"]
+    if optimizer["schedule"] == "constant":
+        optimizer["learning_rate_final"] = 0.0
+        for group in optimizer["groups"].values():
+            group["learning_rate_final"] = None
+    optimizer["warmup_steps"] = min(optimizer["warmup_steps"], (tree["schedule_steps"] or tree["total_steps"]) - 1)
+    if tree["mode"] == "sync" and "target_kl" in tree["algorithm"]:
+        tree["algorithm"]["target_kl"] = None
+
+
 def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
     """The tree with what replay, weights of rollouts and local steps ask of other keys."""
     algorithm = tree["algorithm"]
@@ -178,6 +190,7 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
     tree["model"]["statistics_rows"] = 7 if tree["model"]["normalize_observation"] else None
     by_ratio = ALGORITHMS.spec(algorithm["name"]).by_ratio
     tree["optimizer"]["sample_size_scaling"] = "sqrt" if by_ratio else "none"
+    schedule_with_an_end(tree)
     if tree["env"]["id"].startswith("envpool:ALE/"):
         tree["evaluator"]["noop_max"] = max(tree["evaluator"]["noop_max"], 1)
     if ALGORITHMS.spec(algorithm["name"]).unit_actions and "scale_actions" in tree["env"]:

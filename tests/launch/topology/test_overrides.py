@@ -6,7 +6,7 @@ import pytest
 
 from launch.machine.cores import Cores
 from launch.plan.auto import choose
-from launch.topology.load import TopologyError, parse
+from launch.topology.load import TopologyError, dump, parse
 
 DQN = """
 env: {id: ALE/Pong-v5, stack: 3}
@@ -53,6 +53,59 @@ def test_keys_of_the_file_that_a_new_choice_does_not_read_are_left_out_and_named
     said = [str(choice) for choice in choose(topology, (), Cores(2))[1]]
     for key, why in topology.left_out.items():
         assert f"{key}: left out, because {why}" in said
+
+
+SCHEDULED = """
+env: {id: CartPole-v1}
+optimizer:
+  learning_rate: 1.0e-3
+  learning_rate_final: 2.0e-4
+  groups: {actor: {learning_rate: 4.0e-3, learning_rate_final: 4.0e-3}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("overrides", "final", "of_group"),
+    [
+        ([], 2e-4, 4e-3),
+        (["optimizer.learning_rate=1.0e-4"], 2e-5, 4e-3),
+        (["optimizer.learning_rate=5.0e-3"], 1e-3, 4e-3),
+        (["optimizer.learning_rate=1.0e-4", "optimizer.learning_rate_final=1.0e-3"], 1e-3, 4e-3),
+        (["optimizer.learning_rate_final=0.0"], 0.0, 4e-3),
+        (["optimizer={learning_rate: 1.0e-4}"], 0.0, None),
+        (["optimizer.groups.actor.learning_rate=1.0e-5"], 2e-4, 1e-5),
+    ],
+)
+def test_a_rate_that_is_overridden_alone_keeps_the_form_of_its_schedule(
+    overrides: list[str], final: float, of_group: float | None
+) -> None:
+    topology = parse(SCHEDULED, overrides)
+    assert topology.optimizer.learning_rate_final == pytest.approx(final)
+    assert not of_group or topology.optimizer.groups["actor"].learning_rate_final == pytest.approx(of_group)
+
+
+def test_a_final_rate_that_has_been_changed_is_named() -> None:
+    topology = parse(SCHEDULED, ["optimizer.learning_rate=5.0e-4"])
+    assert topology.in_proportion == {"optimizer.learning_rate_final": pytest.approx(1e-4)}
+    said = [str(choice) for choice in choose(topology, (), Cores(2))[1]]
+    assert "optimizer.learning_rate_final: 0.0001, because it stays in proportion to learning_rate" in "\n".join(said)
+    assert parse(SCHEDULED, ["seed=2"]).in_proportion == {}
+
+
+def test_a_resumed_run_with_another_rate_keeps_the_form_of_its_schedule() -> None:
+    constant = parse(DQN, ["optimizer.learning_rate=1.0e-4"])
+    assert (constant.optimizer.schedule, constant.optimizer.rate_at_end) == ("constant", 1e-4)
+    again = parse(dump(constant), ["optimizer.learning_rate=2.0e-4"])
+    assert (again.optimizer.schedule, again.optimizer.rate_at_end) == ("constant", 2e-4)
+    falling = parse(dump(parse(SCHEDULED)), ["optimizer.learning_rate=1.0e-2"])
+    assert (falling.optimizer.schedule, falling.optimizer.rate_at_end) == ("linear", pytest.approx(2e-3))
+
+
+def test_a_final_rate_makes_a_schedule_and_a_constant_rate_leaves_it_out() -> None:
+    assert parse(DQN, ["optimizer.learning_rate_final=1.0e-5"]).optimizer.schedule == "linear"
+    constant = parse(SCHEDULED, ["optimizer.schedule=constant", "optimizer.groups={}"])
+    assert constant.optimizer.rate_at_end == 1e-3
+    assert constant.left_out == {"optimizer.learning_rate_final": "optimizer.schedule is constant"}
 
 
 def test_a_key_that_both_choices_read_keeps_the_files_value_unless_the_section_is_written_anew() -> None:
