@@ -1,9 +1,10 @@
 """Policies as ONNX: functions from an environment's observations to the most probable actions, as it accepts them.
 
 The file does not need actorlearn: it includes normalisation, memory, and the choice and the bounds of actions. Its
-inputs are ``observation`` [N, …] and, for a recurrent network, ``first`` [N] and ``state`` [N, S]. Its outputs are
-``action`` [N, …], each head of the network [N, size] by its name, and ``state_after``. Its metadata has the result of
-`describe` as JSON under the key ``actorlearn``. ``play.py`` reads the file.
+inputs are ``observation`` [N, …], rows in which an image has the axes of the environment's, and, for a recurrent
+network, ``first`` [N] and ``state`` [N, S]. Its outputs are ``action`` [N, …], each head of the network [N, size] by
+its name, and ``state_after``. Its metadata has the result of `describe` as JSON under the key ``actorlearn``.
+``play.py`` reads the file, and makes rows of observations.
 """
 
 from __future__ import annotations
@@ -76,11 +77,12 @@ class ActingPolicy(nn.Module):
 
 
 def describe(policy: LoadedPolicy, recipe: Recipe) -> dict[str, Any]:
-    """Return the data that a program needs to play: dtype, length of the state, calls that make the environment."""
+    """Return what a program needs to play: dtype, length of the state, how to make the environment and rows."""
     return {
         "dtype": policy.settings.observation_dtype,
         "state_size": policy.state_size,
         "made_by": recipe.calls,
+        "parts": recipe.parts,
         "not_made": recipe.missing,
         "env_steps": policy.env_steps,
     }

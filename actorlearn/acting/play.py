@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import reduce
 from importlib import import_module
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +20,49 @@ POLICY = Path(__file__).with_name("policy.onnx")
 
 
 class OnnxPolicy:
-    """A trained policy that chooses the most probable action, for N games at a time."""
+    """A trained policy that chooses the most probable action, for one game or for N games at a time."""
 
     def __init__(self, file: Path = POLICY) -> None:
         self.session = onnxruntime.InferenceSession(file)
         self.about = json.loads(self.session.get_modelmeta().custom_metadata_map["actorlearn"])
         self.state: Any = None
 
-    def act(self, observation: Any, first: Any) -> Any:
-        """Return actions [N, …] for observations [N, …]; first [N] says which of these begin a game."""
-        given = {"observation": np.asarray(observation, self.about["dtype"])}
+    def act(self, observation: Any, first: Any = False) -> Any:
+        """Return the action for an observation of the environment, or actions [N, …] for a batch of N observations.
+
+        ``first`` says whether the observation begins a game, or [N] which of them do. Recurrent networks need it.
+        """
+        rows, single = self.rows(observation)
+        given = {"observation": rows}
         if size := self.about["state_size"]:  # a recurrent network's memory of each game
-            given["first"] = np.asarray(first, np.bool_)
-            given["state"] = np.zeros((len(first), size), np.float32) if self.state is None else self.state
+            kept = self.state is not None and len(self.state) == len(rows)
+            given["first"] = np.array(np.broadcast_to(first, len(rows)), np.bool_)
+            given["state"] = self.state if kept else np.zeros((len(rows), size), np.float32)
         action, *_, after = self.session.run(None, given)  # the outputs between are the network's heads
         self.state = after if size else None
-        return action
+        return action[0] if single else action
+
+    def rows(self, observation: Any) -> tuple[Any, bool]:
+        """Return rows [N, …] for the network, and whether this is one observation and not a batch of N."""
+        shape = self.session.get_inputs()[0].shape[1:]
+        parts = self.about["parts"] or [{"keys": [], "shape": shape, "scale": 1}]
+        values = [np.asarray(reduce(getitem, part["keys"], observation)) for part in parts]
+        single = values[0].ndim == len(parts[0]["shape"])
+        batch = [value[None] for value in values] if single else values
+        columns = [_columns(part, value, len(batch[0])) for part, value in zip(parts, batch, strict=True)]
+        return np.concatenate(columns, 1).reshape(-1, *shape).astype(self.about["dtype"]), single
+
+
+def _columns(part: Any, value: Any, count: int) -> Any:
+    """Return the numbers of a part of N observations, as they are in rows."""
+    if [*value.shape[1:]] != part["shape"] or len(value) != count:
+        name = "".join(f"[{key!r}]" for key in part["keys"])
+        raise ValueError(f"observation{name} has shape {[*value.shape[1:]]}; it must be {part['shape']}")
+    value = value.reshape(count, -1)
+    if "scale" in part:
+        return value * part["scale"]
+    choices = value - part["least"]
+    return np.concatenate([choices[:, [i]] == np.arange(size) for i, size in enumerate(part["sizes"])], 1)
 
 
 def play(policy: OnnxPolicy, games: int, seed: int) -> list[float]:
@@ -46,8 +75,7 @@ def play(policy: OnnxPolicy, games: int, seed: int) -> list[float]:
     for game in range(games):
         (observation, _), score, first, over = env.reset(seed=None if game else seed), 0.0, True, False
         while not over:
-            action = policy.act(np.asarray(observation)[None], [first])[0]
-            observation, reward, ended, cut, _ = env.step(action)
+            observation, reward, ended, cut, _ = env.step(policy.act(observation, first))
             score, first, over = score + float(reward), False, ended or cut
         scores.append(score)
     return scores

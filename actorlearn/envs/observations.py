@@ -81,6 +81,14 @@ class BatchLayout(ObservationLayout, Protocol):
     def store_all(self, observations: Any, into: Array) -> None:
         """Write B observations, batched as in gymnasium's vectors, to ``into`` [B, …]; raises MisfitError."""
 
+    @property
+    def parts(self) -> list[dict[str, Any]]:
+        """Description of the parts of a row in order, for programs without actorlearn (``acting/play.py``).
+
+        ``keys`` from an observation to the part, its ``shape``, and ``scale``, by which its numbers are multiplied; or,
+        for a part that becomes one-hot, the ``sizes`` and the ``least`` value of its choices.
+        """
+
 
 def layout(space: Space[Any]) -> tuple[BatchLayout, tuple[str, ...]]:
     """Return the layout of a space's observations, and the parts that are left out; raises SpaceError."""
@@ -132,10 +140,10 @@ class Whole:
     def __init__(self, box: Box, keys: Keys) -> None:
         """Bind to the space, and the keys to it if it is in Dicts or Tuples."""
         self._box, self._keys = box, keys
-        self._channels_last, self._bools = channels_come_last(box.shape), box.dtype == np.bool_
-        self.shape: tuple[int, ...] = (box.shape[2], *box.shape[:2]) if self._channels_last else box.shape
+        self.channels_last, self._bools = channels_come_last(box.shape), bool(box.dtype == np.bool_)
+        self.shape: tuple[int, ...] = (box.shape[2], *box.shape[:2]) if self.channels_last else box.shape
         self.dtype = np.dtype(np.uint8 if self._bools else box.dtype)
-        channels = ", channels first" if self._channels_last else ""
+        channels = ", channels first" if self.channels_last else ""
         self.words = f"{_path(keys)}, a Box{channels}" if keys else f"Box{channels}"
 
     def store(self, observation: Any, into: Array, i: int) -> None:
@@ -152,7 +160,7 @@ class Whole:
         if type(observation) is not np.ndarray or observation.dtype != box.dtype or observation.shape != shape:
             with np.errstate(over="ignore"):  # too large a number becomes infinite, which the caller refuses
                 observation = _in_box(observation, box, _name(self._keys), batch).astype(box.dtype)
-        if self._channels_last:
+        if self.channels_last:
             observation = np.moveaxis(observation, -1, -3)
         if self._bools:
             np.multiply(observation, np.uint8(255), out=cells)
@@ -161,9 +169,14 @@ class Whole:
 
     def name(self, place: list[int]) -> str:
         """Return the name, in the observation, of the element at an index of the array."""
-        if self._channels_last and place:
+        if self.channels_last and place:
             place = [*place[1:], place[0]]
         return f"{_name(self._keys)}{place or ''}"
+
+    @property
+    def parts(self) -> list[dict[str, Any]]:
+        """Description of the only part, with its axes as in the environment."""
+        return [{"keys": self._keys, "shape": self._box.shape, "scale": 255 if self._bools else 1}]
 
 
 def channels_come_last(shape: tuple[int, ...]) -> bool:
@@ -211,6 +224,11 @@ class Vector:
         piece = next(piece for piece in self._pieces if place[0] < piece.cells.stop)
         return f"{_name(piece.keys)}[{place[0] - piece.cells.start}]"
 
+    @property
+    def parts(self) -> list[dict[str, Any]]:
+        """Description of the parts in order."""
+        return [{"keys": piece.keys, "shape": piece.shape, **piece.conversion} for piece in self._pieces]
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -226,6 +244,11 @@ class Piece:
         """Description in words."""
         return f"Box {self.space.dtype}{list(self.shape)}"
 
+    @property
+    def conversion(self) -> dict[str, Any]:
+        """The conversion of its numbers, as in `BatchLayout.parts`."""
+        return {"scale": 1 / 255 if self.space.dtype == np.uint8 else 1}
+
     def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
         """Write a value to its cells [*batch, width]; raises MisfitError."""
         cells[:] = _in_box(value, self.space, _name(self.keys), batch).reshape(cells.shape)
@@ -240,6 +263,11 @@ class Bits(Piece):
     def words(self) -> str:
         """Description in words."""
         return f"zeros and ones {list(self.shape)}"
+
+    @property
+    def conversion(self) -> dict[str, Any]:
+        """The conversion of its numbers, as in `BatchLayout.parts`."""
+        return {"scale": 1}
 
     def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
         """Write a value to its cells [*batch, width]; raises MisfitError."""
@@ -261,6 +289,11 @@ class OneHot(Piece):
     def words(self) -> str:
         """Description in words."""
         return f"one-hot of {', '.join(map(str, self.sizes))}"
+
+    @property
+    def conversion(self) -> dict[str, Any]:
+        """The conversion of its numbers, as in `BatchLayout.parts`."""
+        return {"sizes": self.sizes.tolist(), "least": self.least.tolist()}
 
     def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
         """Write a value to its cells [*batch, width]; raises MisfitError."""

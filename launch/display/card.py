@@ -28,13 +28,13 @@ _NOT_PLAYED = """
 """
 _USED = """
 ```python
-from play import Policy
+from play import OnnxPolicy
 
-policy = Policy()
-action = policy.act(observation, first)    # {observation}[N, …] and bool[N] to N actions
+policy = OnnxPolicy()
+action = policy.act(observation, first)    # {observation}, one or N, to one action or N
 ```
 
-`first` marks the observations that begin a game{memory}. The action is the likeliest one. The other outputs of
+`first` says whether an observation begins a game{memory}. The action is the likeliest one. The other outputs of
 `policy.onnx` are the numbers by which it was chosen; use them to draw actions at random instead.
 """
 _FILES = {
@@ -67,7 +67,9 @@ def card(view: RunView, told: Mapping[str, Any], scored: Mapping[str, Any] | Non
         why = told["not_made"]
         lines += (_NOT_PLAYED.format(why=printable(why)) if why else _PLAYED).splitlines()
         memory = ", where a recurrent network clears its memory" if told["state_size"] else ""
-        lines += _USED.format(observation=told["observation_dtype"], memory=memory).splitlines()
+        shape = ", ".join(map(str, told["observation_shape"]))
+        given = f"rows {told['observation_dtype']}[{shape}]" if why else "observations as the environment gives them"
+        lines += _USED.format(observation=given, memory=memory).splitlines()
     return "\n".join([*lines, "", "## Repeat", "", *_repeat(view), ""])
 
 

@@ -13,11 +13,13 @@ import gymnasium
 import msgspec
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+from gymnasium.vector.utils import batch_space, iterate
 from safetensors.torch import load_file
 
 import actorlearn
 from actorlearn.actions import MultiDiscrete as Parts
+from actorlearn.envs.interface import empty_row
 from actorlearn.envs.recipe import Recipe, recipe
 from actorlearn.worker.settings import ExportSettings, PolicySettings
 from tests import named
@@ -140,7 +142,7 @@ def test_it_plays_cartpole_without_actorlearn_as_it_does_with_it(tmp_path: Path,
         "act = policy.act\n"
         "def told(observation, first):\n"
         "    action = act(observation, first)\n"
-        "    seen.append((observation.tolist(), first, action.tolist()))\n"
+        "    seen.append((observation.tolist(), first, int(action)))\n"
         "    return action\n"
         "policy.act = told\n"
         "scores = play.play(policy, 4, seed=7)\n"
@@ -152,23 +154,8 @@ def test_it_plays_cartpole_without_actorlearn_as_it_does_with_it(tmp_path: Path,
     assert not played["torch"]
     loaded = actorlearn.load_policy(tmp_path / "run")
     for observation, first, action in played["seen"]:
-        rows = np.asarray(observation, np.float32)
-        assert loaded.act(rows, greedy=True, first=np.asarray(first)).tolist() == action
-    assert played["scores"] == scores_of(loaded, 4, 7)
-
-
-def scores_of(loaded: Any, games: int, seed: int) -> list[float]:
-    """Scores of CartPole by a loaded policy, from the same seed."""
-    env, scores = gymnasium.make("CartPole-v1"), []
-    for game in range(games):
-        observation, _ = env.reset(seed=None if game else seed)
-        score, first, over = 0.0, True, False
-        while not over:
-            (action,) = loaded.act(observation[None], greedy=True, first=[first])
-            observation, reward, ended, cut, _ = env.step(action)
-            score, first, over = score + float(reward), False, ended or cut
-        scores.append(score)
-    return scores
+        assert loaded.act(np.asarray(observation, np.float32), greedy=True, first=first) == action
+    assert played["scores"] == loaded.play(gymnasium.make("CartPole-v1"), 4, greedy=True, seed=7)
 
 
 def test_weights_alone_need_no_onnx(tmp_path: Path) -> None:
@@ -218,6 +205,67 @@ def test_actions_are_those_that_the_environment_takes(
     assert play.play(play.OnnxPolicy(tmp_path / "policy.onnx"), 2, seed=3) == [9.0, 9.0]
 
 
+MIXED = Dict(
+    {
+        "image": Box(0, 255, (4, 3, 3), np.uint8),
+        "said": Text(5),
+        "speeds": Tuple((Box(-1, 1, (2,)), Discrete(3, start=1))),
+        "switches": MultiBinary(3),
+        "open": Box(0, 1, (2,), np.bool_),
+        "levels": MultiDiscrete([2, 3], start=[0, 4]),
+    }
+)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("space", "shape", "keys"),
+    [
+        pytest.param(MIXED, (51,), {}, id="a dict"),
+        pytest.param(
+            Dict({"screen": Box(0, 1, (12, 10, 3), np.bool_)}),
+            (3, 12, 10),
+            {"model": named.model("minatar"), "observation_dtype": "uint8"},
+            id="a dict of one image",
+        ),
+    ],
+)
+def test_the_player_makes_the_rows_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, space: Any, shape: tuple[int, ...], keys: dict[str, Any]
+) -> None:
+    env = of(monkeypatch, space, Discrete(3, start=2), time_limit_steps=9)
+    settings = msgspec.structs.replace(policy_settings(actions=3), observation_shape=shape, **keys)
+    run_folder(tmp_path, settings, env=env)
+    loaded = actorlearn.load_policy(tmp_path)
+    exported.write(loaded, recipe(env), tmp_path / "policy.onnx")
+    player, games = play.OnnxPolicy(tmp_path / "policy.onnx"), loaded.environments(1, seed=3)
+    row = empty_row(games.spec, 1)
+    games.reset(row)
+    space.seed(3)
+    found, single = player.rows(space.sample())
+    assert single and found.dtype == row.observation.dtype
+    np.testing.assert_array_equal(np.moveaxis(found, -1, 1) if found.ndim > 2 else found, row.observation)
+    together = batch_space(space, 6)
+    together.seed(0)
+    batch = together.sample()
+    expected = [loaded.act(each, greedy=True) for each in iterate(together, batch)]
+    assert player.act(batch).tolist() == expected
+    assert [player.act(each) for each in iterate(together, batch)] == expected
+    assert play.play(player, 2, seed=3) == [9.0, 9.0]
+
+
+def test_an_observation_of_another_shape_is_refused_with_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = Dict({"image": IMAGE, "speed": Box(-1, 1, (2,))})
+    env = of(monkeypatch, space, Discrete(2))
+    run_folder(tmp_path, msgspec.structs.replace(policy_settings(), observation_shape=(362,)), env=env)
+    exported.write(actorlearn.load_policy(tmp_path), recipe(env), tmp_path / "policy.onnx")
+    turned = {"image": np.zeros((3, 12, 10), np.uint8), "speed": np.zeros(2, np.float32)}
+    with pytest.raises(ValueError, match=r"observation\['image'\] has shape \[3, 12, 10\]; it must be \[12, 10, 3\]"):
+        play.OnnxPolicy(tmp_path / "policy.onnx").act(turned)
+
+
 def test_images_come_as_the_environment_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env = of(monkeypatch, IMAGE, Discrete(2))
     assert recipe(env).channels_last
@@ -229,4 +277,5 @@ def test_images_come_as_the_environment_has_them(tmp_path: Path, monkeypatch: py
     exported.write(loaded, recipe(env), tmp_path / "policy.onnx")
     images = np.random.default_rng(0).integers(256, size=(6, *IMAGE.shape), dtype=np.uint8)
     expected = loaded.act(np.moveaxis(images, -1, 1), greedy=True)
-    assert play.OnnxPolicy(tmp_path / "policy.onnx").act(images, np.ones(6, bool)).tolist() == expected.tolist()
+    player = play.OnnxPolicy(tmp_path / "policy.onnx")
+    assert player.act(images).tolist() == [player.act(image) for image in images] == expected.tolist()

@@ -1,31 +1,23 @@
-"""Recipes: calls that make an environment as a run has it, and who has none."""
+"""Recipes: calls that make an environment as a run has it, how its observations become rows, and who has none."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, Space, Text
+from gymnasium.spaces import Box, Dict, Discrete, Text, Tuple
 
 from actorlearn.envs.recipe import recipe
 from tests import named
 from tests.envs.spaces import of
 
 
-@pytest.mark.parametrize(
-    ("observations", "said"),
-    [
-        (Dict({"said": Text(3), "b": Box(-1, 1, (2,))}), "combines parts of its observations"),
-        (Dict({"a": Box(0, 255, (2,), np.uint8), "b": Box(-1, 1, (2,))}), "combines parts of its observations"),
-        (Box(0, 1, (3,), np.bool_), "combines parts of its observations"),
-    ],
-)
-def test_observations_that_gymnasium_puts_together_otherwise_have_no_recipe(
-    monkeypatch: pytest.MonkeyPatch, observations: Space[Any], said: str
-) -> None:
-    found = recipe(of(monkeypatch, observations, Discrete(2)))
-    assert said in found.missing and not found.calls
+def test_the_parts_of_an_observation_are_named_with_the_conversion_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Tuple((Box(0, 255, (2,), np.uint8), Discrete(3, start=1)))
+    found = recipe(of(monkeypatch, Dict({"said": Text(3), "pair": pair}), Discrete(2)))
+    assert found.parts == (
+        {"keys": ("pair", 0), "shape": (2,), "scale": 1 / 255},
+        {"keys": ("pair", 1), "shape": (), "sizes": [3], "least": [1]},
+    )
 
 
 def test_environments_of_other_kinds_have_no_recipe() -> None:

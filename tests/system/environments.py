@@ -41,6 +41,20 @@ class Slow(Catch):
         return super().step(action)
 
 
+class Fades(Paced):
+    """Gives less in each game than in the one before, so that the best score is an early one."""
+
+    games = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Image, dict[str, Any]]:
+        self.games += 1
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
+        image, _, over, cut, info = super().step(action)
+        return image, 1.0 / self.games if over else 0.0, over, cut, info
+
+
 class StartsOthers(Paced):
     """Needs programs beside it, and has them get away from it in every way there is."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -15,6 +16,8 @@ import torch
 
 from actorlearn.address import Tcp
 from actorlearn.parameters.checkpoint import load
+from actorlearn.parameters.checkpoint_folders import directory_of, folders, steps_of
+from actorlearn.parameters.chosen_checkpoints import read_best
 from tests.runaways import lives
 from tests.system.agents import Agents, lost, node_of
 from tests.system.conftest import CONFIGS, PACED, Command, Start
@@ -72,6 +75,42 @@ def test_learners_in_step_on_two_nodes_have_the_same_weights(launched: Start, ag
     one, other = (load(path).section("weights") for path in saved)
     assert one and all(torch.equal(one[name], other[name]) for name in one)
     assert run.leftovers() == []
+
+
+@pytest.mark.parametrize("together", [APART, ["mode=sync", *APART[2:]]], ids=["apart", "in step"])
+def test_the_head_keeps_the_best_checkpoint_and_the_newest_ones(
+    launched: Start, agents: Agents, command: Command, together: list[str]
+) -> None:
+    agents.start("n0", "n1")
+    small = ["env.id=tests.system.environments:Fades", "total_steps=3000", "report.every_s=0.2"]
+    kept = ["checkpoint.every_steps=200", "checkpoint.keep=2"]
+    run = launched("catch", *together, *small, *kept, *agents.options)
+    assert run.end() == 0, run.screen()
+    assert agents.end() == [0, 0]
+    assert {node_of(run, f"trainer-{learner}") for learner in (0, 1)} == {"n0", "n1"}
+    root = run.run_dir / "checkpoints"
+    best, kept_best = read_best(root), {}
+    assert best is not None and best.by == "training"
+    for learner in (0, 1):
+        saved = [event["env_steps"] for event in run.events("saved", f"trainer-{learner}")]
+        there = sorted(map(steps_of, folders(directory_of(root, learner))))
+        kept_best[learner] = min(steps for steps in saved if steps >= best.env_steps)
+        assert {kept_best[learner], saved[-1]} <= set(there) <= set(saved) and len(there) <= 3 < 6 < len(saved)
+        assert kept_best[learner] < there[-2], (best, there)
+    told = command("eval", run.run_dir, "--at", "best", "--episodes", 2, "--json")
+    assert json.loads(told.stdout)["env_steps"] == kept_best[0], told.stderr
+
+    agents.start("n0", "n1")
+    resumed = launched("resume", "--keys", str(agents.keys), "--at", "best", run_dir=run.run_dir)
+    assert resumed.end() == 0, resumed.screen()
+    assert agents.end() == [0, 0] and resumed.leftovers() == []
+    for learner in (0, 1):
+        saved = [
+            event["env_steps"] for event in resumed.new_events("saved") if event["process"] == f"trainer-{learner}"
+        ]
+        assert kept_best[learner] < saved[1] < kept_best[learner] + 600, saved
+        there = {steps_of(folder) for folder in folders(directory_of(root, learner))}
+        assert {kept_best[learner], saved[-1]} <= there and len(there) <= 3
 
 
 def test_learners_of_a_killed_node_go_on_elsewhere_and_one_that_was_stopped_finds_itself_fenced(
