@@ -17,6 +17,9 @@ from tests.system.blocks import blocks, environment, follow, is_known, pages, ru
 
 PAGES = list(pages(ROOT, ROOT / "docs"))
 BY_HAND = {
+    "CONTRIBUTING.md": [
+        "make setup     # makes .venv with the versions in constraints.txt, and installs the checkout into it"
+    ],
     "README.md": ["make run     # makes .venv, trains Pong from configs/pong-fast.yaml and shows it learn"],
     "desk.md": ["pip install 'actorlearn[desk]'"],
     "nodes.md": [

@@ -18,7 +18,7 @@ TOTAL_STEPS = 6000
 RATE = 0.003
 KNOWN = [
     *("catch", PACED, "inference.count=1", f"total_steps={TOTAL_STEPS}"),
-    *("algorithm.horizon=5", f"optimizer.learning_rate={RATE}"),
+    *("algorithm.horizon=5", f"optimizer.learning_rate={RATE}", "optimizer.learning_rate_final=0"),
 ]
 
 
@@ -177,7 +177,7 @@ def test_a_run_ends_when_it_reaches_a_score(launched: Start) -> None:
     assert run.end() == 0, run.screen()
     summary, (stopping,) = run.summary(), run.events("stopping")
     assert summary["status"] == "finished" and summary["deaths"] == 0
-    assert stopping["cause"].endswith(", evaluator.stop_at_score: -1")
+    assert stopping["cause"].endswith(" has reached evaluator.stop_at_score: -1")
     assert run.checkpoint().state["env_steps"] == summary["env_steps"] < 1_000_000
     assert run.events("scoring") == [] and run.leftovers() == []
 

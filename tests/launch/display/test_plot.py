@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launch.display.plot import _draw, make_figure, plot
+from launch.display.plot import draw_curves, make_figure, plot
 from launch.runs.curves import group_runs, read_curve
 from launch.runs.find import RunFolder
 
@@ -121,7 +121,7 @@ def test_the_legend_has_room_for_long_names(tmp_path: Path, letters: int, lines:
         (name, group_runs([run])[0].curves) for name, run in zip(names, make_seeds(tmp_path, [1.0, 2.0]), strict=True)
     ]
     figure = make_figure(tmp_path / "x.png", 11.0)
-    _draw(figure, groups)
+    draw_curves(figure, groups)
     figure.canvas.draw()
     box, whole = figure.legends[0].get_window_extent(), figure.bbox
     assert whole.x0 <= box.x0 and box.x1 <= whole.x1
