@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 import torch
 
+from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.allreduce import ASK_EVERY, ask_after
+from actorlearn.parameters.allreduce import ASK_EVERY, Sync, ask_after
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.rendezvous import rendezvous_fields, rows_fields
-from actorlearn.parameters.settings import AloneExchangeSettings
+from actorlearn.parameters.settings import AloneExchangeSettings, SyncExchangeSettings
 from tests.parameters import sync_learner as program
 
 pytestmark = pytest.mark.timeout(180)  # each learner loads torch, on a machine that may be busy
@@ -145,3 +146,20 @@ def test_who_has_fewer_steps_left_makes_the_others_along_with_them(tmp_path: Pat
         assert first[1 + 2 * step] == {"mean": [mean, mean], "own_state": [0.0, 0.0]}
         assert first[2 + 2 * step] == {"weights": weights.tolist(), "state": alone.state()["mean"].tolist()}
     assert first[5] == {"positions": [[1, 10], [1, 10]]}
+
+
+def test_local_steps_that_are_broken_off_leave_the_state_of_the_last_exchange(tmp_path: Path) -> None:
+    """A learner changes its state after each step, also after the step at which weights are exchanged."""
+    state, weights = torch.zeros(2), program.start()
+    own = Learner(program.OPTIMIZER, weights, torch.zeros(program.PARAMETERS), state=state)
+    path = rendezvous(tmp_path, 1)
+    places = {"rendezvous": Shm(path=path), "gradients": Shm(path=str(tmp_path / "gradients"))}
+    exchange = Sync(SyncExchangeSettings(rank=0, learners=1, local_steps=2, **places), own)
+    exchange.join(0, 0)
+    exchange.agree(10, 6)
+    for step in range(1, 4):
+        exchange.step(torch.ones(program.PARAMETERS), [program.RATE])
+        state.fill_(step)
+    exchange.break_off()
+    exchange.close()
+    assert state.tolist() == [2.0, 2.0]
