@@ -81,7 +81,6 @@ COVERED_BY = {
     "launch/commands/bench.py": "tests/launch/bench/test_bench.py",
     "launch/commands/check.py": "tests/launch/test_cli.py",
     "launch/commands/manage.py": "tests/launch/test_cli.py",
-    "launch/commands/run.py": "tests/launch/runtime/test_loop.py",
     "launch/python/": "tests/system/test_python.py",
     "launch/names/": "tests/launch/names/test_names.py",
     "launch/bench/": "tests/launch/bench/test_bench.py",
