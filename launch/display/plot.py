@@ -45,7 +45,7 @@ def figure_of(runs: Sequence[RunFolder], columns: Sequence[str] = (SCORE,), apar
     """Return the picture that ``plot`` writes; raises ValueError with one line if there is nothing to draw."""
     lines = _lines(runs, columns, apart)
     figure = make_figure(Path("figure.png"), 11.0)
-    draw_curves(figure, lines)
+    _draw(figure, lines)
     return figure
 
 
@@ -66,7 +66,7 @@ def _lines(runs: Sequence[RunFolder], columns: Sequence[str], apart: bool) -> li
 def draw_groups(groups: Sequence[tuple[str, Sequence[LearningCurve]]], output: Path) -> None:
     """Draw groups of curves under their names; raises ValueError if the picture's format is not supported."""
     figure = make_figure(output, 11.0)
-    draw_curves(figure, groups)
+    _draw(figure, groups)
     output.parent.mkdir(parents=True, exist_ok=True)
     save(figure, output)
 
@@ -115,8 +115,7 @@ def _distinct_names(groups: Sequence[RunGroup]) -> list[str]:
     return names
 
 
-def draw_curves(figure: Figure, groups: Sequence[tuple[str, Sequence[LearningCurve]]]) -> None:
-    """Draw groups of curves by steps and by minutes, with a legend below that the figure has room for."""
+def _draw(figure: Figure, groups: Sequence[tuple[str, Sequence[LearningCurve]]]) -> None:
     by_steps, by_minutes = figure.subplots(1, 2, sharey=True)
     every = [curve for _, curves in groups for curve in curves]
     most_steps = max(point[0] for curve in every for stretch in curve.stretches for point in stretch)

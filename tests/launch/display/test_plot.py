@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from launch.display.plot import draw_curves, make_figure, plot
-from launch.runs.curves import group_runs, read_curve
+from launch.display.plot import figure_of, plot
+from launch.runs.curves import read_curve
 from launch.runs.find import RunFolder
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -116,12 +116,11 @@ def test_seeds_that_have_no_step_in_common_are_drawn_without_a_band(tmp_path: Pa
 @pytest.mark.parametrize(("letters", "lines"), [(20, 1), (90, 2), (400, 5)])
 def test_the_legend_has_room_for_long_names(tmp_path: Path, letters: int, lines: int) -> None:
     """Two names are in one line, below one another, or broken."""
-    names = ["a " * (letters // 2), "b " * (letters // 2)]
-    groups = [
-        (name, group_runs([run])[0].curves) for name, run in zip(names, make_seeds(tmp_path, [1.0, 2.0]), strict=True)
+    runs = [
+        make_run(tmp_path / letter, [(60.0, 100, 1.0), (90.0, 200, 2.0)], f"{letter} " * (letters // 2))
+        for letter in "ab"
     ]
-    figure = make_figure(tmp_path / "x.png", 11.0)
-    draw_curves(figure, groups)
+    figure = figure_of(runs, apart=True)
     figure.canvas.draw()
     box, whole = figure.legends[0].get_window_extent(), figure.bbox
     assert whole.x0 <= box.x0 and box.x1 <= whole.x1
