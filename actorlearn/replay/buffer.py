@@ -30,7 +30,7 @@ from actorlearn.replay.nstep import NStep, n_step
 from actorlearn.replay.rings import Rings, RingsGiven, cells_between
 from actorlearn.replay.rows import ReplayShape, column_fields
 from actorlearn.replay.samplers import Sampler
-from actorlearn.replay.saved import check, read
+from actorlearn.replay.saved import check, mapped, read
 
 PART_BYTES = 1 << 26
 """Bytes between two fsyncs and signs of life: under a second on a slow disk, on which a whole replay takes minutes."""
@@ -417,7 +417,9 @@ class Replay:
         words = self._words()
         for name, array in words.items():
             words[name] = read(folder / f"{name}.npy", array)
-        drawn = {name: read(folder / f"sampler-{name}.npy") for name in self.sampler.arrays()}
+        drawn = {
+            name: mapped(folder / f"sampler-{name}.npy", array.dtype) for name, array in self.sampler.arrays().items()
+        }
         check(folder, words)
         for name, saved in columns.items():
             _copy(saved, self._segment[name][:, : saved.shape[1]], beat)

@@ -5,25 +5,40 @@ Checkpoints are hashed as a whole; these checks find files that were wrong when 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+HEADER = re.compile(rb"\{'descr': '([^']*)', 'fortran_order': False, 'shape': \(([0-9, ]*)\), \} *\n")
+"""The header that a replay writes before an array: numpy's, of version 1.0."""
 
-def read(path: Path, into: NDArray[Any] | None = None) -> NDArray[Any]:
+
+def mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Map the array of a file that a replay has written; raises ValueError if it has another dtype or header."""
+    with path.open("rb") as file:  # numpy's own reader evaluates any header, whatever dtype it has
+        start, size = file.read(8), int.from_bytes(file.read(2), "little")
+        header, offset = HEADER.fullmatch(file.read(size)), file.tell()
+    if start != np.lib.format.magic(1, 0) or header is None:
+        raise ValueError(f"{path} is not an array of a replay: its header is not the one that a replay writes")
+    if header[1] != dtype.str.encode():
+        raise ValueError(f"{path}: dtype {header[1].decode('latin-1')!r:.100} does not fit {dtype.str!r}")
+    try:  # mapped, so that it is read in parts
+        shape = tuple(int(part) for part in header[2].split(b",") if part)
+        return np.memmap(path, dtype, "r", offset, shape)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{path} is not an array of a replay: {error!s:.300}") from None
+
+
+def read(path: Path, into: NDArray[Any]) -> NDArray[Any]:
     """Map a file's array; raises ValueError unless it fits ``into``; it may have fewer rows in each ring."""
-    try:  # mapped, so that it is read in parts; open_memmap accepts neither objects nor archives
-        saved: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, TypeError, EOFError, OverflowError, SyntaxError, TokenError) as error:
-        raise ValueError(f"{path} is not a numpy array: {error!s:.300}") from None
-    if into is not None:
-        there, wanted = [(*array.shape[:1], *array.shape[2:]) for array in (saved, into)]
-        if (saved.dtype, saved.ndim, there) != (into.dtype, into.ndim, wanted) or saved.shape[1:2] > into.shape[1:2]:
-            raise ValueError(f"{path}: {saved.dtype} {saved.shape} does not fit {into.dtype} {into.shape}")
+    saved = mapped(path, into.dtype)
+    there, wanted = [(*array.shape[:1], *array.shape[2:]) for array in (saved, into)]
+    if (saved.ndim, there) != (into.ndim, wanted) or saved.shape[1:2] > into.shape[1:2]:
+        raise ValueError(f"{path}: {saved.dtype} {saved.shape} does not fit {into.dtype} {into.shape}")
     return saved
 
 

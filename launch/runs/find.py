@@ -179,7 +179,7 @@ def find_living(word: str | None, folder: Path = RUNS) -> RunFolder:
         run = find(word, folder)
         if not run.alive:
             raise RunError(
-                f"{run.name} is not alive ({run.status}); `actorlearn ps` lists living runs, "
+                f"{run.name} is not alive ({run.status:.100}); `actorlearn ps` lists living runs, "
                 f"`actorlearn resume {run.name}` continues it from its newest checkpoint"
             )
         return run

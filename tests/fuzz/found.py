@@ -18,8 +18,13 @@ FOUND: dict[str, tuple[bytes, ...]] = {
         b'{"format": 1, "env_steps": 40, "sha256": {}, "state": null}',
         b'{"format": 1, "env_steps": 40, "sha256": {"' + b"x" * 5_000 + b'": "0"}, "state": {}}',
     ),
-    # EOFError, TokenError of a header; a cell that there is not; the state without a shape.
-    "replay": (b"", b"\x02\x93NUMPY\x01\x00v\x00z'descr': '<i8', }".ljust(200), _CELLS, b"\x0c{}"),
+    # EOFError, TokenError of a header; a cell out of range; the state without a shape; a dtype of which numpy warns.
+    "replay": (
+        *(b"", b"\x02\x93NUMPY\x01\x00v\x00z'descr': '<i8', }".ljust(200), _CELLS, b"\x0c{}"),
+        _CELLS.replace(b"'<i8'", b"'a'  "),
+    ),
+    # The section in a list had its types evaluated only now.
+    "overrides": (b'env.wrappers=[{"name": 1}]',),
     # Too deep, a generator's number too large; and a state that named an attribute of its own choice had it set.
     "environments": (
         b"[" * 20_000,

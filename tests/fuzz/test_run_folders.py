@@ -64,6 +64,7 @@ FOUND = [
     ("metrics.jsonl", b'{"time_s": 1.0, "env_steps": null, "frames": 0, "episodes": null}\n'),
     ("metrics.jsonl", b'{"time_s": "long", "env_steps": [], "updates": {}}\n'),
     ("summary.json", b'{"status": "\\u001b[2J", "wall_time_s": "x", "env_steps": []}'),
+    ("summary.json", b'{"status": "' + b"x" * 6_000 + b'"}'),
     ("events.jsonl", b'{"kind": "died", "incarnation": "k", "process": 3, "env_steps": "many", "time_s": []}\n'),
     ("events.jsonl", b'{"kind": "evaluated", "mean": 1.0, "returns": [1' + b"0" * 400 + b'], "env_steps": 3}\n'),
     ("events.jsonl", b'{"kind": "evaluated", "mean": 1.0, "returns": [1.0], "env_steps": "many"}\n'),

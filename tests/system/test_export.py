@@ -49,7 +49,7 @@ def test_an_exported_policy_plays_as_well_as_the_runs_own(launched: Start, comma
     assert int(games) == GAMES and abs(mean - score["mean"]) < 4.0 * max(error, 1.0), said
 
     again = command("export", run.run_dir, "-o", "out")
-    assert again.returncode == 2 and "is there already" in again.stderr
+    assert again.returncode == 2 and "already exists; name a new folder" in again.stderr
     assert command("check", tmp_path / "out" / "topology.yaml").returncode == 0
 
 

@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
 QUICK = ["total_steps=60_000", "checkpoint.every_steps=1_000_000", "algorithm.horizon=5"]
 PPO = ["algorithm.name=ppo", "algorithm.horizon=16", "algorithm.epochs=4", "algorithm.minibatches=4"]
+STILL = ["optimizer.learning_rate=1.0e-12", "optimizer.learning_rate_final=1.0e-12"]  # no weight moves
 ENVIRONMENTS = "env.id=tests.system.ill_environments"
 ILL = {
     "policy collapsed": ["optimizer.learning_rate=10.0"],
@@ -21,7 +22,7 @@ ILL = {
         *(*PPO, "algorithm.epochs=10", "algorithm.entropy_cost=0.5"),
         *("optimizer.learning_rate=0.03", "optimizer.learning_rate_final=0.03"),
     ],
-    "updates without effect": [*PPO, "optimizer.learning_rate=1.0e-12"],
+    "updates without effect": [*PPO, *STILL],
     "values explain nothing": ["algorithm.value_cost=0.0", "optimizer.learning_rate=1.0e-7"],
     "values too large": [
         *("algorithm.reward_clip=1.0", "algorithm.discount=0.0"),
@@ -85,6 +86,6 @@ def test_a_healthy_run_is_silent(launched: Start, command: Command, topology: st
 
 
 def test_learners_are_judged_one_by_one(launched: Start) -> None:
-    run = launched("catch", *QUICK, "learners.count=2", "mode=gossip", "optimizer.learning_rate=1.0e-12")
+    run = launched("catch", *QUICK, "learners.count=2", "mode=gossip", *STILL)
     events = stopped_when_ill(run, "updates without effect", learners=2)
     assert {event["process"] for event in events} == {"trainer-0", "trainer-1"}

@@ -3,22 +3,45 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
+from msgspec import inspect
 
+from actorlearn.worker.roles import ROLES
 from launch.topology import load, sources, strict_yaml
-from launch.topology.keys import BASES, keys_of, leaves
+from launch.topology.keys import BASES, CHOSEN, Key, items_of, key_of, keys_of, structs_of
 from launch.topology.load import TopologyError
+from launch.topology.schema import TOPOLOGY
 from tests.fuzz.nearly import nearly
 from tests.fuzz.targets.door import Target, refused
 from tests.fuzz.watched import watched
 
 CARTPOLE = "env: {id: CartPole-v1}\nmodel: {name: mlp}\nalgorithm: {name: a2c}\n"
-# What the types say of keys is found out once, by evaluating annotations, and not from any bytes.
-[*leaves(), *map(keys_of, BASES.values())]
+
+
+def _evaluate(keys: Iterable[Key]) -> None:
+    """Have the annotations of all sections below keys evaluated: once, and not from any bytes."""
+    for key in keys:
+        if isinstance(key.kind, inspect.UnionType):
+            _evaluate(key._replace(kind=part) for part in key.kind.types)
+        elif key.section:
+            _evaluate(keys_of(key.section).values())
+        elif isinstance(key.kind, inspect.DictType):
+            _evaluate([key_of(key.kind.key_type), key_of(key.kind.value_type)])
+        else:
+            _evaluate(map(key_of, items_of(key.kind, 1)))
+
+
+_sections = [TOPOLOGY, *BASES.values(), *(struct for name in CHOSEN for struct in structs_of(name).values())]
+_sections += [role.section for role in ROLES.specs() if role.section]
+for _section in _sections:
+    _evaluate(keys_of(_section).values())
+    msgspec.json.Decoder(_section)  # evaluates them once more, for conversion
 
 
 def _topology(data: bytes, _folder: Path) -> bool:
