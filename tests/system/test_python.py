@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,14 @@ def here(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     for name in ("PYTHONPATH", "XDG_RUNTIME_DIR", "TERM", PACED_VARIABLE):
         monkeypatch.setenv(name, environment[name])
+
+
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, also if these tests were started in the background, where it is ignored."""
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, earlier)
 
 
 def corridor() -> type[gymnasium.Env]:
@@ -123,6 +132,7 @@ def test_a_callback_that_returns_false_stops_the_run_and_one_that_fails_does_too
     assert actorlearn.open(str(raised.value)).state == "stopped"
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.parametrize("interrupts", [1, 2])
 def test_ctrl_c_stops_the_run_and_returns_it(interrupts: int) -> None:
     def interrupt(run: actorlearn.Run, _: dict[str, Any]) -> None:
