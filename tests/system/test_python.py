@@ -245,7 +245,8 @@ def test_the_best_checkpoint_is_kept_and_found(tmp_path: Path) -> None:
     at = run.policy("best").env_steps
     assert best["env_steps"] <= at and at in run.checkpoints()
     assert run.evaluate(2, at="best")["env_steps"] == at
-    assert len(run.checkpoints()) == 1 + (at != run.checkpoints()[-1])
+    *older, newest = run.checkpoints()
+    assert older == [at] if at != newest else len(older) <= 1  # the best before an evaluation that came after all saves
 
 
 def test_without_an_evaluator_the_best_is_by_the_training_score() -> None:
