@@ -246,7 +246,7 @@ def test_the_best_checkpoint_is_kept_and_found(tmp_path: Path) -> None:
     assert best["env_steps"] <= at and at in run.checkpoints()
     assert run.evaluate(2, at="best")["env_steps"] == at
     *older, newest = run.checkpoints()
-    assert older == [at] if at != newest else len(older) <= 1  # the best before an evaluation that came after all saves
+    assert older == [at] if at != newest else len(older) <= 1  # after the last save nothing is removed
 
 
 def test_without_an_evaluator_the_best_is_by_the_training_score() -> None:
