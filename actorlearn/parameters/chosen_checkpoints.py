@@ -75,15 +75,19 @@ def soonest(there: Collection[int], env_steps: int | None) -> set[int]:
     return {min(later)} if later else set()
 
 
-def best_of_each(root: Path) -> list[Path]:
-    """Return the best checkpoint of each learner that has one."""
+def best_of_each(root: Path, in_step: bool) -> list[Path]:
+    """Return the best checkpoint of each learner that has one, and of learners in step the best that all of them have.
+
+    These differ if a learner has lost a checkpoint that another still has.
+    """
     best = read_best(root)
+    at, own = best.env_steps if best else None, directories(root)
+    common = soonest(find_common_steps(list(own.values())), at) if in_step else set()
     return [
         folder
-        for directory in directories(root).values()
-        for steps in soonest([steps_of(each) for each in folders(directory)], best.env_steps if best else None)
-        for folder in folders(directory)
-        if steps_of(folder) == steps
+        for there in map(folders, own.values())
+        for folder in there
+        if steps_of(folder) in {*soonest(list(map(steps_of, there)), at), *common}
     ]
 
 

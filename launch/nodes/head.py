@@ -443,9 +443,9 @@ class Head:
             raise CopyError(f"{done.folder} is not a checkpoint of {saved.name}")
         path = node.arriving.finish(done)
         yield msgspec.structs.replace(saved, message=msgspec.structs.replace(saved.message, path=str(path)))
-        in_step = mode(self._plan.topology).in_step
-        together = name_set(self._addresses.run_dir / "checkpoints", self.placed, in_step)
-        node.arriving.remove_older(done, [*together, *best_of_each(self._addresses.run_dir / "checkpoints")])
+        in_step, checkpoints = mode(self._plan.topology).in_step, self._addresses.run_dir / "checkpoints"
+        together = name_set(checkpoints, self.placed, in_step)
+        node.arriving.remove_older(done, [*together, *best_of_each(checkpoints, in_step)])
 
     def _leaving(self, node: RemoteNode, _leaving: NodeLeaving) -> Iterator[NodeEvent]:
         node.leaving = True

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.checkpoint_folders import CheckpointError, find_common_steps
+from actorlearn.parameters.checkpoint_folders import CheckpointError, directory_of, find_common_steps
 from actorlearn.parameters.chosen_checkpoints import (
     Best,
+    best_of_each,
     choose,
     choose_of_all,
     newer_set_aside,
@@ -90,6 +91,17 @@ def test_the_best_is_the_one_saved_soonest_after_the_best_score(tmp_path: Path) 
         assert read_best(tmp_path) is None
     (tmp_path / "best.json").write_text("{")
     assert read_best(tmp_path) is None
+
+
+def test_learners_in_step_also_keep_the_best_that_all_of_them_have(tmp_path: Path) -> None:
+    for directory, steps in (("", 200), ("", 300), ("learner-1", 100), ("learner-1", 200), ("learner-1", 300)):
+        save(tmp_path / directory, steps)
+    assert best_of_each(tmp_path, in_step=True) == []
+    write_best(tmp_path, Best(100, 3.0, "training"))
+    kept = {False: [(0, 200), (1, 100)], True: [(0, 200), (1, 100), (1, 200)]}
+    for in_step, expected in kept.items():
+        found = best_of_each(tmp_path, in_step)
+        assert sorted(found) == sorted(directory_of(tmp_path, k) / f"{steps:012d}" for k, steps in expected)
 
 
 def test_a_score_of_an_evaluation_is_better_than_any_of_training() -> None:
