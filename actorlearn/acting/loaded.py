@@ -1,6 +1,6 @@
 """The policy of a run, loaded from its folder to act outside the run.
 
-Reads ``settings/`` (a simulator's network, algorithm and environment) and a checkpoint. Writes nothing. Users call
+Reads ``policy.json`` (network, algorithm and environment) and a checkpoint. Writes nothing. Users call
 ``actorlearn.load_policy``.
 """
 
@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import gymnasium
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -25,24 +24,11 @@ from actorlearn.envs.construct import construct
 from actorlearn.envs.interface import VectorEnv
 from actorlearn.envs.make import make as make_environments
 from actorlearn.envs.observations import BatchLayout, MisfitError, layout_of
-from actorlearn.envs.specs import ENVIRONMENTS, GymnasiumSettings
+from actorlearn.envs.specs import EnvSettings, GymnasiumSettings
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
 from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.parameters.chosen_checkpoints import NEWEST, choose
-from actorlearn.registry import open_to
-from actorlearn.worker.settings import PolicySettings, read
-
-if TYPE_CHECKING:
-    from actorlearn.envs.specs import EnvSettings as Env
-else:
-    Env = open_to(ENVIRONMENTS)
-
-
-class _ActingSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a simulator's settings from which a policy is built; other fields are ignored."""
-
-    env: Env
-    policy: PolicySettings
+from actorlearn.worker.settings import POLICY_FILE, LoadSettings, PolicySettings, read
 
 
 class _Spaces(NamedTuple):
@@ -67,7 +53,7 @@ class _Spaces(NamedTuple):
 class LoadedPolicy:
     """A trained policy for N environments at a time."""
 
-    def __init__(self, settings: PolicySettings, env: Env, checkpoint: Checkpoint, seed: int) -> None:
+    def __init__(self, settings: PolicySettings, env: EnvSettings, checkpoint: Checkpoint, seed: int) -> None:
         """Build the network on the CPU, with the checkpoint's weights."""
         self.settings = settings
         """Shapes, actions, network and algorithm."""
@@ -180,11 +166,8 @@ class LoadedPolicy:
 def load(run_dir: str | PathLike[str], learner: int, seed: int, at: str | int = NEWEST) -> LoadedPolicy:
     """Load a policy; see ``actorlearn.load_policy``."""
     folder = Path(run_dir)
-    settings = sorted((folder / "settings").glob("simulator-0.*.json"), key=lambda path: path.stat().st_mtime)
-    if not settings:
-        raise ValueError(
-            f"{folder} is not the folder of a run: it has no settings/simulator-0.*.json; name a folder under runs/"
-        )
-    own = read(settings[-1], _ActingSettings)
+    if not (folder / POLICY_FILE).is_file():
+        raise ValueError(f"{folder} is not the folder of a run: it has no {POLICY_FILE}; name a folder under runs/")
+    own = read(folder / POLICY_FILE, LoadSettings)
     directory = directory_of(folder / "checkpoints", learner)
     return LoadedPolicy(own.policy, own.env, choose_and_open(lambda: choose(directory, at), open_found), seed)

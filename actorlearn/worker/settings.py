@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 else:
     Algorithm, Env, Model, Optimizer, Exchange = map(open_to, (ALGORITHMS, ENVIRONMENTS, MODELS, OPTIMIZERS, MODES))
 
+POLICY_FILE = "policy.json"
+"""File in a run's folder with its `LoadSettings`."""
+
 
 class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings that every process has."""
@@ -286,6 +289,13 @@ class SpacesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     env: Env
 
 
+class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a policy is built from outside its run: ``policy.json`` in the run's folder (``acting/loaded.py``)."""
+
+    env: Env
+    policy: PolicySettings
+
+
 class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One evaluation of a checkpoint of a run; answered by ``tasks/evaluate.py``."""
 
@@ -355,5 +365,5 @@ def read(path: Path, kind: type[Settings]) -> Settings:
         return msgspec.json.decode(data, type=kind, dec_hook=decode_settings)
     except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"{path}: {error!s:.500}; compare with the files the supervisor writes under settings/"
+            f"{path}: {error!s:.500}; compare with a file of this name that the supervisor has written"
         ) from None

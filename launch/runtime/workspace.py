@@ -15,11 +15,13 @@ from typing import Self
 from actorlearn.files import write_atomically
 from actorlearn.memory.owned import OwnedDirectory, name_of
 from actorlearn.memory.shared import reserve
+from actorlearn.worker.settings import POLICY_FILE, LoadSettings, write
 from launch.errors import FailedError, RunError
 from launch.machine.folders import new_run_id, runtime_root, sweep_all
 from launch.machine.signals import Signals
 from launch.plan.addresses import FOLDERS, Addresses
 from launch.plan.plan import Plan
+from launch.plan.roles import policy
 from launch.runs.jsonl import read_object
 from launch.runtime import metadata
 from launch.topology.load import dump
@@ -62,20 +64,21 @@ class Workspace:
         self.stack.enter_context(closing(OwnedDirectory.create(self.addresses.sockets)))
 
     def write_down(self, plan: Plan) -> None:
-        """Make the folders, topology.yaml and meta.json in the run folder.
+        """Make the folders, topology.yaml, policy.json and meta.json in the run folder.
 
         Raises FailedError if one cannot be written; those that did not exist before are then removed.
         """
-        topology, meta = self.run_dir / "topology.yaml", self.run_dir / "meta.json"
+        topology, acting, meta = (self.run_dir / name for name in ("topology.yaml", POLICY_FILE, "meta.json"))
         try:
             with ExitStack() as undo:
                 for name in FOLDERS:
                     (self.run_dir / name).mkdir(exist_ok=True)
                     undo.callback(_remove_if_empty, self.run_dir / name)
-                for path in (topology, meta):
+                for path in (topology, acting, meta):
                     if not path.exists():
                         undo.callback(_remove, path)
                 write_atomically(topology, dump(plan.topology).encode())
+                write(LoadSettings(env=plan.topology.env, policy=policy(plan.topology, plan.description)), acting)
                 metadata.write(meta, metadata.meta(plan))
                 undo.pop_all()
         except OSError as error:

@@ -7,7 +7,7 @@ import msgspec
 
 from actorlearn.acting.policy import Policy
 from actorlearn.parameters import checkpoint
-from actorlearn.worker.settings import PolicySettings
+from actorlearn.worker.settings import POLICY_FILE, LoadSettings, PolicySettings, write
 from tests import named
 
 
@@ -32,9 +32,8 @@ def policy(seed: int = 0, numbers: int = 4, actions: int | tuple[int, ...] = 2, 
 
 def run_folder(path: Path, settings: PolicySettings, seed: int = 3, env: Any = None) -> Policy:
     """Make a run folder with what is read of one, and return the policy whose weights it has."""
-    (path / "settings").mkdir(parents=True)
-    told = {"env": env or named.env("CartPole-v1"), "policy": settings, "run_id": "other fields are not looked at"}
-    (path / "settings" / "simulator-0.0.json").write_bytes(msgspec.json.encode(told))
+    path.mkdir(parents=True, exist_ok=True)
+    write(LoadSettings(env=env or named.env("CartPole-v1"), policy=settings), path / POLICY_FILE)
     trained = Policy(settings, "cpu", seed, stream=0)
     weights = {f"weights.{name}": tensor for name, tensor in trained.network.state_dict().items()}
     checkpoint.save(path / "checkpoints", 500, weights, {"env_steps": 500, "policy_version": 1}, keep=1)

@@ -129,13 +129,13 @@ def test_other_observations_are_refused(tmp_path: Path, observation: Any, error:
 
 
 def test_folders_without_a_policy_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is not the folder of a run: it has no settings"):
+    with pytest.raises(ValueError, match="is not the folder of a run: it has no policy.json"):
         actorlearn.load_policy(tmp_path)
     run_folder(tmp_path, policy_settings())
     with pytest.raises(CheckpointError, match="learner-1: no valid checkpoint"):
         actorlearn.load_policy(tmp_path, learner=1)
-    (tmp_path / "settings" / "simulator-0.0.json").write_text("{}")
-    with pytest.raises(ValueError, match="simulator-0.0.json.*env"):
+    (tmp_path / "policy.json").write_text("{}")
+    with pytest.raises(ValueError, match="policy.json.*env"):
         actorlearn.load_policy(tmp_path)
 
 

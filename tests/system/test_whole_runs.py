@@ -24,7 +24,7 @@ SUMMARY_KEYS = {
     *("status", "env_steps", "updates", "wall_time_s", "env_steps_per_s"),
     *("episode_return_mean", "weights_sha256"),
 }
-FILES = {"topology.yaml", "meta.json", "metrics.jsonl", "events.jsonl", "summary.json"}
+FILES = {"topology.yaml", "policy.json", "meta.json", "metrics.jsonl", "events.jsonl", "summary.json"}
 FOLDERS = {"logs", "checkpoints", "tensorboard", "settings"}
 PROCESSES = {"trainer", "inference-0", "simulator-0", "simulator-1"}
 
