@@ -29,7 +29,7 @@ from launch.plan.planning import plan
 from launch.plan.probe import Description, describe
 from launch.plan.roles import plan_of
 from launch.reports.format import as_bytes
-from launch.topology.load import Topology, TopologyError, in_all, load, tree
+from launch.topology.load import Topology, TopologyError, in_all, load, sizes, tree
 from launch.topology.modes import mode, section_of
 
 
@@ -123,11 +123,7 @@ def as_json(made: Plan) -> dict[str, Any]:
         "nodes": placement(made) if topology.nodes.several else {},
         "mixing": measure_mixing(made.graph, topology.learners.count)._asdict() if made.graph else None,
         "choices": [asdict(choice) for choice in made.choices],
-        "in_all": {
-            "learners": topology.learners.count,
-            "environments": topology.learners.count * topology.simulators.environments,
-            "batch_steps": topology.learners.count * topology.algorithm.horizon * topology.simulators.environments,
-        },
+        "in_all": sizes(topology),
         "topology": tree(topology),
     }
 

@@ -197,9 +197,8 @@ def initial_notes(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
         taken = " and ".join(before.checkpoints)
         anew = before.begins_anew
         how = f"simulators begin new games, because {anew}" if anew else "the run continues exactly"
-        yield ev.Note("resumed", cause=f"at {before.env_steps:,} steps, from {taken}; {how}")
-        if before.stretched:
-            yield ev.Note("resumed", cause=before.stretched)
+        said = [f"at {before.env_steps:,} steps, from {taken}", how, *filter(None, [before.stretched])]
+        yield ev.Note("resumed", cause="; ".join(said))
     for choice in plan.choices:
         yield ev.Note("chosen", cause=str(choice), fields=asdict(choice))
     for how, names in (("attached", attached), ("detached", before.left_out.values())):

@@ -24,7 +24,7 @@ from launch.topology.schema import TOPOLOGY, Topology
 from launch.topology.strict_yaml import Origin, TopologyError, number
 from launch.topology.validate import Problem, explain, origin, problems, settings
 
-__all__ = ["Topology", "TopologyError", "dump", "in_all", "literal", "load", "parse", "tree"]
+__all__ = ["Topology", "TopologyError", "dump", "in_all", "literal", "load", "parse", "sizes", "tree"]
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
@@ -91,16 +91,25 @@ def dump(topology: Topology) -> str:
     return "\n".join(lines) + "\n"
 
 
+def sizes(topology: Topology) -> dict[str, int]:
+    """Return the numbers of learners, environments and steps of a batch, in all."""
+    learners, environments = topology.learners.count, topology.learners.count * topology.simulators.environments
+    return {
+        "learners": learners,
+        "environments": environments,
+        "batch_steps": topology.algorithm.horizon * environments,
+    }
+
+
 def in_all(topology: Topology) -> str:
     """Return how many learners, environments and steps of a batch there are, in all and for each learner."""
-    learners, environments = topology.learners.count, topology.simulators.environments
-    steps = topology.algorithm.horizon * environments
+    learners, environments, steps = sizes(topology).values()
     if learners == 1:
         several, many = ("s" if number > 1 else "" for number in (environments, steps))
         return f"1 learner with {environments:,} environment{several} and {steps:,} step{many} per batch"
     return (
-        f"{learners:,} learners with {learners * environments:,} environments and {learners * steps:,} steps per batch "
-        f"in all ({environments:,} and {steps:,} for each learner)"
+        f"{learners:,} learners with {environments:,} environments and {steps:,} steps per batch in all "
+        f"({environments // learners:,} and {steps // learners:,} for each learner)"
     )
 
 

@@ -111,6 +111,7 @@ def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_wei
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("local", [[], ["local"]])
 @pytest.mark.parametrize("learners", [2, 3])
 def test_wherever_a_learner_is_killed_all_others_have_the_same_whole_step(

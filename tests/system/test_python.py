@@ -212,7 +212,7 @@ def test_an_older_checkpoint_is_loaded_played_exported_and_resumed(tmp_path: Pat
     assert run.checkpoints()[-1] == newest  # nothing was moved for a run that was refused
     resumed = run.resume(at, total_steps=3_500)
     assert resumed.wait() == "finished"
-    began = next(event for event in resumed.events() if event["kind"] == "resumed")
+    (began,) = (event for event in resumed.events() if event["kind"] == "resumed")
     assert f"at {at:,} steps" in began["cause"] and resumed.checkpoints()[-1] >= 3500
     assert f"{newest:012d}" in {path.name for path in (run.folder / "checkpoints" / "aside").iterdir()}
 

@@ -84,7 +84,7 @@ def test_runs_of_several_environments_are_compared_with_a_warning(runs: Path) ->
     make_run(runs / "other", "ppo", 1, [(10, 0.0), (102, 500.0)], "Pole")
     result = ask("compare", "ppo-1", "other")
     assert result.exit_code == 0
-    assert result.output.startswith("but: the runs play different environments (Cart, Pole), whose scores have")
+    assert result.output.startswith("warning: the runs play different environments (Cart, Pole), whose scores have")
     assert "but:" not in ask("compare", "ppo-1", "a2c-1").output
 
 
