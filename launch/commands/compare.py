@@ -87,8 +87,8 @@ def _other_environments(groups: Sequence[Compared]) -> Iterator[str]:
     games = sorted({curve.game for its in groups for curve in its.group.curves if curve.game})
     if len(games) > 1:
         yield (
-            f"warning: the runs play different environments ({', '.join(games)}), whose scores have different scales: IQM, "
-            "better and p do not say which settings are better; compare the runs of one environment at a time"
+            f"warning: the runs play different environments ({', '.join(games)}), whose scores have different scales: "
+            "IQM, better and p do not say which settings are better; compare the runs of one environment at a time"
         )
 
 
