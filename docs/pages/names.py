@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from docs.pages.markdown import table, value
 from launch.names.cleanrl import CLEANRL
 from launch.names.library import Library, Name
@@ -50,6 +52,29 @@ run = actorlearn.train("CartPole-v1", **keys)
   of Stable-Baselines3 have been reproduced with converted hyperparameters.
 """
 
+_PROGRAMS = Path(__file__).parents[2] / "examples" / "beside-stable-baselines3"
+_BESIDE = """
+## Programs side by side
+
+The files are in `examples/beside-stable-baselines3`. A test runs all of them, those of Stable-Baselines3 if it is
+installed.
+"""
+_PAIRS = {
+    "quick_start": """### Train, evaluate, act
+
+Training uses processes of its own in actorlearn, so `train` takes the id of an environment or its class, not an
+instance.""",
+    "stop_at_score": """### Stop at a score
+
+An evaluator of actorlearn is a process. The run goes on while the evaluator plays, and stops some thousand steps after
+the checkpoint that had the score.""",
+    "best_model": """### Keep the best model
+
+actorlearn keeps the checkpoint with the best evaluation by default. Without an evaluator it keeps the one with the best
+score in training. `run.policy(at="best")` loads it.""",
+}
+"""Programs in this folder, each in a file NAME.py and a file NAME_sb3.py: name -> text of its section."""
+
 _CLEANRL = """# From CleanRL
 
 This page translates the arguments of six scripts of CleanRL into [keys](topology.md): `ppo.py`, `ppo_atari.py`,
@@ -82,12 +107,28 @@ run = actorlearn.train("CartPole-v1", **keys)
 
 def stable_baselines3_page() -> str:
     """Return the page for users of Stable-Baselines3, in Markdown."""
-    return _STABLE_BASELINES3 + _tables(STABLE_BASELINES3, "algorithms")
+    return _STABLE_BASELINES3 + _BESIDE + "".join(map(_beside, _PAIRS)) + _tables(STABLE_BASELINES3, "algorithms")
 
 
 def cleanrl_page() -> str:
     """Return the page for users of CleanRL, in Markdown."""
     return _CLEANRL + _tables(CLEANRL, "scripts")
+
+
+def _beside(pair: str) -> str:
+    ours, theirs = (_program(f"{pair}{end}.py") for end in ("", "_sb3"))
+    return (
+        f"\n{_PAIRS[pair]}\n\nactorlearn, {_lines(ours)} lines:\n\n```python\n{ours}```\n"
+        f"\nStable-Baselines3, {_lines(theirs)} lines:\n\n```python\n{theirs}```\n"
+    )
+
+
+def _program(name: str) -> str:
+    return (_PROGRAMS / name).read_text()
+
+
+def _lines(program: str) -> int:
+    return sum(bool(line.strip()) for line in program.splitlines())
 
 
 def _tables(library: Library, algorithms: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -168,6 +169,18 @@ def test_the_programs_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     (tmp_path / "page.py").write_text(code)
     done = subprocess.run([sys.executable, "page.py"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "examples" / "beside-stable-baselines3").glob("*.py")), ids=lambda file: file.stem
+)
+def test_a_program_beside_stable_baselines3_runs(file: Path) -> None:
+    if file.stem.endswith("_sb3"):
+        pytest.importorskip("stable_baselines3")
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^(one more game|stopped after|the best, of step) ", done.stdout, re.MULTILINE), done.stdout
 
 
 @pytest.mark.nightly

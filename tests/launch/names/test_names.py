@@ -376,7 +376,7 @@ def test_reading_policy_kwargs_runs_no_code() -> None:
 def test_the_example_of_each_page_prints_what_it_says(
     page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), flags=re.DOTALL)
+    example = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), flags=re.DOTALL)[0]
     monkeypatch.setattr("launch.python.train", lambda env, **keys: checked(env, keys))
     exec(example, {})
     assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*\)  # (.*)", example)
