@@ -70,18 +70,17 @@ def a2c_environments(request: BenchmarkRequest) -> SuiteReport:
         rate = f"{base * sqrt(count / BASE_ENVIRONMENTS):g}"
         cases[environments(count)] = (
             *("algorithm.name=a2c", "algorithm.horizon=5", *spread_over_simulators(count)),
-            *(f"optimizer.learning_rate={rate}", f"optimizer.learning_rate_final={rate}"),
+            *(f"optimizer.learning_rate={rate}", "optimizer.schedule=constant"),
         )
     return learn("a2c-environments", request, cases)
 
 
 def a3c_learners(request: BenchmarkRequest) -> SuiteReport:
     """A3C by number of learners with 16 environments each, by steps of all, beside the paper's figure 3."""
-    base = load(request.topology, ("algorithm.name=a2c", *request.overrides)).optimizer.learning_rate
     own = (
         *("algorithm.name=a2c", "algorithm.horizon=5", "mode=async", "learners.rate_scaling=none"),
         *("simulators.count=1", f"simulators.envs={BASE_ENVIRONMENTS}", "trainer.threads=1"),
-        f"optimizer.learning_rate_final={base:g}",
+        "optimizer.schedule=constant",
     )
     return learn("a3c-learners", request, {_learners(n): (*own, f"learners.count={n}") for n in A3C_LEARNERS})
 
@@ -224,7 +223,7 @@ def value_learning(batch: int) -> tuple[str, ...]:
 
 
 def _constant(rate: float) -> tuple[str, ...]:
-    return (f"optimizer.learning_rate={rate:g}", f"optimizer.learning_rate_final={rate:g}")
+    return (f"optimizer.learning_rate={rate:g}", "optimizer.schedule=constant")
 
 
 def _learners(count: int) -> str:

@@ -34,7 +34,7 @@ def paac_environments(request: BenchmarkRequest) -> SuiteReport:
         environments(count): (
             *keys(count),
             f"optimizer.learning_rate={RATE * count:g}",
-            f"optimizer.learning_rate_final={RATE * count:g}",
+            "optimizer.schedule=constant",
         )
         for count in counts
     }

@@ -30,7 +30,7 @@ def runs(cores: int, quick: bool) -> dict[str, tuple[str, tuple[str, ...]]]:
         rate = BASE_RATE * sqrt(environments / BASE_ENVIRONMENTS)
         found[f"A2C, {environments} environments"] = (
             "a2c",
-            (*_spread(simulators, environments), f"optimizer.learning_rate={rate}", *_constant(rate)),
+            (*_spread(simulators, environments), f"optimizer.learning_rate={rate}"),
         )
     for environments in (8, 32, 128)[: 2 if quick else 3]:
         found[f"PPO, {environments} environments"] = ("ppo", _spread(min(simulators, environments), environments))
@@ -46,10 +46,6 @@ def runs(cores: int, quick: bool) -> dict[str, tuple[str, tuple[str, ...]]]:
 
 def _spread(simulators: int, environments: int) -> tuple[str, ...]:
     return (f"simulators.count={simulators}", f"simulators.envs={environments // simulators}")
-
-
-def _constant(rate: float) -> tuple[str, ...]:
-    return (f"optimizer.learning_rate_final={rate}",)
 
 
 def scaling(request: BenchmarkRequest) -> SuiteReport:

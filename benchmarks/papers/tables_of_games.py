@@ -26,7 +26,7 @@ def _of_several(way: str) -> Sequence[str]:
 
 
 GALA = {"A3C": _of_several("async"), "A2C": _of_several("sync"), "GALA-A2C": _of_several("gossip")}
-HALF_RATE = ("optimizer.learning_rate=0.0112", "optimizer.learning_rate_final=0.0112")
+HALF_RATE = ("optimizer.learning_rate=0.0112", "optimizer.schedule=constant")
 """PAAC's 0.0007 for each of a learner's 16 environments."""
 PAAC = {"A3C": ("simulators.count=1", *HALF_RATE, *_of_several("async")), "PAAC": ()}
 """Columns of each table -> the keys by which a topology becomes them."""

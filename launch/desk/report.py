@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from actorlearn.nearest import did_you_mean
 from launch.desk.stream import InFull, Overview
 from launch.desk.watched import WatchedRuns
 from launch.errors import RunError
@@ -52,7 +53,8 @@ def _collect(runs: Sequence[RunFolder], metric: str) -> dict[str, Any]:
     found = Overview(watched, metric, changes=False, live=False).changed()
     known = [one["name"] for one in found["desk"]["metrics"]]
     if metric not in known:
-        raise RunError(f"--y {metric}: no run has this metric; name one of {', '.join(known)}")
+        hint = did_you_mean(metric, known, "docs/metrics.md lists the names")
+        raise RunError(f"--y {metric}: no run has this metric; {hint}")
     left = MOST_FILM_BYTES
     for one in watched.look():
         full = InFull(one.run).changed()

@@ -241,8 +241,8 @@ def test_a_report_opens_from_a_file_and_asks_for_nothing(
     assert seen.complaints == []
     assert [url for url in seen.asked if not url.startswith(("file:", "data:"))] == []
 
-    wrong = command("report", folders[0], "--y", "scor", "-o", tmp_path / "no.html")
-    assert wrong.returncode == 2 and "no run has this metric" in wrong.stderr
+    wrong = command("report", folders[0], "--y", "scored_mean", "-o", tmp_path / "no.html")
+    assert wrong.returncode == 2 and "no run has this metric; did you mean " in wrong.stderr
 
 
 def written(folder: Path, *events: dict[str, Any], **meta: Any) -> RunFolder:

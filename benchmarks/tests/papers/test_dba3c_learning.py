@@ -89,7 +89,7 @@ def test_rates_and_epsilons_are_what_differs(
 ) -> None:
     SUITES["dba3c-rate"].load()(BenchmarkRequest(topology, overrides, 1, 1.0))
     assert [one.optimizer.learning_rate for one in followed] == [1e-3, 2e-3]
-    assert all(one.optimizer.learning_rate_final == one.optimizer.learning_rate for one in followed)
+    assert all(one.optimizer.rate_at_end == one.optimizer.learning_rate for one in followed)
     followed.clear()
     SUITES["dba3c-epsilon"].load()(BenchmarkRequest(topology, overrides, 1, 1.0))
     assert [one.optimizer.epsilon for one in followed] == [1e-3, 1e-8] * 2
