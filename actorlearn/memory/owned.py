@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 from pathlib import Path
 
 
@@ -47,8 +48,12 @@ def owned_directories(root: Path) -> tuple[list[Path], list[Path]]:
     living: list[Path] = []
     dead: list[Path] = []
     for path in sorted(root.glob(name_of("*"))):
-        foreign = path.is_symlink() or not path.is_dir() or path.stat().st_uid != os.getuid()
-        if not foreign and re.fullmatch(r"actorlearn-\d+-[A-Za-z0-9._-]{1,100}", path.name):
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            continue  # its run has just ended
+        own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+        if own and re.fullmatch(r"actorlearn-\d+-[A-Za-z0-9._-]{1,100}", path.name):
             (living if _owner_lives(path) else dead).append(path)
     return living, dead
 

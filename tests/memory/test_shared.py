@@ -1,9 +1,12 @@
 """Segments: what they refuse, what they leave behind, and that a full /dev/shm is an error and not a SIGBUS."""
 
+import functools
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 
 from actorlearn.memory import shared
 from actorlearn.memory.fields import Field, layout
+from actorlearn.memory.owned import name_of, owned_directories
 from actorlearn.memory.shared import Segment, SegmentError, SharedMemoryFull, reserve, sweep_shared
 
 FIELDS = [Field("a", "uint8", (3, 5), 0xA5), Field("b", "float32", (7,), float("nan")), Field("c", "int64", (1,), -1)]
@@ -127,6 +131,26 @@ def test_sweep_removes_the_dead_and_nothing_else(tmp_path: Path, monkeypatch: py
     assert living.path.exists() and link.is_symlink() and all(path.exists() for path in keep)
     living.close()
     assert not living.path.exists()
+
+
+def test_a_run_that_ends_during_the_search_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its directory is removed between any two looks at it."""
+    stat, looks = os.stat, 0
+
+    def ending(where: Any, **options: Any) -> os.stat_result:
+        nonlocal looks
+        looks -= where == path
+        if looks < 0:
+            with suppress(OSError):
+                path.rmdir()
+        return stat(where, **options)
+
+    monkeypatch.setattr(os, "stat", ending)
+    monkeypatch.setattr(os, "lstat", functools.partial(ending, follow_symlinks=False))
+    for looks in range(4):
+        path = tmp_path / str(looks) / name_of("ending")
+        path.mkdir(parents=True)
+        assert owned_directories(path.parent) in (([], []), ([], [path]))
 
 
 def test_a_full_file_system_is_an_error_and_not_a_sigbus() -> None:
