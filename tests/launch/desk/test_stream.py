@@ -92,6 +92,21 @@ def test_another_metric_is_drawn_when_it_is_asked_for(tmp_path: Path) -> None:
     assert curve["by_steps"][1] == [1.0, 0.5, pytest.approx(1 / 3, rel=1e-5), 0.25]
 
 
+@pytest.mark.parametrize("name", ['say "hi"', "back\\slash", "\x00\x1f\x7f", "new\nline", "größe", "</script>", ""])
+def test_a_metric_of_any_name_is_drawn(tmp_path: Path, name: str) -> None:
+    run = write_run(tmp_path / "run", [row(n, **{name: 0.5 * n}) for n in range(3)])
+    told = msgspec.json.decode(msgspec.json.encode(Overview(WatchedRuns(tmp_path), name).changed()))
+    assert name in [one["name"] for one in told["desk"]["metrics"]]
+    assert told[f"curve/{id_of(run)}"]["by_steps"][1] == [0.0, 0.5, 1.0]
+    assert page([run], name)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "no such metric"])
+def test_a_metric_that_no_report_has_is_an_empty_curve(tmp_path: Path, name: str) -> None:
+    write_run(tmp_path / "run", [row(n) for n in range(3)])
+    assert WatchedRuns(tmp_path).look()[0].curve(name).points.numbers.tolist() == []
+
+
 def test_one_run_in_full_says_what_top_says(tmp_path: Path) -> None:
     shares = {"share_simulate": 0.5, "share_learn": 0.3, "share_wait": 0.2, "simulation_limit_share": 0.75}
     rows = [row(n, **shares, policy_lag_0=0.9, policy_lag_1=0.1, loss=0.5) for n in range(4)]
