@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import stat
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -183,10 +184,13 @@ def put_in_place(new: Path, path: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Flush a file's content, or a folder's list of names, to disk."""
+    """Flush a file's content, or a folder's list of names, to disk; some file systems cannot flush folders."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise
     finally:
         os.close(handle)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from actorlearn import files
-from actorlearn.files import MOST_WAITING, AppendedFile, exchange, write_atomically
+from actorlearn.files import MOST_WAITING, AppendedFile, exchange, flush, write_atomically
 from tests.failing_disk import TROUBLES, FailingDisk
 
 
@@ -43,6 +44,23 @@ def test_what_cannot_be_written_leaves_the_file_as_it_was(
     write_atomically(path, b"newer", durable=False)
     assert disk.calls == ["open", "write", "replace"]
     assert path.read_bytes() == b"newer"
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP])
+def test_where_folders_cannot_be_flushed_files_still_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    path = tmp_path / "meta.json"
+    disk = FailingDisk(monkeypatch, tmp_path, number)
+    disk.fails(lambda made: made == 4)
+    write_atomically(path, b"new")
+    assert disk.calls == ["open", "write", "fsync", "replace", "fsync"]
+    disk.fails(lambda made: disk.calls[made] == "fsync")
+    for flushed in (lambda: write_atomically(path, b"newer"), lambda: flush(path)):
+        with pytest.raises(OSError, match=os.strerror(number)):
+            flushed()
+    flush(tmp_path)
+    assert path.read_bytes() == b"new"
 
 
 def test_a_disk_that_takes_only_a_part_leaves_the_file_as_it_was(

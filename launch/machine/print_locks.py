@@ -11,6 +11,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from launch.machine.file_locks import lock
+
 
 def open_alone(path: Path) -> int:
     """Open an output file and lock it exclusively; raises BlockingIOError if a process that writes to it is alive."""
@@ -33,11 +35,11 @@ def somebody_prints_to(path: Path) -> bool:
     return False
 
 
-def _open(path: Path, lock: int, create: int = os.O_CREAT) -> int:
+def _open(path: Path, operation: int, create: int = os.O_CREAT) -> int:
     file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | create, 0o644)  # NFS: shared locks need read access
     try:
-        fcntl.flock(file, lock)
-    except OSError:
+        lock(file, operation, path)
+    except BaseException:
         os.close(file)
         raise
     return file

@@ -17,6 +17,7 @@ from actorlearn.memory.owned import OwnedDirectory, name_of
 from actorlearn.memory.shared import reserve
 from actorlearn.worker.settings import POLICY_FILE, LoadSettings, write
 from launch.errors import FailedError, RunError
+from launch.machine.file_locks import lock
 from launch.machine.folders import new_run_id, runtime_root, sweep_all
 from launch.machine.signals import Signals
 from launch.plan.addresses import FOLDERS, Addresses
@@ -40,7 +41,7 @@ class Workspace:
         """Releases all resources at the end; the run adds its own to it."""
 
     def __enter__(self) -> Self:
-        """Make and lock the folder; raises RunError if another run uses it."""
+        """Make and lock the folder; raises RunError if it cannot be locked."""
         with ExitStack() as stack:
             self.run_dir.mkdir(parents=True, exist_ok=True)
             stack.callback(os.close, _lock(self.run_dir))
@@ -90,16 +91,20 @@ class Workspace:
 
 def _lock(run_dir: Path) -> int:
     """Lock the run folder against other supervisors; returns the descriptor, with which the lock ends."""
-    lock = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    handle = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, run_dir)
     except BlockingIOError:
-        os.close(lock)
+        os.close(handle)
         pid = read_object(run_dir / "meta.json").get("supervisor_pid")
         raise RunError(
             f"{run_dir}: another run uses this folder (supervisor process {pid}); stop that run, or name another folder"
         ) from None
-    return lock
+    except RunError:
+        os.close(handle)
+        _remove_if_empty(run_dir)
+        raise
+    return handle
 
 
 def _remove_if_empty(run_dir: Path) -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from actorlearn.files import AppendedFile, drop_cut_line, flush, make_folder
 from launch.errors import FailedError, RunError
+from launch.machine.file_locks import lock
 from launch.runtime.metadata import now
 from launch.sweeps.history import FORMAT, AnyFact, Begun, History
 
@@ -35,11 +36,11 @@ class State:
         self._file: AppendedFile | None = None
 
     def __enter__(self) -> Self:
-        """Lock and read the file; raises RunError if another sweep has locked it, FailedError if it is damaged."""
+        """Lock and read the file; raises RunError if it cannot be locked, FailedError if it is damaged."""
         make_folder(self.path.parent)
         self._lock = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, self.path)
             drop_cut_line(self.path)
             self.history = read(self.path)
             self._file = AppendedFile(self.path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import socket
@@ -15,8 +17,9 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment, SharedMemoryFull
 from actorlearn.parameters.checkpoint_folders import seal
 from actorlearn.wire.identity import ProcessId
-from launch.errors import FailedError
+from launch.errors import FailedError, RunError
 from launch.machine.folders import SOCKET_NAME_BYTES, longest_root, runtime_root
+from launch.machine.print_locks import open_alone
 from launch.machine.signals import SIGNALS, Signals
 from launch.nodes.messages import DropLearner, DropMembers
 from launch.plan.plan import Start
@@ -24,6 +27,7 @@ from launch.runs.jsonl import read_object
 from launch.runtime.loop import Runner
 from launch.runtime.workspace import Workspace
 from launch.supervision import events as ev
+from launch.sweeps.state import State
 from launch.topology.load import load, parse
 from tests.failing_disk import TROUBLES, FailingDisk
 from tests.launch.opened import opened, ready
@@ -137,6 +141,22 @@ def test_a_new_run_on_a_full_disk_leaves_no_folder(
         else:
             break
     assert calls > 8
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK])
+def test_a_file_system_without_locks_is_one_line_and_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def flock(_handle: int, _operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    run, log = tmp_path / "run", tmp_path / "run.log"
+    for locked in (lambda: Workspace(run).__enter__(), lambda: open_alone(log), lambda: State(tmp_path).__enter__()):
+        with pytest.raises(RunError, match=r"^[^\n]*cannot lock files [^\n]*; name a folder on another ") as refused:
+            locked()
+        assert os.strerror(number) in str(refused.value) and str(refused.value).startswith(str(tmp_path))
+    assert not run.exists()
 
 
 # Segments of learners that come and go -------------------------------------------------------------------------------
