@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from actorlearn.failpoints import hit, through
 
@@ -110,6 +111,31 @@ class AppendedFile:
         if self._cut_at is not None:
             os.ftruncate(self._handle, self._cut_at)
             self._cut_at = None
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file of a run folder for reading; raises OSError for a link, and at once for a pipe, device or folder.
+
+    A run folder may come from somebody else: a link in it could lead to any file of the reader.
+    """
+    with _naming(path):
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
+            return os.fdopen(handle, "rb")
+        except BaseException:
+            os.close(handle)
+            raise
+
+
+def is_regular(path: Path) -> bool:
+    """Whether there is a file that ``open_regular`` opens."""
+    try:
+        open_regular(path).close()
+    except OSError:
+        return False
+    return True
 
 
 def drop_cut_line(path: Path) -> None:

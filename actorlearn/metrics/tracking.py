@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Protocol
 
 import yaml
 
+from actorlearn.files import open_regular
 from actorlearn.metrics.writer import METRICS_FILE, flat_scalars
 
 LOOK_EVERY_S = 1.0
@@ -102,8 +103,8 @@ LOGS: dict[str, Callable[[About], TrackerRun]] = {"wandb": WandBRun, "trackio": 
 
 def about(folder: Path) -> About:
     """Read the identity of a run from its folder."""
-    meta = json.loads((folder / "meta.json").read_text())
-    topology = yaml.safe_load((folder / "topology.yaml").read_text())
+    with open_regular(folder / "meta.json") as meta_file, open_regular(folder / "topology.yaml") as topology_file:
+        meta, topology = json.load(meta_file), yaml.safe_load(topology_file)
     kept = {name: meta.get(name) for name in ("run_id", "version", "commit", "dirty", "machine", "command")}
     first = next(iter(meta.get("earlier") or ()), meta)
     return About(folder, str(first["run_id"]), {**topology, "meta": kept})
@@ -120,7 +121,7 @@ def whole_lines(file: BinaryIO) -> Iterator[bytes]:
 
 def follow(log: TrackerRun, rows: Path, begin: int) -> None:
     """Log rows from byte ``begin`` on until standard input ends, then the remaining ones."""
-    with rows.open("rb") as file:
+    with open_regular(rows) as file:
         file.seek(begin)
         ended = False
         while not ended:

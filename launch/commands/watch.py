@@ -6,6 +6,7 @@ Works on ended runs too, and changes nothing. Reads runs through ``launch/runs/v
 from __future__ import annotations
 
 import json as json_format
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 from rich.console import Console as Terminal
 from rich.live import Live
 
+from actorlearn.files import is_regular, open_regular
 from launch.display.console import heading, report_line, timed_line
 from launch.display.screen import picture
 from launch.errors import RunError
@@ -96,7 +98,7 @@ def logs(word: str, process: str | None, follow: bool, lines: int) -> int:
 
 
 def _log_files(run: RunFolder, process: str | None) -> list[Path]:
-    files = sorted((run.path / "logs").glob("*.log"))
+    files = sorted(filter(is_regular, (run.path / "logs").glob("*.log")))
     if not files:
         raise RunError(f"{run.name} has no logs in {run.path / 'logs'}; its processes have not been started")
     if process is None:
@@ -121,10 +123,9 @@ class Tail:
     def __init__(self, path: Path, lines: int) -> None:
         """Start about ``lines`` lines before the end."""
         self._path = path
-        size = path.stat().st_size
-        self._offset = max(0, size - lines * _BYTES_A_LINE)
-        with path.open("rb") as file:
-            file.seek(self._offset)
+        with open_regular(path) as file:
+            size = file.seek(0, os.SEEK_END)
+            self._offset = file.seek(max(0, size - lines * _BYTES_A_LINE))
             read = file.read(size - self._offset)
         ends = [i for i, byte in enumerate(read) if byte == ord("\n")]
         starts = [0, *(end + 1 for end in ends)] if self._offset == 0 else [end + 1 for end in ends]
@@ -133,7 +134,7 @@ class Tail:
 
     def new(self, last: bool = False) -> Iterator[str]:
         """Yield the lines written since the last call; an incomplete line only if this is the ``last`` call."""
-        with self._path.open("rb") as file:
+        with open_regular(self._path) as file:
             file.seek(self._offset)
             read = file.read()
         taken = read if last else read[: read.rfind(b"\n") + 1]

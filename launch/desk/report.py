@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from actorlearn.files import open_regular
 from actorlearn.nearest import did_you_mean
 from launch.desk.stream import InFull, Overview
 from launch.desk.watched import WatchedRuns
@@ -60,10 +62,12 @@ def _collect(runs: Sequence[RunFolder], metric: str) -> dict[str, Any]:
         full = InFull(one.run).changed()
         for film in full["films"]:
             path = one.run.path / FILMS / film.pop("file")
-            size = path.stat().st_size
+            with open_regular(path) as file:
+                size = os.fstat(file.fileno()).st_size
+                data = file.read() if size <= left else b""
             if size <= left:
                 left -= size
-                film["data"] = f"data:video/mp4;base64,{base64.b64encode(path.read_bytes()).decode()}"
+                film["data"] = f"data:video/mp4;base64,{base64.b64encode(data).decode()}"
             else:
                 film["said"] += f"; {as_bytes(size)}, too large for this report: {path}"
         found |= {f"run/{one.id}/{name}": value for name, value in full.items()}

@@ -26,6 +26,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from actorlearn.files import is_regular
 from launch.desk.stream import FILM_WORDS, Changes, InFull, Overview, filmed
 from launch.desk.watched import LOOK_EVERY_S, WatchedRuns
 from launch.errors import FailedError, RunError
@@ -137,7 +138,7 @@ class DeskServer:
         if watched is None or word not in FILM_WORDS:
             return PlainTextResponse("this film does not exist\n", 404)
         folder = filmed(watched.run.path).get(steps)
-        if folder is None or not (folder / f"{word}.mp4").is_file():
+        if folder is None or not is_regular(folder / f"{word}.mp4"):
             return PlainTextResponse("this film does not exist\n", 404)
         return FileResponse(folder / f"{word}.mp4")
 

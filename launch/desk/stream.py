@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from actorlearn.files import is_regular, open_regular
 from launch.desk import parts
 from launch.desk.cast import Cast
 from launch.desk.watched import WatchedRun, WatchedRuns
@@ -126,7 +127,7 @@ class Changes:
 def read_topology(folder: Path) -> str:
     """Return the text of a run's topology file; empty if it cannot be read."""
     try:
-        with (folder / "topology.yaml").open("rb") as file:
+        with open_regular(folder / "topology.yaml") as file:
             return file.read(MAX_BYTES).decode(errors="replace")
     except OSError:
         return ""
@@ -148,14 +149,15 @@ def filmed(folder: Path) -> dict[int, Path]:
 
 def _films(steps: int, evaluation: Path) -> Iterator[dict[str, Any]]:
     try:
-        games = msgspec.json.decode((evaluation / GAMES_FILE).read_bytes())
+        with open_regular(evaluation / GAMES_FILE) as file:
+            games = msgspec.json.decode(file.read())
     except (OSError, ValueError):
         games = []
     told = [game for game in games if isinstance(game, dict)] if isinstance(games, list) else []
     scores = {str(game.get("film")): game.get("score") for game in told}
     for word in FILM_WORDS:
-        file = f"{word}.mp4"
-        if (evaluation / file).is_file():
-            score = scores.get(file)
+        name = f"{word}.mp4"
+        if is_regular(evaluation / name):
+            score = scores.get(name)
             said = f", score {as_number(score)}" if is_number(score) else ""
-            yield {"said": f"{word} game at {steps:,} steps{said}", "file": f"{evaluation.name}/{file}"}
+            yield {"said": f"{word} game at {steps:,} steps{said}", "file": f"{evaluation.name}/{name}"}

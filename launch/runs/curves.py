@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from actorlearn.files import is_regular
 from actorlearn.metrics.writer import METRICS_FILE
 from actorlearn.nearest import ROUGHLY, nearest_few
 from launch.errors import RunError
@@ -146,7 +147,7 @@ def read_curve(run: RunFolder, column: str = SCORE) -> LearningCurve:
 def _read_rows(run: RunFolder) -> list[dict[str, Any]]:
     """Return the readable reports of a run; raises ValueError if there are none."""
     path = run.path / METRICS_FILE
-    if not path.is_file():
+    if not is_regular(path):
         raise ValueError(f"{run.path}: there is no {path.name}; name the folder of a run, as `actorlearn ps` lists it")
     rows = list(run.metrics().new())
     if not rows:

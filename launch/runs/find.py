@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from actorlearn.address import Ipc
+from actorlearn.files import open_regular
 from actorlearn.memory.shared import living_runs
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
 from actorlearn.parameters.checkpoint_folders import directories, directory_of, folders, steps_of
@@ -73,7 +74,7 @@ class RunFolder:
     def topology(self) -> dict[str, Any]:
         """Return the resolved topology as written, by any version; empty if it cannot be read."""
         try:
-            with (self.path / "topology.yaml").open("rb") as file:
+            with open_regular(self.path / "topology.yaml") as file:
                 topology = strict_yaml.read(file.read(strict_yaml.MAX_BYTES + 1), "topology.yaml").value
         except (OSError, TopologyError):
             return {}

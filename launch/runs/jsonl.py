@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Generic, TypeVar
 
 import msgspec
 
+from actorlearn.files import open_regular
 from launch.reports.checks import is_number, keep_usable
 
 Value = TypeVar("Value")
@@ -29,7 +30,8 @@ _LAST_BYTES = 64 * 1024
 def read_object(path: Path) -> dict[str, Any]:
     """Return a JSON object; an empty one if the file is missing or contains none."""
     try:
-        return _object(path.read_bytes()) or {}
+        with open_regular(path) as file:
+            return _object(file.read()) or {}
     except OSError:
         return {}
 
@@ -45,7 +47,7 @@ class Decoded(Generic[Value]):
     def new(self) -> Iterator[Value]:
         """Yield the complete lines written since the last call."""
         try:
-            file = self._path.open("rb")
+            file = open_regular(self._path)
         except OSError:
             return
         with file:
@@ -59,7 +61,7 @@ class Decoded(Generic[Value]):
         depend on the size of the file. ``new`` then continues after the last of them.
         """
         try:
-            file = self._path.open("rb")
+            file = open_regular(self._path)
         except OSError:
             return
         with file:
@@ -78,7 +80,7 @@ class Decoded(Generic[Value]):
     def last(self) -> Value | None:
         """Return the last line, read from the end of the file; None if there is none."""
         try:
-            with self._path.open("rb") as file:
+            with open_regular(self._path) as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
                 lines = file.read().split(b"\n")[:-1]
         except OSError:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -103,3 +106,63 @@ def test_a_run_whose_folder_is_called_like_a_formula_is_drawn(tmp_path: Path) ->
     folder = lay(here(tmp_path).with_name("a$\\frac{$b"))
     (folder / "topology.yaml").unlink()
     assert ask("plot", str(folder), "-o", "x.png")[0] == 0
+
+
+def a_link(path: Path, elsewhere: Path) -> None:
+    path.symlink_to(elsewhere)
+
+
+def a_pipe(path: Path, elsewhere: Path) -> None:
+    os.mkfifo(path)
+
+
+NAMED = ("topology.yaml", "meta.json", "summary.json", "metrics.jsonl", "events.jsonl", "logs/trainer.log")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("make", [a_link, a_pipe])
+@pytest.mark.parametrize("name", [*NAMED, "films/000000000080/games.json", "films/000000000080/best.mp4"])
+def test_a_file_of_a_run_that_is_a_link_or_a_pipe_is_not_read(
+    tmp_path: Path, make: Callable[[Path, Path], None], name: str
+) -> None:
+    """A link would be copied into reports, and a pipe would be waited for."""
+    folder = lay(here(tmp_path))
+    games = b'[{"film": "best.mp4", "score": 4711.25}]'
+    (folder / "films/000000000080").mkdir(parents=True)
+    (folder / "films/000000000080/games.json").write_bytes(games.replace(b"4711.25", b"1.5"))
+    (folder / "films/000000000080/best.mp4").write_bytes(b"film")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(
+        {
+            "topology.yaml": b"env: {id: secret-v1}\nname: secret\n",
+            "meta.json": b'{"machine": {"cpu": "secret"}, "command": ["secret"]}',
+            "summary.json": b'{"status": "secret"}',
+            "metrics.jsonl": b'{"time_s": 4.0, "env_steps": 80, "episode_return_mean": 4711.25, "secret": 4711.25}\n',
+            "events.jsonl": b'{"time_s": 0.1, "kind": "secret", "process": "secret", "cause": "secret"}\n',
+            "films/000000000080/games.json": games,
+        }.get(name, b"secret\n")
+    )
+    (folder / name).unlink()
+    make(folder / name, elsewhere)
+    shown = base64.b64encode(b"secret\n").decode()
+    for command in (
+        *commands(folder),
+        *(("report", str(folder), "-o", "x.html"), ("compare", str(folder)), ("logs", str(folder), "trainer")),
+    ):
+        code, out, wrong = ask(*command)
+        answered(code, out, wrong)
+        page = Path("x.html").read_text().partition('type="application/json"')[2] if Path("x.html").exists() else ""
+        assert not any(word in text for word in ("secret", "4711", "4,711", shown) for text in (out, wrong, page)), (
+            command
+        )
+
+
+def test_a_run_folder_may_be_a_link(tmp_path: Path) -> None:
+    folder = lay(tmp_path / "elsewhere")
+    link = here(tmp_path)
+    link.parent.mkdir()
+    link.symlink_to(folder)
+    for command in (("top", str(link), "--once"), ("logs", str(link)), ("ps", "--all")):
+        code, out, wrong = ask(*command)
+        answered(code, out, wrong)
+        assert code == 0 and any(word in out for word in ("elsewhere", "one line"))
