@@ -66,7 +66,7 @@ class AppendedFile:
     def __init__(self, path: Path) -> None:
         """Open the file for appending, or create it."""
         self.path = path
-        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self._handle = self._open()
         self._waiting: deque[bytes] = deque(maxlen=MOST_WAITING)
         self._cut_at: int | None = None
         """Offset of a record that was written in part and could not be cut off; None if there is none."""
@@ -76,10 +76,15 @@ class AppendedFile:
         """Whether nothing more can be appended."""
         return self._handle < 0
 
-    def append(self, record: bytes) -> None:
-        """Write waiting records and then this one; if this raises OSError (naming the file), this one waits too."""
+    def append(self, record: bytes, *, restore: bool = False) -> None:
+        """Write waiting records and then this one; if this raises OSError (naming the file), this one waits too.
+
+        ``restore``: if another program has removed or renamed the file, first make it again, empty.
+        """
         self._waiting.append(record)
         with _naming(self.path):
+            if restore:
+                self._restore()
             while self._waiting:
                 self._write(self._waiting[0])
                 self._waiting.popleft()
@@ -95,6 +100,18 @@ class AppendedFile:
         self._handle = -1
         with suppress(OSError):
             os.close(handle)
+
+    def _restore(self) -> None:
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(self.path), os.fstat(self._handle)):
+                return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        removed, self._handle = self._handle, self._open()
+        self._cut_at = None
+        os.close(removed)
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
 
     def _write(self, record: bytes) -> None:
         self._cut()

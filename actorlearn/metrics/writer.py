@@ -45,7 +45,7 @@ class _LinesFile:
         if self._file.closed:
             raise ValueError(f"{self._file.path} is closed: write the last line before close()")
         line = json.dumps(row, allow_nan=False, ensure_ascii=False) + "\n"
-        self._file.append(line.encode())
+        self._file.append(line.encode(), restore=True)
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
@@ -224,7 +224,7 @@ class _ScalarsFile:
         self._described.update(scalars)
         summary = Summary(value=values)
         records.append(Event(wall_time=time.time(), step=step, summary=summary))
-        self._file.append(b"".join(_framed(record.SerializeToString()) for record in records))
+        self._file.append(b"".join(_framed(record.SerializeToString()) for record in records), restore=True)
 
     def close(self) -> None:
         """Close the file, if there is one."""

@@ -200,6 +200,8 @@ class Runner:
         self.attached_before = find_attached(workspace.run_dir / "events.jsonl") if resumed else []
         self._now_s, self._shown_s = 0.0, -SHOW_EVERY_S
         self._begun = False
+        self._lost = ""
+        """Why the removed folder cannot be made again; empty if it can."""
         self._done: ev.Done | None = None
         self._events: deque[ev.Event] = deque()
         self._actions: deque[ev.Action] = deque()
@@ -288,6 +290,7 @@ class Runner:
                 self._actions.extend(self.supervisor.handle(following, self._now_s))
 
     def _report(self, action: ev.MetricsRow) -> ev.Reported | None:
+        self._restore_folder()
         row = self.reporter.row(action, self._now_s, [*self.table.rows.values()], self.table.simulator_rows)
         return ev.Reported(row) if row is not None else None
 
@@ -298,5 +301,16 @@ class Runner:
             cause = f"the best score cannot be recorded, so the checkpoint of an earlier score stays the best: {error}"
             self.reporter.note(ev.Note("warned", cause=cause))
 
+    def _restore_folder(self) -> None:
+        """Make what was removed of the run folder again, and report it; report once that it cannot be made."""
+        try:
+            said, self._lost = self.workspace.restore(), ""
+        except (OSError, RunError) as error:
+            lost = f"the removed folder of the run cannot be made again: {error}"
+            said, self._lost = lost if lost != self._lost else "", lost
+        if said:
+            self.reporter.note(ev.Note("warned", cause=said))
+
     def _end(self, done: ev.Done) -> None:
+        self._restore_folder()
         self._done = done

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from actorlearn.files import write_atomically
+from actorlearn.envs.pickled import FILE as PICKLED
+from actorlearn.files import open_regular, write_atomically
 from actorlearn.memory.owned import OwnedDirectory, name_of
 from actorlearn.memory.shared import reserve
 from actorlearn.worker.settings import POLICY_FILE, LoadSettings, write
@@ -37,6 +38,10 @@ class Workspace:
         run_id = new_run_id()
         self.addresses = Addresses.of_run(run_id, self.run_dir, runtime_root() / name_of(run_id))
         self.signals: Signals
+        self._lock = -1
+        """Descriptor of the folder, with which its lock ends."""
+        self._written: dict[str, bytes] = {}
+        """Files of the run folder without which it cannot be resumed -> their content."""
         self.stack = ExitStack()
         """Releases all resources at the end; the run adds its own to it."""
 
@@ -44,7 +49,8 @@ class Workspace:
         """Make and lock the folder; raises RunError if it cannot be locked."""
         with ExitStack() as stack:
             self.run_dir.mkdir(parents=True, exist_ok=True)
-            stack.callback(os.close, _lock(self.run_dir))
+            self._lock = _lock(self.run_dir)
+            stack.callback(self._unlock)
             stack.callback(_remove_if_empty, self.run_dir)
             self.stack = stack.pop_all()
         return self
@@ -81,12 +87,41 @@ class Workspace:
                 write_atomically(topology, dump(plan.topology).encode())
                 write(LoadSettings(env=plan.topology.env, policy=policy(plan.topology, plan.description)), acting)
                 metadata.write(meta, metadata.meta(plan))
+                for path in (topology, acting, meta, self.run_dir / PICKLED):
+                    with suppress(OSError), open_regular(path) as file:
+                        self._written[path.name] = file.read()
                 undo.pop_all()
         except OSError as error:
             raise FailedError(
                 f"{error.filename}: cannot be written: {error.strerror}; free space on that disk, and try again"
             ) from None
         self.stack.callback(_mark_ended, meta)
+
+    def restore(self) -> str:
+        """Make what another program has removed of the folder again; return what was done, "" if nothing was missing.
+
+        Raises OSError, and RunError if another run uses the folder now.
+        """
+        removed = not self.run_dir.exists() or not os.path.samestat(os.stat(self.run_dir), os.fstat(self._lock))
+        if removed:
+            self.run_dir.mkdir(parents=True, exist_ok=True)
+            self._unlock(_lock(self.run_dir))
+        for name in FOLDERS:
+            (self.run_dir / name).mkdir(exist_ok=True)
+        missing = [name for name in self._written if not (self.run_dir / name).exists()]
+        for name in missing:
+            write_atomically(self.run_dir / name, self._written[name])
+        if removed:
+            return (
+                f"{self.run_dir} was removed or renamed while the run is alive; it is made again, and the run can "
+                "be resumed from its next checkpoint; earlier checkpoints, reports and events are lost"
+            )
+        return f"{', '.join(missing)} had been removed from {self.run_dir}; written again" if missing else ""
+
+    def _unlock(self, instead: int = -1) -> None:
+        """Release the lock of the folder; ``instead``: descriptor of the folder that is locked from now on."""
+        handle, self._lock = self._lock, instead
+        os.close(handle)
 
 
 def _lock(run_dir: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -31,6 +32,21 @@ def stopped(run: Launched) -> dict[str, object]:
     assert run.events("died") == []
     assert run.leftovers() == []
     return summary
+
+
+def test_a_run_whose_folder_was_removed_is_resumed_from_its_next_checkpoint(launched: Start, command: Command) -> None:
+    run = launched(*KNOWN)
+    run.wait_for(lambda: run.rows()[2:], "third row")
+    shutil.rmtree(run.run_dir, ignore_errors=True)
+    run.wait_for(lambda: run.rows() and run.events("warned"), "row in the new folder")
+    assert "was removed or renamed while the run is alive" in run.events("warned")[0]["cause"]
+    assert command("stop", run.run_dir).returncode == 0
+    assert run.end() == 0
+    assert stopped(run)
+    resumed = launched("resume", run_dir=run.run_dir)
+    resumed.full_speed()
+    assert resumed.end() == 0, resumed.screen()
+    assert resumed.summary()["status"] == "finished"
 
 
 def test_a_stopped_run_is_resumed_where_it_was(launched: Start, command: Command) -> None:

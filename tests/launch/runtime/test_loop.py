@@ -133,6 +133,53 @@ def test_a_console_that_fails_is_let_go_and_the_run_goes_on(tmp_path: Path, lead
     assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text())["env_steps"] == 5
 
 
+def test_a_folder_that_is_removed_is_made_again_and_told_once(tmp_path: Path, lead: Lead) -> None:
+    """Two reports after it, and a lone file later; what is said afterwards is in files again."""
+    console, folder = Heard(), tmp_path / "run"
+    rows = [ev.MetricsRow("trainer", {"env_steps": steps}) for steps in range(6)]
+    (tmp_path / "run").mkdir()
+    (folder / "environment.pickle").write_bytes(b"game")
+
+    def lone() -> None:
+        (folder / "topology.yaml").unlink()
+
+    with runner(folder, console) as run:
+        before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+        lead(run, rows[0], lambda: shutil.rmtree(folder), *rows[1:3], lone, *rows[3:5])
+        with pytest.raises(RunError, match="another run uses this folder"), runner(folder, None):
+            pass
+    for name in ("topology.yaml", "policy.json", "environment.pickle"):
+        assert (folder / name).read_bytes() == before[name]
+    assert read_object(folder / "meta.json") == {
+        **json.loads(before["meta.json"]),
+        "ended": read_object(folder / "meta.json")["ended"],
+        "supervisor_pid": None,
+    }
+    assert {"logs", "settings", "checkpoints"} <= {path.name for path in folder.iterdir()}
+    said = [note.cause for note in console.notes if note.kind == "warned"]
+    assert len(said) == 2
+    assert said[0].startswith(f"{folder} was removed or renamed while the run is alive") and said[1].startswith(
+        "topology.yaml"
+    )
+    assert [cause for kind, cause in notes(folder) if kind == "warned"] == said
+    written = (folder / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["env_steps"] for line in written] == [1, 2, 3, 4]
+
+
+def test_a_removed_folder_that_cannot_be_made_again_is_told_once(tmp_path: Path, lead: Lead) -> None:
+    console, folder = Heard(), tmp_path / "run"
+    rows = [ev.MetricsRow("trainer", {"env_steps": steps}) for steps in range(4)]
+
+    def in_the_way() -> None:
+        shutil.rmtree(folder)
+        folder.touch()
+
+    with runner(folder, console) as run:
+        lead(run, in_the_way, *rows)
+    said = [note.cause for note in console.notes if note.kind == "warned"]
+    assert len([cause for cause in said if "cannot be made again" in cause]) == 1, said
+
+
 @pytest.mark.parametrize("number", TROUBLES)
 def test_a_full_disk_and_a_console_on_it_are_survived_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead, number: int
