@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from itertools import pairwise
 from typing import Any
 
 from actorlearn.metrics.registry import LEARNERS, metric
+from actorlearn.parameters.mixing import GraphSettings, neighbours
 from actorlearn.worker.roles import ROLES
 from launch.desk.cast import Process
 from launch.reports.checks import is_number, keep_usable
 from launch.reports.format import as_bytes, as_percent, metric_value, printable
 
 MOST_BOXES = 6
-"""Most boxes for the processes of one role and learner; above it, healthy processes share a box."""
-_HEALTHY = ("running", "exited")
+"""Most boxes for the processes of one role and learner; above it, those in the same ordinary state share a box."""
+_ORDINARY = ("running", "starting", "exited")
+_MEMORY = {
+    "sync": ("mean of gradients", "all learners wait for it"),
+    "async": ("store of weights", "each learner changes it"),
+}
+"""Mode -> name and text of the box of the memory through which its learners exchange."""
 
 
 class Column(IntEnum):
@@ -39,7 +44,8 @@ def graph(
     boxes = [box for group in _groups(processes) for box in _boxes(group)]
     learners = sorted({box["learner"] for box in boxes})
     lines = [line for learner in learners for line in _lines(learner, boxes, row, meta)]
-    return {"boxes": boxes, "lines": [*lines, *_between_learners(boxes, row, topology)]}
+    exchange, memory = _between_learners(boxes, row, topology)
+    return {"boxes": [*boxes, *memory], "lines": [*lines, *exchange]}
 
 
 def _groups(processes: Sequence[Process]) -> list[list[Process]]:
@@ -51,10 +57,10 @@ def _groups(processes: Sequence[Process]) -> list[list[Process]]:
 
 
 def _boxes(group: Sequence[Process]) -> list[dict[str, Any]]:
-    alone = [process for process in group if len(group) <= MOST_BOXES or process.state not in _HEALTHY]
-    together = [process for process in group if process not in alone]
-    boxes = [_box(process.name, [process]) for process in alone]
-    return [*boxes, *([_box(f"{len(together)} × {together[0].role}", together)] if together else [])]
+    alone = [process for process in group if len(group) <= MOST_BOXES or process.state not in _ORDINARY]
+    states = [[process for process in group if process not in alone and process.state == state] for state in _ORDINARY]
+    shared = [_box(f"{len(own)} × {own[0].role}", own) for own in states if own]
+    return [*(_box(process.name, [process]) for process in alone), *shared]
 
 
 def _box(title: str, members: Sequence[Process]) -> dict[str, Any]:
@@ -69,12 +75,12 @@ def _box(title: str, members: Sequence[Process]) -> dict[str, Any]:
         said.append(f"{deaths} death{'s' * (deaths > 1)}")
     if busy:
         said.append(f"{as_percent(sum(busy) / len(busy))} busy")
-    if first.node:
-        said.append(f"on {first.node}")
     return {
+        "id": printable(first.name),
         "name": printable(title),
         "role": first.role,
         "learner": first.learner,
+        "node": printable(first.node),
         "column": int(_column(first.role)),
         "state": printable(first.state),
         "said": printable(", ".join(said)),
@@ -99,13 +105,13 @@ def _lines(
     }
     if not own[Column.TRAINERS]:
         return []
-    trainer = own[Column.TRAINERS][0]["name"]
+    trainer = own[Column.TRAINERS][0]["id"]
     numbers = _of_learner(row, trainer)
     steps_per_s = numbers.get("env_steps_per_s")
     rate, lag = metric_value(numbers, "env_steps_per_s"), metric_value(numbers, "policy_lag_mean")
     actors = own[Column.SERVERS] or own[Column.MAKERS]
-    lines = [_line(box["name"], trainer, "experience") for box in own[Column.MAKERS]]
-    lines += [_line(trainer, box["name"], "weights") for box in actors]
+    lines = [_line(box["id"], trainer, "experience") for box in own[Column.MAKERS]]
+    lines += [_line(trainer, box["id"], "weights") for box in actors]
     observations = _flow(steps_per_s, meta.get("observation_bytes"))
     # Weights are published once an update; updates / env_steps is the number of updates a step.
     weights = _flow(steps_per_s, meta.get("weights_bytes"), row.get("updates"), row.get("env_steps"))
@@ -124,29 +130,67 @@ def _flow(steps_per_s: Any, size: Any, pieces: Any = 1, steps: Any = 1) -> str:
 
 def _between_learners(
     boxes: Sequence[Mapping[str, Any]], row: Mapping[str, Any], topology: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Return lines between trainers and parameter servers; without servers, from each trainer to the next."""
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the lines of the exchange between trainers, and the box of the memory through which they exchange.
+
+    With parameter servers, and in mode gossip, there is no such box: lines go to the servers, or from each in-peer.
+    """
     trainers = [box for box in boxes if box["column"] == Column.TRAINERS]
     servers = [box for box in boxes if box["role"] == "parameter_server"]
     others = [box for box in boxes if box["column"] == Column.OTHERS and box not in servers]
-    lines = [_line(trainers[0]["name"], box["name"], "weights") for box in others[:MOST_BOXES] if trainers]
-    served = [(trainer, server) for trainer in trainers for server in servers]
-    pairs = served or list(pairwise(trainers))
-    mode = printable(str(topology.get("mode") or ""))
-    for first, second in pairs:
-        said = (
-            "" if first["name"] in {line["from"] for line in lines if line["said"]} else _traffic(row, first, topology)
-        )
-        lines.append(_line(first["name"], second["name"], "exchange", " ".join(filter(None, (mode, said)))))
-    return lines
+    lines = [_line(trainers[0]["id"], box["id"], "weights") for box in others[:MOST_BOXES] if trainers]
+    mode = str(topology.get("mode") or "")
+    memory: list[dict[str, Any]] = []
+    if servers:
+        ways = [(trainer["id"], server["id"]) for trainer in trainers for server in servers]
+    elif mode == "gossip":
+        ways = _edges(trainers, topology)
+    elif len(trainers) > 1 and mode in _MEMORY:
+        memory = [_memory_box(mode)]
+        ways = [(trainer["id"], memory[0]["id"]) for trainer in trainers]
+    else:
+        ways = []
+    said: set[str] = set()
+    for begin, end in ways:
+        own = _exchanged(row, begin, topology) if begin not in said else ""
+        said.add(begin)
+        lines.append(_line(begin, end, "exchange", own))
+    return lines, memory
 
 
-def _traffic(row: Mapping[str, Any], trainer: Mapping[str, Any], topology: Mapping[str, Any]) -> str:
-    """Return the bytes per second that a trainer sends to sockets; empty if its messages are in shared memory."""
+def _edges(trainers: Sequence[Mapping[str, Any]], topology: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the edges of mode gossip's graph, from in-peers to the trainers that mix their weights."""
+    by_learner = {trainer["learner"]: trainer["id"] for trainer in trainers}
+    keys = topology.get("gossip")
+    named = keys if isinstance(keys, Mapping) else {}
+    chosen, peers = named.get("graph", "ring"), named.get("peers", 1)
+    try:
+        if isinstance(chosen, str):
+            graph = GraphSettings(name=chosen, peers=peers)
+        else:
+            graph = GraphSettings(name="lists", lists=tuple(map(tuple, chosen)))
+        learners = sorted(by_learner)
+        return [(by_learner[peer], by_learner[own]) for own in learners for peer in neighbours(graph, learners, own)]
+    except (TypeError, ValueError):  # the file was edited by hand, or is of another version
+        return []
+
+
+def _memory_box(mode: str) -> dict[str, Any]:
+    name, said = _MEMORY[mode]
+    box = {"id": "exchange", "name": name, "role": "memory", "learner": 0, "node": "", "column": int(Column.OTHERS)}
+    return {**box, "state": "memory", "said": said, "cause": "", "processes": []}
+
+
+def _exchanged(row: Mapping[str, Any], trainer: str, topology: Mapping[str, Any]) -> str:
+    """Return the staleness and the bytes per second of a trainer's exchange, as far as they are reported."""
     report = topology.get("report")
     every_s = report.get("every_s") if isinstance(report, Mapping) else None
-    sent = _of_learner(row, trainer["name"]).get("bytes_sent")
-    return f"{as_bytes(sent / every_s)}/s" if is_number(sent) and sent and is_number(every_s) and every_s else ""
+    own = _of_learner(row, trainer)
+    sent, staleness = own.get("bytes_sent"), own.get("staleness_mean")
+    words = [f"staleness {metric_value(own, 'staleness_mean')}"] if is_number(staleness) else []
+    if is_number(sent) and sent and is_number(every_s) and every_s:
+        words.append(f"{as_bytes(sent / every_s)}/s")
+    return " · ".join(words)
 
 
 def _of_learner(row: Mapping[str, Any], trainer: str) -> Mapping[str, Any]:

@@ -27,9 +27,9 @@ from actorlearn.metrics.registry import (
 from launch.desk.cast import Process
 from launch.desk.curves import CurvePoints
 from launch.desk.graph import graph
-from launch.desk.watched import WatchedRun
-from launch.display.plot import COLOURS
+from launch.desk.watched import Group, WatchedRun
 from launch.display.screen import learning_metrics, slow_stage, stage_shares
+from launch.machine.cores import usable_cores
 from launch.reports.checks import is_number
 from launch.reports.compare import find_differences, resample, said
 from launch.reports.format import (
@@ -64,14 +64,14 @@ _LIST = ("episode_return_mean", "env_steps_per_s")
 # All runs -------------------------------------------------------------------------------------------------------------
 
 
-def desk(runs: Sequence[WatchedRun], shown: str, **about: Any) -> Part:
-    """Return the part about the page: the metric that it shows, the metrics that it could show, colours of groups."""
+def desk(runs: Sequence[WatchedRun], shown: Sequence[str], **about: Any) -> Part:
+    """Return the part about the page: the metrics that it shows, those that it could show, the number of cores."""
     names = dict.fromkeys((SCORE, *(name for watched in runs for name in _curve_names(watched.view.row))))
     return {
         "version": __version__,
-        "metric": {"name": shown, "label": _label(shown), "description": describe_metric(shown)},
-        "metrics": [{"name": name, "label": _label(name)} for name in sorted(names, key=_metric_order)],
-        "colours": list(COLOURS),
+        "shown": [_described(name) for name in shown],
+        "metrics": [_described(name) for name in sorted(names, key=_metric_order)],
+        "cores": usable_cores(),
         **about,
     }
 
@@ -79,6 +79,11 @@ def desk(runs: Sequence[WatchedRun], shown: str, **about: Any) -> Part:
 def _curve_names(row: Mapping[str, Any]) -> list[str]:
     """Return the names of a report's numbers, except those on the horizontal axes."""
     return [name for name, value in row.items() if is_number(value) and name not in ("time_s", "env_steps")]
+
+
+@lru_cache(1024)
+def _described(name: str) -> dict[str, str]:
+    return {"name": name, "label": _label(name), "description": describe_metric(name)}
 
 
 @lru_cache(1024)
@@ -92,9 +97,9 @@ def _metric_order(name: str) -> tuple[bool, bool, str]:
     return name != SCORE, not metric(name).learning, name
 
 
-def run_list(runs: Sequence[WatchedRun], groups: Sequence[Sequence[WatchedRun]]) -> Part:
+def run_list(runs: Sequence[WatchedRun], groups: Sequence[Group]) -> Part:
     """Return a line for each run."""
-    group_of = {watched.id: number for number, members in enumerate(groups) for watched in members}
+    group_of = {watched.id: group.number for group in groups for watched in group.members}
     return [_run_line(watched, group_of[watched.id]) for watched in runs if watched.id in group_of]
 
 
@@ -110,8 +115,19 @@ def _run_line(watched: WatchedRun, group: int) -> dict[str, Any]:
         "done": view.share_done,
         "progress": _progress(view),
         "figures": [figure(view.row, name) for name in _LIST],
+        "numbers": {
+            "score": _number(view.row.get(SCORE)),
+            "best": _number(view.best_return),
+            "rate": _number(view.row.get("env_steps_per_s")),
+            "steps": view.env_steps,
+            "minutes": None if view.elapsed_s is None else round(view.elapsed_s / 60.0, 2),
+        },
         "alarm": None if view.alarm is None else event(view.alarm),
     }
+
+
+def _number(value: object) -> float | None:
+    return float(f"{value:.6g}") if is_number(value) else None
 
 
 def _progress(view: RunView) -> str:
@@ -119,9 +135,10 @@ def _progress(view: RunView) -> str:
     return f"{view.env_steps:,} of {as_whole(view.total_steps)} steps{awaited}"
 
 
-def group_list(groups: Sequence[Sequence[WatchedRun]]) -> Part:
+def group_list(groups: Sequence[Group]) -> Part:
     """Return the groups of runs that differ only in their seeds, and the keys in which the groups differ."""
-    topologies = [members[0].view.topology for members in groups]
+    firsts = [group.members[0].view for group in groups]
+    topologies = [view.topology for view in firsts]
     names = _distinct_names(topologies)
     differing = find_differences(topologies) if topologies else []
     keys = list(differing[0]) if len(differing) > 1 else []
@@ -129,13 +146,21 @@ def group_list(groups: Sequence[Sequence[WatchedRun]]) -> Part:
         "keys": keys,
         "groups": [
             {
+                "number": group.number,
                 "name": name,
-                "runs": [watched.id for watched in members],
+                "env": printable(firsts[index].env_id),
+                "algorithm": _name_in(topologies[index], "algorithm"),
+                "mode": printable(str(topologies[index].get("mode") or "")),
+                "runs": [watched.id for watched in group.members],
                 "values": [printable(str(differing[index][key])) for key in keys],
             }
-            for index, (name, members) in enumerate(zip(names, groups, strict=True))
+            for index, (name, group) in enumerate(zip(names, groups, strict=True))
         ],
     }
+
+
+def _name_in(topology: Mapping[str, Any], section: str) -> str:
+    return printable(str(_mapping(topology.get(section)).get("name") or ""))
 
 
 def _distinct_names(topologies: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -152,16 +177,18 @@ def _distinct_names(topologies: Sequence[Mapping[str, Any]]) -> list[str]:
     return names
 
 
-def curve(watched: WatchedRun, shown: str) -> Part:
-    """Return the curve of a metric of a run, and the events marked on it."""
-    points = watched.curve(shown).points
-    steps, timed = points.that_count(), points.with_times()
-    marks = [_mark(timed, one) for one in list(watched.marks)]
-    return {
-        "by_steps": [_whole(steps.steps), _rounded(steps.numbers)],
-        "by_minutes": [_rounded(timed.minutes), _rounded(timed.numbers)],
-        "marks": [mark for mark in marks if mark],
-    }
+def curve(watched: WatchedRun, shown: Sequence[str]) -> Part:
+    """Return the curves of metrics of a run, and the events marked on them."""
+    metrics, timed = {}, None
+    for name in shown:
+        points = watched.curve(name).points
+        steps, timed = points.that_count(), points.with_times()
+        metrics[name] = {
+            "by_steps": [_whole(steps.steps), _rounded(steps.numbers)],
+            "by_minutes": [_rounded(timed.minutes), _rounded(timed.numbers)],
+        }
+    marks = [] if timed is None else [_mark(timed, one) for one in list(watched.marks)]
+    return {"metrics": metrics, "marks": [mark for mark in marks if mark]}
 
 
 def _mark(curve: CurvePoints, marked: Mapping[str, Any]) -> Part:
@@ -172,16 +199,19 @@ def _mark(curve: CurvePoints, marked: Mapping[str, Any]) -> Part:
     return {**event(marked), "minutes": round(time_s / 60.0, 3), "steps": None if steps is None else round(steps)}
 
 
-def group_band(members: Sequence[WatchedRun], shown: str) -> Part:
-    """Return the bands of a group against steps and minutes; a band is None if no two curves overlap."""
-    curves = [points for watched in members if len((points := watched.curve(shown).points).numbers)]
-    counting = [points.that_count() for points in curves]
-    timed = [points.with_times() for points in curves]
-    return {
-        "count": len(curves),
-        "by_steps": _band([np.column_stack((own.steps, own.numbers)) for own in counting]),
-        "by_minutes": _band([np.column_stack((own.minutes, own.numbers)) for own in timed]),
-    }
+def group_band(members: Sequence[WatchedRun], shown: Sequence[str]) -> Part:
+    """Return a group's bands of metrics against steps and minutes; a band is None if no two curves overlap."""
+    found = {}
+    for name in shown:
+        curves = [points for watched in members if len((points := watched.curve(name).points).numbers)]
+        counting = [points.that_count() for points in curves]
+        timed = [points.with_times() for points in curves]
+        found[name] = {
+            "count": len(curves),
+            "by_steps": _band([np.column_stack((own.steps, own.numbers)) for own in counting]),
+            "by_minutes": _band([np.column_stack((own.minutes, own.numbers)) for own in timed]),
+        }
+    return found
 
 
 def _band(curves: Sequence[npt.NDArray[np.float64]]) -> Part:

@@ -27,7 +27,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from actorlearn.files import is_regular
-from launch.desk.stream import FILM_WORDS, Changes, InFull, Overview, filmed
+from launch.desk.stream import FILM_WORDS, Changes, InFull, Overview, end_of_log, filmed
 from launch.desk.watched import LOOK_EVERY_S, WatchedRuns
 from launch.errors import FailedError, RunError
 from launch.runs.client import CHANGE_S, TIMEOUT_S, ask
@@ -41,6 +41,8 @@ FULL_EVERY_S = 2.0
 """Seconds between two requests for the processes of the run shown in full; after an event there is one at once."""
 KEEP_ALIVE_S = 15.0
 """Longest silence of a stream; sending something reveals that a page was closed."""
+MOST_METRICS = 6
+"""Most metrics that a page draws."""
 MOST_BODY = 10_000
 """Most bytes of a request for a change."""
 HEADERS = {
@@ -123,6 +125,7 @@ class DeskServer:
             Route("/", self._page, methods=["GET"]),
             Route("/stream", self._stream, methods=["GET"]),
             Route("/films/{run}/{steps:int}/{word}.mp4", self._film, methods=["GET"]),
+            Route("/processes/{run}/{process}", self._process, methods=["GET"]),
             Mount("/page", StaticFiles(directory=PAGE)),
         ]
         if self._changes:
@@ -141,6 +144,14 @@ class DeskServer:
         if folder is None or not is_regular(folder / f"{word}.mp4"):
             return PlainTextResponse("this film does not exist\n", 404)
         return FileResponse(folder / f"{word}.mp4")
+
+    async def _process(self, request: Request) -> Response:
+        """Answer with the end of a process's log, and its processor time and memory while the run was shown."""
+        watched, name = self._runs.get(request.path_params["run"]), request.path_params["process"]
+        log = None if watched is None else await run_in_threadpool(end_of_log, watched.run.path, name)
+        if watched is None or log is None:
+            return PlainTextResponse("this process does not exist\n", 404)
+        return JSONResponse({"log": log, "load": watched.load.of(name)})
 
     async def _change(self, request: Request) -> Response:
         watched, command = self._runs.get(request.path_params["run"]), request.path_params["change"]
@@ -169,8 +180,8 @@ class DeskServer:
         return JSONResponse({"ok": True, "text": f"{watched.run.name}: {reply.text}"})
 
     async def _stream(self, request: Request) -> Response:
-        metric = request.query_params.get("metric", SCORE)
-        overview = Overview(self._runs, metric, changes=self._changes, live=True)
+        metrics = list(dict.fromkeys(request.query_params.getlist("metric")))[:MOST_METRICS] or [SCORE]
+        overview = Overview(self._runs, metrics, changes=self._changes, live=True)
         messages = self._messages(overview, request.query_params.get("run", ""))
         return StreamingResponse(messages, media_type="text/event-stream")
 
@@ -188,7 +199,7 @@ class DeskServer:
             found = await asyncio.to_thread(overview.changed) if overview.may_have_changed else {}
             new = changes.of(found)
             if f"curve/{run_id}" in found and (watched := self._runs.get(run_id)):
-                full = full if full and full.run == watched.run else InFull(watched.run)
+                full = full if full and full.run == watched.run else InFull(watched.run, watched.load)
                 asked_s = 0.0
             if full and asked is None and clock() >= asked_s and not (full.has_ended and asked_s):
                 asked_s, asked = clock() + FULL_EVERY_S, asyncio.create_task(run_in_threadpool(full.changed))

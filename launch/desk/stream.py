@@ -7,6 +7,7 @@ page shows in full are named ``run/RUN/PART``.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,8 @@ import msgspec
 from actorlearn.files import is_regular, open_regular
 from launch.desk import parts
 from launch.desk.cast import Cast
-from launch.desk.watched import WatchedRun, WatchedRuns
+from launch.desk.load import Load
+from launch.desk.watched import Group, WatchedRun, WatchedRuns
 from launch.plan.roles import FILMS
 from launch.reports.checks import is_number
 from launch.reports.format import as_number
@@ -31,16 +33,18 @@ FILM_WORDS = ("best", "median", "worst")
 MOST_EVALUATIONS = 3
 """Number of newest evaluations whose films are shown."""
 GAMES_FILE = "games.json"
+MOST_LOG = 64 * 1024
+"""Most bytes of a process's log that a page shows."""
 
 
 class Overview:
     """The parts about all runs, for one page."""
 
-    def __init__(self, runs: WatchedRuns, metric: str = SCORE, **about: Any) -> None:
-        """``about``: further facts for the page, such as whether it may change runs."""
-        self._runs, self._metric, self._about = runs, metric, about
+    def __init__(self, runs: WatchedRuns, metrics: Sequence[str] = (SCORE,), **about: Any) -> None:
+        """``metrics``: those drawn; ``about``: further facts for the page, such as whether it may change runs."""
+        self._runs, self._metrics, self._about = runs, tuple(metrics), about
         self._seen: dict[str, tuple[WatchedRun, int]] = {}
-        self._grouped: list[list[WatchedRun]] | None = None
+        self._grouped: list[Group] | None = None
         self._groups: parts.Part = None
         """The part about these groups, which depends only on topologies."""
         self._version: tuple[int, int] | None = None
@@ -71,24 +75,24 @@ class Overview:
         }
         for watched in news:
             found[f"curve/{watched.id}"] = self._kept(f"curve {watched.id}", [watched], partial(parts.curve, watched))
-        for number, members in enumerate(groups):
+        for number, members in groups:
             if any(watched in news for watched in members):
                 found[f"band/{number}"] = self._kept(f"band {number}", members, partial(parts.group_band, members))
         return found
 
-    def _kept(self, name: str, members: Sequence[WatchedRun], make: Callable[[str], Any]) -> msgspec.Raw:
-        return self._runs.kept(f"{name} {self._metric}", members, partial(make, self._metric))
+    def _kept(self, name: str, members: Sequence[WatchedRun], make: Callable[[Sequence[str]], Any]) -> msgspec.Raw:
+        return self._runs.kept(f"{name} {self._metrics}", members, partial(make, self._metrics))
 
     def _desk(self, runs: list[WatchedRun]) -> Any:
-        return parts.desk(runs, self._metric, **self._about)
+        return parts.desk(runs, self._metrics, **self._about)
 
 
 class InFull:
     """The parts about one run in full, read as `actorlearn top` reads it."""
 
-    def __init__(self, run: RunFolder) -> None:
-        """Read nothing yet."""
-        self.run = run
+    def __init__(self, run: RunFolder, load: Load | None = None) -> None:
+        """Read nothing yet; ``load`` is given a sample of the processes at each look."""
+        self.run, self._load = run, load
         self.has_ended = False
         """Whether the run had ended at the last look."""
         self._cast = Cast()
@@ -100,6 +104,8 @@ class InFull:
         view = self._reader.look()
         self.has_ended = view.has_ended
         processes = self._cast.processes(view.processes, not view.has_ended)
+        if self._load is not None and not view.has_ended:
+            self._load.sample(processes)
         found = parts.run_parts(view, processes, self._topology)
         return {**found, "films": films(self.run.path)}
 
@@ -131,6 +137,21 @@ def read_topology(folder: Path) -> str:
             return file.read(MAX_BYTES).decode(errors="replace")
     except OSError:
         return ""
+
+
+def end_of_log(folder: Path, process: str) -> str | None:
+    """Return the last ``MOST_LOG`` bytes of a process's log, from the beginning of a line; None if it has no log."""
+    try:
+        found = next((path for path in (folder / "logs").glob("*.log") if path.stem == process), None)
+        if found is None:
+            return None
+        with found.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - MOST_LOG))
+            text = file.read(MOST_LOG)
+    except OSError:
+        return None
+    return (text if size <= MOST_LOG else text.partition(b"\n")[2]).decode(errors="replace")
 
 
 def films(folder: Path) -> list[dict[str, Any]]:

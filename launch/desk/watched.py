@@ -13,12 +13,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
 from launch.desk.curves import GrowingCurve
+from launch.desk.load import Load
 from launch.reports.compare import group_alike
 from launch.runs import find
 from launch.runs.find import RunFolder
@@ -47,6 +48,14 @@ def id_of(run: RunFolder) -> str:
     return hashlib.blake2s(str(run.path).encode(), digest_size=6).hexdigest()
 
 
+class Group(NamedTuple):
+    """Runs that differ only in name and seed."""
+
+    number: int
+    """Stays the same while the desk runs, so that the group keeps its colour."""
+    members: list[WatchedRun]
+
+
 class WatchedRun:
     """A run that the desk follows."""
 
@@ -57,6 +66,8 @@ class WatchedRun:
         """Newest events of the kinds in ``MARKED``."""
         self.version = 0
         """Increases with every change."""
+        self.load = Load()
+        """Processor time and memory of its processes on this machine, while a page shows the run in full."""
         self._curves: dict[str, GrowingCurve] = {}
         """Curves by metric, the last requested at the end."""
         self._reader = RunReader(run, self._note, most_reports=1)
@@ -126,8 +137,10 @@ class WatchedRuns:
         """Time of the next search, on the monotonic clock."""
         self._found = 0
         self._kept: dict[str, tuple[list[tuple[WatchedRun, int]], msgspec.Raw]] = {}
-        self.groups: list[list[WatchedRun]] = []
-        """Runs that differ only in name and seed, newest group first."""
+        self.groups: list[Group] = []
+        """Newest group first."""
+        self._numbers: dict[str, int] = {}
+        """Number of its group, by the id of a run."""
 
     @property
     def has_news(self) -> bool:
@@ -187,4 +200,18 @@ class WatchedRuns:
             self._found += 1
             runs = list(self._runs.values())
             alike = group_alike([watched.view.topology for watched in runs]) if runs else []
-            self.groups = [[runs[index] for index in indices] for indices in alike]
+            self.groups = self._numbered([[runs[index] for index in indices] for indices in alike])
+
+    def _numbered(self, groups: Sequence[list[WatchedRun]]) -> list[Group]:
+        """Return the groups with their numbers; a new group, the oldest first, gets the next number."""
+        found: list[Group] = []
+        taken: set[int] = set()
+        for members in reversed(groups):
+            earlier = (self._numbers[watched.id] for watched in reversed(members) if watched.id in self._numbers)
+            number = next((number for number in earlier if number not in taken), None)
+            if number is None:
+                number = max(self._numbers.values(), default=-1) + 1
+            taken.add(number)
+            self._numbers |= {watched.id: number for watched in members}
+            found.append(Group(number, members))
+        return found[::-1]

@@ -1,6 +1,6 @@
-// Learning curves against steps and against minutes: lines of runs, bands of seeds, marks of events.
+// Pictures of curves: lines of runs, bands of seeds, marks of events. All pictures share one crosshair.
 
-import { behind, element, renew, table } from "./elements.js";
+import { behind, element, renew, swatch, table } from "./elements.js";
 
 const HEIGHT = 250;
 const NEAR = 6; // pixels between the pointer and a mark whose event is then said
@@ -23,22 +23,39 @@ export function written(value) {
   return value === null || value === undefined ? "–" : plain.format(value);
 }
 
-// Two pictures of the same curves. A curve is {name, colour, width, dash, by_steps: [at, numbers], by_minutes: …,
-// band: {by_steps: [at, middle, low, high], …} or null}; a mark is an event with its steps and minutes.
-export class CurvePair {
+// Pairs of pictures, one pair for each metric of each environment: against steps and against minutes.
+export class Pictures {
   constructor(place) {
-    this.pictures = Object.keys(AXES).map((axis) => new Picture(axis));
-    place.replaceChildren(...this.pictures.map((picture) => picture.figure));
+    this.place = place;
+    this.pairs = new Map();
   }
 
-  show(label, curves, marks) {
-    for (const picture of this.pictures) picture.show(label, curves, marks);
+  // Show pairs of {key, title, label, curves, marks}. A curve is {name, colour, width, dash, by_steps: [at, numbers],
+  // by_minutes: …, band: {by_steps: [at, middle, low, high], …} or null}; a mark is an event with its steps and minutes.
+  // The manner is {smooth: share of the earlier curve, log: which of x and y are logarithmic}.
+  show(pairs, manner) {
+    const before = this.pairs;
+    this.pairs = new Map(pairs.map((pair) => [pair.key, before.get(pair.key) ?? made_pair()]));
+    for (const [key, { pictures }] of before) if (!this.pairs.has(key)) pictures.forEach((picture) => picture.end());
+    const boxes = [...this.pairs.values()].map(({ box }) => box);
+    if (boxes.length !== this.place.children.length || boxes.some((box, at) => box !== this.place.children[at])) this.place.replaceChildren(...boxes);
+    for (const { key, title, label, curves, marks } of pairs) {
+      const { heading, pictures } = this.pairs.get(key);
+      heading.textContent = pairs.length > 1 ? title : "";
+      for (const picture of pictures) picture.show(label, curves, marks, manner);
+    }
   }
 
   // Draw anew, in the colours and the size of now.
   redraw() {
-    for (const picture of this.pictures) picture.redraw();
+    for (const { pictures } of this.pairs.values()) pictures.forEach((picture) => picture.redraw());
   }
+}
+
+function made_pair() {
+  const pictures = Object.keys(AXES).map((axis) => new Picture(axis));
+  const heading = element("h3", { class: "pair-title" });
+  return { pictures, heading, box: element("div", { class: "pair" }, heading, pictures.map((picture) => picture.figure)) };
 }
 
 class Picture {
@@ -49,11 +66,22 @@ class Picture {
     this.rows = behind("As a table", () => this.table());
     this.figure = element("figure", {}, this.place, this.said, this.rows);
     this.shape = "";
-    new ResizeObserver(() => this.resize()).observe(this.place);
+    this.observer = new ResizeObserver(() => this.resize());
+    this.observer.observe(this.place);
   }
 
-  show(label, curves, marks) {
-    Object.assign(this, { label, marks, curves: curves.filter((curve) => points(curve, this.axis)[0].length) });
+  end() {
+    this.observer.disconnect();
+    this.plot?.destroy();
+  }
+
+  show(label, curves, marks, { smooth, log }) {
+    const drawn = curves.filter((curve) => points(curve, this.axis)[0].length);
+    this.label = label;
+    this.marks = marks;
+    this.log = log;
+    this.curves = smooth ? drawn.map((curve) => smoothed(curve, this.axis, smooth)) : drawn;
+    this.raw = smooth ? drawn.filter((curve) => !curve.band?.[this.axis]).map((curve) => ({ ...curve, width: 1, colour: `${curve.colour.slice(0, 7)}55` })) : [];
     const last = this.curves.slice(0, MOST_SAID).map((curve) => `${curve.name} ${written(points(curve, this.axis)[1].at(-1))}`);
     if (this.curves.length > MOST_SAID) last.push(`and ${this.curves.length - MOST_SAID} more`);
     this.place.setAttribute("aria-label", `${label} against ${AXES[this.axis].title}; last: ${last.join(", ") || "none yet"}`);
@@ -62,18 +90,27 @@ class Picture {
   }
 
   draw() {
-    const data = joined(this.curves, this.axis);
-    const shape = JSON.stringify([this.label, this.curves.map((curve) => [curve.name, curve.colour, curve.width, curve.dash, !!curve.band?.[this.axis]])]);
+    const all = [...this.raw, ...this.curves];
+    if (!all.length) {
+      this.plot?.destroy();
+      this.plot = null;
+      this.place.replaceChildren(element("p", { class: "empty soft" }, `No run shown has reported ${this.label} yet.`));
+      return;
+    }
+    const data = positive(joined(all, this.axis), this.log);
+    const shape = JSON.stringify([this.label, this.log, all.map((curve) => [curve.name, curve.colour, curve.width, curve.dash, !!curve.band?.[this.axis]])]);
+    const zoomed = this.plot && this.zoomed() ? { min: this.plot.scales.x.min, max: this.plot.scales.x.max } : null;
     if (this.plot && shape === this.shape) {
-      const zoomed = this.zoomed();
       this.plot.setData(data, !zoomed);
       if (zoomed) this.plot.redraw();
     } else {
       this.plot?.destroy();
-      this.plot = new uPlot(this.options(), data, this.place);
+      this.place.replaceChildren();
+      this.plot = new uPlot(this.options(all), data, this.place);
       this.shape = shape;
+      if (zoomed) this.plot.setScale("x", zoomed);
     }
-    this.said.textContent = "";
+    this.said.replaceChildren();
   }
 
   redraw() {
@@ -92,36 +129,35 @@ class Picture {
     return at.length > 1 && (min > at[0] || max < at.at(-1)) && min !== null;
   }
 
-  options() {
+  options(all) {
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(name).trim();
-    const ink = (given) => given.replace("#000000", colour("--ink")); // black is ink, also where it is pale
     const series = [{}];
     const bands = [];
-    for (const curve of this.curves) {
-      const stroke = ink(curve.colour);
-      const line = { stroke, width: curve.width, dash: curve.dash, points: { show: false }, spanGaps: true };
-      if (points(curve, this.axis)[0].length === 1) line.points = { show: true, size: 7, fill: stroke };
+    for (const curve of all) {
+      const line = { stroke: curve.colour, width: curve.width, dash: curve.dash, points: { show: false }, spanGaps: true };
+      if (points(curve, this.axis)[0].length === 1) line.points = { show: true, size: 7, fill: curve.colour };
       series.push(line);
       if (curve.band?.[this.axis]) {
         const edge = { stroke: "transparent", points: { show: false }, spanGaps: true };
-        bands.push({ series: [series.length + 1, series.length], fill: `${stroke}30` });
+        bands.push({ series: [series.length + 1, series.length], fill: `${curve.colour}30` });
         series.push(edge, edge);
       }
     }
     const grid = { stroke: colour("--line"), width: 1 };
     const axis = { stroke: colour("--soft"), grid, ticks: grid, font: "12px system-ui, sans-serif" };
+    const ticks = (form) => (_, values) => values.map((value) => (value === null ? "" : form(value)));
     return {
       width: this.place.clientWidth || 480,
       height: HEIGHT,
       series,
       bands,
       legend: { show: false },
-      cursor: { points: { show: false }, drag: { x: true, y: false } },
-      scales: { x: { time: false } },
+      cursor: { points: { show: false }, drag: { x: true, y: false }, sync: { key: this.axis, scales: ["x", null], setSeries: false } },
+      scales: { x: { time: false, distr: this.log.includes("x") ? 3 : 1 }, y: { distr: this.log.includes("y") ? 3 : 1 } },
       axes: [
-        { ...axis, values: (_, ticks) => ticks.map(AXES[this.axis].tick), label: AXES[this.axis].title, labelSize: 18, labelFont: axis.font, size: 34 },
-        { ...axis, values: (_, ticks) => ticks.map((value) => compact.format(value)), label: this.label, labelSize: 18, labelFont: axis.font, size: 52 },
+        { ...axis, values: ticks(AXES[this.axis].tick), label: AXES[this.axis].title, labelSize: 18, labelFont: axis.font, size: 34 },
+        { ...axis, values: ticks((value) => compact.format(value)), label: this.label, labelSize: 18, labelFont: axis.font, size: 52 },
       ],
       hooks: { draw: [(plot) => this.mark(plot, colour)], setCursor: [(plot) => this.say(plot)] },
     };
@@ -149,21 +185,27 @@ class Picture {
     ctx.restore();
   }
 
-  // Say what is under the pointer.
+  // Say what is under the pointer, the highest curve first.
   say(plot) {
     const { left, idx } = plot.cursor;
     if (left === undefined || left < 0 || idx === null || idx === undefined) {
-      this.said.textContent = "";
+      this.said.replaceChildren();
       return;
     }
     const at = plot.posToVal(left, "x");
-    const values = this.curves.map((curve) => `${curve.name} ${written(value_at(points(curve, this.axis), at))}`);
+    const there = this.curves.map((curve) => ({ curve, value: value_at(points(curve, this.axis), at) })).filter(({ value }) => value !== null);
+    there.sort((a, b) => b.value - a.value);
     const near = this.marks.filter((mark) => {
       const x = this.place_of(mark);
       return x !== null && Math.abs(plot.valToPos(x, "x") - left) <= NEAR;
     });
-    const events = near.slice(-2).map((mark) => mark.text);
-    this.said.textContent = [AXES[this.axis].said(at), ...events, ...values.slice(0, MOST_SAID)].join(" · ");
+    const values = there.slice(0, MOST_SAID).map(({ curve, value }) => element("span", {}, swatch(curve), ` ${curve.name} `, element("b", {}, written(value))));
+    this.said.replaceChildren(
+      element("span", {}, AXES[this.axis].said(at)),
+      ...near.slice(-2).map((mark) => element("span", { class: mark.alarm ? "ill" : null }, mark.text)),
+      ...values,
+      ...(there.length > MOST_SAID ? [element("span", { class: "soft" }, `and ${there.length - MOST_SAID} more`)] : []),
+    );
   }
 
   table() {
@@ -182,6 +224,30 @@ class Picture {
 // The line of a curve: the middle of its band, where it has one, else its points.
 function points(curve, axis) {
   return curve.band?.[axis]?.slice(0, 2) ?? curve[axis];
+}
+
+// A curve whose numbers are exponential moving averages, corrected for their start as in TensorBoard.
+function smoothed(curve, axis, share) {
+  const averages = (numbers) => {
+    let [sum, weight] = [0, 0];
+    return numbers.map((number) => {
+      if (number === null) return null;
+      sum = share * sum + (1 - share) * number;
+      weight = share * weight + (1 - share);
+      return sum / weight;
+    });
+  };
+  const columns = ([at, ...rest]) => [at, ...rest.map(averages)];
+  const band = curve.band?.[axis] ? { ...curve.band, [axis]: columns(curve.band[axis]) } : curve.band;
+  return { ...curve, band, [axis]: columns(curve[axis]) };
+}
+
+// What can be drawn on logarithmic axes: only what is above 0.
+function positive([at, ...columns], log) {
+  const kept = log.includes("x") ? [...at.keys()].filter((index) => at[index] > 0) : null;
+  const pick = (column) => (kept ? kept.map((index) => column[index]) : column);
+  const above = (column) => (log.includes("y") ? column.map((value) => (value > 0 ? value : null)) : column);
+  return [pick(at), ...columns.map((column) => above(pick(column)))];
 }
 
 // The number at the last place that is not behind this one; null outside of the curve.
@@ -214,4 +280,32 @@ function brought_together(tables) {
     const kept = [...places.keys()].filter((index) => places[index] !== places[index + 1]); // the newest of each place
     return [kept.map((index) => first + places[index] * wide), ...columns.map((numbers) => kept.map((index) => numbers[index]))];
   });
+}
+
+// A small picture of numbers over seconds, such as the memory of a process.
+export class Trace {
+  constructor(label, form) {
+    this.place = element("div", { class: "trace", role: "img" });
+    Object.assign(this, { label, form });
+  }
+
+  show(seconds, numbers) {
+    this.place.setAttribute("aria-label", `${this.label}: ${numbers.length ? this.form(numbers.at(-1)) : "no numbers yet"}`);
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    if (!this.plot) {
+      const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, font: "11px system-ui, sans-serif" };
+      const y = { ...axis, values: (_, ticks) => ticks.map(this.form), size: 64, label: this.label, labelSize: 16, labelFont: axis.font };
+      const x = { ...axis, values: (_, ticks) => ticks.map((tick) => `${tick} s`), size: 26 };
+      this.plot = new uPlot(
+        { width: 420, height: 130, series: [{}, { stroke: colour("--accent"), width: 1.5, points: { show: false } }], axes: [x, y], legend: { show: false }, scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.max(high, 1e-9) * 1.05] } } },
+        [seconds, numbers],
+        this.place,
+      );
+    } else this.plot.setData([seconds, numbers]);
+  }
+
+  end() {
+    this.plot?.destroy();
+  }
 }

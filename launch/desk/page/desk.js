@@ -1,31 +1,24 @@
 // The page: what it looks at, the parts that the server sends of it (launch/desk/stream.py), and keys.
 
+import { address, chosen, rewrite } from "./address.js";
+import { is_dark, look_of } from "./colours.js";
 import { element, refill } from "./elements.js";
-import { CurvePair } from "./curves.js";
-import { SECTIONS, differences, figures, films_of, groups, heading, run_item } from "./sections.js";
+import { Pictures } from "./curves.js";
+import { ProcessDialog } from "./process.js";
+import { SECTIONS, differences, figures, films_of, heading, run_item, runs_table } from "./sections.js";
 
 const by_id = (id) => document.getElementById(id);
 const parts = new Map();
-const curve_pair = new CurvePair(by_id("curves"));
-const hidden = new Set(); // groups that are not drawn
+const pictures = new Pictures(by_id("curves"));
+const process_dialog = new ProcessDialog(by_id("process"));
+const unfolded = new Set(); // groups whose runs are listed
 let stream = null;
+let streamed = ""; // what the stream was asked for
 let focused = ""; // the run whose sections stand there
 let announced = new Map(); // newest alarm of each run
 let silence = 0; // the timer that takes the alarm from the top again; it stays among the events
 const ALARM_MS = 60_000;
-const DASHES = [undefined, [8, 4], [2, 3]]; // of lines, where there are more groups than colours
-
-// What it looks at: the run in full, or "" for all, and the metric. It stands in the address, so it can be kept.
-function looked_at() {
-  const hash = new URLSearchParams(location.hash.slice(1));
-  return { run: hash.get("run") ?? "", metric: hash.get("metric") ?? "" };
-}
-
-function address(change) {
-  const wanted = { ...looked_at(), ...change };
-  const kept = Object.entries(wanted).filter(([, value]) => value);
-  return `#${new URLSearchParams(kept)}`;
-}
+const MOST_METRICS = 6; // that are drawn at once
 
 // Parts ----------------------------------------------------------------------------------------------------------------
 
@@ -38,7 +31,7 @@ function show(changed) {
   const desk = parts.get("desk");
   const runs = parts.get("runs");
   if (!desk || !runs) return;
-  const { run } = looked_at();
+  const { run } = chosen();
   const is_new = (...names) => names.some((name) => changed.includes(name));
   if (is_new("desk")) show_desk(desk);
   if (is_new("runs", "groups")) show_list(runs, run);
@@ -56,25 +49,39 @@ function show_desk(desk) {
   if (names.join() !== [...choice.options].map(({ value }) => value).join()) {
     choice.replaceChildren(...desk.metrics.map(({ name, label }) => element("option", { value: name }, label)));
   }
-  choice.value = desk.metric.name;
-  choice.title = desk.metric.description;
-  choice.disabled = !desk.live;
+  choice.value = desk.shown[0].name;
+  choice.title = desk.shown[0].description;
+  choice.disabled = by_id("more").disabled = !desk.live;
+  const drawn = new Set(desk.shown.map(({ name }) => name));
+  const free = drawn.size < MOST_METRICS ? desk.metrics.filter(({ name }) => !drawn.has(name)) : [];
+  by_id("more").hidden = !free.length;
+  by_id("more").replaceChildren(element("option", { value: "" }, "and …"), ...free.map(({ name, label }) => element("option", { value: name }, label)));
+  const others = desk.shown.slice(1).map(({ name, label }) =>
+    element("button", { type: "button", title: `Do not draw ${label}`, click: () => (location.hash = address({ metric: chosen().metric.filter((one) => one !== name) })) }, `${label} ×`),
+  );
+  by_id("others").replaceChildren(...others);
   if (!desk.live) by_id("connection").textContent = `report by actorlearn ${desk.version}`;
 }
 
-function colour_of(number) {
-  const { colour } = look_of(number);
-  return colour === "#000000" ? "var(--ink)" : colour;
+// The runs that the filter leaves: each of its words is in the name, environment, algorithm, mode or state.
+function filtered(runs) {
+  const words = chosen().filter.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) return runs;
+  const groups = new Map(parts.get("groups").groups.map((group) => [group.number, group]));
+  return runs.filter((run) => {
+    const { name, algorithm, mode } = groups.get(run.group) ?? {};
+    const text = [run.name, name, run.env, algorithm, mode, run.status].join(" ").toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
 }
 
 function show_list(runs, current) {
-  const words = by_id("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const wanted = runs.filter((run) => words.every((word) => `${run.name} ${run.env} ${run.status}`.toLowerCase().includes(word)));
-  const order = [...wanted].sort((a, b) => (a.status !== "running") - (b.status !== "running"));
+  const order = [...filtered(runs)].sort((a, b) => (a.status !== "running") - (b.status !== "running"));
   const held = document.activeElement?.closest?.("#runs a")?.getAttribute("href");
-  by_id("runs").replaceChildren(...order.map((run) => run_item(run, address({ run: run.id }), run.id === current, colour_of(run.group))));
+  const items = order.map((run) => run_item(run, address({ run: run.id }), run.id === current, look_of(run.group)));
+  const none = runs.length ? "No run matches the filter." : "There are no runs yet. Start one with `actorlearn run TOPOLOGY`.";
+  by_id("runs").replaceChildren(...(items.length ? items : [element("li", { class: "soft" }, none)]));
   if (held) by_id("runs").querySelector(`a[href="${held}"]`)?.focus();
-  if (!runs.length) by_id("runs").replaceChildren(element("li", { class: "soft" }, "There are no runs yet. Start one with `actorlearn run TOPOLOGY`."));
 }
 
 // Say deaths and the like as they happen, of whatever run; a mere warning stands among the events.
@@ -91,55 +98,97 @@ function announce(runs) {
 
 // Pictures -------------------------------------------------------------------------------------------------------------
 
-function show_curves(run) {
-  const desk = parts.get("desk");
-  const all = parts.get("groups").groups;
-  const curves = run ? run_curves(run, all) : all.flatMap((group, number) => (hidden.has(number) ? [] : group_curves(group, number)));
-  const marks = run ? (parts.get(`curve/${run}`)?.marks ?? []) : [];
-  curve_pair.show(desk.metric.label, curves, marks);
+// Runs that are drawn: those of the filter, and if some of them are ticked, only these.
+function drawn_runs() {
+  const left = filtered(parts.get("runs"));
+  const picked = new Set(chosen().picked);
+  const ticked = left.filter((run) => picked.has(run.id));
+  return new Set((ticked.length ? ticked : left).map((run) => run.id));
 }
 
-// How the lines of a group look; ``colour_of`` is the same for what is no line.
-function look_of(number) {
-  const { colours } = parts.get("desk");
-  return { colour: colours[number % colours.length], dash: DASHES[Math.floor(number / colours.length) % DASHES.length] };
+function show_curves(run) {
+  const { smooth, log } = chosen();
+  const groups = parts.get("groups").groups;
+  const shown = parts.get("desk").shown;
+  const pairs = run ? pairs_of_run(run, groups, shown) : pairs_of_all(groups, shown);
+  pictures.show(pairs, { smooth: Math.min(0.99, Number(smooth) || 0), log });
+}
+
+function pairs_of_all(groups, shown) {
+  const runs = drawn_runs();
+  const left = groups.map((group) => ({ ...group, runs: group.runs.filter((id) => runs.has(id)), whole: group.runs.every((id) => runs.has(id)) })).filter((group) => group.runs.length);
+  const environments = [...new Set(left.map((group) => group.env))];
+  return shown.flatMap(({ name, label }) =>
+    (environments.length ? environments : [""]).map((env) => ({
+      key: `${env} ${name}`,
+      title: environments.length > 1 ? (shown.length > 1 ? `${env}: ${label}` : env) : label,
+      label,
+      curves: left.filter((group) => group.env === env).flatMap((group) => group_curves(group, name)),
+      marks: [],
+    })),
+  );
+}
+
+function pairs_of_run(run, groups, shown) {
+  const marks = parts.get(`curve/${run}`)?.marks ?? [];
+  return shown.map(({ name, label }) => ({ key: `run ${name}`, title: label, label, curves: run_curves(run, groups, name), marks }));
 }
 
 // A group: its band, where several seeds have come far enough, and the line of each of its runs.
-function group_curves(group, number) {
-  const { colour, dash } = look_of(number);
-  const band = parts.get(`band/${number}`);
+function group_curves(group, metric) {
+  const look = look_of(group.number);
+  const band = group.whole ? parts.get(`band/${group.number}`)?.[metric] : null;
   const names = new Map(parts.get("runs").map((run) => [run.id, run.name]));
   const alone = !band?.by_steps;
-  const lines = group.runs.map((id) => line_of(id, names.get(id), colour, alone ? 2 : 0.7, dash)).filter(Boolean);
+  const lines = group.runs.map((id) => line_of(id, metric, { ...look, name: names.get(id), width: alone ? 2 : 0.7 })).filter(Boolean);
   if (alone) return lines.map((line) => (lines.length === 1 ? { ...line, name: group.name } : line));
-  return [{ name: group.name, colour, dash, width: 2.2, by_steps: [[], []], by_minutes: [[], []], band }, ...lines.map((line) => ({ ...line, colour: `${colour}80` }))];
+  const middle = { ...look, name: group.name, width: 2.2, by_steps: [[], []], by_minutes: [[], []], band };
+  return [middle, ...lines.map((line) => ({ ...line, colour: `${look.colour}80` }))];
 }
 
 // A run, in front of others of its group.
-function run_curves(run, all) {
-  const number = all.findIndex((group) => group.runs.includes(run));
-  if (number < 0) return [];
+function run_curves(run, groups, metric) {
+  const group = groups.find(({ runs }) => runs.includes(run));
+  if (!group) return [];
   const names = new Map(parts.get("runs").map((one) => [one.id, one.name]));
-  const others = all[number].runs.filter((id) => id !== run).map((id) => line_of(id, names.get(id), "#8888887f", 0.8));
-  return [line_of(run, names.get(run), look_of(number).colour, 2.2), ...others].filter(Boolean);
+  const others = group.runs.filter((id) => id !== run).map((id) => line_of(id, metric, { name: names.get(id), colour: "#8888887f", width: 0.8 }));
+  return [line_of(run, metric, { name: names.get(run), colour: look_of(group.number).colour, width: 2.2 }), ...others].filter(Boolean);
 }
 
-function line_of(id, name, colour, width, dash) {
-  const curve = parts.get(`curve/${id}`);
-  return curve ? { name, colour, width, dash, by_steps: curve.by_steps, by_minutes: curve.by_minutes, band: null } : null;
+function line_of(id, metric, look) {
+  const curve = parts.get(`curve/${id}`)?.metrics[metric];
+  return curve ? { ...look, by_steps: curve.by_steps, by_minutes: curve.by_minutes, band: null } : null;
 }
 
 // All runs -------------------------------------------------------------------------------------------------------------
 
+const ACTS = {
+  unfolded,
+  sort: (column) => (location.hash = address({ sort: column })),
+  unfold: (number) => {
+    unfolded.has(number) ? unfolded.delete(number) : unfolded.add(number);
+    show_all();
+  },
+  pick: (ids, on) => {
+    const picked = new Set(chosen().picked);
+    for (const id of ids) on ? picked.add(id) : picked.delete(id);
+    location.hash = address({ picked: [...picked] });
+  },
+};
+
 function show_all() {
   by_id("top").hidden = true;
-  const runs = new Map(parts.get("runs").map((run) => [run.id, run]));
-  const legend = groups(parts.get("groups"), runs, (number) => parts.get(`band/${number}`), (id) => parts.get(`curve/${id}`), colour_of, hidden, (number) => {
-    hidden.has(number) ? hidden.delete(number) : hidden.add(number);
-    show(["groups"]);
-  });
-  refill(by_id("rest"), element("section", { class: "card wide", tabindex: "0", "aria-label": "Groups" }, legend), differences(parts.get("groups")));
+  const { sort, picked } = chosen();
+  const [shown] = parts.get("desk").shown;
+  const left = new Map(filtered(parts.get("runs")).map((run) => [run.id, run]));
+  const { keys, groups } = parts.get("groups");
+  const there = groups.filter((group) => group.runs.some((id) => left.has(id)));
+  const band = (number) => (shown.name === "episode_return_mean" ? parts.get(`band/${number}`)?.[shown.name]?.by_steps : null);
+  const made = runs_table(there, left, band, look_of, (id) => address({ run: id }), { ...ACTS, picked: new Set(picked) }, sort);
+  const drawn = drawn_runs();
+  const compared_groups = there.filter((group) => group.runs.some((id) => drawn.has(id)));
+  const card = left.size ? element("section", { class: "card wide", tabindex: "0", "aria-label": "Runs" }, made) : null;
+  refill(by_id("rest"), card, compared_groups.length > 1 ? differences(keys, compared_groups) : null);
 }
 
 // One run --------------------------------------------------------------------------------------------------------------
@@ -154,6 +203,10 @@ function clear(run) {
 
 function show_run(run, changed) {
   by_id("top").hidden = false;
+  if (!parts.get("runs").some(({ id }) => id === run)) {
+    by_id("head").replaceChildren(element("p", { class: "empty" }, "The desk knows no run of this address: its folder is gone, or is not in the folder that the desk shows. "), element("a", { href: address({ run: "" }) }, "Show all runs"));
+    return;
+  }
   const all = by_id("head").children.length === 0; // it has just been turned to
   const part = (name) => (all || changed.includes(`run/${run}/${name}`) ? parts.get(`run/${run}/${name}`) : undefined);
   const head = part("head");
@@ -184,8 +237,11 @@ function show_changes(run) {
   const boxes = parts.get(`run/${run}/graph`)?.boxes ?? [];
   const names = boxes.filter((box) => box.role === "simulator").flatMap((box) => box.processes);
   const choice = by_id("leaving");
-  if (names.join() !== [...choice.options].map((option) => option.value).join()) {
-    choice.replaceChildren(...names.map((name) => element("option", { value: name }, name)));
+  if (names.join() !== [...choice.options].slice(1).map((option) => option.value).join()) {
+    const kept = names.includes(choice.value) ? choice.value : "";
+    const first = element("option", { value: "" }, "choose a simulator");
+    choice.replaceChildren(first, ...names.map((name) => element("option", { value: name }, name)));
+    choice.value = kept;
   }
 }
 
@@ -193,21 +249,43 @@ function change_form(run) {
   const count = element("input", { type: "number", min: 1, max: 64, value: 1, "aria-label": "Number of simulators to attach" });
   const choice = element("select", { id: "leaving", "aria-label": "Simulator to detach" });
   const said = element("output", { role: "status" });
-  const button = (word, body, sure) =>
-    element("button", { type: "button", click: async () => {
-      if (sure && !confirm(sure)) return;
-      said.textContent = `${word} …`;
-      said.textContent = await change(run, word, body());
+  const name = parts.get(`run/${run}/head`).name;
+  const button = (word, asked, body) =>
+    element("button", { type: "button", click: async (event) => {
+      const question = asked();
+      if (question.refused) said.textContent = question.refused;
+      if (question.refused || (question.sure && !confirm(question.sure))) return;
+      const buttons = event.target.form.querySelectorAll("button");
+      const begun = performance.now();
+      const tell = () => (said.textContent = `${word} … ${Math.round((performance.now() - begun) / 1000)} s`);
+      buttons.forEach((one) => (one.disabled = true));
+      tell();
+      const ticking = setInterval(tell, 1000);
+      const answer = await change(run, word, body());
+      clearInterval(ticking);
+      buttons.forEach((one) => (one.disabled = false));
+      said.textContent = answer;
     } }, word);
   return element(
     "form",
     { class: "changes", "aria-label": "Change the run", submit: (event) => event.preventDefault() },
-    button("attach", () => ({ simulators: Number(count.value) })), count,
-    button("detach", () => ({ names: [choice.value] })), choice,
-    button("save", () => ({})),
-    button("stop", () => ({}), "Save a checkpoint and end this run?"),
+    button("attach", () => attach_question(run, name, count), () => ({ simulators: Number(count.value) })), count,
+    button("detach", () => (choice.value ? { sure: `Detach ${choice.value} from ${name}? Its environments end with its next rollout.` } : { refused: "choose the simulator to detach" }), () => ({ names: [choice.value] })), choice,
+    button("save", () => ({}), () => ({})),
+    button("stop", () => ({ sure: `Save a checkpoint of ${name} and end it?` }), () => ({})),
     said,
   );
+}
+
+// Attaching asks first if the processes of the run will be more than the cores.
+function attach_question(run, name, count) {
+  if (!count.checkValidity() || !count.value) return { refused: `attach: a number from 1 to 64` };
+  const boxes = parts.get(`run/${run}/graph`)?.boxes ?? [];
+  const running = boxes.flatMap((box) => (["exited", "fatal"].includes(box.state) ? [] : box.processes)).length;
+  const after = running + Number(count.value);
+  const { cores } = parts.get("desk");
+  if (after <= cores) return {};
+  return { sure: `Attach ${count.value} simulators to ${name}? Its ${after} processes will share ${cores} cores, and the run may become slower.` };
 }
 
 async function change(run, word, body) {
@@ -223,8 +301,9 @@ async function change(run, word, body) {
 
 function connect() {
   stream?.close();
-  const { run, metric } = looked_at();
-  const asked = new URLSearchParams(Object.entries({ run, metric }).filter(([, value]) => value));
+  const { run, metric } = chosen();
+  const asked = new URLSearchParams([...(run ? [["run", run]] : []), ...metric.map((name) => ["metric", name])]);
+  streamed = String(asked);
   stream = new EventSource(`stream?${asked}`);
   stream.onopen = () => (by_id("connection").textContent = "live");
   stream.onerror = (event) => {
@@ -234,28 +313,27 @@ function connect() {
   stream.onmessage = (event) => receive(JSON.parse(event.data));
 }
 
+// Follow the address: ask for other parts where it names another run or metric, and draw what there is.
 function turn() {
-  if (document.querySelector("#parts")) show([...parts.keys()]);
-  else {
-    show([]);
-    connect();
-  }
-  if (!looked_at().run) document.title = "actorlearn";
-  if (parts.get("runs")) show_list(parts.get("runs"), looked_at().run);
+  const { run, metric, filter, smooth, log } = chosen();
+  by_id("filter").value = filter;
+  by_id("smooth").value = smooth || "0";
+  by_id("log").value = log;
+  process_dialog.close();
+  show(["runs", "groups"]);
+  const asked = new URLSearchParams([...(run ? [["run", run]] : []), ...metric.map((name) => ["metric", name])]);
+  if (by_id("parts")) show([...parts.keys()]);
+  else if (String(asked) !== streamed) connect();
+  if (!run) document.title = "actorlearn";
 }
 
 // Light and keys -------------------------------------------------------------------------------------------------------
 
-const dark_wanted = matchMedia("(prefers-color-scheme: dark)");
-
-function is_dark() {
-  return (document.documentElement.dataset.theme ?? (dark_wanted.matches ? "dark" : "light")) === "dark";
-}
-
 function lighten(theme) {
   if (theme) document.documentElement.dataset.theme = theme;
   by_id("theme").textContent = is_dark() ? "light" : "dark";
-  curve_pair.redraw();
+  pictures.redraw();
+  show(["runs", "groups"]);
 }
 
 function switch_theme() {
@@ -264,6 +342,18 @@ function switch_theme() {
     localStorage.setItem("theme", theme);
   } catch {} // a file may have no storage; then it is dark or light until it is closed
   lighten(theme);
+}
+
+function redrawn(change) {
+  rewrite(change);
+  show(["runs", "groups"]);
+}
+
+// Show the log and the load of a process; a report has neither.
+function show_process(name) {
+  const { run } = chosen();
+  const boxes = parts.get(`run/${run}/graph`)?.boxes ?? [];
+  if (parts.get("desk").live) process_dialog.open(run, name, boxes.flatMap((box) => box.processes));
 }
 
 function step(by) {
@@ -288,7 +378,7 @@ const KEYS = {
 };
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || by_id("help").open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.target.closest("input, select, textarea")) {
     if (event.key === "Escape") event.target.blur();
     return;
@@ -299,8 +389,18 @@ document.addEventListener("keydown", (event) => {
     act();
   }
 });
-by_id("filter").addEventListener("input", () => show_list(parts.get("runs") ?? [], looked_at().run));
-by_id("metric").addEventListener("change", (event) => (location.hash = address({ metric: event.target.value })));
+by_id("filter").addEventListener("input", (event) => redrawn({ filter: event.target.value }));
+by_id("smooth").addEventListener("input", (event) => redrawn({ smooth: Number(event.target.value) ? event.target.value : "" }));
+by_id("log").addEventListener("change", (event) => redrawn({ log: event.target.value }));
+by_id("metric").addEventListener("change", (event) => (location.hash = address({ metric: [event.target.value, ...chosen().metric.slice(1)] })));
+by_id("more").addEventListener("change", (event) => (location.hash = address({ metric: [...parts.get("desk").shown.map(({ name }) => name), event.target.value] })));
+by_id("rest").addEventListener("click", (event) => {
+  const box = event.target.closest?.("[data-process]");
+  if (box) show_process(box.dataset.process);
+});
+by_id("rest").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && event.target.matches?.("[data-process]")) show_process(event.target.dataset.process);
+});
 by_id("theme").addEventListener("click", switch_theme);
 by_id("keys").addEventListener("click", () => by_id("help").showModal());
 by_id("skip").addEventListener("click", (event) => {
@@ -311,7 +411,7 @@ by_id("home").addEventListener("click", (event) => {
   event.preventDefault();
   location.hash = address({ run: "" });
 });
-dark_wanted.addEventListener("change", () => lighten());
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => lighten());
 window.addEventListener("hashchange", turn);
 
 try {
@@ -319,14 +419,14 @@ try {
 } catch {
   lighten();
 }
-const kept = by_id("parts"); // a report has its parts in itself
-if (kept) {
-  for (const [name, value] of Object.entries(JSON.parse(kept.textContent))) parts.set(name, value);
-  if (!looked_at().run && parts.get("runs").length === 1) location.replace(address({ run: parts.get("runs")[0].id }));
+const given = by_id("parts"); // a report has its parts in itself
+if (given) {
+  for (const [name, value] of Object.entries(JSON.parse(given.textContent))) parts.set(name, value);
+  if (!chosen().run && parts.get("runs").length === 1) location.replace(address({ run: parts.get("runs")[0].id }));
   turn();
 } else {
   if (new URLSearchParams(location.search).has("token")) history.replaceState(null, "", location.pathname + location.hash);
-  connect();
+  turn();
   // A browser has six connections to a host: pages that nobody sees leave theirs to others.
   document.addEventListener("visibilitychange", () => (document.hidden ? stream.close() : connect()));
 }

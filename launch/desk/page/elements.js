@@ -69,6 +69,13 @@ export function refill(place, ...children) {
   if (held >= 0) place.querySelectorAll(FOCUSED)[held]?.focus({ preventScroll: true });
 }
 
+// A short piece of a line of a picture: its colour and its dashes.
+export function swatch({ colour, dash }) {
+  const line = drawn("line", { x1: 0, y1: 5, x2: 22, y2: 5, "stroke-width": 3, "stroke-dasharray": dash?.join(" ") ?? null });
+  line.style.stroke = colour;
+  return drawn("svg", { class: "swatch", width: 22, height: 10, "aria-hidden": "true" }, line);
+}
+
 // A bar of a share, 0 to 1.
 export function bar(share, colour) {
   const inner = element("span", {});

@@ -4,9 +4,13 @@ import { behind, drawn, element, table } from "./elements.js";
 
 const BOX = { width: 204, height: 46, gap: 18 };
 const ALLEY = 150; // between two columns
-const BAND_GAP = 30; // between two learners
-const TOP = 16;
+const BAND_GAP = 48; // between two learners
+const TOP = 36;
+const MARGIN = 16; // left of the first column and right of the last
+const ROUND = 64; // right of the last column, for curves around it
 const SAID = 34; // characters of a box's second line
+const NAMED = 27; // characters of its first
+const FRAME = 12; // between the boxes of a node and its frame
 
 // Draw boxes and lines (launch/desk/graph.py) with a table behind them.
 export function topology({ boxes, lines }) {
@@ -20,35 +24,37 @@ export function topology({ boxes, lines }) {
       {},
       drawn("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, drawn("path", { d: "M0 0 8 4 0 8z" })),
     ),
+    frames(boxes, places).map(drawn_frame),
     lines.map((line) => drawn_line(line, places)),
     lines.filter((line) => line.said).map((line) => drawn_words(line, lines, places)),
-    boxes.map((box) => drawn_box(box, places.get(box.name))),
+    boxes.map((box) => drawn_box(box, places.get(box.id))),
   );
   return element("div", {}, element("div", { class: "wide", tabindex: "0", "aria-label": "Topology" }, picture), behind("As a table", () => listed(boxes, lines)));
 }
 
 function summary(boxes) {
-  const troubled = boxes.filter((box) => !["running", "exited"].includes(box.state));
+  const troubled = boxes.filter((box) => !["running", "exited", "memory"].includes(box.state));
   const said = troubled.map((box) => `${box.name} ${box.said}`);
   return `${boxes.length} boxes of processes; ${said.length ? said.join("; ") : "no problems"}`;
 }
 
 function listed(boxes, lines) {
-  const rows = boxes.map((box) => [box.name, box.said, String(box.learner), box.cause]);
-  const passing = lines.filter((line) => line.said).map((line) => [line.from, line.to, line.kind, line.said]);
-  return element("div", {}, table("Processes", ["process", "state", "learner", "last death"], rows), table("Data between processes", ["from", "to", "kind", "rate"], passing));
+  const names = new Map(boxes.map((box) => [box.id, box.name]));
+  const rows = boxes.map((box) => [box.name, box.said, box.state === "memory" ? "" : String(box.learner), box.node, box.cause]);
+  const passing = lines.filter((line) => line.said).map((line) => [names.get(line.from), names.get(line.to), line.kind, line.said]);
+  return element("div", {}, table("Processes", ["process", "state", "learner", "node", "last death"], rows), table("Data between processes", ["from", "to", "kind", "rate"], passing));
 }
 
 // Places of boxes: a band for each learner, from top to bottom, and processes of the whole run beside all of them.
 function arranged(boxes) {
   const column_of = (box) => (box.column === 2 ? 1 : box.column); // servers stand below their trainer
   const columns = [...new Set(boxes.map(column_of))].sort();
-  const x = (box) => columns.indexOf(column_of(box)) * (BOX.width + ALLEY);
+  const x = (box) => MARGIN + columns.indexOf(column_of(box)) * (BOX.width + ALLEY);
   const of_run = boxes.filter((box) => box.column === 3);
   const places = new Map();
   let below = TOP;
   for (const learner of [...new Set(boxes.filter((box) => box.column !== 3).map((box) => box.learner))]) {
-    const own = boxes.filter((box) => box.learner === learner && box.column !== 3).sort((a, b) => a.column - b.column);
+    const own = boxes.filter((box) => box.learner === learner && box.column !== 3).sort((a, b) => a.column - b.column || a.node.localeCompare(b.node));
     const stacks = columns.map((column) => own.filter((box) => column_of(box) === column));
     const high = Math.max(...stacks.map(stack_height));
     for (const stack of stacks) stacked(stack, x, below + (high - stack_height(stack)) / 2, places);
@@ -56,7 +62,7 @@ function arranged(boxes) {
   }
   const high = Math.max(below - TOP - BAND_GAP, stack_height(of_run));
   stacked(of_run, x, TOP + (high - stack_height(of_run)) / 2, places);
-  return { places, width: columns.length * BOX.width + (columns.length - 1) * ALLEY, height: TOP + high + 14 };
+  return { places, width: 2 * MARGIN + columns.length * BOX.width + (columns.length - 1) * ALLEY + ROUND, height: TOP + high + 20 };
 }
 
 function stack_height(stack) {
@@ -64,19 +70,42 @@ function stack_height(stack) {
 }
 
 function stacked(stack, x, top, places) {
-  stack.forEach((box, at) => places.set(box.name, { x: x(box), y: top + at * (BOX.height + BOX.gap) }));
+  stack.forEach((box, at) => places.set(box.id, { x: x(box), y: top + at * (BOX.height + BOX.gap) }));
+}
+
+// A frame around the boxes of each node, learner by learner; none where the run is on one machine.
+function frames(boxes, places) {
+  const found = new Map();
+  for (const box of boxes.filter(({ node }) => node)) {
+    const { x, y } = places.get(box.id);
+    const key = JSON.stringify([box.node, box.column === 3 ? "run" : box.learner]);
+    const frame = found.get(key) ?? { node: box.node, left: x, top: y, right: x, bottom: y };
+    found.set(key, { node: box.node, left: Math.min(frame.left, x), top: Math.min(frame.top, y), right: Math.max(frame.right, x), bottom: Math.max(frame.bottom, y) });
+  }
+  return [...found.values()];
+}
+
+function drawn_frame({ node, left, top, right, bottom }) {
+  return drawn(
+    "g",
+    { class: "frame" },
+    drawn("rect", { x: left - FRAME, y: top - FRAME, width: right - left + BOX.width + 2 * FRAME, height: bottom - top + BOX.height + 2 * FRAME, rx: 8 }),
+    drawn("text", { class: "soft", x: left - FRAME + 6, y: top - FRAME - 4 }, `node ${node}`),
+  );
 }
 
 function drawn_box(box, { x, y }) {
-  const said = box.said.length > SAID ? `${box.said.slice(0, SAID - 1)}…` : box.said;
+  const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+  const [process] = box.processes;
+  const button = process ? { "data-process": process, tabindex: "0", role: "button", "aria-label": `${box.name}, ${box.said}: log and load` } : {};
   return drawn(
     "g",
-    { class: `box ${box.state}`, transform: `translate(${x} ${y})` },
+    { class: `box ${box.state}`, transform: `translate(${x} ${y})`, ...button },
     drawn("title", {}, [box.name, box.said, box.cause && `last death: ${box.cause}`].filter(Boolean).join(", ")),
     drawn("rect", { width: BOX.width, height: BOX.height, rx: 5 }),
     drawn("path", { d: `M2.5 6v${BOX.height - 12}`, class: "state" }),
-    drawn("text", { x: 12, y: 19, class: "name" }, box.name),
-    drawn("text", { x: 12, y: 36, class: "soft" }, said),
+    drawn("text", { x: 12, y: 19, class: "name" }, cut(box.name, NAMED)),
+    drawn("text", { x: 12, y: 36, class: "soft" }, cut(box.said, SAID)),
   );
 }
 

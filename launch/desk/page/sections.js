@@ -1,9 +1,10 @@
 // Sections of the page that are not curves: the list of runs, groups, and one run in full.
 
-import { bar, behind, element, table } from "./elements.js";
+import { bar, behind, element, swatch, table } from "./elements.js";
 import { written } from "./curves.js";
 import { topology } from "./graph.js";
 
+const LONGEST = 34; // letters of a name in a list
 const STAGE_COLOURS = { simulate: "#56B4E9", infer: "#CC79A7", learn: "#E69F00", copy: "#0072B2", publish: "#009E73", wait: "var(--line)" };
 
 // A state as a dot and its word.
@@ -20,55 +21,133 @@ function tile(figure) {
   return element("div", { class: "tile", title: figure.description }, element("b", {}, figure.text), " ", element("span", {}, figure.label));
 }
 
+function written_whole(value) {
+  return value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en");
+}
+
 function progress(run) {
   return element("progress", { max: 1, value: run.done, "aria-label": run.progress });
 }
 
 // One line of the list of runs.
-export function run_item(run, href, current, colour) {
-  const swatch = element("i", { class: "swatch", "aria-hidden": "true" });
-  swatch.style.background = colour;
+export function run_item(run, href, current, look) {
   return element(
     "li",
     {},
     element(
       "a",
       { href, "aria-current": current ? "page" : null },
-      element("span", { class: "line" }, swatch, element("b", { title: run.name }, run.name), element("span", { title: run.figures[0].description }, run.figures[0].text)),
+      element("span", { class: "line" }, swatch(look), element("b", { title: run.name }, shortened(run.name)), element("span", { title: run.figures[0].description }, run.figures[0].text)),
       element("span", { class: "line soft" }, element("span", {}, run.env), status(run.status)),
       progress(run),
     ),
   );
 }
 
-// Groups of runs as a legend: what is drawn in which colour, and the newest number.
-export function groups(all, runs, bands, curves, colours, hidden, toggle) {
-  const rows = all.groups.map((group, number) => {
-    const band = bands(number)?.by_steps;
-    const own = group.runs.map((id) => curves(id)?.by_steps[1].at(-1));
-    const last = band
-      ? `${written(band[1].at(-1))} (${written(band[2].at(-1))} to ${written(band[3].at(-1))})`
-      : own.filter((value) => value !== undefined).map(written).join(", ") || "–";
-    const swatch = element("i", { class: "swatch", "aria-hidden": "true" });
-    swatch.style.background = colours(number);
-    const shown = element("button", { type: "button", class: "plain", "aria-pressed": String(!hidden.has(number)), click: () => toggle(number) }, swatch, group.name);
-    const members = group.runs.map((id) => runs.get(id)).filter(Boolean);
-    const seeds = members.map((run) => run.seed).join(", ");
-    const states = [...new Set(members.map((run) => run.status))].map(status);
-    return [shown, `${members.length} (${seeds})`, states, last];
+// A long name with its middle left out: names of runs often differ at their end.
+function shortened(name) {
+  const letters = [...name];
+  return letters.length > LONGEST ? `${letters.slice(0, LONGEST - 15).join("")}…${letters.slice(-14).join("")}` : name;
+}
+
+// Columns of the table of runs: heading, value to sort by, text. A group has the numbers of its runs.
+const COLUMNS = {
+  name: { heading: "group or run", of: (one) => one.name },
+  env: { heading: "environment", of: (one) => one.env },
+  algorithm: { heading: "algorithm", of: (one) => one.algorithm },
+  mode: { heading: "mode", of: (one) => one.mode },
+  seed: { heading: "seeds", of: (one) => one.seeds.length, text: (one) => one.seeds.join(", ") },
+  status: { heading: "state", of: (one) => one.states.join(), text: (one) => one.states.map(status) },
+  steps: { heading: "steps", of: (one) => one.steps, text: (one) => written_whole(one.steps) },
+  rate: { heading: "steps/s", of: (one) => one.rate, text: (one) => written_whole(one.rate) },
+  score: { heading: "score", of: (one) => one.score, text: (one) => [written(one.score), one.interval ? element("span", { class: "soft" }, ` (${one.interval})`) : null] },
+  best: { heading: "best", of: (one) => one.best, text: (one) => written(one.best) },
+  minutes: { heading: "minutes", of: (one) => one.minutes, text: (one) => written(one.minutes) },
+};
+
+// The table of groups, their seeds folded. `looks` gives the look of a group's line; `hrefs` the address of a run;
+// `acts` has sort(column), pick(ids), unfold(number), and the sets of what is picked and unfolded.
+export function runs_table(groups, runs, bands, looks, hrefs, acts, sort) {
+  const column = sort.replace(/^-/, "");
+  const way = sort.startsWith("-") ? -1 : 1;
+  const rows = groups.map((group) => ({ group, members: group.runs.map((id) => runs.get(id)).filter(Boolean) })).filter(({ members }) => members.length);
+  const lines = rows.map(({ group, members }) => ({ group, members, numbers: numbers_of_group(group, members, bands(group.number)) }));
+  if (COLUMNS[column]) lines.sort((a, b) => way * compared(COLUMNS[column].of(a.numbers), COLUMNS[column].of(b.numbers)));
+  const head = Object.entries(COLUMNS).map(([name, { heading }]) => {
+    const sorted = name === column;
+    const button = element("button", { type: "button", class: "plain", click: () => acts.sort(sorted && way > 0 ? `-${name}` : sorted ? "" : name) }, heading, sorted ? (way > 0 ? " ▲" : " ▼") : "");
+    return element("th", { scope: "col", "aria-sort": sorted ? (way > 0 ? "ascending" : "descending") : null }, button);
   });
-  return table("Groups of runs that differ only in their seeds", ["group", "runs (seeds)", "state", "latest interquartile mean and its 95 % interval"], rows);
+  const body = lines.flatMap(({ group, members, numbers }) => {
+    const many = members.length > 1;
+    const open = many && acts.unfolded.has(group.number);
+    const ids = members.map((run) => run.id);
+    const all = ids.every((id) => acts.picked.has(id));
+    const unfold = many ? element("button", { type: "button", class: "plain fold", "aria-expanded": String(open), "aria-label": `Seeds of ${group.name}`, click: () => acts.unfold(group.number) }, open ? "▾" : "▸") : null;
+    const name = many ? element("b", { title: group.name }, shortened(group.name)) : element("a", { href: hrefs(ids[0]), title: members[0].name }, shortened(group.name));
+    const first = [tick(all, `Draw ${group.name}`, () => acts.pick(ids, !all)), swatch(looks(group.number)), unfold, name];
+    const own = open ? members.map((run) => run_row(run, group, hrefs, acts)) : [];
+    return [row_of(first, numbers, {}), ...own];
+  });
+  const caption = "Runs that differ only in name and seed are one group. Tick groups or runs to draw and compare only these.";
+  return element("table", { class: "runs" }, element("caption", {}, caption), element("thead", {}, element("tr", {}, head)), element("tbody", {}, body));
+}
+
+function run_row(run, group, hrefs, acts) {
+  const picked = acts.picked.has(run.id);
+  const first = [tick(picked, `Draw ${run.name}`, () => acts.pick([run.id], !picked)), element("a", { href: hrefs(run.id), title: run.name }, shortened(run.name))];
+  return row_of(first, numbers_of_run(run, group), { class: "member" });
+}
+
+function row_of(first, numbers, attributes) {
+  const cells = Object.values(COLUMNS).slice(1).map(({ of, text }) => element("td", {}, text ? text(numbers) : of(numbers)));
+  return element("tr", attributes, element("th", { scope: "row" }, first), cells);
+}
+
+function tick(checked, label, click) {
+  return element("input", { type: "checkbox", checked, "aria-label": label, click });
+}
+
+function numbers_of_run(run, group) {
+  return { ...run.numbers, name: run.name, env: run.env, algorithm: group.algorithm, mode: group.mode, seeds: [run.seed], states: [run.status] };
+}
+
+function numbers_of_group(group, members, band) {
+  const of = (name) => members.map((run) => run.numbers[name]).filter((value) => value !== null && value !== undefined);
+  const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null);
+  const last = band?.map((column) => column.at(-1));
+  return {
+    name: group.name,
+    env: group.env,
+    algorithm: group.algorithm,
+    mode: group.mode,
+    seeds: members.map((run) => run.seed),
+    states: [...new Set(members.map((run) => run.status))],
+    steps: Math.max(0, ...of("steps")),
+    rate: mean(of("rate")),
+    score: last ? last[1] : mean(of("score")),
+    interval: last ? `${written(last[2])} to ${written(last[3])}` : "",
+    best: of("best").length ? Math.max(...of("best")) : null,
+    minutes: of("minutes").length ? Math.max(...of("minutes")) : null,
+  };
+}
+
+// What is missing comes last in either order of numbers.
+function compared(a, b) {
+  if (typeof a === "string") return a.localeCompare(b);
+  return (a ?? -Infinity) - (b ?? -Infinity);
 }
 
 // What differs between the topologies of groups.
-export function differences(all) {
-  if (!all.keys.length) return null;
-  const values = (group) => group.values.map((value) => element("code", {}, value));
-  const few = all.groups.length <= all.keys.length; // the longer list goes down the page
-  const headings = few ? ["key", ...all.groups.map((group) => group.name)] : ["group", ...all.keys];
+export function differences(keys, groups) {
+  const differing = [...keys.keys()].filter((at) => groups.some((group) => group.values[at] !== groups[0].values[at]));
+  if (!differing.length) return null;
+  const values = (group) => differing.map((at) => element("code", {}, group.values[at]));
+  const few = groups.length <= differing.length; // the longer list goes down the page
+  const headings = few ? ["key", ...groups.map((group) => group.name)] : ["group", ...differing.map((at) => keys[at])];
   const rows = few
-    ? all.keys.map((key, at) => [key, ...all.groups.map((group) => values(group)[at])])
-    : all.groups.map((group) => [group.name, ...values(group)]);
+    ? differing.map((at, row) => [keys[at], ...groups.map((group) => values(group)[row])])
+    : groups.map((group) => [group.name, ...values(group)]);
   return section("Differences", element("div", { class: "wide", tabindex: "0", "aria-label": "Differences" }, table("Keys in which the topologies differ", headings, rows)));
 }
 

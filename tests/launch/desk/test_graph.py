@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from launch.desk.cast import Cast
 from launch.desk.graph import MOST_BOXES, graph
 from tests.launch.desk.folders import DIED, SPAWNED
@@ -63,25 +65,59 @@ def test_lines_say_what_passes_and_boxes_what_is_wrong() -> None:
     assert ("simulator-1", "trainer") in ways and ("trainer", "simulator-0") in ways
 
 
-def test_many_that_are_well_share_a_box_and_who_is_not_has_its_own() -> None:
+def test_processes_in_the_same_ordinary_state_share_a_box_and_others_have_their_own() -> None:
     many = [spawned(f"simulator-{n}", "simulator", 0) for n in range(20)]
-    found = cast(*many, *(event("ready", f"simulator-{n}") for n in range(20)), DIED)
-    names = [box["name"] for box in graph(found.processes((), True), {}, {}, {"observation_bytes": "many"})["boxes"]]
-    assert names == ["trainer", "simulator-1", "19 × simulator"]
-    assert len(names) < MOST_BOXES
+    found = cast(*many, *(event("ready", f"simulator-{n}") for n in range(12)), DIED)
+    boxes = graph(found.processes((), True), {}, {}, {"observation_bytes": "many"})["boxes"]
+    assert [box["name"] for box in boxes] == ["trainer", "simulator-1", "11 × simulator", "8 × simulator"]
+    assert [box["state"] for box in boxes] == ["starting", "died", "running", "starting"]
+    assert len({box["id"] for box in boxes}) == len(boxes) < MOST_BOXES
 
 
-def test_learners_are_joined_by_their_mode_with_each_ones_numbers() -> None:
+def learners(mode: str, count: int, **keys: Any) -> dict[str, Any]:
+    """The graph of a run of several learners, each with a simulator."""
     found = Cast()
-    for learner in range(2):
+    for learner in range(count):
         found.note(spawned(f"trainer-{learner}", "trainer", learner))
         found.note(spawned(f"simulator-{learner}", "simulator", learner))
     each = {
-        f"trainer-{n}": {"env_steps_per_s": 100.0 + n, "policy_lag_mean": 0.0, "bytes_sent": 4096} for n in range(2)
+        f"trainer-{n}": {"env_steps_per_s": 100.0 + n, "policy_lag_mean": 0.0, "bytes_sent": 4096, "staleness_mean": n}
+        for n in range(count)
     }
-    drawn = graph(found.processes((), True), {"learners": each}, {"mode": "gossip", "report": {"every_s": 2}}, {})
-    exchange = [line for line in drawn["lines"] if line["kind"] == "exchange"]
-    assert [(line["from"], line["to"]) for line in exchange] == [("trainer-0", "trainer-1")]
-    assert "gossip" in exchange[0]["said"]
+    return graph(found.processes((), True), {"learners": each}, {"mode": mode, "report": {"every_s": 2}, **keys}, {})
+
+
+def exchange(drawn: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(line["from"], line["to"]) for line in drawn["lines"] if line["kind"] == "exchange"]
+
+
+@pytest.mark.parametrize(
+    "keys, edges",
+    [
+        ({}, [(2, 0), (0, 1), (1, 2)]),
+        ({"gossip": {"graph": "none"}}, []),
+        ({"gossip": {"graph": [[1], [], [0, 1]]}}, [(1, 0), (0, 2), (1, 2)]),
+        ({"gossip": {"graph": "complete"}}, [(1, 0), (2, 0), (0, 1), (2, 1), (0, 2), (1, 2)]),
+        ({"gossip": {"graph": 7}}, []),
+    ],
+)
+def test_gossip_is_drawn_as_the_edges_of_its_graph(keys: dict[str, Any], edges: list[tuple[int, int]]) -> None:
+    drawn = learners("gossip", 3, **keys)
+    assert exchange(drawn) == [(f"trainer-{begin}", f"trainer-{end}") for begin, end in edges]
+    said = {line["from"]: line["said"] for line in drawn["lines"] if line["kind"] == "exchange" and line["said"]}
+    assert all(text == f"staleness {float(begin[-1]):.3f} · 2.0 KiB/s" for begin, text in said.items())
+    assert len(said) == len({begin for begin, _ in edges})
+
+
+@pytest.mark.parametrize("mode, name", [("sync", "mean of gradients"), ("async", "store of weights")])
+def test_learners_without_servers_exchange_through_a_memory(mode: str, name: str) -> None:
+    drawn = learners(mode, 2)
+    (memory,) = [box for box in drawn["boxes"] if box["role"] == "memory"]
+    assert memory["name"] == name and memory["processes"] == []
+    assert exchange(drawn) == [("trainer-0", "exchange"), ("trainer-1", "exchange")]
     rates = [line["said"] for line in drawn["lines"] if line["kind"] == "experience"]
     assert rates == ["100 steps/s", "101 steps/s"]
+
+
+def test_one_learner_exchanges_with_nobody() -> None:
+    assert exchange(learners("sync", 1)) == []

@@ -28,7 +28,7 @@ def test_a_report_has_all_parts_scripts_and_styles_and_names_no_other_place(tmp_
     assert not re.search(r"<(?:script|link|img|video)[^>]*(?:src|href)=", text)
     parts = json.loads(re.findall(r'<script id="parts" type="application/json">(.*?)</script>', text)[0])
     assert len([name for name in parts if name.startswith("curve/")]) == 3
-    assert parts["band/0"]["count"] == 3 and parts["desk"]["live"] is False
+    assert parts["band/0"]["episode_return_mean"]["count"] == 3 and parts["desk"]["live"] is False
     assert len([name for name in parts if name.endswith("/graph")]) == 3
 
 
@@ -51,5 +51,5 @@ def test_small_films_are_in_it_and_a_metric_that_no_run_has_is_refused(tmp_path:
     folder.mkdir(parents=True)
     (folder / "best.mp4").write_bytes(b"film")
     assert "data:video/mp4;base64," + base64.b64encode(b"film").decode() in page([run], "episode_return_mean")
-    with pytest.raises(RunError, match="name one of episode_return_mean, env_steps_per_s"):
-        page([run], "scor")
+    with pytest.raises(RunError, match=r"did you mean episode_return_mean\?"):
+        page([run], "episode_return")

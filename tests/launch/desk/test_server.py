@@ -111,10 +111,10 @@ def test_a_stream_begins_with_all_parts_and_goes_on_with_changes(start: Any, tmp
             if line.startswith(b"data: ") and name in (parts := json.loads(line.removeprefix(b"data: "))):
                 return parts[name]
 
-    assert next_with(f"curve/{id_of(run)}")["by_steps"][0] == [0, 100, 200]
+    assert next_with(f"curve/{id_of(run)}")["metrics"]["episode_return_mean"]["by_steps"][0] == [0, 100, 200]
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write(json.dumps(row(3)) + "\n")
-    assert next_with(f"curve/{id_of(run)}")["by_steps"][0][-1] == 300
+    assert next_with(f"curve/{id_of(run)}")["metrics"]["episode_return_mean"]["by_steps"][0][-1] == 300
     while next_with(f"run/{id_of(run)}/head")["progress"] != "300 of 100,000 steps":
         pass  # a look from before may still be on its way
 
@@ -126,3 +126,22 @@ def test_a_port_that_is_taken_is_refused_with_the_way_out() -> None:
             server.listen(taken.getsockname()[1])
     finally:
         taken.close()
+
+
+def test_the_end_of_a_log_is_answered_and_no_other_file(start: Any, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [row(1)])
+    (run.path / "logs").mkdir()
+    lines = [f"line {number}\n" for number in range(20_000)]
+    (run.path / "logs" / "trainer.log").write_text("".join(lines))
+    desk = start()
+
+    def answer(run_id: str, process: str) -> Any:
+        return desk.ask(f"/processes/{run_id}/{process}?token={TOKEN}")
+
+    told = json.loads(answer(id_of(run), "trainer").read())
+    shown = told["log"].splitlines(keepends=True)
+    assert shown == lines[-len(shown) :] and 1000 < len(shown) < len(lines)
+    assert told["load"] == {"seconds": [], "cores": [], "bytes": []}
+    for process in ("nobody", "..%2fmeta.json", "%2e%2e%2ftopology", "*"):
+        assert answer(id_of(run), process).status == 404
+    assert answer("unknown", "trainer").status == 404

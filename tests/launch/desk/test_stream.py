@@ -18,11 +18,14 @@ import pytest
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
 from launch.desk import parts
 from launch.desk import watched as watching
+from launch.desk.cast import Process
+from launch.desk.load import Load
 from launch.desk.report import page
 from launch.desk.stream import Changes, InFull, Overview
 from launch.desk.watched import WatchedRuns, id_of
 from launch.reports.compare import find_differences
 from launch.runs import find
+from launch.runs.curves import SCORE
 from launch.runs.find import RunFolder
 from launch.runs.view import RunReader
 from tests.launch.desk.folders import DIED, SPAWNED, append, row, write_run
@@ -51,11 +54,11 @@ def test_a_page_gets_all_runs_at_first_and_then_what_has_changed(tmp_path: Path)
     assert sorted(len(group["runs"]) for group in groups) == [1, 2]
     assert told["groups"]["keys"] == ["algorithm.horizon"]
     assert {group["name"] for group in groups} == {"made algorithm.horizon=5", "made algorithm.horizon=20"}
-    assert told[f"curve/{ids['living']}"]["by_steps"] == [
+    assert told[f"curve/{ids['living']}"]["metrics"][SCORE]["by_steps"] == [
         [100 * n for n in range(9)],
         [pytest.approx(0.1 * n) for n in range(9)],
     ]
-    bands = [told[f"band/{number}"] for number in range(2)]
+    bands = [told[f"band/{group['number']}"][SCORE] for group in groups]
     assert sorted(band["count"] for band in bands) == [1, 2]
     assert sum(band["by_steps"] is not None for band in bands) == 1, "one run has no band"
     assert changes.of(overview.changed()) == {}
@@ -65,7 +68,7 @@ def test_a_page_gets_all_runs_at_first_and_then_what_has_changed(tmp_path: Path)
     new = changes.of(overview.changed())
     assert f"curve/{ids['living']}" in new and f"curve/{ids['other']}" not in new
     curve = msgspec.json.decode(new[f"curve/{ids['living']}"])
-    assert curve["by_steps"][0][-1] == 900
+    assert curve["metrics"][SCORE]["by_steps"][0][-1] == 900
     assert [(mark["text"], mark["alarm"], mark["steps"]) for mark in curve["marks"]] == [
         ("simulator-1 died: signal 9", True, 900)
     ]
@@ -85,11 +88,51 @@ def test_runs_that_come_later_are_found_and_those_that_are_gone_forgotten(tmp_pa
 
 def test_another_metric_is_drawn_when_it_is_asked_for(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [row(n, entropy=1.0 / (n + 1)) for n in range(4)])
-    told = Overview(WatchedRuns(tmp_path), "entropy").changed()
-    assert told["desk"]["metric"]["name"] == "entropy" and "nats" in told["desk"]["metric"]["description"]
+    told = Overview(WatchedRuns(tmp_path), ["entropy"]).changed()
+    assert told["desk"]["shown"][0]["name"] == "entropy" and "nats" in told["desk"]["shown"][0]["description"]
     assert "entropy" in [one["name"] for one in told["desk"]["metrics"]]
     curve = msgspec.json.decode(told[f"curve/{id_of(run)}"])
-    assert curve["by_steps"][1] == [1.0, 0.5, pytest.approx(1 / 3, rel=1e-5), 0.25]
+    assert curve["metrics"]["entropy"]["by_steps"][1] == [1.0, 0.5, pytest.approx(1 / 3, rel=1e-5), 0.25]
+
+
+def test_a_group_keeps_its_number_while_others_come_and_go(tmp_path: Path) -> None:
+    write_run(tmp_path / "first", [row(1)], horizon=1)
+    write_run(tmp_path / "second", [row(1)], horizon=2)
+    overview = Overview(WatchedRuns(tmp_path))
+
+    def numbers() -> dict[str, int]:
+        told = overview.changed()
+        names = {run["id"]: run["name"] for run in told["runs"]}
+        return {names[group["runs"][0]]: group["number"] for group in told["groups"]["groups"]}
+
+    before = numbers()
+    assert sorted(before.values()) == [0, 1]
+    write_run(tmp_path / "third", [row(1)], horizon=3)
+    assert numbers() == {**before, "third": 2}
+    for file in (tmp_path / "first").iterdir():
+        file.unlink()
+    assert numbers() == {"second": before["second"], "third": 2}
+
+
+def test_several_metrics_of_runs_of_several_environments_are_sent(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [row(n, entropy=1.0) for n in range(4)])
+    told = Overview(WatchedRuns(tmp_path), ["entropy", SCORE, "unknown"]).changed()
+    assert [one["name"] for one in told["desk"]["shown"]] == ["entropy", SCORE, "unknown"]
+    metrics = msgspec.json.decode(told[f"curve/{id_of(run)}"])["metrics"]
+    assert [len(metrics[name]["by_steps"][0]) for name in ("entropy", SCORE, "unknown")] == [4, 4, 0]
+    (group,) = told["groups"]["groups"]
+    assert (group["env"], group["mode"]) == ("CartPole-v1", "")
+
+
+def test_the_load_of_processes_of_this_machine_is_sampled(tmp_path: Path) -> None:
+    load = Load()
+    here, elsewhere = Process("trainer", "trainer", 0, "running", pid=os.getpid()), Process("far", "trainer", 1, pid=1)
+    elsewhere.node = "other"
+    for _ in range(3):
+        load.sample([here, elsewhere, Process("gone", "simulator", 0, "running", pid=2**22 + 1)])
+    samples = load.of("trainer")
+    assert len(samples["seconds"]) == len(samples["cores"]) == 2 and samples["bytes"][-1] > 1_000_000
+    assert load.of("far")["seconds"] == load.of("gone")["seconds"] == []
 
 
 @pytest.mark.parametrize("name", ['say "hi"', "back\\slash", "\x00\x1f\x7f", "new\nline", "größe", "</script>", ""])

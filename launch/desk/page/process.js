@@ -1,0 +1,68 @@
+// A process of a run: the end of its log, its processor time and its memory, asked for while the dialog is open.
+
+import { element } from "./elements.js";
+import { Trace } from "./curves.js";
+
+const ASK_EVERY_MS = 2000;
+const MIB = 2 ** 20;
+
+export class ProcessDialog {
+  constructor(dialog) {
+    this.dialog = dialog;
+    this.timer = 0;
+    dialog.addEventListener("close", () => this.ended());
+  }
+
+  // Show a process; `names` are all processes of the run, any of which can be chosen instead.
+  open(run, name, names) {
+    this.ended();
+    this.run = run;
+    this.choice = element("select", { "aria-label": "Process", change: () => this.open(run, this.choice.value, names) }, names.map((one) => element("option", { value: one }, one)));
+    this.choice.value = name;
+    this.cores = new Trace("cores in use", (value) => value.toFixed(value < 10 ? 2 : 0));
+    this.memory = new Trace("memory", (value) => `${Math.round(value / MIB).toLocaleString("en")} MiB`);
+    this.said = element("p", { class: "soft", role: "status" }, "Asking the desk …");
+    this.log = element("pre", { tabindex: "0", "aria-label": `Log of ${name}` });
+    const close = element("form", { method: "dialog" }, element("button", {}, "Close"));
+    this.dialog.replaceChildren(element("header", {}, this.choice, close), element("div", { class: "traces" }, this.cores.place, this.memory.place), this.said, this.log);
+    if (!this.dialog.open) this.dialog.showModal();
+    this.ask();
+  }
+
+  async ask() {
+    const { run } = this;
+    const name = this.choice.value;
+    try {
+      const answer = await fetch(`processes/${run}/${encodeURIComponent(name)}`);
+      if (!this.dialog.open || name !== this.choice.value) return;
+      if (answer.ok) this.show(await answer.json());
+      else this.said.textContent = "This process has no log on this machine. On another node, `actorlearn node` keeps the logs of its processes.";
+    } catch {
+      this.said.textContent = "The desk does not answer; trying again.";
+    }
+    this.timer = setTimeout(() => this.ask(), ASK_EVERY_MS);
+  }
+
+  show({ log, load }) {
+    const measured = load.seconds.length > 1;
+    this.said.textContent = measured ? "" : "Processor time and memory are measured on this machine while the run is alive and shown here.";
+    if (measured) {
+      this.cores.show(load.seconds, load.cores);
+      this.memory.show(load.seconds, load.bytes);
+    }
+    const at_end = this.log.scrollTop + this.log.clientHeight >= this.log.scrollHeight - 20;
+    if (this.log.textContent !== log) this.log.textContent = log || "The log is empty.";
+    if (at_end) this.log.scrollTop = this.log.scrollHeight;
+  }
+
+  ended() {
+    clearTimeout(this.timer);
+    this.cores?.end();
+    this.memory?.end();
+    this.cores = this.memory = null;
+  }
+
+  close() {
+    if (this.dialog.open) this.dialog.close();
+  }
+}
