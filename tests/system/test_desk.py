@@ -142,15 +142,15 @@ def test_a_run_is_watched_hurt_changed_and_stopped_from_its_page(launched: Start
     seen.sees("#part-graph svg .box", "1 death")
     seen.picture("desk-death")
 
-    page.get_by_role("button", name="attach").click()
-    seen.sees("#changes output", "simulator-2")
-    seen.sees("#part-graph svg .name", "simulator-2")
-    page.get_by_label("Simulator to detach").select_option("simulator-0")
-    page.get_by_role("button", name="detach").click()
-    seen.sees("#changes output", "simulator-0")
-    page.locator("#part-graph svg .name", has_text="simulator-0").wait_for(state="detached")
     page.get_by_role("button", name="save").click()
     seen.sees("#part-events li", "trainer saved")
+
+    page.locator("#part-graph svg .box", has_text="trainer").click()
+    seen.sees("#process pre", "trainer.0")
+    page.locator("#process .trace canvas").nth(1).wait_for()
+    page.get_by_label("Process", exact=True).last.select_option("simulator-1")
+    seen.sees("#process pre", "simulator-1.1")
+    page.keyboard.press("Escape")
 
     page.keyboard.press("t")
     page.locator("html[data-theme=dark]").wait_for()
@@ -166,6 +166,45 @@ def test_a_run_is_watched_hurt_changed_and_stopped_from_its_page(launched: Start
     assert run.leftovers() == []
     assert seen.complaints == []
     assert [url for url in seen.asked if not url.startswith(desk.root)] == []
+
+
+def test_buttons_ask_before_they_change_a_run_and_say_what_was_done(launched: Start, serve: Any, browser: Any) -> None:
+    run = living(launched)
+    seen = Watched(browser.new_page(viewport={"width": 1280, "height": 940}))
+    page = seen.page
+    page.goto(serve("--allow-changes").address)
+    seen.turn_to(run)
+    seen.sees("#part-graph svg .box.running", "simulator-1")
+    seen.sees("#part-graph svg .box.running", "inference")
+    asked: list[str] = []
+    answers = [False, True, True]
+
+    def answer_dialog(dialog: Any) -> None:
+        asked.append(dialog.message)
+        dialog.accept() if answers[len(asked) - 1] else dialog.dismiss()
+
+    page.on("dialog", answer_dialog)
+    attach = page.get_by_role("button", name="attach")
+    count = page.get_by_label("Number of simulators to attach")
+    count.fill("60")
+    attach.click()
+    assert "Attach 60 simulators to" in asked[-1] and "64 processes will share" in asked[-1], "4 run already"
+    assert page.locator("#changes output").inner_text() == "", "the question was answered with no"
+    count.fill("1")
+    attach.click()
+    seen.sees("#changes output", "simulator-2")
+    seen.sees("#part-graph svg .name", "simulator-2")
+    detach = page.get_by_role("button", name="detach")
+    detach.click()
+    seen.sees("#changes output", "choose the simulator to detach")
+    page.get_by_label("Simulator to detach").select_option("simulator-0")
+    detach.click()
+    seen.sees("#changes output", "simulator-0")
+    assert "Detach simulator-0 from" in asked[-1]
+    page.locator("#part-graph svg .name", has_text="simulator-0").wait_for(state="detached")
+    run.ctrl_c()
+    assert run.end() == 130
+    assert seen.complaints == []
 
 
 def test_who_has_no_token_is_refused_and_nothing_can_be_changed(launched: Start, serve: Any, browser: Any) -> None:
@@ -228,7 +267,7 @@ def test_a_report_opens_from_a_file_and_asks_for_nothing(
     page.goto((tmp_path / "report.html").as_uri())
     seen.sees("table", "interquartile mean")
     seen.sees("table", "algorithm.horizon")
-    assert page.locator("#rest tbody button").count() == 2, "two groups: seeds are one"
+    assert page.locator("#table tbody tr").count() == 2, "two groups: seeds are one"
     page.locator("summary", has_text="As a table").first.click()
     seen.sees("#curves table", "catch")
     seen.picture("report")
@@ -248,6 +287,72 @@ def test_a_report_opens_from_a_file_and_asks_for_nothing(
 def written(folder: Path, *events: dict[str, Any], **meta: Any) -> RunFolder:
     """A run of reports that no process makes; it counts as alive while this test is."""
     return write_run(folder, [row(n) for n in range(5)], [*SPAWNED, *events], **me(), **meta)
+
+
+def test_the_simulator_that_was_chosen_stays_chosen_while_others_come(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """Detaching once hit another process than the one that was shown."""
+    run = written(tmp_path / "watched")
+    page = Watched(browser.new_page()).page
+    page.goto(f"{serve('--allow-changes').address}#run={id_of(run)}")
+    choice = page.get_by_label("Simulator to detach")
+    choice.select_option("simulator-1")
+    append(run, EVENTS_FILE, {**SPAWNED[1], "process": "simulator-2", "time_s": 11.0})
+    append(run, METRICS_FILE, row(5))
+    choice.locator("option", has_text="simulator-2").wait_for(state="attached")
+    assert choice.input_value() == "simulator-1"
+    append(run, EVENTS_FILE, {"kind": "detached", "process": "simulator-1", "time_s": 12.0})
+    append(run, METRICS_FILE, row(6))
+    choice.locator("option", has_text="simulator-1").wait_for(state="detached")
+    assert choice.input_value() == "", "no other process takes its place"
+
+
+def test_runs_are_sorted_picked_filtered_and_drawn_by_environment_and_the_address_keeps_it(
+    serve: Any, browser: Any, tmp_path: Path
+) -> None:
+    for name, horizon, seed in (("pole-a", 5, 1), ("pole-b", 5, 2), ("pole-c", 9, 1)):
+        write_run(tmp_path / name, [row(n, loss=0.5) for n in range(9 + horizon)], seed=seed, horizon=horizon)
+    other = write_run(tmp_path / "cat", [row(n) for n in range(40)])
+    topology = other.path / "topology.yaml"
+    topology.write_text(topology.read_text().replace("CartPole-v1", "Catch-v0"))
+    seen = Watched(browser.new_page(viewport={"width": 1400, "height": 1000}))
+    page = seen.page
+    page.goto(f"{serve().address}#filter=made")  # without other runs of this machine
+    titles = page.locator(".pair-title")
+    page.locator("#table tbody tr").nth(2).wait_for()
+    assert sorted(titles.all_inner_texts()) == ["CartPole-v1", "Catch-v0"]
+
+    def first_cells() -> list[str]:
+        return page.locator("#table tbody th").all_inner_texts()
+
+    page.get_by_role("button", name="steps", exact=True).click()
+    page.locator("#table [aria-sort=ascending]").wait_for()
+    assert "horizon=5" in first_cells()[0] and "Catch" in first_cells()[2]
+    page.get_by_role("button", name="steps ▲").click()
+    page.locator("#table [aria-sort=descending]").wait_for()
+    assert "Catch" in first_cells()[0]
+    page.locator(".fold").click()
+    seen.sees("#table .member a", "pole-b")
+
+    page.get_by_label("Draw pole-a").check()
+    page.locator(".pair").nth(1).wait_for(state="detached")
+    page.locator("#more").select_option("loss")
+    page.locator(".pair").nth(1).wait_for()
+    assert titles.all_inner_texts() == ["mean score", "loss"]
+    page.locator("#smooth").fill("0.9")
+    page.locator("#log").select_option("y")
+    page.locator("#filter").fill("cartpole")
+    seen.picture("desk-table")
+    page.reload()
+    page.locator("#table tbody tr").nth(1).wait_for()
+    assert page.locator("#filter").input_value() == "cartpole" and page.locator("#smooth").input_value() == "0.9"
+    assert page.locator("#log").input_value() == "y" and page.locator("#table [aria-sort=descending]").count() == 1
+    page.locator(".pair").nth(1).wait_for()
+
+    page.locator("#filter").fill("nothing of that name")
+    seen.sees("#runs", "No run matches the filter.")
+    page.goto(page.url.partition("#")[0] + "#run=unknown")
+    seen.sees("#head", "knows no run of this address")
+    assert seen.complaints == []
 
 
 @pytest.mark.smoke

@@ -95,8 +95,10 @@ class Picture {
       this.plot?.destroy();
       this.plot = null;
       this.place.replaceChildren(element("p", { class: "empty soft" }, `No run shown has reported ${this.label} yet.`));
+      this.figure.classList.add("without");
       return;
     }
+    this.figure.classList.remove("without");
     const data = positive(joined(all, this.axis), this.log);
     const shape = JSON.stringify([this.label, this.log, all.map((curve) => [curve.name, curve.colour, curve.width, curve.dash, !!curve.band?.[this.axis]])]);
     const zoomed = this.plot && this.zoomed() ? { min: this.plot.scales.x.min, max: this.plot.scales.x.max } : null;

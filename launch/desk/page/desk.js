@@ -13,7 +13,7 @@ const pictures = new Pictures(by_id("curves"));
 const process_dialog = new ProcessDialog(by_id("process"));
 const unfolded = new Set(); // groups whose runs are listed
 let stream = null;
-let streamed = ""; // what the stream was asked for
+let streamed = null; // what the stream was asked for
 let focused = ""; // the run whose sections stand there
 let announced = new Map(); // newest alarm of each run
 let silence = 0; // the timer that takes the alarm from the top again; it stays among the events
@@ -188,13 +188,15 @@ function show_all() {
   const drawn = drawn_runs();
   const compared_groups = there.filter((group) => group.runs.some((id) => drawn.has(id)));
   const card = left.size ? element("section", { class: "card wide", tabindex: "0", "aria-label": "Runs" }, made) : null;
-  refill(by_id("rest"), card, compared_groups.length > 1 ? differences(keys, compared_groups) : null);
+  refill(by_id("table"), card);
+  refill(by_id("rest"), compared_groups.length > 1 ? differences(keys, compared_groups) : null);
 }
 
 // One run --------------------------------------------------------------------------------------------------------------
 
 function clear(run) {
   focused = run;
+  by_id("table").replaceChildren();
   films_of(run);
   by_id("top").replaceChildren(...(run ? [element("div", { id: "head" }), element("div", { id: "changes" }), element("div", { id: "figures" })] : []));
   by_id("rest").replaceChildren(...(run ? Object.keys(SECTIONS).map((name) => element("div", { id: `part-${name}`, class: `part ${name}` })) : []));
@@ -204,7 +206,9 @@ function clear(run) {
 function show_run(run, changed) {
   by_id("top").hidden = false;
   if (!parts.get("runs").some(({ id }) => id === run)) {
-    by_id("head").replaceChildren(element("p", { class: "empty" }, "The desk knows no run of this address: its folder is gone, or is not in the folder that the desk shows. "), element("a", { href: address({ run: "" }) }, "Show all runs"));
+    clear(run);
+    const gone = "The desk knows no run of this address: its folder is gone, or is not in the folder that the desk shows.";
+    by_id("head").replaceChildren(element("p", {}, gone, " ", element("a", { href: address({ run: "" }) }, "Show all runs.")));
     return;
   }
   const all = by_id("head").children.length === 0; // it has just been turned to

@@ -8,6 +8,7 @@ const BAND_GAP = 48; // between two learners
 const TOP = 36;
 const MARGIN = 16; // left of the first column and right of the last
 const ROUND = 64; // right of the last column, for curves around it
+const WORDS = 190; // there, for words beside such curves
 const SAID = 34; // characters of a box's second line
 const NAMED = 27; // characters of its first
 const FRAME = 12; // between the boxes of a node and its frame
@@ -15,7 +16,7 @@ const FRAME = 12; // between the boxes of a node and its frame
 // Draw boxes and lines (launch/desk/graph.py) with a table behind them.
 export function topology({ boxes, lines }) {
   if (!boxes.length) return element("p", { class: "soft" }, "No processes of this run are known.");
-  const { places, width, height } = arranged(boxes);
+  const { places, width, height } = arranged(boxes, lines);
   const picture = drawn(
     "svg",
     { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": summary(boxes) },
@@ -46,7 +47,7 @@ function listed(boxes, lines) {
 }
 
 // Places of boxes: a band for each learner, from top to bottom, and processes of the whole run beside all of them.
-function arranged(boxes) {
+function arranged(boxes, lines) {
   const column_of = (box) => (box.column === 2 ? 1 : box.column); // servers stand below their trainer
   const columns = [...new Set(boxes.map(column_of))].sort();
   const x = (box) => MARGIN + columns.indexOf(column_of(box)) * (BOX.width + ALLEY);
@@ -62,7 +63,13 @@ function arranged(boxes) {
   }
   const high = Math.max(below - TOP - BAND_GAP, stack_height(of_run));
   stacked(of_run, x, TOP + (high - stack_height(of_run)) / 2, places);
-  return { places, width: 2 * MARGIN + columns.length * BOX.width + (columns.length - 1) * ALLEY + ROUND, height: TOP + high + 20 };
+  return { places, width: 2 * MARGIN + columns.length * BOX.width + (columns.length - 1) * ALLEY + beside(lines, places), height: TOP + high + 20 };
+}
+
+// The room right of the last column.
+function beside(lines, places) {
+  const round = lines.filter((line) => line.kind === "exchange" && places.get(line.from)?.x === places.get(line.to)?.x);
+  return round.some((line) => line.said) ? WORDS : round.length ? ROUND : 0;
 }
 
 function stack_height(stack) {

@@ -36,7 +36,7 @@ export class ProcessDialog {
       const answer = await fetch(`processes/${run}/${encodeURIComponent(name)}`);
       if (!this.dialog.open || name !== this.choice.value) return;
       if (answer.ok) this.show(await answer.json());
-      else this.said.textContent = "This process has no log on this machine. On another node, `actorlearn node` keeps the logs of its processes.";
+      else this.said.textContent = this.log.textContent ? "The run's folder is gone." : "This process has no log on this machine. If it runs on another node, its log is there.";
     } catch {
       this.said.textContent = "The desk does not answer; trying again.";
     }

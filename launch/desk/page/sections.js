@@ -4,7 +4,9 @@ import { bar, behind, element, swatch, table } from "./elements.js";
 import { written } from "./curves.js";
 import { topology } from "./graph.js";
 
-const LONGEST = 34; // letters of a name in a list
+const LONGEST = 44; // letters of a name in the table
+const LONGEST_IN_LIST = 24;
+const MOST_SEEDS = 3; // that are listed of a group
 const STAGE_COLOURS = { simulate: "#56B4E9", infer: "#CC79A7", learn: "#E69F00", copy: "#0072B2", publish: "#009E73", wait: "var(--line)" };
 
 // A state as a dot and its word.
@@ -37,7 +39,7 @@ export function run_item(run, href, current, look) {
     element(
       "a",
       { href, "aria-current": current ? "page" : null },
-      element("span", { class: "line" }, swatch(look), element("b", { title: run.name }, shortened(run.name)), element("span", { title: run.figures[0].description }, run.figures[0].text)),
+      element("span", { class: "line" }, swatch(look), element("b", { title: run.name }, shortened(run.name, LONGEST_IN_LIST)), element("span", { title: run.figures[0].description }, run.figures[0].text)),
       element("span", { class: "line soft" }, element("span", {}, run.env), status(run.status)),
       progress(run),
     ),
@@ -45,24 +47,28 @@ export function run_item(run, href, current, look) {
 }
 
 // A long name with its middle left out: names of runs often differ at their end.
-function shortened(name) {
+function shortened(name, most = LONGEST) {
   const letters = [...name];
-  return letters.length > LONGEST ? `${letters.slice(0, LONGEST - 15).join("")}…${letters.slice(-14).join("")}` : name;
+  return letters.length > most ? `${letters.slice(0, most - 13).join("")}…${letters.slice(-12).join("")}` : name;
+}
+
+function seeds(numbers) {
+  return numbers.length > MOST_SEEDS ? `${numbers.slice(0, MOST_SEEDS).join(", ")} … (${numbers.length})` : numbers.join(", ");
 }
 
 // Columns of the table of runs: heading, value to sort by, text. A group has the numbers of its runs.
 const COLUMNS = {
   name: { heading: "group or run", of: (one) => one.name },
-  env: { heading: "environment", of: (one) => one.env },
-  algorithm: { heading: "algorithm", of: (one) => one.algorithm },
-  mode: { heading: "mode", of: (one) => one.mode },
-  seed: { heading: "seeds", of: (one) => one.seeds.length, text: (one) => one.seeds.join(", ") },
-  status: { heading: "state", of: (one) => one.states.join(), text: (one) => one.states.map(status) },
-  steps: { heading: "steps", of: (one) => one.steps, text: (one) => written_whole(one.steps) },
-  rate: { heading: "steps/s", of: (one) => one.rate, text: (one) => written_whole(one.rate) },
   score: { heading: "score", of: (one) => one.score, text: (one) => [written(one.score), one.interval ? element("span", { class: "soft" }, ` (${one.interval})`) : null] },
   best: { heading: "best", of: (one) => one.best, text: (one) => written(one.best) },
+  steps: { heading: "steps", of: (one) => one.steps, text: (one) => written_whole(one.steps) },
   minutes: { heading: "minutes", of: (one) => one.minutes, text: (one) => written(one.minutes) },
+  rate: { heading: "steps/s", of: (one) => one.rate, text: (one) => written_whole(one.rate) },
+  status: { heading: "state", of: (one) => one.states.join(), text: (one) => one.states.flatMap((word) => [status(word), " "]) },
+  env: { heading: "environment", of: (one) => one.env, text: (one) => element("span", { title: one.env }, shortened(one.env, LONGEST_IN_LIST)) },
+  algorithm: { heading: "algorithm", of: (one) => one.algorithm },
+  mode: { heading: "mode", of: (one) => one.mode },
+  seed: { heading: "seeds", of: (one) => one.seeds.length, text: (one) => seeds(one.seeds) },
 };
 
 // The table of groups, their seeds folded. `looks` gives the look of a group's line; `hrefs` the address of a run;
@@ -89,7 +95,7 @@ export function runs_table(groups, runs, bands, looks, hrefs, acts, sort) {
     const own = open ? members.map((run) => run_row(run, group, hrefs, acts)) : [];
     return [row_of(first, numbers, {}), ...own];
   });
-  const caption = "Runs that differ only in name and seed are one group. Tick groups or runs to draw and compare only these.";
+  const caption = "Runs that differ only in name and seed are one group; its score is the interquartile mean (95 % interval). Tick groups or runs to draw and compare only these.";
   return element("table", { class: "runs" }, element("caption", {}, caption), element("thead", {}, element("tr", {}, head)), element("tbody", {}, body));
 }
 
