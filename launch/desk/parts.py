@@ -28,6 +28,7 @@ from launch.desk.cast import Process
 from launch.desk.curves import CurvePoints
 from launch.desk.graph import graph
 from launch.desk.watched import Group, WatchedRun
+from launch.display.plot import COLOURS, DARK_COLOURS
 from launch.display.screen import learning_metrics, slow_stage, stage_shares
 from launch.machine.cores import usable_cores
 from launch.reports.checks import is_number
@@ -71,6 +72,7 @@ def desk(runs: Sequence[WatchedRun], shown: Sequence[str], **about: Any) -> Part
         "version": __version__,
         "shown": [_described(name) for name in shown],
         "metrics": [_described(name) for name in sorted(names, key=_metric_order)],
+        "colours": {"light": list(COLOURS), "dark": list(DARK_COLOURS)},
         "cores": usable_cores(),
         **about,
     }

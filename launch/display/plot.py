@@ -25,10 +25,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito (2008): eight colours that colour-blind readers can distinguish; without yellow, too pale for a line.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# The hues of Okabe and Ito (2008), which colour-blind readers can distinguish, without yellow. They are darkened, or
+# lightened, to a contrast of at least 3 with the background.
+COLOURS = ("#0072B2", "#D55E00", "#008A63", "#B8508F", "#A87400", "#2A86BC", "#1C2126")
+DARK_COLOURS = ("#4BA3DD", "#E8762C", "#2DB78B", "#D98AB7", "#E6A21A", "#7CC8F2", "#E6E8EA")
+"""On a dark background."""
 STYLES = ("-", "--", ":")
 INK = "#333333"
+_LEGEND_INCHES = 0.6
+"""Height of a legend for which a picture has room; a higher one makes the picture higher."""
 THIN = 0.6
 """Width in points of the line of a single run in a group."""
 
@@ -153,10 +158,13 @@ def _add_legend(figure: Figure, columns: int) -> None:
         legend = add(handles, labels, ncols=ncols)
         share = legend.get_window_extent().width / figure.bbox.width
         if share <= 1.0:
-            return
+            break
         legend.remove()
-    letters = int(max(map(len, labels)) * 0.95 / share)
-    add(handles, [textwrap.fill(label, letters) for label in labels])
+    else:
+        letters = int(max(map(len, labels)) * 0.95 / share)
+        legend = add(handles, [textwrap.fill(label, letters) for label in labels])
+    high = legend.get_window_extent().height / figure.dpi
+    figure.set_figheight(figure.get_figheight() + max(0.0, high - _LEGEND_INCHES))
 
 
 def _last(curve: LearningCurve) -> str:

@@ -1,7 +1,5 @@
-// Colours of groups of runs. Each has a contrast of at least 3 to the paper on which it is drawn.
+// Colours of groups of runs, on light and on dark paper; the server sends both lists.
 
-const LIGHT = ["#0072B2", "#D55E00", "#008A63", "#B8508F", "#A87400", "#2A86BC", "#1C2126"];
-const DARK = ["#4BA3DD", "#E8762C", "#2DB78B", "#D98AB7", "#E6A21A", "#7CC8F2", "#E6E8EA"];
 const DASHES = [undefined, [8, 4], [2, 3], [8, 3, 2, 3]]; // of lines, for more groups than colours
 const dark_wanted = matchMedia("(prefers-color-scheme: dark)");
 
@@ -9,8 +7,14 @@ export function is_dark() {
   return (document.documentElement.dataset.theme ?? (dark_wanted.matches ? "dark" : "light")) === "dark";
 }
 
+let palettes = { light: ["#000000"], dark: ["#ffffff"] };
+
+export function use_colours(given) {
+  palettes = given;
+}
+
 // The colour and the dashes of the group with this number.
 export function look_of(number) {
-  const colours = is_dark() ? DARK : LIGHT;
+  const colours = palettes[is_dark() ? "dark" : "light"];
   return { colour: colours[number % colours.length], dash: DASHES[Math.floor(number / colours.length) % DASHES.length] };
 }

@@ -1,7 +1,7 @@
 // The page: what it looks at, the parts that the server sends of it (launch/desk/stream.py), and keys.
 
 import { address, chosen, rewrite } from "./address.js";
-import { is_dark, look_of } from "./colours.js";
+import { is_dark, look_of, use_colours } from "./colours.js";
 import { element, refill } from "./elements.js";
 import { Pictures } from "./curves.js";
 import { ProcessDialog } from "./process.js";
@@ -44,6 +44,7 @@ function show(changed) {
 }
 
 function show_desk(desk) {
+  use_colours(desk.colours);
   const choice = by_id("metric");
   const names = desk.metrics.map(({ name }) => name);
   if (names.join() !== [...choice.options].map(({ value }) => value).join()) {

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,10 @@ from launch.desk import parts
 from launch.desk import watched as watching
 from launch.desk.cast import Process
 from launch.desk.load import Load
-from launch.desk.report import page
+from launch.desk.report import PAGE, page
 from launch.desk.stream import Changes, InFull, Overview
 from launch.desk.watched import WatchedRuns, id_of
+from launch.display.plot import COLOURS, DARK_COLOURS
 from launch.reports.compare import find_differences
 from launch.runs import find
 from launch.runs.curves import SCORE
@@ -310,3 +311,18 @@ def test_pages_may_ask_while_others_look(tmp_path: Path, monkeypatch: pytest.Mon
             thread.join()
         sys.setswitchinterval(before)
     assert failed == []
+
+
+@pytest.mark.parametrize("colours, paper", [(COLOURS, "#ffffff"), (DARK_COLOURS, "#1a1e22")])
+def test_colours_of_curves_have_a_contrast_of_three_to_the_paper(colours: Sequence[str], paper: str) -> None:
+    """The formula is WCAG 2.2's; the papers are --card of desk.css."""
+    assert f"--card: {paper};" in (PAGE / "desk.css").read_text()
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for colour in colours:
+        low, high = sorted((luminance(colour), luminance(paper)))
+        assert (high + 0.05) / (low + 0.05) >= 3.0, colour

@@ -128,6 +128,15 @@ def test_the_legend_has_room_for_long_names(tmp_path: Path, letters: int, lines:
     assert lines <= box.height / height < 3 * lines
 
 
+def test_the_legend_of_many_groups_is_whole_and_leaves_room_for_the_curves(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / f"run-{n}", [(60.0, 100, 1.0), (90.0, 200, 2.0)], f"{n} " * 40) for n in range(24)]
+    figure = figure_of(runs, apart=True)
+    figure.canvas.draw()
+    box, whole = figure.legends[0].get_window_extent(), figure.bbox
+    assert box.y0 >= whole.y0 and box.height < whole.height
+    assert all(axes.get_window_extent().height > 250 for axes in figure.axes[:2])
+
+
 def test_curves_without_a_clock_are_drawn_against_steps_alone(tmp_path: Path) -> None:
     runs = make_seeds(tmp_path, [1.0, 2.0])
     for run in runs:
