@@ -145,7 +145,7 @@ def end_of_log(folder: Path, process: str) -> str | None:
         found = next((path for path in (folder / "logs").glob("*.log") if path.stem == process), None)
         if found is None:
             return None
-        with found.open("rb") as file:
+        with open_regular(found) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - MOST_LOG))
             text = file.read(MOST_LOG)
