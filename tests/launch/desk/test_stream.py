@@ -139,9 +139,9 @@ def test_the_load_of_processes_of_this_machine_is_sampled(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ['say "hi"', "back\\slash", "\x00\x1f\x7f", "new\nline", "größe", "</script>", ""])
 def test_a_metric_of_any_name_is_drawn(tmp_path: Path, name: str) -> None:
     run = write_run(tmp_path / "run", [row(n, **{name: 0.5 * n}) for n in range(3)])
-    told = msgspec.json.decode(msgspec.json.encode(Overview(WatchedRuns(tmp_path), name).changed()))
+    told = msgspec.json.decode(msgspec.json.encode(Overview(WatchedRuns(tmp_path), [name]).changed()))
     assert name in [one["name"] for one in told["desk"]["metrics"]]
-    assert told[f"curve/{id_of(run)}"]["by_steps"][1] == [0.0, 0.5, 1.0]
+    assert told[f"curve/{id_of(run)}"]["metrics"][name]["by_steps"][1] == [0.0, 0.5, 1.0]
     assert page([run], name)
 
 
