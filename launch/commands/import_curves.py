@@ -21,7 +21,7 @@ from actorlearn.files import write_atomically
 from actorlearn.metrics.writer import METRICS_FILE
 from launch.errors import RunError
 from launch.foreign.find import find_logs
-from launch.foreign.log import SINGLE_GAMES, Log, make_rows
+from launch.foreign.log import MOST_BYTES, SINGLE_GAMES, Log, make_rows, refusal
 from launch.reports.format import as_number, as_whole, printable
 from launch.runs.curves import SCORE
 from launch.runs.find import IMPORTED, SUMMARY_FILE
@@ -80,6 +80,10 @@ def _complete(log: Log, said: Said) -> Log:
     for option, value in (("--env", log.env_id), ("--algorithm", log.algorithm)):
         if value is None:
             raise RunError(f"{log.source} does not contain its {option.removeprefix('--')}; give it with {option}")
+    for value in (log.env_id, log.algorithm, log.name):
+        if value and len(value.encode()) > MOST_BYTES:
+            rule = f"{value!r:.60} has {len(value.encode()):,} bytes; an environment, an algorithm or the name of a run"
+            raise refusal(log.source, f"{rule} has at most {MOST_BYTES}")
     return log
 
 
