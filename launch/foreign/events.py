@@ -36,7 +36,7 @@ def read_events(files: Iterable[Path]) -> Log:
                     points.setdefault(tag, []).append((steps, time_s - began_s, number))
                 elif tag == _SETTINGS and isinstance(number, bytes):
                     settings |= _settings(number)
-        except OSError:
+        except (OSError, ImportError):
             raise
         except Exception as error:  # TensorBoard has no type of its own for a damaged event
             raise refusal(file, f"not a file of events: {error!r:.200}; write it again, or leave it out") from None

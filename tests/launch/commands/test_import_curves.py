@@ -266,6 +266,30 @@ def test_an_impossible_event_is_refused(event: Any, rule: str) -> None:
     assert rule in refused("import", "x.tfevents", *AS_PPO)
 
 
+def hyperparameters(rows: dict[str, str]) -> bytes:
+    """An event with CleanRL's table of hyperparameters."""
+    from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, types_pb2
+
+    text = "|param|value|\n|-|-|\n" + "\n".join(f"|{key}|{value}|" for key, value in rows.items())
+    tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, string_val=[text.encode()])
+    value = summary_pb2.Summary.Value(tag="hyperparameters/text_summary", tensor=tensor)
+    event: bytes = event_pb2.Event(summary=summary_pb2.Summary(value=[value])).SerializeToString()
+    return event
+
+
+def test_hyperparameters_are_read_as_they_were_logged_or_refused() -> None:
+    rows = {"env_id": "X", "seed": "1", "a": "08", "b": "1e-05", "c": "yes", "d": "1" * 30, "e": "\x1b: #"}
+    Path("x.tfevents").write_bytes(recorded(summary(1, 1.0)) + recorded(hyperparameters(rows)))
+    [run] = imported("x.tfevents", *AS_PPO)
+    its = find.read(Path(run["folder"]))
+    assert its is not None and its.topology()["hyperparameters"] == {key: rows[key] for key in "abcde"}
+    for wrong in ({str(n): "1" for n in range(2_500)}, {"a": "x" * 300_000}):
+        Path("x.tfevents").write_bytes(recorded(summary(1, 1.0)) + recorded(hyperparameters(wrong)))
+        line = refused("import", "x.tfevents", *AS_PPO, "--into", "others")
+        assert "its settings cannot be written" in line and "a topology has at most" in line
+        assert not Path("others").exists()
+
+
 @st.composite
 def tables(draw: st.DrawFn, right: list[bytes]) -> bytes:
     """One of these tables with odd bytes or cells."""
