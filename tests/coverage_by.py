@@ -112,6 +112,7 @@ COVERED_BY = {
     "launch/simulate/sweep.py": "tests/launch/commands/test_simulate.py",
     "launch/commands/desk.py": "tests/system/test_desk.py",
     "launch/desk/cast.py": "tests/launch/desk/test_graph.py",
+    "launch/desk/connections.py": "tests/launch/desk/test_server.py",
     "launch/desk/parts.py": "tests/launch/desk/test_stream.py",
     "launch/desk/watched.py": "tests/launch/desk/test_stream.py",
     "launch/runs/jsonl.py": "tests/launch/desk/test_curves.py",

@@ -77,6 +77,7 @@ def main(arguments: list[str]) -> int:
     path = arguments[1]
     if isinstance(spec, RoleSpec):  # not for a task, whose output must reach the process that started it
         lose_what_finds_no_room()
+    signal.signal(STACK_SIGNAL, signal.SIG_IGN)  # what the signal does again once faulthandler's handler has gone
     faulthandler.register(STACK_SIGNAL, all_threads=True)
     if isinstance(spec, RoleSpec) and spec.latency_bound and not set_slice(SLICE_NS):
         print(

@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from actorlearn import __version__
 from actorlearn.files import write_atomically
 from actorlearn.metrics.writer import METRICS_FILE
 from launch.errors import RunError
 from launch.foreign.find import find_logs
-from launch.foreign.log import SINGLE_GAMES, Log, make_rows
+from launch.foreign.log import MOST_BYTES, SINGLE_GAMES, Log, make_rows, refusal
 from launch.reports.format import as_number, as_whole, printable
 from launch.runs.curves import SCORE
 from launch.runs.find import IMPORTED, SUMMARY_FILE
+from launch.topology import strict_yaml
+from launch.topology.load import literal
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,11 @@ def import_curves(sources: Sequence[Path], folder: Path, said: Said, json: bool)
         )
     if there := next((path for path in made if path.exists()), None):
         raise RunError(f"{there} already exists; remove it, or import into another folder with --into")
+    for log in logs:
+        try:
+            strict_yaml.read(_topology_text(log), "topology.yaml")
+        except strict_yaml.TopologyError as error:
+            raise refusal(log.source, f"its settings cannot be written: {error}") from None
     for path, (log, rows) in made.items():
         _write(path, log, rows, log.score_name(said.score) or "")
     found = [{"run": its.name, "folder": str(its), **_topology(log), **rows[-1]} for its, (log, rows) in made.items()]
@@ -80,6 +85,10 @@ def _complete(log: Log, said: Said) -> Log:
     for option, value in (("--env", log.env_id), ("--algorithm", log.algorithm)):
         if value is None:
             raise RunError(f"{log.source} does not contain its {option.removeprefix('--')}; give it with {option}")
+    for value in (log.env_id, log.algorithm, log.name):
+        if value and len(value.encode()) > MOST_BYTES:
+            rule = f"{value!r:.60} has {len(value.encode()):,} bytes; an environment, an algorithm or the name of a run"
+            raise refusal(log.source, f"{rule} has at most {MOST_BYTES}")
     return log
 
 
@@ -96,6 +105,10 @@ def _topology(log: Log) -> dict[str, Any]:
     return {"name": log.algorithm, **seed, "env": {"id": log.env_id}, "algorithm": {"name": log.algorithm}, **settings}
 
 
+def _topology_text(log: Log) -> str:
+    return "".join(f"{key}: {literal(value)}\n" for key, value in _topology(log).items())
+
+
 def _write(path: Path, log: Log, rows: Sequence[dict[str, Any]], score: str) -> None:
     last = rows[-1]
     lines = "".join(f"{json_format.dumps(row)}\n" for row in rows).encode()
@@ -110,4 +123,4 @@ def _write(path: Path, log: Log, rows: Sequence[dict[str, Any]], score: str) -> 
     write_atomically(path / METRICS_FILE, lines)
     write_atomically(path / SUMMARY_FILE, f"{json_format.dumps(summary, indent=2)}\n".encode())
     write_atomically(path / "meta.json", f"{json_format.dumps(meta, indent=2)}\n".encode())
-    write_atomically(path / "topology.yaml", yaml.safe_dump(_topology(log), sort_keys=False).encode())
+    write_atomically(path / "topology.yaml", _topology_text(log).encode())

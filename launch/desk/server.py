@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
@@ -27,6 +26,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from actorlearn.files import is_regular
+from launch.desk.connections import HEADER_S, LimitedServer
 from launch.desk.stream import FILM_WORDS, Changes, InFull, Overview, end_of_log, filmed
 from launch.desk.watched import LOOK_EVERY_S, WatchedRuns
 from launch.errors import FailedError, RunError
@@ -77,9 +77,6 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it with 403."""
-        if scope["type"] != "http":  # there is no websocket here
-            await send({"type": "websocket.close"})
-            return
         request = Request(scope)
         given = request.query_params.get("token")
         known = self._is_token(given) or self._is_token(request.cookies.get(self._cookie))
@@ -228,11 +225,8 @@ def listen(port: int) -> socket.socket:
     return listening
 
 
-def serve(runs: WatchedRuns, listening: socket.socket, token: str, changes: bool) -> None:
-    """Serve pages until Ctrl-C or SIGTERM."""
+def serve(runs: WatchedRuns, listening: socket.socket, token: str, changes: bool, header_s: float = HEADER_S) -> None:
+    """Serve pages until Ctrl-C or SIGTERM. ``header_s``: seconds for the header of a request."""
     port: int = listening.getsockname()[1]
-    config = uvicorn.Config(
-        DeskServer(runs, changes).app(token, port), log_level="warning", lifespan="off", timeout_graceful_shutdown=1
-    )
     with suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listening])
+        LimitedServer(DeskServer(runs, changes).app(token, port), header_s).run(sockets=[listening])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-from launch.foreign.log import Log, Point
+from launch.foreign.log import MOST_SEED, Log, Point, refusal
 
 CLEANRL_NAME = re.compile(r"(?P<env>.+)__(?P<algorithm>.+)__(?P<seed>\d+)__\d+")
 """Name of a run of CleanRL: environment, script, seed, and start time."""
@@ -19,29 +20,47 @@ _ONE_RUN = ("exp_name", "env_id", "seed", "track", "wandb_project_name", "wandb_
 
 
 def read_events(files: Iterable[Path]) -> Log:
-    """Return the log of a run's event files; a truncated file is read up to its last whole event. Raises OSError."""
-    # Imported here, because the import takes most of a second.
-    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-    from tensorboard.util import tensor_util
+    """Return the log of a run's event files; a truncated file is read up to its last whole event.
 
+    Raises RunError for an event that cannot be decoded, and OSError.
+    """
     points: dict[str, list[Point]] = {}
     settings: dict[str, str] = {}
     began_s: float | None = None
     found = sorted(files)
     for file in found:
-        for event in EventFileLoader(str(file)).Load():
-            began_s = event.wall_time if began_s is None else began_s
-            for value in event.summary.value:
-                number = tensor_util.make_ndarray(value.tensor)
-                if number.dtype.kind in "fiu" and number.size == 1:
-                    points.setdefault(value.tag, []).append((event.step, event.wall_time - began_s, number.item()))
-                elif value.tag == _SETTINGS and number.size == 1:
-                    settings |= _settings(number.item())
+        try:
+            for time_s, steps, tag, number in _values(file):
+                began_s = time_s if began_s is None else began_s
+                if isinstance(number, int | float):
+                    points.setdefault(tag, []).append((steps, time_s - began_s, number))
+                elif tag == _SETTINGS and isinstance(number, bytes):
+                    settings |= _settings(number)
+        except (OSError, ImportError):
+            raise
+        except Exception as error:  # TensorBoard has no type of its own for a damaged event
+            raise refusal(file, f"not a file of events: {error!r:.200}; write it again, or leave it out") from None
     folder = found[0].parent
     if "charts/episodic_return" in points or settings:
         return _of_cleanrl(folder, points, settings)
     named = SB3_NAME.fullmatch(folder.name)
     return Log(folder, points, algorithm=f"sb3 {named['algorithm'].lower()}" if named else None)
+
+
+def _values(file: Path) -> Iterator[tuple[float, int, str, Any]]:
+    """Yield time, steps, tag and value of each single value of a file; each event first without tag and value."""
+    # Imported here, because the import takes most of a second.
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+    from tensorboard.util import tensor_util
+
+    for event in EventFileLoader(str(file)).Load():
+        yield event.wall_time, event.step, "", None
+        for value in event.summary.value:
+            # Checked first, because the memory of an array is that of its shape.
+            if all(dimension.size == 1 for dimension in value.tensor.tensor_shape.dim):
+                number = tensor_util.make_ndarray(value.tensor)
+                if number.dtype.kind in "fiuO":
+                    yield event.wall_time, event.step, value.tag, number.item()
 
 
 def _settings(text: bytes) -> dict[str, str]:
@@ -60,6 +79,6 @@ def _of_cleanrl(folder: Path, points: dict[str, list[Point]], settings: dict[str
         points,
         env_id=settings.get("env_id", parts.get("env")),
         algorithm=f"cleanrl {script}" if script else None,
-        seed=int(seed) if seed.isdecimal() else None,
+        seed=int(seed) if seed.isdecimal() and len(seed) < len(str(MOST_SEED)) else None,
         settings={key: value for key, value in settings.items() if key not in _ONE_RUN},
     )

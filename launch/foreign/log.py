@@ -16,6 +16,7 @@ from typing import Any
 
 from actorlearn.metrics.episodes import RECENT_GAMES
 from launch.errors import RunError
+from launch.reports.format import printable
 from launch.runs.curves import SCORE
 
 Point = tuple[float, float | None, float]
@@ -25,8 +26,24 @@ SINGLE_GAMES = ("charts/episodic_return", "episodic_return", "episode_return")
 MEANS = ("rollout/ep_rew_mean", "ep_rew_mean", "eprewmean", SCORE)
 """Names of scores that are means of the last games, as in Stable-Baselines3 and baselines."""
 SPEEDS = ("charts/SPS", "time/fps", "fps")
+MOST_STEPS = 2**53
+"""Most environment steps: above it, numbers of a log are not exact."""
+MOST_SEED = 2**53
+"""Largest seed: above it, numbers of a table are not exact."""
+MOST_SCORE = 1e100
+"""Largest absolute value of a score, so that means and squares of scores are finite."""
+MOST_BYTES = 200
+"""Most bytes of an environment, an algorithm and a name, which become names of folders and keys."""
 _ROWS = 5_000
 """Most rows of a run: more than a picture can show."""
+_LONGEST = 500
+"""Most characters of an error message, which repeats columns and cells."""
+
+
+def refusal(source: Path, rule: str) -> RunError:
+    """Return the error for a log that cannot be imported, in one line of bounded length."""
+    line = " ".join(rule.split())
+    return RunError(printable(f"{source}: {line if len(line) <= _LONGEST else f'{line[:_LONGEST]}...'}"))
 
 
 @dataclass(frozen=True)
@@ -53,13 +70,15 @@ class Log:
 def make_rows(log: Log, wanted: str | None = None, frames_per_step: int | None = None) -> list[dict[str, Any]]:
     """Return a row for each step with a score, which also has the newest values of all other numbers.
 
-    Raises RunError if there is no score.
+    Raises RunError if there is no score, or if a number of steps or a score is impossible.
     """
     name = log.score_name(wanted)
     if name is None:
         missing = f"no {wanted!r}" if wanted else f"none of the known scores {', '.join((*SINGLE_GAMES, *MEANS))}"
         there = ", ".join(sorted(log.points)) or "none"
-        raise RunError(f"{log.source} has {missing}; the numbers in it: {there}; name the score with --score")
+        raise refusal(log.source, f"has {missing}; the numbers in it: {there}; name the score with --score")
+    if not any(math.isfinite(number) for *_, number in log.points[name]):
+        raise refusal(log.source, f"{name} has no finite number; a score is a number")
     events = sorted(
         ((steps, its, time_s, number) for its, points in log.points.items() for steps, time_s, number in points),
         key=lambda event: event[0],
@@ -67,11 +86,17 @@ def make_rows(log: Log, wanted: str | None = None, frames_per_step: int | None =
     games: deque[float] = deque(maxlen=RECENT_GAMES if name in SINGLE_GAMES else 1)
     played, newest, rows = 0, dict[str, float | None](), dict[float, dict[str, Any]]()
     for steps, its, time_s, number in events:
+        if not 0 <= steps <= MOST_STEPS:
+            raise refusal(log.source, f"{its} has {steps:g} steps; a number of steps is from 0 to 2^53")
         if its != name:
             newest["env_steps_per_s" if its in SPEEDS else its] = number if math.isfinite(number) else None
         elif math.isfinite(number):
+            if abs(number) > MOST_SCORE:
+                rule = f"{its} is {number:g} at {steps:,.0f} steps; a score is from {-MOST_SCORE:g} to {MOST_SCORE:g}"
+                raise refusal(log.source, rule)
             games.append(number)
             played += 1
+            time_s = time_s if time_s is not None and math.isfinite(time_s) else None
             rows[steps] = {"time_s": time_s, "env_steps": round(steps), **newest, SCORE: fmean(games)}
             rows[steps] |= {"episodes": played} if name in SINGLE_GAMES else {}
             rows[steps] |= {"frames": round(steps) * frames_per_step} if frames_per_step else {}

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from launch.errors import RunError
-from launch.foreign.log import Log, Point
+from launch.foreign.log import MOST_SEED, Log, Point, refusal
 
 STEPS = ("global_step", "time/total_timesteps", "total_timesteps", "env_steps", "timesteps", "Step", "step", "_step")
 TIMES = ("time/time_elapsed", "_runtime", "time_elapsed", "relative_time", "time_s")
@@ -27,23 +26,30 @@ RUNS = ("run", "run_id", "run_name", "name", "id")
 
 def read_table(path: Path) -> list[Log]:
     """Return the logs of the runs in a table; raises RunError without a valid column of steps, and OSError."""
+    try:
+        return _read_table(path)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise refusal(path, f"not a table: {error}; a table is CSV in UTF-8") from None
+
+
+def _read_table(path: Path) -> list[Log]:
     runs: dict[tuple[str, ...], dict[str, list[Point]]] = {}
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file)
-        columns = reader.fieldnames or []
+        columns = list(dict.fromkeys(reader.fieldnames or []))
         steps_in = _first(STEPS, columns)
         if steps_in is None:
             there = ", ".join(columns) or "none"
-            raise RunError(
-                f"{path}: no column of steps; one of {', '.join(STEPS)} is needed, but the columns are {there}"
-            )
+            rule = f"no column of steps; one of {', '.join(STEPS)} is needed, but the columns are {there}"
+            raise refusal(path, rule)
         time_in = _first(TIMES, columns)
         whose_in = [_first(names, columns) for names in (ENVIRONMENTS, ALGORITHMS, SEEDS, RUNS)]
         read = [name for name in columns if name not in (steps_in, time_in, *whose_in)]
         for number, row in enumerate(reader, start=2):
             steps = _number(row[steps_in])
             if steps is None:
-                raise RunError(f"{path}, row {number}: {steps_in} is {row[steps_in]!r}; it must be a number of steps")
+                said = f"{steps_in} is {row[steps_in]!r:.60}"
+                raise refusal(path, f"row {number}: {said}; it must be a number of steps")
             points = runs.setdefault(tuple(row[name] or "" if name else "" for name in whose_in), {})
             time_s = _number(row[time_in]) if time_in else None
             for name in read:
@@ -63,17 +69,12 @@ def read_monitors(paths: Iterable[Path]) -> Log:
     starts: list[float] = []
     env_id = None
     for path in found:
-        with path.open(encoding="utf-8", newline="") as file:
-            try:
-                head = json.loads(file.readline().removeprefix("#"))
-                began_s, env_id = float(head["t_start"]), head.get("env_id") or env_id
-                rows = [(began_s + float(row["t"]), float(row["r"]), float(row["l"])) for row in csv.DictReader(file)]
-                if not all(map(math.isfinite, (began_s, *chain.from_iterable(rows)))):
-                    raise ValueError("a number that is not finite")
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise RunError(
-                    f"{path}: not a file of Monitor: {error!r}; the first line must be JSON, and the second r,l,t"
-                ) from None
+        try:
+            began_s, env, rows = _read_monitor(path)
+        except (csv.Error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            rule = f"not a file of Monitor: {error!r:.200}; the first line must be JSON, and the second r,l,t"
+            raise refusal(path, rule) from None
+        env_id = env or env_id
         starts.append(began_s)
         games += rows
     points: list[Point] = []
@@ -82,6 +83,21 @@ def read_monitors(paths: Iterable[Path]) -> Log:
         steps += length
         points.append((steps, ended_s - min(starts), score))
     return Log(found[0].parent, {"episodic_return": points}, env_id=env_id)
+
+
+def _read_monitor(path: Path) -> tuple[float, str | None, list[tuple[float, float, float]]]:
+    """Return the start, the environment, and the end time, score and steps of each game of one Monitor file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        head = json.loads(file.readline().removeprefix("#"))
+        began_s, env_id = float(head["t_start"]), head.get("env_id")
+        rows = [(began_s + float(row["t"]), float(row["r"]), float(row["l"])) for row in csv.DictReader(file)]
+    if not all(map(math.isfinite, (began_s, *chain.from_iterable(rows)))):
+        raise ValueError("a number that is not finite")
+    if not (env_id is None or isinstance(env_id, str)):
+        raise ValueError("env_id is not text")
+    if any(length < 0 for *_, length in rows):
+        raise ValueError("l is negative")
+    return began_s, env_id, rows
 
 
 def _first(names: Sequence[str], columns: Sequence[str]) -> str | None:
@@ -106,7 +122,7 @@ def _log(path: Path, whose: tuple[str, ...], points: dict[str, list[Point]], alo
 def _seed(cell: str) -> int | None:
     """Return a seed; pandas writes 1.0 in a column in which other rows have none."""
     number = _number(cell)
-    return int(number) if number is not None and number.is_integer() else None
+    return int(number) if number is not None and number.is_integer() and 0 <= number <= MOST_SEED else None
 
 
 def _said(*parts: str) -> Iterator[str]:

@@ -57,6 +57,8 @@ def parse(
             of_the_file = {path for path, *_ in made if origin(path, origins).source != COMMAND_LINE}
             origins |= dict.fromkeys(of_the_file, Origin(COMMAND_LINE, over=True))
         raise explain(made, origins, _defaults_alone(raw, made, ask))
+    # A run writes this as its own topology.yaml, which resume must be able to read.
+    strict_yaml.read(dump(made), f"{source}, resolved", "a topology with its defaults and overrides")
     left = (f"{section}.{key}" for section, key in defaults.BY_CORES if key not in defaults.section(raw, section))
     algorithm = defaults.section(raw, "algorithm")
     by_time = frozenset(key for key in defaults.BY_STEP_TIME if key.removeprefix("algorithm.") not in algorithm)

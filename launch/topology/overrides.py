@@ -45,6 +45,9 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
         if len(path) > end and not known.is_mapping:
             rule = f"{dotted(path[:-1])} is one value, not a section"
             raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:-1])}=VALUE")
+    if len(path) > strict_yaml.MAX_DEPTH:
+        rule = f"{len(path)} levels: values nest at most {strict_yaml.MAX_DEPTH} deep"
+        raise fault(COMMAND_LINE, show(override), rule, "use fewer levels")
     where = f"{COMMAND_LINE}, {show(override)}"
     value = strict_yaml.read(text, where).value
     target = raw

@@ -100,9 +100,8 @@ def read(text: str | bytes, source: str, what: str = "a topology") -> Document:
     """Parse one document; ``source`` is its name in errors, ``what`` its kind. Raises only TopologyError."""
     size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
-        raise fault(
-            f"{source}:1", f"{size} bytes", f"{what} has at most {MAX_BYTES} bytes", "check the name of the file"
-        )
+        way_out = "write shorter values, or check the name of the file"
+        raise fault(f"{source}:1", f"{size} bytes", f"{what} has at most {MAX_BYTES} bytes", way_out)
     decoded = _decode(text, source, what) if isinstance(text, bytes) else text
     return _Reader(decoded, source, what).document()
 
@@ -207,7 +206,7 @@ class _Reader:
         self.count += 1
         if self.count > MAX_VALUES:
             rule = f"{self.what} has at most {MAX_VALUES} keys and values"
-            self._fail(event, f"value {self.count}", rule, "check the name of the file")
+            self._fail(event, f"value {self.count}", rule, "use fewer, or check the name of the file")
 
     def _sequence(self, path: Path, depth: int) -> list[Any]:
         items: list[Any] = []

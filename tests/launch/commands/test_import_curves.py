@@ -10,9 +10,13 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from launch.runs import find
 from launch.runs.curves import SCORE, read_curve
+from tests.examples import examples
+from tests.fuzz.nearly import edited_bytes
 from tests.launch.asking import ask, refused
 from tests.launch.foreign.sb3_logs import CLEANRL, PPO_1, PPO_2
 
@@ -169,3 +173,167 @@ def test_numbers_that_are_not_finite_are_none() -> None:
     assert "must be a number of steps" in refused("import", "steps.csv", *AS_PPO)
     Path("monitor.csv").write_text('#{"t_start": 1.0}\nr,l,t\n1.0,nan,2.0\n')
     assert "not finite" in refused("import", "monitor.csv", *AS_PPO)
+
+
+HISTORY = b"global_step,_runtime,charts/episodic_return,loss,env_id,exp_name,seed\n1,0.5,2,3,CartPole-v1,ppo,1.0\n"
+MONITOR = b'#{"t_start": 1.0, "env_id": "CartPole-v1"}\nr,l,t\n1.0,9,2.0\n'
+ODD_CELLS = ("1.7e308", "-1.7e308", "1e300", "-5", "nan", "inf", "", "1" * 140_000, "\0", '"', "é\x1b", "0", "1e20")
+LONG, DEEP = b"1" * 140_000, b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "rule"),
+    [
+        ("x.csv", HISTORY + LONG, "field larger than field limit"),
+        ("x.csv", LONG + b"," + HISTORY, "field larger than field limit"),
+        ("x.csv", b"\xff\xfe" + HISTORY, "'utf-8' codec can't decode byte 0xff"),
+        ("x.csv", HISTORY + b"2,1,1.7e308,1,CartPole-v1,ppo,1.0\n", "a score is from -1e+100 to 1e+100"),
+        ("x.csv", HISTORY + b"1e300,1,2,1,CartPole-v1,ppo,1.0\n", "a number of steps is from 0 to 2^53"),
+        ("x.csv", HISTORY + b"-5,1,2,1,CartPole-v1,ppo,1.0\n", "a number of steps is from 0 to 2^53"),
+        ("x.monitor.csv", b"#" + DEEP, "RecursionError"),
+        ("x.monitor.csv", MONITOR + LONG, "field larger than field limit"),
+        ("x.monitor.csv", MONITOR + b"1.7e308,1,3\n", "a score is from -1e+100 to 1e+100"),
+        ("x.monitor.csv", MONITOR + b"1,1e300,3\n", "a number of steps is from 0 to 2^53"),
+        ("x.monitor.csv", MONITOR + b"1,-5,3\n", "l is negative"),
+        ("x.monitor.csv", MONITOR.replace(b'"CartPole-v1"', b'["a"]'), "env_id is not text"),
+    ],
+)
+def test_a_malformed_log_is_refused_in_one_line_that_names_the_file(name: str, content: bytes, rule: str) -> None:
+    Path(name).write_bytes(content)
+    line = refused("import", name, *AS_PPO)
+    assert line.startswith(name) and rule in line and len(line) < 700
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("row", ["x" * 300 + ",ppo,1", "CartPole-v1," + "x" * 300 + ",1"])
+def test_a_name_that_is_too_long_is_refused(row: str) -> None:
+    Path("x.csv").write_text(f"step,ep_rew_mean,env_id,exp_name,seed\n1,2,{row}\n")
+    assert "has at most 200" in refused("import", "x.csv")
+
+
+def test_a_number_that_is_no_seed_is_left_out() -> None:
+    Path("x.csv").write_text("step,ep_rew_mean,seed\n1,2,1e300\n")
+    [run] = imported("x.csv", *AS_PPO)
+    assert "seed" not in run
+
+
+def event_files() -> list[bytes]:
+    return [next(folder.glob("events*")).read_bytes() for folder in (CLEANRL, PPO_1)]
+
+
+def recorded(event: bytes) -> bytes:
+    """An event as TensorBoard frames it, with the right sums: damage is found only where the event is decoded."""
+    from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
+
+    length = len(event).to_bytes(8, "little")
+    return b"".join(
+        (length, masked_crc32c(length).to_bytes(4, "little"), event, masked_crc32c(event).to_bytes(4, "little"))
+    )
+
+
+def events_of(data: bytes) -> list[bytes]:
+    found = []
+    while data:
+        length = int.from_bytes(data[:8], "little")
+        found.append(data[12 : 12 + length])
+        data = data[16 + length :]
+    return found
+
+
+def summary(step: int, number: float, size: int = 1) -> bytes:
+    """An event with one score, whose tensor claims to have ``size`` numbers."""
+    from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
+
+    dimension = tensor_shape_pb2.TensorShapeProto.Dim(size=size)
+    shape = tensor_shape_pb2.TensorShapeProto(dim=[dimension])
+    tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_DOUBLE, tensor_shape=shape, double_val=[number])
+    value = summary_pb2.Summary.Value(tag="charts/episodic_return", tensor=tensor)
+    event: bytes = event_pb2.Event(step=step, summary=summary_pb2.Summary(value=[value])).SerializeToString()
+    return event
+
+
+@pytest.mark.parametrize(
+    ("event", "rule"),
+    [
+        ((-5, 1.0), "a number of steps is from 0 to 2^53"),
+        ((1, 1.7e308), "a score is from -1e+100 to 1e+100"),
+        ((1, float("nan")), "has no finite number"),
+        ((1, 1.0, 10**13), "none of the known scores"),
+    ],
+)
+def test_an_impossible_event_is_refused(event: Any, rule: str) -> None:
+    Path("x.tfevents").write_bytes(recorded(summary(*event)))
+    assert rule in refused("import", "x.tfevents", *AS_PPO)
+
+
+def hyperparameters(rows: dict[str, str]) -> bytes:
+    """An event with CleanRL's table of hyperparameters."""
+    from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, types_pb2
+
+    text = "|param|value|\n|-|-|\n" + "\n".join(f"|{key}|{value}|" for key, value in rows.items())
+    tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, string_val=[text.encode()])
+    value = summary_pb2.Summary.Value(tag="hyperparameters/text_summary", tensor=tensor)
+    event: bytes = event_pb2.Event(summary=summary_pb2.Summary(value=[value])).SerializeToString()
+    return event
+
+
+def test_hyperparameters_are_read_as_they_were_logged_or_refused() -> None:
+    rows = {"env_id": "X", "seed": "1", "a": "08", "b": "1e-05", "c": "yes", "d": "1" * 30, "e": "\x1b: #"}
+    Path("x.tfevents").write_bytes(recorded(summary(1, 1.0)) + recorded(hyperparameters(rows)))
+    [run] = imported("x.tfevents", *AS_PPO)
+    its = find.read(Path(run["folder"]))
+    assert its is not None and its.topology()["hyperparameters"] == {key: rows[key] for key in "abcde"}
+    for wrong in ({str(n): "1" for n in range(2_500)}, {"a": "x" * 300_000}):
+        Path("x.tfevents").write_bytes(recorded(summary(1, 1.0)) + recorded(hyperparameters(wrong)))
+        line = refused("import", "x.tfevents", *AS_PPO, "--into", "others")
+        assert "its settings cannot be written" in line and "a topology has at most" in line
+        assert not Path("others").exists()
+
+
+@st.composite
+def tables(draw: st.DrawFn, right: list[bytes]) -> bytes:
+    """One of these tables with odd bytes or cells."""
+    if draw(st.booleans()):
+        return draw(edited_bytes(right))
+    table = draw(st.sampled_from(right))
+    for _ in range(draw(st.integers(1, 3))):
+        cell = draw(st.sampled_from(table.replace(b"\n", b",").split(b",")))
+        table = table.replace(cell, draw(st.sampled_from(ODD_CELLS)).encode()) if cell else table
+    return table
+
+
+@st.composite
+def files_of_events(draw: st.DrawFn) -> bytes:
+    """A file of events with odd bytes, or with an odd event."""
+    whole = event_files()
+    if draw(st.booleans()):
+        return draw(edited_bytes(whole))
+    events = sorted({event for data in whole for event in events_of(data)}, key=len)
+    return whole[0] + recorded(draw(edited_bytes(events)))
+
+
+EXAMPLES = 100
+READERS = {
+    "x.csv": tables([HISTORY, b"step,ep_rew_mean\n1,2\n3,4\n"]),
+    "x.monitor.csv": tables([MONITOR]),
+    "x.tfevents": files_of_events(),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_any_log_is_imported_or_refused_in_one_line(name: str) -> None:
+    @settings(max_examples=examples(EXAMPLES), suppress_health_check=list(HealthCheck), print_blob=True)
+    @given(READERS[name] | st.binary(max_size=200))
+    def read(data: bytes) -> None:
+        shutil.rmtree("runs", ignore_errors=True)
+        Path(name).write_bytes(data)
+        result = ask("import", name, *AS_PPO, "--json")
+        if result.exit_code == 0:
+            for run in json.loads(result.stdout)["runs"]:
+                assert 0 <= run["env_steps"] <= 2**53
+                its = find.read(Path(run["folder"]))
+                assert its is not None and its.topology()["env"] == {"id": "CartPole-v1"}
+        else:
+            assert result.exit_code == 2 and len(result.stderr.splitlines()) == 1, result.output
+
+    read()

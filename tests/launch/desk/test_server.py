@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
+import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +22,9 @@ from launch.errors import RunError
 from tests.launch.desk.folders import row, write_run
 from tests.launch.runs.folders import me
 
-uvicorn = pytest.importorskip("uvicorn", reason="needs the extra desk: pip install 'actorlearn[desk]'")
-from launch.desk import server  # noqa: E402
+pytest.importorskip("uvicorn", reason="needs the extra desk: pip install 'actorlearn[desk]'")
+from launch.desk import server
+from launch.desk.connections import HEADER_S, LimitedServer
 
 TOKEN = "a-token"
 
@@ -25,11 +32,11 @@ TOKEN = "a-token"
 class Asked:
     """A desk in a thread."""
 
-    def __init__(self, folder: Path, changes: bool) -> None:
+    def __init__(self, folder: Path, changes: bool, header_s: float) -> None:
         self.listening = server.listen(0)
         self.port = self.listening.getsockname()[1]
         app = server.DeskServer(WatchedRuns(folder), changes).app(TOKEN, self.port)
-        self.uvicorn = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+        self.uvicorn = LimitedServer(app, header_s)
         self.thread = threading.Thread(target=self.uvicorn.run, kwargs={"sockets": [self.listening]})
         self.thread.start()
         self.connections: list[http.client.HTTPConnection] = []
@@ -55,8 +62,8 @@ class Asked:
 def start(tmp_path: Path) -> Iterator[Any]:
     started: list[Asked] = []
 
-    def begin(changes: bool = False) -> Asked:
-        started.append(Asked(tmp_path, changes))
+    def begin(changes: bool = False, header_s: float = HEADER_S) -> Asked:
+        started.append(Asked(tmp_path, changes, header_s))
         return started[-1]
 
     yield begin
@@ -145,3 +152,52 @@ def test_the_end_of_a_log_is_answered_and_no_other_file(start: Any, tmp_path: Pa
     for process in ("nobody", "..%2fmeta.json", "%2e%2e%2ftopology", "*"):
         assert answer(id_of(run), process).status == 404
     assert answer("unknown", "trainer").status == 404
+
+
+SERVED = """if True:
+    import resource, sys
+    from pathlib import Path
+    from launch.desk import server
+    from launch.desk.watched import WatchedRuns
+    resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]),) * 2)
+    with server.listen(0) as listening:
+        print(listening.getsockname()[1], flush=True)
+        server.serve(WatchedRuns(Path(sys.argv[1])), listening, "a-token", False, header_s=1.0)
+"""
+
+
+@pytest.mark.parametrize(("descriptors", "halves"), [(1024, 400), (64, 100)])
+def test_half_requests_without_a_token_do_not_block_the_page(descriptors: int, halves: int, tmp_path: Path) -> None:
+    """With 64 descriptors they run out before the most connections are there."""
+    errors = tmp_path / "stderr"
+    with errors.open("wb") as err, ExitStack() as opened:
+        served = [sys.executable, "-c", SERVED, str(tmp_path), str(descriptors)]
+        desk = opened.enter_context(subprocess.Popen(served, stdout=subprocess.PIPE, stderr=err))
+        opened.callback(desk.kill)
+        assert desk.stdout is not None
+        port = int(desk.stdout.readline())
+        half = [opened.enter_context(socket.socket()) for _ in range(halves)]
+        for one in half:
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", port))
+        select.select([], half[:1], [], 10)
+        for one in half:
+            with suppress(OSError):
+                one.send(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        page = http.client.HTTPConnection("127.0.0.1", port, timeout=40)
+        page.request("GET", f"/?token={TOKEN}")
+        assert page.getresponse().status == 200
+        page.close()
+        half[-1].settimeout(40)
+        with suppress(ConnectionResetError):
+            assert half[-1].recv(1) == b"", "a half request ends by the time-out"
+    assert errors.stat().st_size < 1_000, errors.read_text()[:1_000]
+
+
+def test_a_stream_outlives_the_time_out_of_a_request(start: Any) -> None:
+    desk = start(header_s=0.3)
+    stream = desk.ask(f"/stream?token={TOKEN}")
+    assert stream.readline().startswith(b"data: ")
+    time.sleep(1)
+    assert desk.status(f"/?token={TOKEN}") == 200
+    assert stream.read1(1) == b"\n", "the stream is still open"

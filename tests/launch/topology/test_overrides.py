@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from launch.machine.cores import Cores
@@ -158,3 +160,29 @@ def test_an_error_that_the_file_alone_does_not_have_names_the_command_line(text:
     with pytest.raises(TopologyError) as refused:
         parse(text, [override], "t")
     assert str(refused.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("file", "overrides", "refused"),
+    [
+        ({}, [f"env.kwargs.{'.'.join('a' * 500)}=1"], "502 levels: values nest at most 20 deep"),
+        ({}, [f"env.kwargs.a={'[' * 18}{']' * 18}"], "level 21: values nest at most 20 deep"),
+        ({}, [f"env.kwargs.{key}=[{'1,' * 1_500}]" for key in "ab"], "at most 2000 keys and values"),
+        ({}, [f"env.kwargs.{key}={key * 200_000}" for key in "ab"], "at most 262144 bytes"),
+        ({"a": [1] * 1_950}, [], "at most 2000 keys and values"),
+        ({"a": "\u00e9" * 120_000}, [], "at most 262144 bytes"),
+        ({}, [f"env.kwargs.a={'[' * 17}{']' * 17}"], ""),
+    ],
+)
+def test_a_topology_that_could_not_be_read_again_is_refused(
+    file: dict[str, object], overrides: list[str], refused: str
+) -> None:
+    """With its defaults and overrides it becomes the run's own file, which ``resume`` reads."""
+    text = f"env: {{id: CartPole-v1, kwargs: {json.dumps(file, ensure_ascii=False)}}}"
+    if refused:
+        with pytest.raises(TopologyError, match=refused) as error:
+            parse(text, overrides)
+        assert len(str(error.value)) < 300
+    else:
+        topology = parse(text, overrides)
+        assert parse(dump(topology)) == topology

@@ -1,0 +1,113 @@
+"""Limits on the connections of the desk's server, which any user of this machine can open without the token."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import functools
+import socket
+import sys
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MOST = 128
+"""Most connections at a time. A page uses at most six."""
+HEADER_S = 10.0
+"""Seconds within which a connection must send the whole header of a request, from its start or its last answer."""
+_BACKLOG = 32
+"""Most connections that wait to be accepted, and most that are accepted at once."""
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_REPORT_EVERY_S = 60.0
+
+
+class LimitedProtocol(H11Protocol):
+    """A connection that is closed if it does not send a whole header in time, or if there are too many.
+
+    Above ``MOST`` connections, the one closed is that which has waited longest for a header. If none waits for one,
+    the new connection is closed.
+    """
+
+    def __init__(self, *given: Any, header_s: float, **named: Any) -> None:
+        """``header_s``: seconds for a header; the rest is for H11Protocol."""
+        super().__init__(*given, **named)
+        self._header_s = header_s
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for a header; close a connection if there are too many."""
+        super().connection_made(transport)
+        self._wait()
+        if len(self.connections) > MOST:
+            others = [its for its in self.connections if isinstance(its, LimitedProtocol) and its is not self]
+            waiting = (its for its in others if its.waits_for_header)
+            closed = min(waiting, key=LimitedProtocol.deadline_s, default=self)
+            self.connections.discard(closed)
+            closed.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the deadline."""
+        super().connection_lost(exc)
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def on_response_complete(self) -> None:
+        """Wait for the header of the next request."""
+        super().on_response_complete()
+        self._wait()
+
+    @property
+    def waits_for_header(self) -> bool:
+        """Whether no request is being answered."""
+        cycle: Any = self.cycle  # None before the first request, which its type does not say
+        return cycle is None or cycle.response_complete
+
+    def deadline_s(self) -> float:
+        """Return the time of the loop at which the header must be there."""
+        return self._deadline.when() if self._deadline is not None else 0.0
+
+    def _wait(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self.loop.call_later(self._header_s, self._close_if_waiting)
+
+    def _close_if_waiting(self) -> None:
+        if self.waits_for_header:
+            self.transport.abort()
+
+
+class LimitedServer(uvicorn.Server):
+    """Uvicorn with limited connections, which reports exhausted file descriptors in one line a minute."""
+
+    def __init__(self, app: ASGIApp, header_s: float = HEADER_S) -> None:
+        """``header_s``: seconds for the header of a request."""
+        protocol: Any = functools.partial(LimitedProtocol, header_s=header_s)
+        super().__init__(
+            uvicorn.Config(
+                app,
+                loop="asyncio",
+                http=protocol,
+                ws="none",
+                lifespan="off",
+                log_level="error",  # any user can cause warnings
+                backlog=_BACKLOG,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        self._reported_s: float | None = None
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until a signal, or until ``should_exit`` is set."""
+        asyncio.get_running_loop().set_exception_handler(self._report)
+        await super().serve(sockets)
+
+    def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Report an error of the loop; it reports exhausted descriptors many times a second."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _EXHAUSTED:
+            loop.default_exception_handler(context)
+        elif self._reported_s is None or loop.time() - self._reported_s >= _REPORT_EVERY_S:
+            self._reported_s = loop.time()
+            print(f"desk: {error.strerror}: new connections wait until others close", file=sys.stderr, flush=True)
