@@ -141,6 +141,7 @@ def files_left(run: Living, keep: int, learners: int) -> list[str]:
         if Path(folder).is_relative_to(run.folder / "checkpoints"):
             checkpoints += "manifest.json" in files
     spared = 1 if learners > 1 else 0  # the newest that all learners in step have, however many newer ones some have
+    spared += (run.folder / "checkpoints" / "best.json").exists()  # the best, however old it is
     if checkpoints > (keep + spared) * learners:
         found.append(f"{checkpoints} checkpoints of {learners} learners that keep {keep} each, and {spared} more")
     return found

@@ -66,13 +66,18 @@ def blocks(page: Path) -> list[Block]:
 
 def unprinted(shown: str, output: str) -> list[str]:
     """Lines that a page shows and that no line of the output is like."""
-    printed = [" ".join(line.split()) for line in output.splitlines()]
+    printed = [*map(_words, output.splitlines())]
     return [line for line in shown.splitlines() if line.strip() and not any(map(_like(line).fullmatch, printed))]
+
+
+def _words(line: str) -> str:
+    """A line without the blanks that align it, also those after a bracket: ``(100.0%)`` and ``( 18.1%)``."""
+    return " ".join(line.split()).replace("( ", "(")
 
 
 def _like(line: str) -> re.Pattern[str]:
     """A pattern of the lines that differ from this one in numbers alone, or where it has ``…``."""
-    words = " ".join(line.split())
+    words = _words(line)
     parts = (NUMBER.pattern.join(map(re.escape, NUMBER.split(part))) for part in words.split("…"))
     return re.compile(".*".join(parts))
 

@@ -122,3 +122,4 @@ def test_a_line_that_is_shown_differs_from_what_is_printed_in_numbers_alone() ->
     printed = "run-20270101-000000 · Catch\n    12:34  simulator-1 ready\nscore 1 ± 0, lowest 0\nmore\n"
     assert not unprinted(shown, printed)
     assert unprinted("trainer ready\n", printed) == ["trainer ready"]
+    assert not unprinted("143,656 steps ( 95.8%), (15,960 games)", "9 steps (100.0%), ( 3,016 games)")

@@ -49,7 +49,7 @@ def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start, oute
 
 def test_learners_in_sync_save_by_time_at_the_same_update_and_go_back_together(launched: Start) -> None:
     kept = ["checkpoint.every_steps=1_000_000", "checkpoint.every_s=0.1", "checkpoint.keep=1000"]
-    run = launched("catch", *TWO, *kept, "total_steps=1500")
+    run = launched("catch", *TWO, *kept, "total_steps=10_000")
     before = finished(run)
     saved = [{event["env_steps"] for event in run.events("saved") if event["process"] == name} for name in TRAINERS]
     assert saved[0] == saved[1] and len(saved[0]) > 2, saved

@@ -331,7 +331,7 @@ def test_ctrl_c_saves_and_ends_all_runs_and_the_next_sweep_goes_on_with_them(
     Path(environment[PACED_VARIABLE]).write_text("0.2")  # 80 s for what is done to it, however busy the machine is
     tried = sweep(vary={"optimizer.learning_rate": RATES[:1]}, seeds=[1, 2], at_once=1, overrides=own)
     tried.begin()
-    tried.wait_for(lambda: any(run.metrics().last() for run in tried.runs()), "report")
+    tried.wait_for(lambda: any((run.metrics().last() or {}).get("env_steps") for run in tried.runs()), "update")
     refused = command("sweep", tried.file)
     assert (refused.returncode, "another `actorlearn sweep` uses this folder" in refused.stderr) == (2, True)
     tried.kill(signal.SIGINT)
