@@ -141,7 +141,7 @@ class Trainer:
     def _count(self, gathered: Gathered, update: Update) -> None:
         """Count a learned rollout; raises FloatingPointError if more than SKIPS_ALLOWED in a row had skipped steps."""
         self.reports.note_learned(update.metrics, gathered.lags)
-        self.counts.count_learned(gathered, update.env_steps, update.updates)
+        self.counts.count_learned(gathered, update.env_steps, update.updates, update.skipped_steps)
         self._note_returns(gathered)
         if self.learning.finite:
             return
