@@ -65,6 +65,18 @@ class StepCounts(msgspec.Struct, kw_only=True):
         self.dropped["rolled_back"] += before - self.used - sum(self.dropped[reason] for reason in of_weights)
 
 
+class LearnerSteps(msgspec.Struct, kw_only=True):
+    """All environment steps of one learner, from its segments, whether or not its trainer lives."""
+
+    counts: StepCounts
+    in_flight: int = 0
+    """Steps in blocks that are not learned from and not dropped."""
+    rollouts_learned: int = 0
+    """The next rollout to be learned."""
+    commits: int = 0
+    """Number of times that its trainer has committed its account in this life of the run."""
+
+
 class Account:
     """A learner's next rollout and counts: the committed ones, and those that its trainer will commit next."""
 

@@ -260,6 +260,6 @@ def test_the_state_of_an_algorithm_changes_with_steps_and_is_restored(
 def test_steps_are_skipped_if_no_epoch_has_taken_them() -> None:
     made = learning(epochs=2, minibatches=4)
     prepared = made.minibatches.prepare(batch())
-    for number, minibatch in enumerate(made.minibatches.draw(prepared, 3, due(made, prepared, 0, 3), 0)):
+    for number, minibatch in enumerate(made.minibatches.draw(prepared, 3, 8, 0)):
         made.minibatches.note_learned(minibatch, number > 3, {})
         assert made.minibatches.skipped_steps(prepared) == 6 * min(number + 1, 7 - number)  # 24 steps in 4 parts
