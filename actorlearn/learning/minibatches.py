@@ -67,6 +67,8 @@ class Minibatch(NamedTuple):
     """The sample of the replay that it was made from; None without a replay."""
     seed: int = 0
     """Seed of the random numbers that the losses draw."""
+    part: Tensor | None = None
+    """Which environments of the prepared batch it has; None: all, or it is a sample of a replay."""
 
 
 class Minibatches(Carried):
@@ -101,6 +103,10 @@ class Minibatches(Carried):
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
         """Record the metrics of a minibatch's optimizer step; ``taken`` is False if the step was skipped."""
 
+    def skipped_steps(self, prepared: Batch) -> int:
+        """Return the environment steps of the drawn batch that are in skipped optimizer steps alone."""
+        return 0
+
     def finish(self, learned: int, env_steps: int, own_steps: int) -> dict[str, float]:
         """Count a rollout as learned, after its last ``learned`` minibatches; returns metrics for a report."""
         return {}
@@ -129,6 +135,8 @@ class Epochs(Minibatches):
         """Draw parts from ``seed`` and the rollout's number only, so that a restarted trainer draws the same parts."""
         self._algorithm, self._network = algorithm, network
         self._epochs, self._parts, self._seed = epochs, parts, seed
+        self._taken = self._skipped = torch.zeros(0, dtype=torch.bool)
+        """Environments of the drawn batch that were in an optimizer step that was taken, or skipped."""
 
     @torch.no_grad()
     def prepare(self, batch: Batch) -> Batch:
@@ -146,14 +154,25 @@ class Epochs(Minibatches):
         """Yield the parts in order, epoch after epoch; if there is one part, it is the batch itself."""
         generator = torch.Generator().manual_seed((self._seed << 32) + rollout)
         environments, parts = prepared.action.shape[1], self._parts_of(prepared)
+        self._taken, self._skipped = torch.zeros(2, environments, dtype=torch.bool).unbind()
         total = self._epochs * parts
         chosen: Sequence[Tensor] = ()
         for number in range(total):
             if number % parts == 0:  # an epoch begins
                 chosen = torch.randperm(environments, generator=generator).tensor_split(parts)
             if number >= total - remaining:
-                batch = prepared if parts == 1 else prepared.environments(chosen[number % parts])
-                yield Minibatch(batch, seed=mix(mix(self._seed, rollout), number))
+                part = None if parts == 1 else chosen[number % parts]
+                batch = prepared if part is None else prepared.environments(part)
+                yield Minibatch(batch, seed=mix(mix(self._seed, rollout), number), part=part)
+
+    def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
+        """Record which environments were in an optimizer step."""
+        (self._taken if taken else self._skipped)[slice(None) if minibatch.part is None else minibatch.part] = True
+
+    def skipped_steps(self, prepared: Batch) -> int:
+        """Return the environment steps of the drawn batch that are in skipped optimizer steps alone."""
+        alone = self._skipped & ~self._taken
+        return int(prepared.valid[:, alone.to(prepared.valid.device)].sum()) if alone.any() else 0
 
     def _parts_of(self, prepared: Batch) -> int:
         """Return the number of parts along the second dimension, at most its length."""

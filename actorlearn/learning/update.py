@@ -60,6 +60,9 @@ class Update(NamedTuple):
     """Environment steps that all learners together have learned from."""
     updates: int = 0
     """Updates that all learners together have made."""
+    skipped_steps: int = 0
+    """This learner's environment steps in the rollout that are in no optimizer step that was taken, as these were not
+    finite."""
     metrics: Mapping[str, float] = MappingProxyType({})
     """Metrics of the newest optimizer step, or of the first skipped one."""
 
@@ -192,7 +195,8 @@ class Learning:
         hit("update.learned")
         self.exchange.settle()
         hit("update.settled")
-        return Update("learned", agreed.env_steps, agreed.updates, metrics)
+        skipped = min(self.minibatches.skipped_steps(prepared), gathered.steps) if steps else 0
+        return Update("learned", agreed.env_steps, agreed.updates, skipped, metrics)
 
     def due(self, prepared: Batch, env_steps: int, position: Position) -> int:
         """Return how many optimizer steps remain to be taken with a prepared batch; arguments as for ``update``."""

@@ -22,6 +22,7 @@ REASONS = {
     "statistics": (
         "they were played before model.statistics_rows observations were collected, and used only for statistics"
     ),
+    "not_finite": "all optimizer steps with them were skipped, because the loss or gradient was not finite",
     "rolled_back": "they were learned by a trainer that died before its next checkpoint",
     "not_resumed": "they were in flight at the checkpoint from which the run was resumed",
 }
@@ -49,6 +50,31 @@ class StepCounts(msgspec.Struct, kw_only=True):
     def dropped_steps(self) -> int:
         """Steps dropped for any reason."""
         return sum(self.dropped.values())
+
+    @property
+    def passed(self) -> int:
+        """Steps of passes over batches, also those whose optimizer steps were skipped."""
+        return self.used + self.dropped["not_finite"]
+
+    def roll_back(self, saved: StepCounts) -> None:
+        """Count what was learned since ``saved`` as rolled back; the counts of weights become those of ``saved``."""
+        of_weights = ("statistics", "not_finite")
+        before = self.used + sum(self.dropped[reason] for reason in of_weights)
+        self.used = saved.used
+        self.dropped |= {reason: saved.dropped[reason] for reason in of_weights}
+        self.dropped["rolled_back"] += before - self.used - sum(self.dropped[reason] for reason in of_weights)
+
+
+class LearnerSteps(msgspec.Struct, kw_only=True):
+    """All environment steps of one learner, from its segments, whether or not its trainer lives."""
+
+    counts: StepCounts
+    in_flight: int = 0
+    """Steps in blocks that are not learned from and not dropped."""
+    rollouts_learned: int = 0
+    """The next rollout to be learned."""
+    commits: int = 0
+    """Number of times that its trainer has committed its account in this life of the run."""
 
 
 class Account:

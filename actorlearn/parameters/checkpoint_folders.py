@@ -141,6 +141,17 @@ def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ())
     return found
 
 
+def newest_state(directory: Path) -> tuple[int, dict[str, Any]]:
+    """Return the steps and the state of the newest checkpoint with an undamaged manifest; (0, {}) if there is none.
+
+    Its other files are not read, which may take minutes.
+    """
+    for folder in sorted(folders(directory), key=steps_of, reverse=True):
+        with suppress(*_DAMAGE):
+            return steps_of(folder), dict(_manifest((folder / _MANIFEST).read_bytes())["state"])
+    return 0, {}
+
+
 def choose_to_resume(root: Path, learner: int, mode: ModeSpec, beat: Beat = silent) -> tuple[Found, Found]:
     """Return a learner's own checkpoint, and the one whose weights it takes; raises CheckpointError.
 

@@ -26,7 +26,8 @@ class Position(NamedTuple):
     rollout: int = 0
     """The rollout that the learner learns now or next."""
     used: int = 0
-    """The learner's own environment steps before that rollout that are in the weights."""
+    """The learner's own environment steps of the passes before that rollout; also those whose optimizer steps were
+    skipped because they were not finite."""
 
 
 BEGINNING = Position()

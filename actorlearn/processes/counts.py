@@ -46,8 +46,8 @@ class TrainerCounts:
 
     @property
     def position(self) -> Position:
-        """Position of this learner in its own experience: the rollout to learn next, and the steps used."""
-        return Position(self.account.rollouts_learned, self.account.steps.used)
+        """Position of this learner in its own experience: the rollout to learn next, and the steps before it."""
+        return Position(self.account.rollouts_learned, self.account.steps.passed)
 
     def continue_from(self, position: Position) -> None:
         """Continue from the position that belongs to the joined weights.
@@ -60,8 +60,9 @@ class TrainerCounts:
             self.learned_before = position
             return
         # Steps that were used, but are not in the joined weights, are lost.
-        account.steps.dropped["rolled_back"] += max(0, account.steps.used - position.used)
-        account.steps.used = position.used
+        steps, used = account.steps, max(0, position.used - account.steps.dropped["not_finite"])
+        steps.dropped["rolled_back"] += max(0, steps.used - used)
+        steps.used = used
         account.rollouts_learned = max(account.rollouts_learned, position.rollout)
 
     def count_learned_before(self, gathered: Gathered, in_step: bool, statistics: bool) -> None:
@@ -72,7 +73,7 @@ class TrainerCounts:
         """
         steps = self.account.steps
         played = len(gathered.lags) + gathered.stale
-        used = self.learned_before.used - steps.used
+        used = self.learned_before.used - steps.passed
         left_out = played - used if in_step else 0
         only_statistics = statistics and not self.learned_before.used
         steps.dropped["rolled_back"] += played - used - left_out
@@ -80,10 +81,14 @@ class TrainerCounts:
         steps.used += used
         self.finish_rollout(replace(gathered, stale=0, statistics_steps=0))
 
-    def count_learned(self, gathered: Gathered, env_steps: int, updates: int) -> None:
-        """Count a rollout that this learner has learned; the totals are those of all learners, including it."""
+    def count_learned(self, gathered: Gathered, env_steps: int, updates: int, skipped_steps: int = 0) -> None:
+        """Count a rollout that this learner has learned; the totals are those of all learners, including it.
+
+        ``skipped_steps``: its steps that are in no optimizer step that was taken.
+        """
         self.env_steps, self.updates = env_steps, updates
-        self.account.steps.used += gathered.steps
+        self.account.steps.used += gathered.steps - skipped_steps
+        self.account.steps.dropped["not_finite"] += skipped_steps
         self.finish_rollout(gathered)
 
     def finish_rollout(self, gathered: Gathered) -> None:
@@ -133,10 +138,7 @@ class TrainerCounts:
             if not exactly:
                 saved.dropped["not_resumed"] += state["in_flight"]
         elif not outlived:
-            steps = self.account.steps
-            in_weights = steps.used + steps.dropped["statistics"]
-            steps.dropped["rolled_back"] += in_weights - saved.used - saved.dropped["statistics"]
-            steps.used, steps.dropped["statistics"] = saved.used, saved.dropped["statistics"]
+            self.account.steps.roll_back(saved)
 
 
 # Reports -------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.parameters.experience import Experience
 from actorlearn.parameters.interface import Stopped
+from actorlearn.parameters.modes import mode_of
 from actorlearn.parameters.peers import Peers
 from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import Gatherer
@@ -68,6 +69,8 @@ class Trainer:
         """Learn until the run's last step, a drain order or SIGTERM."""
         self._begin()
         self._follow_orders()  # so that steps in the listed blocks are counted, even if nothing is left to learn
+        if self._draining and mode_of(self.settings.exchange).central:
+            self._join_to_save()
         end_steps = self.settings.end_steps
         while self.counts.env_steps < end_steps and not self._draining and self.worker.poll():
             draining = self._follow_orders()
@@ -141,7 +144,7 @@ class Trainer:
     def _count(self, gathered: Gathered, update: Update) -> None:
         """Count a learned rollout; raises FloatingPointError if more than SKIPS_ALLOWED in a row had skipped steps."""
         self.reports.note_learned(update.metrics, gathered.lags)
-        self.counts.count_learned(gathered, update.env_steps, update.updates)
+        self.counts.count_learned(gathered, update.env_steps, update.updates, update.skipped_steps)
         self._note_returns(gathered)
         if self.learning.finite:
             return
@@ -215,6 +218,12 @@ class Trainer:
             self.counts.env_steps, self.counts.updates = joined.env_steps, joined.updates
             self._publish()
         return True
+
+    def _join_to_save(self) -> None:
+        """Join, to save the store's weights at the end of a run in which no trainer was left alive to save them."""
+        while self.worker.poll() and not self._join_learners():
+            self.link.wait()
+            self._follow_orders()
 
     def _share(self, experience: Experience, gathered: Gathered) -> Gathered:
         """Post rows of a rollout to other learners, and return the rollout joined with their newest rows."""

@@ -480,6 +480,9 @@ class Head:
         for node in self.nodes.values():
             node.arriving.close()
 
+    def learner_steps(self) -> None:
+        """Return None: the accounts are in the memory of the nodes."""
+
     def close(self) -> None:
         """End all processes and close the sockets."""
         self.end()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.files import DISK_ERRORS
+from actorlearn.memory.account import Account, LearnerSteps, StepCounts
 from actorlearn.memory.fields import Field
-from actorlearn.memory.rollout import make_segment
+from actorlearn.memory.rollout import Blocks, make_segment, steps_in_flight
 from actorlearn.memory.shared import Segment
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Hello, Member
@@ -50,8 +51,10 @@ class LocalNode:
         """Kind of segment that each learner has -> its fields."""
         self._segments: dict[str, Segment] = {}
         """Segments of the run and of its learners, by name."""
-        self._members: dict[str, Path] = {}
-        """Files of simulators' segments, by the simulators' socket ids."""
+        self._members: dict[str, Member] = {}
+        """Simulators whose segments exist, by their socket ids."""
+        self._removed: dict[int, LearnerSteps] = {}
+        """Steps in removed segments, by learner: in flight in those of simulators, counted in that of the account."""
         for name, fields, _ in run_segments(topology, description):
             self._create(name, fields)
         beat_ns = self._segments["progress"]["beat_ns"]
@@ -111,6 +114,13 @@ class LocalNode:
                     self._create(f"{kind}-{learner}", fields)
             undo.pop_all()
 
+    def learner_steps(self) -> dict[int, LearnerSteps]:
+        """Return the steps of all learners that the run has had; call it after ``end``, when no counts change."""
+        found = {learner: self._account(learner) for learner in self._learners_so_far()}
+        for member in self._members.values():
+            found[member.id.learner].in_flight += _in_flight(member, found[member.id.learner])
+        return found
+
     def end(self) -> None:
         """End all processes."""
         self.spawner.close()
@@ -150,21 +160,38 @@ class LocalNode:
             server=server_of(plan.topology, simulator).number,
         )
         make_segment(member.segment.file, plan.block_shape, simulator.number).close()
-        self._members[simulator.socket_id] = member.segment.file
+        self._members[simulator.socket_id] = member
         return member
 
     def _drop_members(self, ids: Iterable[str]) -> None:
-        """Remove the segments of ended simulators."""
+        """Remove the segments of ended simulators; steps in them that no trainer has counted stay in flight."""
         for id in ids:
-            if file := self._members.pop(id, None):
-                file.unlink(missing_ok=True)
+            if member := self._members.pop(id, None):
+                self._removed[member.id.learner] = steps = self._account(member.id.learner)
+                steps.in_flight += _in_flight(member, steps)
+                member.segment.file.unlink(missing_ok=True)
 
     def _drop_learner(self, learner: int) -> None:
         """Remove a learner's segments; processes that have mapped them can still use them."""
+        if f"account-{learner}" in self._segments:
+            self._removed[learner] = self._account(learner)
         for kind in self._learner_fields:
             if segment := self._segments.pop(f"{kind}-{learner}", None):
                 segment.unlink()
                 segment.close()
+
+    def _learners_so_far(self) -> set[int]:
+        there = {int(name.removeprefix("account-")) for name in self._segments if name.startswith("account-")}
+        return there | self._removed.keys()
+
+    def _account(self, learner: int) -> LearnerSteps:
+        """Return what a learner has committed, with the steps in flight of its removed simulators."""
+        removed = self._removed.get(learner, LearnerSteps(counts=StepCounts()))
+        if (segment := self._segments.get(f"account-{learner}")) is None:
+            return msgspec.structs.replace(removed)
+        own = Account(segment)
+        counted = {"rollouts_learned": own.rollouts_learned, "commits": own.commits}
+        return LearnerSteps(counts=own.steps, in_flight=removed.in_flight, **counted)
 
     def _create(self, name: str, fields: list[Field]) -> None:
         self._segments[name] = Segment.create(self._plan.addresses.shm / name, fields)
@@ -184,3 +211,14 @@ class LocalNode:
             del self._living[key]
             self._control.forget(key)
             yield ev.Exited(*key, returncode)
+
+
+def _in_flight(member: Member, steps: LearnerSteps) -> int:
+    """Return the steps in a simulator's segment that its trainer has neither learned from nor counted as dropped."""
+    segment = Segment.open(member.segment.file)
+    try:
+        blocks = Blocks(segment)
+        counted = 0 < blocks.released <= steps.commits
+        return 0 if counted else steps_in_flight(blocks, steps.rollouts_learned)
+    finally:
+        segment.close()

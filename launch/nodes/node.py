@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.memory.account import LearnerSteps
 from launch.nodes.messages import DropLearner, DropMembers
 from launch.plan.plan import Start
 from launch.supervision import events as ev
@@ -51,6 +52,12 @@ class Node(Protocol):
 
     def add_learners(self, learners: Collection[int]) -> None:
         """Make room for learners; raises OSError or TopologyError, and then has made room for none of them."""
+
+    def learner_steps(self) -> dict[int, LearnerSteps] | None:
+        """Return the steps of all learners that the run has had, from memory; None if it is on other machines.
+
+        It is called after ``end``.
+        """
 
     def end(self) -> None:
         """End all processes; afterwards none can be started, but command lines can be answered."""

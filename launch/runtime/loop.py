@@ -17,8 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from actorlearn.address import AddressError, Tcp
-from actorlearn.parameters.checkpoint_folders import CheckpointError
+from actorlearn.memory.account import StepCounts
+from actorlearn.metrics.registry import LEARNERS
+from actorlearn.parameters.checkpoint_folders import CheckpointError, directory_of, newest_state
 from actorlearn.parameters.chosen_checkpoints import (
     NEWEST,
     choose_of_all,
@@ -40,6 +44,7 @@ from launch.plan.plan import Plan, Resumption, Start
 from launch.plan.planning import plan
 from launch.plan.probe import Description, describe
 from launch.plan.resumption import find_resumption, stretched
+from launch.reports.accounting import Accounting, SavedSteps, account, unknown
 from launch.runs.attached import find_attached, find_detached
 from launch.runs.find import RunFolder
 from launch.runtime.clock import AwakeClock
@@ -232,7 +237,22 @@ class Runner:
             raise
         finally:
             self.node.end()
-            self.reporter.end(self._done or ev.Done("failed", 1, error), self._now_s)
+            done = self._done or ev.Done("failed", 1, error)
+            self.reporter.end(done, self._accounting(done), self._now_s)
+
+    def _accounting(self, done: ev.Done) -> Accounting | None:
+        """Return the account of the run when all processes have ended; None if that of its trainers is complete."""
+        finished = len(done.summary.get(LEARNERS) or (() if not done.summary else (done.summary,)))
+        found = self.node.learner_steps()
+        if found is None:
+            trainers = sum(process["role"] == "trainer" for process in self.supervisor.processes())
+            return unknown(trainers, finished) if finished < trainers else None
+        saved = {}
+        for learner in found:
+            env_steps, state = newest_state(directory_of(self._checkpoints, learner))
+            counts = msgspec.convert(state.get("account", {}), StepCounts)
+            saved[learner] = SavedSteps(env_steps, counts, state.get("in_flight", 0))
+        return account(found, saved, mode(self.plan.topology).outlived, finished)
 
     def _turn(self) -> None:
         """Wait for an event, for at most TURN_S; then give the supervisor all events."""
@@ -245,7 +265,8 @@ class Runner:
             self._handle(ev.Tick())
         for name in self.table.keep_only({process["name"] for process in self.supervisor.processes()}):
             self.reporter.forget_learner(name)
-        self.table.drop_members(self.supervisor.gone_members())
+        if self.supervisor.phase != "ending":  # then they are removed with the run, when trainers count no more
+            self.table.drop_members(self.supervisor.gone_members())
         if self._now_s - self._shown_s >= SHOW_EVERY_S:
             self._shown_s = self._now_s
             self.reporter.processes(self.supervisor.processes(), self.table.rows)

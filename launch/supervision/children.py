@@ -160,6 +160,16 @@ class Children:
         resume = child.role.learns and (child.ever_said_hello or (self._resume and not child.attaching))
         self._do(child.planned.start(child.incarnation, resume))
 
+    def restart_one_trainer(self) -> bool:
+        """Have one trainer come back that has run before, at once; returns False if there is none."""
+        known = [trainer for trainer in self.trainers() if trainer.ever_said_hello]
+        if any(trainer.state is ChildState.STARTING for trainer in known):
+            return True
+        waiting = next((trainer for trainer in known if trainer.state is ChildState.BACKOFF), None)
+        if waiting is not None:
+            self.spawn(waiting)
+        return waiting is not None
+
     def spawned(self, event: ev.Spawned) -> None:
         """Record that a process has been started."""
         child = self.current(event.name, event.incarnation)

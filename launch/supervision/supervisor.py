@@ -276,13 +276,17 @@ class Supervisor:
         )
 
     def _drain_or_end(self, outcome: ev.Done) -> bool:
-        """Tell the trainers to finish and save, or end everything if no trainer runs; returns whether one runs."""
+        """Tell the trainers to finish and save, or end everything if none can save; returns whether one can.
+
+        If none runs and their weights are in a store, one that is restarted saves them.
+        """
         running = any(trainer.state is ChildState.RUNNING for trainer in self._children.trainers())
-        if running:
+        saving = running or (self._mode.central and self._children.restart_one_trainer())
+        if saving:
             self._drain(outcome)
         else:
             self._end(outcome)
-        return running
+        return saving
 
     def _cannot_run(self, event: ev.CannotRun) -> None:
         """End a run that lacks nodes; a run that is already scoring or ending keeps its outcome."""

@@ -255,3 +255,11 @@ def test_the_state_of_an_algorithm_changes_with_steps_and_is_restored(
     monkeypatch.setattr(made.exchange, "apply", lambda *_: Stepped(torch.nan, False))
     made.learn(batch(), 0, 2)
     assert torch.equal(made.state.vector, before)  # no step was taken, so the state is that before it
+
+
+def test_steps_are_skipped_if_no_epoch_has_taken_them() -> None:
+    made = learning(epochs=2, minibatches=4)
+    prepared = made.minibatches.prepare(batch())
+    for number, minibatch in enumerate(made.minibatches.draw(prepared, 3, 8, 0)):
+        made.minibatches.note_learned(minibatch, number > 3, {})
+        assert made.minibatches.skipped_steps(prepared) == 6 * min(number + 1, 7 - number)  # 24 steps in 4 parts

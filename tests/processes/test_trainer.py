@@ -131,6 +131,25 @@ def test_an_update_that_is_not_finite_is_skipped_and_too_many_in_a_row_end_the_r
     assert len(warned) == SKIPS_ALLOWED + 1 and warned[0].startswith(
         "update 2 was skipped because it is not finite: loss nan, gradient norm nan"
     )
+    report = scene.all(Report)[-1].row
+    steps = (report["steps_used"], report["steps_dropped"], report["dropped_not_finite"])
+    assert steps == (STEPS, SKIPS_ALLOWED * STEPS, SKIPS_ALLOWED * STEPS)
+
+
+def test_steps_of_a_skipped_update_are_dropped_and_those_before_and_after_are_used(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.rewards = lambda rollout: np.full((4, 4), np.nan if rollout == 2 else 1.0, np.float32)
+    scene.run()
+    counted = {name: scene.summary[name] for name in ("env_steps", "steps_made", "steps_used", "steps_dropped")}
+    assert counted == {
+        "env_steps": 5 * STEPS,
+        "steps_made": 5 * STEPS + scene.summary["steps_in_flight"],
+        "steps_used": 4 * STEPS,
+        "steps_dropped": STEPS,
+    }
+    assert scene.account.steps.dropped["not_finite"] == scene.summary["dropped_not_finite"] == STEPS
+    saved = checkpoint.newest(scene.settings.checkpoints).state["account"]
+    assert (saved["used"], saved["dropped"]["not_finite"]) == (4 * STEPS, STEPS)
 
 
 def test_resumed_it_goes_on_counting_and_never_publishes_a_version_twice(tmp_path: Path) -> None:

@@ -33,6 +33,16 @@ class Paced(Catch):
         return super().step(action)
 
 
+class Counted(Paced):
+    """Appends a byte to a file of its process in each step: a count that the run does not know."""
+
+    def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
+        result = super().step(action)
+        with Path(f"{os.environ[PACED_VARIABLE]}.steps.{os.getpid()}").open("ab") as file:
+            file.write(b".")
+        return result
+
+
 class Slow(Catch):
     """Catch that takes as long for a step as a simulation of traffic."""
 

@@ -14,6 +14,7 @@ from tests.launch.supervision.story import (
     REST,
     ROLES,
     TERM,
+    TWO,
     Story,
     asked,
     exits,
@@ -218,3 +219,11 @@ def test_a_trainer_whose_last_words_are_wrong_has_finished_all_the_same() -> Non
         story.at(1.0, finished("trainer", "total_steps", env_steps="many"))
     story.at(1.1, ev.Tick())
     assert story.supervisor.phase == "scoring"
+
+
+def test_a_store_whose_trainers_are_all_dead_is_saved_by_one_that_comes_back() -> None:
+    story = Story(TWO, mode="async").at(0, ev.Begin()).at(1, *up(*TWO))
+    story.at(2, *exits(["trainer-0", "trainer-1"], -9)).at(2.1, ev.Interrupted())
+    assert story.started == [("trainer-0", 1, True)] and story.done is None
+    story.at(2.5, ev.Tick()).at(30, ev.Tick())
+    assert story.did(Start) == []  # the other is not needed

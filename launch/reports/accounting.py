@@ -1,0 +1,94 @@
+"""The steps of a whole run at its end: made = used + dropped + in flight, whatever was alive then. Pure.
+
+The counts of each learner are those that its trainer has committed, and that its simulators' blocks hold. Steps whose
+weights were not saved are rolled back to the newest checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from actorlearn.memory.account import LearnerSteps, StepCounts
+
+
+@dataclass(frozen=True)
+class SavedSteps:
+    """Counts in the newest checkpoint of a learner."""
+
+    env_steps: int = 0
+    counts: StepCounts = field(default_factory=StepCounts)
+    in_flight: int = 0
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """The account of a run."""
+
+    row: Mapping[str, int | None]
+    """Its metrics, for the summary; None: not known."""
+    said: str = ""
+    """What was lost or is not known, in words; empty if all trainers have finished."""
+
+
+def account(
+    learners: Mapping[int, LearnerSteps], saved: Mapping[int, SavedSteps], shared: bool, finished: int
+) -> Accounting:
+    """Return the account of a run with these learners and their newest checkpoints.
+
+    ``shared``: the checkpoint of each learner has the weights of all. ``finished``: number of trainers that have
+    finished, and so have saved. The counts in ``learners`` are changed.
+    """
+    for learner, steps in learners.items():
+        before = saved.get(learner, SavedSteps())
+        if not steps.commits:  # a resumed run in which its trainer has not begun
+            steps.counts = before.counts
+            steps.counts.dropped["not_resumed"] += before.in_flight
+    lost = _lost_of_all(learners, saved, finished) if shared else _lost_of_each(learners, saved)
+    counts = [steps.counts for steps in learners.values()]
+    used, dropped = sum(own.used for own in counts), sum(own.dropped_steps for own in counts)
+    in_flight = sum(steps.in_flight for steps in learners.values())
+    made = used + dropped + in_flight
+    row = {"steps_made": made, "steps_used": used, "steps_dropped": dropped, "steps_in_flight": in_flight}
+    row |= {f"dropped_{reason}": sum(own.dropped[reason] for own in counts) for reason in StepCounts().dropped}
+    sums = f"of {made:,} steps made, {used:,} are used, {dropped:,} dropped and {in_flight:,} in flight"
+    return Accounting(row, "; ".join([*lost, sums]) if made and (lost or finished < len(learners)) else "")
+
+
+def unknown(learners: int, finished: int) -> Accounting:
+    """Return the account of a run of which only ``finished`` of the trainers have told their counts."""
+    names = ("steps_made", "steps_used", "steps_dropped", "steps_in_flight")
+    reasons = (f"dropped_{reason}" for reason in StepCounts().dropped)
+    said = f"{learners - finished} of {learners} trainers have not finished, so the steps of the run are not known"
+    return Accounting(dict.fromkeys((*names, *reasons)), said)
+
+
+def _lost_of_each(learners: Mapping[int, LearnerSteps], saved: Mapping[int, SavedSteps]) -> list[str]:
+    """Roll each learner back to its newest checkpoint; returns in words what was lost."""
+    said = []
+    for learner, steps in learners.items():
+        before = saved.get(learner, SavedSteps())
+        lost = steps.counts.passed - before.counts.passed
+        if lost > 0:
+            steps.counts.roll_back(before.counts)
+            said.append(_words(lost, before.env_steps, f" by learner {learner}" if len(learners) > 1 else ""))
+    return said
+
+
+def _lost_of_all(learners: Mapping[int, LearnerSteps], saved: Mapping[int, SavedSteps], finished: int) -> list[str]:
+    """Roll all learners back to the newest checkpoint, unless a trainer has finished; returns in words what was lost.
+
+    That checkpoint has no counts of the others at its time, so steps are taken from any learners.
+    """
+    newest = max((before.env_steps for before in saved.values()), default=0)
+    rest = lost = 0 if finished else max(0, sum(steps.counts.passed for steps in learners.values()) - newest)
+    for steps in learners.values():
+        back = min(rest, steps.counts.used)
+        steps.counts.used -= back
+        steps.counts.dropped["rolled_back"] += back
+        rest -= back
+    return [_words(lost, newest)] if lost else []
+
+
+def _words(lost: int, env_steps: int, by: str = "") -> str:
+    return f"{lost:,} steps that were learned{by} since the checkpoint at {env_steps:,} steps are lost"

@@ -1,0 +1,105 @@
+"""Made = used + dropped + in flight at the end of a run, whatever is alive then; judged by counts of environments."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.system.conftest import Start
+from tests.system.launched import Launched
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+
+COUNTED = "env.id=tests.system.environments:Counted"
+LONG = [COUNTED, "total_steps=1_000_000", "inference.count=1", "algorithm.horizon=5", "checkpoint.exact=false"]
+
+
+def made(run: Launched) -> int:
+    """Steps that environments of simulators have made in this life."""
+    pids = [event["pid"] for event in run.new_events("spawned") if event["process"].startswith("simulator")]
+    files = [run.paced.with_name(f"{run.paced.name}.steps.{pid}") for pid in pids]
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def ended(run: Launched, before: int = 0) -> dict[str, int]:
+    """The account of a run that was stopped; it has all steps, of which ``before`` are of earlier lives."""
+    assert run.end() == 130, run.screen()
+    assert run.leftovers() == []
+    summary = run.summary()
+    assert summary["status"] == "stopped"
+    account = {name: summary[f"steps_{name}"] for name in ("made", "used", "dropped", "in_flight")}
+    assert account["made"] == account["used"] + account["dropped"] + account["in_flight"] == before + made(run)
+    dropped = {name: number for name, number in summary.items() if name.startswith("dropped_")}
+    assert sum(dropped.values()) == account["dropped"] == summary["dropped_rolled_back"]
+    return account
+
+
+def trainers(run: Launched) -> list[str]:
+    return sorted(name for name in run.pids() if name.startswith("trainer"))
+
+
+def kill_trainers(run: Launched) -> list[str]:
+    """Kill all trainers once a report has come; returns their names when the run has seen that they are dead."""
+    run.wait_for_steps(200)
+    names = trainers(run)
+    for name in names:
+        os.kill(run.pids()[name], signal.SIGKILL)
+    for name in names:
+        run.wait_for_event("died", name)
+    return names
+
+
+def start(launched: Start, mode: str, learners: int, *more: str) -> Launched:
+    return launched("catch", *LONG, f"mode={mode}", f"learners.count={learners}", *more)
+
+
+NIGHTLY = [
+    pytest.param(*case, marks=pytest.mark.nightly) for case in (("sync", 1), ("gossip", 2), ("async", 1), ("async", 2))
+]
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(("mode", "learners"), [("sync", 2), *NIGHTLY])
+def test_all_steps_are_accounted_for_where_all_trainers_are_dead_at_the_end(
+    launched: Start, mode: str, learners: int
+) -> None:
+    run = start(launched, mode, learners, "supervision.restart_delay_s=5")
+    kill_trainers(run)
+    run.ctrl_c()
+    account = ended(run)
+    if mode == "async":  # a trainer has come back, and has saved the store
+        assert account["dropped"] == 0 < account["used"]
+        assert run.checkpoint().state["env_steps"] == account["used"]
+    else:
+        assert account["used"] == 0 < account["dropped"]
+        said = f"{account['dropped']:,} steps that were learned since the checkpoint"
+        assert said in run.screen() or mode == "gossip"
+        assert " are lost" in run.screen()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("mode", "learners"), [("sync", 1), ("sync", 2), ("async", 2), ("gossip", 2)])
+def test_all_steps_are_accounted_for_where_a_trainer_is_starting_at_the_end(
+    launched: Start, mode: str, learners: int
+) -> None:
+    run = start(launched, mode, learners, "supervision.restart_delay_s=0.01")
+    names = kill_trainers(run)
+    for name in names:
+        run.wait_for(lambda name=name: [e for e in run.new_events("spawned") if e["process"] == name][1:], "restart")
+    run.ctrl_c()
+    account = ended(run)
+    assert (account["used"] > 0) == (mode == "async")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", ["sync", "async", "gossip"])
+def test_all_steps_are_accounted_for_where_one_trainer_of_two_is_dead_at_the_end(launched: Start, mode: str) -> None:
+    run = start(launched, mode, 2, "supervision.restart_delay_s=5")
+    run.wait_for_steps(200)
+    os.kill(run.pids()["trainer-1"], signal.SIGKILL)
+    run.wait_for_event("died", "trainer-1")
+    run.ctrl_c()
+    account = ended(run)
+    assert account["used"] > 0 and (account["dropped"] > 0) == (mode == "gossip")
