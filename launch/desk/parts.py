@@ -58,6 +58,7 @@ _FIGURES = (
     *("episode_return_mean", "env_steps_per_s", "episodes", "episode_length_mean", "updates", "frames_per_s"),
     *("policy_lag_mean", "steps_made", "steps_made_per_s", "steps_used", "steps_dropped"),
 )
+_ENDED_EARLY = ("died", "failed", "stopped")
 _LIST = ("episode_return_mean", "env_steps_per_s")
 """Metrics in the list of runs."""
 
@@ -107,6 +108,7 @@ def run_list(runs: Sequence[WatchedRun], groups: Sequence[Group]) -> Part:
 
 def _run_line(watched: WatchedRun, group: int) -> dict[str, Any]:
     view = watched.view
+    row = _outcome(view)
     return {
         "id": watched.id,
         "name": printable(view.name),
@@ -116,16 +118,21 @@ def _run_line(watched: WatchedRun, group: int) -> dict[str, Any]:
         "seed": printable(str(view.topology.get("seed", DASH))),
         "done": view.share_done,
         "progress": _progress(view),
-        "figures": [figure(view.row, name) for name in _LIST],
+        "figures": [figure(row, name) for name in _LIST],
         "numbers": {
-            "score": _number(view.row.get(SCORE)),
+            "score": _number(row.get(SCORE)),
             "best": _number(view.best_return),
-            "rate": _number(view.row.get("env_steps_per_s")),
+            "rate": _number(row.get("env_steps_per_s")),
             "steps": view.env_steps,
             "minutes": None if view.elapsed_s is None else round(view.elapsed_s / 60.0, 2),
         },
         "alarm": None if view.alarm is None else event(view.alarm),
     }
+
+
+def _outcome(view: RunView) -> Mapping[str, Any]:
+    """Return the newest report; of an ended run with the numbers of its summary, where it has them."""
+    return {**view.row, **{name: view.final(name) for name in view.row}} if view.has_ended else view.row
 
 
 def _number(value: object) -> float | None:
@@ -141,7 +148,7 @@ def group_list(groups: Sequence[Group]) -> Part:
     """Return the groups of runs that differ only in their seeds, and the keys in which the groups differ."""
     firsts = [group.members[0].view for group in groups]
     topologies = [view.topology for view in firsts]
-    names = _distinct_names(topologies)
+    names = _distinct_names(groups)
     differing = find_differences(topologies) if topologies else []
     keys = list(differing[0]) if len(differing) > 1 else []
     return {
@@ -165,15 +172,23 @@ def _name_in(topology: Mapping[str, Any], section: str) -> str:
     return printable(str(_mapping(topology.get(section)).get("name") or ""))
 
 
-def _distinct_names(topologies: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the name of each group; groups with the same name also get the keys in which they differ."""
-    names = [printable(str(own.get("name") or "unnamed")) for own in topologies]
+def _distinct_names(groups: Sequence[Group]) -> list[str]:
+    """Return the name of each group: that of its only run, or of its topology, with the keys that tell it from others.
+
+    Only groups of several runs whose topologies have the same name are told apart by keys.
+    """
+    names: list[str] = []
     same: dict[str, list[int]] = {}
-    for index, name in enumerate(names):
-        same.setdefault(name, []).append(index)
+    for index, group in enumerate(groups):
+        view = group.members[0].view
+        if len(group.members) == 1:
+            names.append(printable(view.name))
+        else:
+            names.append(printable(str(view.topology.get("name") or "unnamed")))
+            same.setdefault(names[-1], []).append(index)
     for name, indices in same.items():
         if len(indices) > 1:
-            differences = find_differences([topologies[index] for index in indices])
+            differences = find_differences([groups[index].members[0].view.topology for index in indices])
             for index, keys in zip(indices, differences, strict=True):
                 names[index] = f"{name} {said(keys)}"
     return names
@@ -202,10 +217,15 @@ def _mark(curve: CurvePoints, marked: Mapping[str, Any]) -> Part:
 
 
 def group_band(members: Sequence[WatchedRun], shown: Sequence[str]) -> Part:
-    """Return a group's bands of metrics against steps and minutes; a band is None if no two curves overlap."""
+    """Return a group's bands of metrics against steps and minutes; a band is None if no two curves overlap.
+
+    Runs that ended early would end the band: it is over the finished and living runs, if there are any. The score is
+    always there, for the table of runs.
+    """
     found = {}
-    for name in shown:
-        curves = [points for watched in members if len((points := watched.curve(name).points).numbers)]
+    whole = [watched for watched in members if watched.view.status not in _ENDED_EARLY]
+    for name in dict.fromkeys((*shown, SCORE)):
+        curves = [points for watched in whole or members if len((points := watched.curve(name).points).numbers)]
         counting = [points.that_count() for points in curves]
         timed = [points.with_times() for points in curves]
         found[name] = {
@@ -241,7 +261,7 @@ def _rounded(numbers: npt.NDArray[np.float64]) -> list[float]:
 
 def run_parts(view: RunView, processes: Sequence[Process], topology: str) -> dict[str, Part]:
     """Return the parts of one run; ``topology``: text of its file."""
-    row = {**view.row, **{name: view.final(name) for name in view.row}} if view.has_ended else view.row
+    row = _outcome(view)
     return {
         "head": _head(view),
         "figures": [*(figure(row, name) for name in _FIGURES), _best(view)],

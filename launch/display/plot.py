@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 # The hues of Okabe and Ito (2008), which colour-blind readers can distinguish, without yellow. They are darkened, or
 # lightened, to a contrast of at least 3 with the background.
-COLOURS = ("#0072B2", "#D55E00", "#008A63", "#B8508F", "#A87400", "#2A86BC", "#1C2126")
-DARK_COLOURS = ("#4BA3DD", "#E8762C", "#2DB78B", "#D98AB7", "#E6A21A", "#7CC8F2", "#E6E8EA")
+COLOURS = ("#0072B2", "#D55E00", "#008A63", "#B8508F", "#A87400", "#7A5CC2", "#1C2126")
+DARK_COLOURS = ("#4BA3DD", "#E8762C", "#2DB78B", "#D98AB7", "#E6A21A", "#B9A5F2", "#E6E8EA")
 """On a dark background."""
 STYLES = ("-", "--", ":")
 INK = "#333333"

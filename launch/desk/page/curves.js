@@ -9,7 +9,7 @@ const MOST_SAID = 8; // curves whose numbers are said
 const CELLS = 400_000; // most numbers of a picture: all curves at all places of any of them
 const PLACES = 2_000; // places of a picture of more: more than it has pixels
 
-const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
+export const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
 const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
@@ -30,7 +30,7 @@ export class Pictures {
     this.pairs = new Map();
   }
 
-  // Show pairs of {key, title, label, curves, marks}. A curve is {name, colour, width, dash, by_steps: [at, numbers],
+  // Show pairs of {key, environment, title, label, curves, marks}; pictures of one environment share zoom and crosshair. A curve is {name, colour, width, dash, by_steps: [at, numbers],
   // by_minutes: …, band: {by_steps: [at, middle, low, high], …} or null}; a mark is an event with its steps and minutes.
   // The manner is {smooth: share of the earlier curve, log: which of x and y are logarithmic}.
   show(pairs, manner) {
@@ -39,10 +39,10 @@ export class Pictures {
     for (const [key, { pictures }] of before) if (!this.pairs.has(key)) pictures.forEach((picture) => picture.end());
     const boxes = [...this.pairs.values()].map(({ box }) => box);
     if (boxes.length !== this.place.children.length || boxes.some((box, at) => box !== this.place.children[at])) this.place.replaceChildren(...boxes);
-    for (const { key, title, label, curves, marks } of pairs) {
+    for (const { key, environment, title, label, curves, marks } of pairs) {
       const { heading, pictures } = this.pairs.get(key);
       heading.textContent = pairs.length > 1 ? title : "";
-      for (const picture of pictures) picture.show(label, curves, marks, manner);
+      for (const picture of pictures) picture.show(environment, label, curves, marks, manner);
     }
   }
 
@@ -64,8 +64,11 @@ class Picture {
     this.place = element("div", { class: "plot", role: "img" });
     this.said = element("p", { class: "said", "aria-hidden": "true" });
     this.rows = behind("As a table", () => this.table());
-    this.figure = element("figure", {}, this.place, this.said, this.rows);
+    this.whole = element("button", { type: "button", class: "whole", hidden: true, click: () => this.show_whole() }, "show the whole curve");
+    this.figure = element("figure", {}, this.whole, this.place, this.said, this.rows);
     this.shape = "";
+    this.zoom = null; // the range of x that was chosen by dragging
+    this.pointed = false; // whether a pointer is over this picture, or over another of its environment
     this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(this.place);
   }
@@ -75,13 +78,15 @@ class Picture {
     this.plot?.destroy();
   }
 
-  show(label, curves, marks, { smooth, log }) {
+  show(environment, label, curves, marks, { smooth, log }) {
+    if (environment !== this.environment) this.shape = this.zoom = "";
+    this.environment = environment;
     const drawn = curves.filter((curve) => points(curve, this.axis)[0].length);
     this.label = label;
     this.marks = marks;
     this.log = log;
     this.curves = smooth ? drawn.map((curve) => smoothed(curve, this.axis, smooth)) : drawn;
-    this.raw = smooth ? drawn.filter((curve) => !curve.band?.[this.axis]).map((curve) => ({ ...curve, width: 1, colour: `${curve.colour.slice(0, 7)}55` })) : [];
+    this.raw = smooth ? drawn.filter((curve) => !curve.band?.[this.axis]).map((curve) => ({ ...curve, width: 1, colour: `${curve.colour.slice(0, 7)}88` })) : [];
     const last = this.curves.slice(0, MOST_SAID).map((curve) => `${curve.name} ${written(points(curve, this.axis)[1].at(-1))}`);
     if (this.curves.length > MOST_SAID) last.push(`and ${this.curves.length - MOST_SAID} more`);
     this.place.setAttribute("aria-label", `${label} against ${AXES[this.axis].title}; last: ${last.join(", ") || "none yet"}`);
@@ -101,7 +106,7 @@ class Picture {
     this.figure.classList.remove("without");
     const data = positive(joined(all, this.axis), this.log);
     const shape = JSON.stringify([this.label, this.log, all.map((curve) => [curve.name, curve.colour, curve.width, curve.dash, !!curve.band?.[this.axis]])]);
-    const zoomed = this.plot && this.zoomed() ? { min: this.plot.scales.x.min, max: this.plot.scales.x.max } : null;
+    const zoomed = this.zoom;
     if (this.plot && shape === this.shape) {
       this.plot.setData(data, !zoomed);
       if (zoomed) this.plot.redraw();
@@ -112,7 +117,8 @@ class Picture {
       this.shape = shape;
       if (zoomed) this.plot.setScale("x", zoomed);
     }
-    this.said.replaceChildren();
+    if (!this.pointed) this.said.replaceChildren();
+    else this.say(this.plot);
   }
 
   redraw() {
@@ -125,10 +131,18 @@ class Picture {
     if (this.plot && width && width !== this.plot.width) this.plot.setSize({ width, height: HEIGHT });
   }
 
-  zoomed() {
-    const { min, max } = this.plot.scales.x;
-    const at = this.plot.data[0];
-    return at.length > 1 && (min > at[0] || max < at.at(-1)) && min !== null;
+  // Keep the range that was chosen by dragging, for new data and new plots; null where the whole curve is shown.
+  keep_zoom(plot) {
+    const { min, max } = plot.scales.x;
+    const at = plot.data[0];
+    if (min === null || min === undefined || !at.length) return;
+    this.zoom = at.length > 1 && (min > at[0] || max < at.at(-1)) ? { min, max } : null;
+    this.whole.hidden = !this.zoom;
+  }
+
+  show_whole() {
+    const at = this.plot?.data[0];
+    if (at?.length) this.plot.setScale("x", { min: at[0], max: at.at(-1) });
   }
 
   options(all) {
@@ -155,13 +169,13 @@ class Picture {
       series,
       bands,
       legend: { show: false },
-      cursor: { points: { show: false }, drag: { x: true, y: false }, sync: { key: this.axis, scales: ["x", null], setSeries: false } },
+      cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false }, sync: { key: `${this.axis} ${this.environment}`, scales: ["x", null], setSeries: false } },
       scales: { x: { time: false, distr: this.log.includes("x") ? 3 : 1 }, y: { distr: this.log.includes("y") ? 3 : 1 } },
       axes: [
         { ...axis, values: ticks(AXES[this.axis].tick), label: AXES[this.axis].title, labelSize: 18, labelFont: axis.font, size: 34 },
         { ...axis, values: ticks((value) => compact.format(value)), label: this.label, labelSize: 18, labelFont: axis.font, size: 52 },
       ],
-      hooks: { draw: [(plot) => this.mark(plot, colour)], setCursor: [(plot) => this.say(plot)] },
+      hooks: { draw: [(plot) => this.mark(plot, colour)], setCursor: [(plot) => this.say(plot)], setScale: [(plot, scale) => scale === "x" && this.keep_zoom(plot)] },
     };
   }
 
@@ -190,7 +204,8 @@ class Picture {
   // Say what is under the pointer, the highest curve first.
   say(plot) {
     const { left, idx } = plot.cursor;
-    if (left === undefined || left < 0 || idx === null || idx === undefined) {
+    this.pointed = !(left === undefined || left < 0 || idx === null || idx === undefined);
+    if (!this.pointed) {
       this.said.replaceChildren();
       return;
     }
@@ -201,7 +216,7 @@ class Picture {
       const x = this.place_of(mark);
       return x !== null && Math.abs(plot.valToPos(x, "x") - left) <= NEAR;
     });
-    const values = there.slice(0, MOST_SAID).map(({ curve, value }) => element("span", {}, swatch(curve), ` ${curve.name} `, element("b", {}, written(value))));
+    const values = there.slice(0, MOST_SAID).map(({ curve, value }) => element("span", { class: "value" }, swatch(curve), element("b", {}, written(value)), element("span", { class: "of" }, curve.name)));
     this.said.replaceChildren(
       element("span", {}, AXES[this.axis].said(at)),
       ...near.slice(-2).map((mark) => element("span", { class: mark.alarm ? "ill" : null }, mark.text)),
@@ -252,7 +267,7 @@ function positive([at, ...columns], log) {
   return [pick(at), ...columns.map((column) => above(pick(column)))];
 }
 
-// The number at the last place that is not behind this one; null outside of the curve.
+// The height of the line at a place, between its points too; null outside of the curve.
 function value_at([at, numbers], place) {
   if (!at.length || place < at[0] || place > at.at(-1)) return null;
   let [low, high] = [0, at.length - 1];
@@ -261,7 +276,9 @@ function value_at([at, numbers], place) {
     if (at[middle] <= place) low = middle;
     else high = middle - 1;
   }
-  return numbers[low];
+  const [before, after] = [numbers[low], numbers[low + 1]];
+  if (at[low] === place || after === undefined || after === null || before === null) return before;
+  return before + ((after - before) * (place - at[low])) / (at[low + 1] - at[low]);
 }
 
 // All curves over the places of any of them, as uPlot wants them.

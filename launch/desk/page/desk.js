@@ -16,6 +16,8 @@ let stream = null;
 let streamed = null; // what the stream was asked for
 let focused = ""; // the run whose sections stand there
 let announced = new Map(); // newest alarm of each run
+let pointer_down = false;
+const waiting = new Set(); // parts that changed while a pointer was down
 let silence = 0; // the timer that takes the alarm from the top again; it stays among the events
 const ALARM_MS = 60_000;
 const MOST_METRICS = 6; // that are drawn at once
@@ -28,6 +30,10 @@ function receive(changed) {
 }
 
 function show(changed) {
+  if (pointer_down) {
+    changed.forEach((name) => waiting.add(name));
+    return;
+  }
   const desk = parts.get("desk");
   const runs = parts.get("runs");
   if (!desk || !runs) return;
@@ -45,6 +51,7 @@ function show(changed) {
 
 function show_desk(desk) {
   use_colours(desk.colours);
+  if (desk.live) document.documentElement.dataset.live = "";
   const choice = by_id("metric");
   const names = desk.metrics.map(({ name }) => name);
   if (names.join() !== [...choice.options].map(({ value }) => value).join()) {
@@ -92,9 +99,11 @@ function announce(runs) {
   const is_grave = (alarm) => alarm && !["warned", "slow"].includes(alarm.kind);
   const fresh = runs.filter((run) => before.has(run.id) && is_grave(run.alarm) && before.get(run.id) !== announced.get(run.id));
   if (!fresh.length) return;
-  by_id("alarm").textContent = fresh.map((run) => `${run.name}: ${run.alarm.text}`).join("; ");
+  const hide = () => by_id("alarm").replaceChildren();
+  const links = fresh.map((run) => element("a", { href: address({ run: run.id }) }, `${run.name}: ${run.alarm.text}`));
+  by_id("alarm").replaceChildren(...links, element("button", { type: "button", "aria-label": "Hide the alarm", click: hide }, "×"));
   clearTimeout(silence);
-  silence = setTimeout(() => (by_id("alarm").textContent = ""), ALARM_MS);
+  silence = setTimeout(hide, ALARM_MS);
 }
 
 // Pictures -------------------------------------------------------------------------------------------------------------
@@ -120,8 +129,9 @@ function pairs_of_all(groups, shown) {
   const left = groups.map((group) => ({ ...group, runs: group.runs.filter((id) => runs.has(id)), whole: group.runs.every((id) => runs.has(id)) })).filter((group) => group.runs.length);
   const environments = [...new Set(left.map((group) => group.env))];
   return shown.flatMap(({ name, label }) =>
-    (environments.length ? environments : [""]).map((env) => ({
+    environments.map((env) => ({
       key: `${env} ${name}`,
+      environment: env,
       title: environments.length > 1 ? (shown.length > 1 ? `${env}: ${label}` : env) : label,
       label,
       curves: left.filter((group) => group.env === env).flatMap((group) => group_curves(group, name)),
@@ -131,8 +141,9 @@ function pairs_of_all(groups, shown) {
 }
 
 function pairs_of_run(run, groups, shown) {
+  if (!groups.some(({ runs }) => runs.includes(run))) return [];
   const marks = parts.get(`curve/${run}`)?.marks ?? [];
-  return shown.map(({ name, label }) => ({ key: `run ${name}`, title: label, label, curves: run_curves(run, groups, name), marks }));
+  return shown.map(({ name, label }) => ({ key: `run ${name}`, environment: run, title: label, label, curves: run_curves(run, groups, name), marks }));
 }
 
 // A group: its band, where several seeds have come far enough, and the line of each of its runs.
@@ -141,10 +152,10 @@ function group_curves(group, metric) {
   const band = group.whole ? parts.get(`band/${group.number}`)?.[metric] : null;
   const names = new Map(parts.get("runs").map((run) => [run.id, run.name]));
   const alone = !band?.by_steps;
-  const lines = group.runs.map((id) => line_of(id, metric, { ...look, name: names.get(id), width: alone ? 2 : 0.7 })).filter(Boolean);
+  const lines = group.runs.map((id) => line_of(id, metric, { ...look, name: names.get(id), width: alone ? 2 : 1.1 })).filter(Boolean);
   if (alone) return lines.map((line) => (lines.length === 1 ? { ...line, name: group.name } : line));
   const middle = { ...look, name: group.name, width: 2.2, by_steps: [[], []], by_minutes: [[], []], band };
-  return [middle, ...lines.map((line) => ({ ...line, colour: `${look.colour}80` }))];
+  return [middle, ...lines.map((line) => ({ ...line, colour: `${look.colour}cc` }))];
 }
 
 // A run, in front of others of its group.
@@ -152,7 +163,7 @@ function run_curves(run, groups, metric) {
   const group = groups.find(({ runs }) => runs.includes(run));
   if (!group) return [];
   const names = new Map(parts.get("runs").map((one) => [one.id, one.name]));
-  const others = group.runs.filter((id) => id !== run).map((id) => line_of(id, metric, { name: names.get(id), colour: "#8888887f", width: 0.8 }));
+  const others = group.runs.filter((id) => id !== run).map((id) => line_of(id, metric, { name: names.get(id), colour: is_dark() ? "#8a949c" : "#8a9298", width: 1 }));
   return [line_of(run, metric, { name: names.get(run), colour: look_of(group.number).colour, width: 2.2 }), ...others].filter(Boolean);
 }
 
@@ -177,19 +188,25 @@ const ACTS = {
   },
 };
 
+// What is said where no run is left to be drawn.
+function nothing() {
+  const { filter } = chosen();
+  if (!parts.get("runs").length) return element("p", {}, "There are no runs yet. Start one with ", element("code", {}, "actorlearn run TOPOLOGY"), ".");
+  return element("p", {}, `No run matches '${filter}'. `, element("button", { type: "button", click: () => (location.hash = address({ filter: "" })) }, "Clear the filter"));
+}
+
 function show_all() {
   by_id("top").hidden = true;
   const { sort, picked } = chosen();
-  const [shown] = parts.get("desk").shown;
   const left = new Map(filtered(parts.get("runs")).map((run) => [run.id, run]));
   const { keys, groups } = parts.get("groups");
   const there = groups.filter((group) => group.runs.some((id) => left.has(id)));
-  const band = (number) => (shown.name === "episode_return_mean" ? parts.get(`band/${number}`)?.[shown.name]?.by_steps : null);
+  const band = (group) => (group.runs.every((id) => left.has(id)) ? parts.get(`band/${group.number}`)?.episode_return_mean : null);
   const made = runs_table(there, left, band, look_of, (id) => address({ run: id }), { ...ACTS, picked: new Set(picked) }, sort);
   const drawn = drawn_runs();
   const compared_groups = there.filter((group) => group.runs.some((id) => drawn.has(id)));
   const card = left.size ? element("section", { class: "card wide", tabindex: "0", "aria-label": "Runs" }, made) : null;
-  refill(by_id("table"), card);
+  refill(by_id("table"), card ?? nothing());
   refill(by_id("rest"), compared_groups.length > 1 ? differences(keys, compared_groups) : null);
 }
 
@@ -310,10 +327,14 @@ function connect() {
   const asked = new URLSearchParams([...(run ? [["run", run]] : []), ...metric.map((name) => ["metric", name])]);
   streamed = String(asked);
   stream = new EventSource(`stream?${asked}`);
-  stream.onopen = () => (by_id("connection").textContent = "live");
+  const tell = (text, bad) => {
+    by_id("connection").textContent = text;
+    by_id("connection").classList.toggle("bad", bad);
+  };
+  stream.onopen = () => tell("live", false);
   stream.onerror = (event) => {
     const refused = event.target.readyState === EventSource.CLOSED; // a browser does not ask again then
-    by_id("connection").textContent = refused ? "refused: open the address that `actorlearn desk` printed last" : "the desk does not answer; trying again";
+    tell(refused ? "refused: open the address that `actorlearn desk` printed last" : "the desk does not answer; trying again", true);
   };
   stream.onmessage = (event) => receive(JSON.parse(event.data));
 }
@@ -352,6 +373,17 @@ function switch_theme() {
 function redrawn(change) {
   rewrite(change);
   show(["runs", "groups"]);
+}
+
+// While a pointer is down, lists and the table stay as they are: a click on what has been replaced would be lost.
+document.addEventListener("pointerdown", () => (pointer_down = true));
+for (const kind of ["pointerup", "pointercancel", "blur"]) {
+  window.addEventListener(kind, () => setTimeout(() => {
+    pointer_down = false;
+    const changed = [...waiting];
+    waiting.clear();
+    if (changed.length) show(changed);
+  }));
 }
 
 // Show the log and the load of a process; a report has neither.
@@ -404,7 +436,9 @@ by_id("rest").addEventListener("click", (event) => {
   if (box) show_process(box.dataset.process);
 });
 by_id("rest").addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && event.target.matches?.("[data-process]")) show_process(event.target.dataset.process);
+  if (!["Enter", " "].includes(event.key) || !event.target.matches?.("[data-process]")) return;
+  event.preventDefault();
+  show_process(event.target.dataset.process);
 });
 by_id("theme").addEventListener("click", switch_theme);
 by_id("keys").addEventListener("click", () => by_id("help").showModal());

@@ -55,7 +55,7 @@ export function renew(details, make) {
   else made?.remove();
 }
 
-const FOCUSED = "a, button, summary, [tabindex]";
+const FOCUSED = "a, button, input, select, summary, [tabindex]";
 const SCROLLED = "ol, pre, .wide";
 
 // Put other children into a place; what is open, scrolled and focused there stays so.

@@ -11,6 +11,7 @@ const ROUND = 64; // right of the last column, for curves around it
 const WORDS = 190; // there, for words beside such curves
 const SAID = 34; // characters of a box's second line
 const NAMED = 27; // characters of its first
+const NODE_GAP = 30; // between boxes of different nodes in a column
 const FRAME = 12; // between the boxes of a node and its frame
 
 // Draw boxes and lines (launch/desk/graph.py) with a table behind them.
@@ -19,7 +20,7 @@ export function topology({ boxes, lines }) {
   const { places, width, height } = arranged(boxes, lines);
   const picture = drawn(
     "svg",
-    { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": summary(boxes) },
+    { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": summary(boxes) },
     drawn(
       "defs",
       {},
@@ -73,11 +74,16 @@ function beside(lines, places) {
 }
 
 function stack_height(stack) {
-  return stack.length * (BOX.height + BOX.gap) - (stack.length ? BOX.gap : 0);
+  return stack.length * (BOX.height + BOX.gap) - (stack.length ? BOX.gap : 0) + NODE_GAP * changes_of_node(stack, stack.length);
+}
+
+// How often the node changes among the first boxes of a stack; its frames and their names need room there.
+function changes_of_node(stack, count) {
+  return stack.slice(1, count).filter((box, at) => box.node !== stack[at].node).length;
 }
 
 function stacked(stack, x, top, places) {
-  stack.forEach((box, at) => places.set(box.id, { x: x(box), y: top + at * (BOX.height + BOX.gap) }));
+  stack.forEach((box, at) => places.set(box.id, { x: x(box), y: top + at * (BOX.height + BOX.gap) + NODE_GAP * changes_of_node(stack, at + 1) }));
 }
 
 // A frame around the boxes of each node, learner by learner; none where the run is on one machine.
@@ -104,7 +110,7 @@ function drawn_frame({ node, left, top, right, bottom }) {
 function drawn_box(box, { x, y }) {
   const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
   const [process] = box.processes;
-  const button = process ? { "data-process": process, tabindex: "0", role: "button", "aria-label": `${box.name}, ${box.said}: log and load` } : {};
+  const button = process && document.documentElement.dataset.live ? { "data-process": process, tabindex: "0", role: "button", "aria-label": `${box.name}, ${box.said}: log and load` } : {};
   return drawn(
     "g",
     { class: `box ${box.state}`, transform: `translate(${x} ${y})`, ...button },

@@ -1,11 +1,11 @@
 // Sections of the page that are not curves: the list of runs, groups, and one run in full.
 
 import { bar, behind, element, swatch, table } from "./elements.js";
-import { written } from "./curves.js";
+import { compact, written } from "./curves.js";
 import { topology } from "./graph.js";
 
 const LONGEST = 44; // letters of a name in the table
-const LONGEST_IN_LIST = 24;
+const LONGEST_IN_LIST = 20;
 const MOST_SEEDS = 3; // that are listed of a group
 const STAGE_COLOURS = { simulate: "#56B4E9", infer: "#CC79A7", learn: "#E69F00", copy: "#0072B2", publish: "#009E73", wait: "var(--line)" };
 
@@ -77,7 +77,7 @@ export function runs_table(groups, runs, bands, looks, hrefs, acts, sort) {
   const column = sort.replace(/^-/, "");
   const way = sort.startsWith("-") ? -1 : 1;
   const rows = groups.map((group) => ({ group, members: group.runs.map((id) => runs.get(id)).filter(Boolean) })).filter(({ members }) => members.length);
-  const lines = rows.map(({ group, members }) => ({ group, members, numbers: numbers_of_group(group, members, bands(group.number)) }));
+  const lines = rows.map(({ group, members }) => ({ group, members, numbers: numbers_of_group(group, members, bands(group)) }));
   if (COLUMNS[column]) lines.sort((a, b) => way * compared(COLUMNS[column].of(a.numbers), COLUMNS[column].of(b.numbers)));
   const head = Object.entries(COLUMNS).map(([name, { heading }]) => {
     const sorted = name === column;
@@ -95,7 +95,7 @@ export function runs_table(groups, runs, bands, looks, hrefs, acts, sort) {
     const own = open ? members.map((run) => run_row(run, group, hrefs, acts)) : [];
     return [row_of(first, numbers, {}), ...own];
   });
-  const caption = "Runs that differ only in name and seed are one group; its score is the interquartile mean (95 % interval). Tick groups or runs to draw and compare only these.";
+  const caption = "Runs that differ only in name and seed are one group; its score is the interquartile mean, in its 95 % interval, at the last step that all its finished and living seeds have reached. Tick groups or runs to draw and compare only these.";
   return element("table", { class: "runs" }, element("caption", {}, caption), element("thead", {}, element("tr", {}, head)), element("tbody", {}, body));
 }
 
@@ -121,7 +121,7 @@ function numbers_of_run(run, group) {
 function numbers_of_group(group, members, band) {
   const of = (name) => members.map((run) => run.numbers[name]).filter((value) => value !== null && value !== undefined);
   const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null);
-  const last = band?.map((column) => column.at(-1));
+  const last = band?.by_steps?.map((column) => column.at(-1));
   return {
     name: group.name,
     env: group.env,
@@ -130,9 +130,9 @@ function numbers_of_group(group, members, band) {
     seeds: members.map((run) => run.seed),
     states: [...new Set(members.map((run) => run.status))],
     steps: Math.max(0, ...of("steps")),
-    rate: mean(of("rate")),
+    rate: mean(of("rate").filter((rate) => rate > 0)),
     score: last ? last[1] : mean(of("score")),
-    interval: last ? `${written(last[2])} to ${written(last[3])}` : "",
+    interval: last ? `${written(last[2])} to ${written(last[3])} at ${compact.format(last[0])} steps${band.count < members.length ? `, ${band.count} of ${members.length} seeds` : ""}` : "",
     best: of("best").length ? Math.max(...of("best")) : null,
     minutes: of("minutes").length ? Math.max(...of("minutes")) : null,
   };

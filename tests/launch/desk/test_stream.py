@@ -54,7 +54,7 @@ def test_a_page_gets_all_runs_at_first_and_then_what_has_changed(tmp_path: Path)
     groups = told["groups"]["groups"]
     assert sorted(len(group["runs"]) for group in groups) == [1, 2]
     assert told["groups"]["keys"] == ["algorithm.horizon"]
-    assert {group["name"] for group in groups} == {"made algorithm.horizon=5", "made algorithm.horizon=20"}
+    assert {group["name"] for group in groups} == {"made algorithm.horizon=5", "other"}
     assert told[f"curve/{ids['living']}"]["metrics"][SCORE]["by_steps"] == [
         [100 * n for n in range(9)],
         [pytest.approx(0.1 * n) for n in range(9)],
@@ -113,6 +113,16 @@ def test_a_group_keeps_its_number_while_others_come_and_go(tmp_path: Path) -> No
     for file in (tmp_path / "first").iterdir():
         file.unlink()
     assert numbers() == {"second": before["second"], "third": 2}
+
+
+def test_a_seed_that_died_early_does_not_end_the_band_of_the_others(tmp_path: Path) -> None:
+    for seed, count in ((1, 9), (2, 9), (3, 3)):
+        run = write_run(tmp_path / f"run-{seed}", [row(n) for n in range(count)], seed=seed)
+        status = "finished" if count == 9 else "failed"
+        (run.path / "summary.json").write_text(json.dumps({"status": status}))
+    told = Overview(WatchedRuns(tmp_path), ["entropy"]).changed()
+    band = msgspec.json.decode(told[f"band/{told['groups']['groups'][0]['number']}"])[SCORE]
+    assert band["count"] == 2 and band["by_steps"][0][-1] == 800, "the score is there, whatever metric is drawn"
 
 
 def test_several_metrics_of_runs_of_several_environments_are_sent(tmp_path: Path) -> None:
@@ -271,7 +281,11 @@ def test_groups_are_named_once_and_not_with_every_report(tmp_path: Path, monkeyp
         return find_differences(*given)
 
     monkeypatch.setattr(parts, "find_differences", counted)
-    runs = [write_run(tmp_path / f"run-{n}", [row(1)], horizon=n + 1, **(me() if n == 0 else {})) for n in range(9)]
+    runs = [
+        write_run(tmp_path / f"run-{n}-{seed}", [row(1)], horizon=n + 1, seed=seed, **(me() if n == 0 else {}))
+        for n in range(9)
+        for seed in (1, 2)
+    ]
     overview = Overview(WatchedRuns(tmp_path))
     groups = overview.changed()["groups"]["groups"]
     assert {group["name"] for group in groups} == {f"made algorithm.horizon={n + 1}" for n in range(9)}
