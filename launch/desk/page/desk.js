@@ -51,7 +51,7 @@ function show(changed) {
 
 function show_desk(desk) {
   use_colours(desk.colours);
-  if (desk.live) document.documentElement.dataset.live = "";
+  if (desk.live) document.documentElement.dataset.live = "yes";
   const choice = by_id("metric");
   const names = desk.metrics.map(({ name }) => name);
   if (names.join() !== [...choice.options].map(({ value }) => value).join()) {

@@ -5,7 +5,7 @@ import { compact, written } from "./curves.js";
 import { topology } from "./graph.js";
 
 const LONGEST = 44; // letters of a name in the table
-const LONGEST_IN_LIST = 20;
+const LONGEST_IN_LIST = 18;
 const MOST_SEEDS = 3; // that are listed of a group
 const STAGE_COLOURS = { simulate: "#56B4E9", infer: "#CC79A7", learn: "#E69F00", copy: "#0072B2", publish: "#009E73", wait: "var(--line)" };
 
@@ -49,7 +49,7 @@ export function run_item(run, href, current, look) {
 // A long name with its middle left out: names of runs often differ at their end.
 function shortened(name, most = LONGEST) {
   const letters = [...name];
-  return letters.length > most ? `${letters.slice(0, most - 13).join("")}…${letters.slice(-12).join("")}` : name;
+  return letters.length > most ? `${letters.slice(0, most - 11).join("")}…${letters.slice(-10).join("")}` : name;
 }
 
 function seeds(numbers) {
