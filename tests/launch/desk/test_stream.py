@@ -44,7 +44,8 @@ def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_page_gets_all_runs_at_first_and_then_what_has_changed(tmp_path: Path) -> None:
     living = write_run(tmp_path / "living", [row(n) for n in range(9)], SPAWNED, **me())
-    write_run(tmp_path / "ended", [row(n) for n in range(9)], seed=2)
+    ended = write_run(tmp_path / "ended", [row(n) for n in range(9)], seed=2)
+    (ended.path / "summary.json").write_text('{"status": "finished"}')
     write_run(tmp_path / "other", [row(n) for n in range(9)], horizon=20)
     overview, changes = Overview(WatchedRuns(tmp_path)), Changes()
     first = changes.of(overview.changed())
