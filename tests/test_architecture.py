@@ -186,6 +186,15 @@ def test_constraints_pin_every_direct_dependency_and_no_accelerator() -> None:
     assert not [name for name in pinned if name.startswith(("nvidia", "cuda", "triton"))]
 
 
+def test_the_extra_of_dm_control_names_what_shimmy_imports() -> None:
+    """Shimmy imports gymnasium's rendering of mujoco, which imports imageio; shimmy does not name imageio itself."""
+    import tomllib
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    imageio = [line for line in extras["mujoco"] if line.startswith("imageio")]
+    assert imageio and set(imageio) <= set(extras["dm-control"])
+
+
 # Tests ----------------------------------------------------------------------------------------------------------------
 
 
