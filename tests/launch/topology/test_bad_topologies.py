@@ -248,7 +248,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "algorithm that is not installed": (
         OK + "algorithm: {name: 'no_such_one:Own'}\n",
-        ["t:2", "algorithm.name = 'no_such_one:Own'", "no package 'no_such_one' is installed", "PYTHONPATH"],
+        ["t:2", "algorithm.name = 'no_such_one:Own'", "no module 'no_such_one' can be imported", "PYTHONPATH"],
     ),
     "value that is called otherwise": (
         OK + "simulators: {weights: round}\n",
@@ -265,7 +265,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "writer that is not there": (
         OK + "report: {writers: ['no_such_one:Rows']}\n",
-        ["t:2", "report.writers[0] = 'no_such_one:Rows'", "no package 'no_such_one' is installed"],
+        ["t:2", "report.writers[0] = 'no_such_one:Rows'", "no module 'no_such_one' can be imported"],
     ),
     "no writer": (
         OK + "report: {writers: ['msgspec:Meta']}\n",
