@@ -172,16 +172,12 @@ class _Reader:
             if line >= len(rows):  # the mark is after the last line
                 line, column = len(rows) - 1, len(rows[-1])
             if rows[line][column : column + 1] == "\t":
-                self._fail_tab(line, rows[line])
+                self._stop(line, show(rows[line].strip()), "a tab; indent with spaces", column)
             self._stop(line, show(rows[line].strip()), str(error.problem), column)
         except yaml.reader.ReaderError as error:
             self._stop(self.text.count("\n", 0, error.position), f"character {error.character!r}", error.reason, 0)
         except (yaml.YAMLError, ValueError, OverflowError) as error:
             self._stop(0, show(self.text[:MAX_SHOWN]), str(error).split("\n", 1)[0], 0)
-
-    def _fail_tab(self, line: int, row: str) -> NoReturn:
-        rule, way_out = "not valid YAML (a tab)", "indent with spaces instead of tabs"
-        raise fault(f"{self.source}:{line + 1}", show(row.strip()), rule, way_out) from None
 
     def _stop(self, line: int, value: str, problem: str, column: int) -> NoReturn:
         raise fault(

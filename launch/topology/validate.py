@@ -26,6 +26,7 @@ from launch.topology.keys import (
     Key,
     choice_key,
     items_of,
+    key_at,
     key_of,
     keys_of,
     learns_from_replay,

@@ -225,7 +225,9 @@ def test_gymnasiums_own_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> Non
     assert imports.to_install("gymnasium.envs.phys2d.cartpole", "jax") == "`pip install 'gymnasium[jax]'`"
     assert imports.to_install("gymnasium.envs.toy_text.frozen_lake", "unheard.of") == "install the package that has it"
     monkeypatch.setitem(gymnasium.registry, "Own-v0", gymnasium.envs.registration.EnvSpec("Own-v0", "no_such_one:Env"))
-    assert "needs 'no_such_one', which is not installed: install the package that has it" in refusal(named.env(id="Own-v0"))
+    assert "needs 'no_such_one', which is not installed: install the package that has it" in refusal(
+        named.env(id="Own-v0")
+    )
 
 
 def test_our_own_extras_are_named_first_because_they_pin_versions_that_work(monkeypatch: pytest.MonkeyPatch) -> None:
