@@ -105,8 +105,8 @@ def _shared_default(error: TypeError) -> str:
 def to_install(module_name: str, missing: str) -> str:
     """Return the command that installs a missing module: by our extra, else by the extra of the package that needs it.
 
-    Our extras come first because they pin versions that work. Without an extra there is no command, because a stranger's
-    package may have the module's name.
+    Our extras come first because they pin versions that work. Without an extra there is no command, because a package
+    of a stranger may have the module's name.
     """
     root = module_name.partition(".")[0]
     for package in (OURS,) if root == OURS else (OURS, _distribution(root)):

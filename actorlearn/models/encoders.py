@@ -182,8 +182,8 @@ def check_image(shape: tuple[int, ...], side: int, name: str) -> None:
     way_out = "use model.name: mlp, or for small images minatar or impala"
     if len(shape) == 2:
         way_out = (
-            f"add an axis of one channel: observation[None], with observation_space Box(0, 255, {(1, *shape)}, np.uint8); "
-            "or use model.name: mlp"
+            f"add an axis of one channel: observation[None], with observation_space Box(0, 255, {(1, *shape)}, "
+            "np.uint8); or use model.name: mlp"
         )
     if len(shape) == 1:
         way_out = (
@@ -191,6 +191,6 @@ def check_image(shape: tuple[int, ...], side: int, name: str) -> None:
             "env.wrappers: [{name: 'actorlearn.envs.wrappers:DictEntry', kwargs: {key: KEY}}]"
         )
     raise ValueError(
-        f"model.name: {name!r} takes images [channels, height, width] of at least {side}x{side}, but this environment's "
-        f"observations have shape {list(shape)}; {way_out}"
+        f"model.name: {name!r} takes images [channels, height, width] of at least {side}x{side}, but this "
+        f"environment's observations have shape {list(shape)}; {way_out}"
     )

@@ -77,8 +77,8 @@ def read(first: First, algorithm: str | None, keys: Mapping[str, Any]) -> Asked:
         changes |= {f"env.kwargs.{name}": value for name, value in kwargs.items()}
     if given := [name for name in changes if re.fullmatch(r"(on_.*|callbacks?)", name)]:
         raise RunError(
-            f"{given[0]}: is neither an argument nor a key of a topology; pass on_report, on_evaluation or on_checkpoint "
-            "to train or Run.wait"
+            f"{given[0]}: is neither an argument nor a key of a topology; pass on_report, on_evaluation or "
+            "on_checkpoint to train or Run.wait"
         )
     found = overrides(changes)
     if stored is not None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from launch.topology.strict_yaml import MAX_BYTES, fault
 
-
 _ID = re.compile(r"([\w.]+:)?([\w-]+/)?[\w.-]+-v\d+")
 """Ids of environments, which are no paths of files."""
 
