@@ -35,10 +35,15 @@ def module(name: str, what: str) -> ModuleType:
                 f"{what}: no module {root!r} can be imported: the package {root} is installed, and its module is "
                 f"called {called}: write {called}{name.removeprefix(root)}"
             ) from error
-        if missing == root:
+        if missing == root and (extra := _extra(OURS, __name__, root)):
             raise ValueError(
-                f"{what}: no package {root!r} is installed: run {own_extra(root)}, or, if the package is "
+                f"{what}: no package {root!r} is installed: run `pip install '{OURS}[{extra}]'`, or, if the package is "
                 "your own, start actorlearn in its folder or add that folder to PYTHONPATH"
+            ) from error
+        if missing == root:  # no command: a stranger's package may have this name
+            raise ValueError(
+                f"{what}: no module {root!r} can be imported: start actorlearn in the folder that has it, or add that "
+                "folder to PYTHONPATH; if it is a package, install it"
             ) from error
         if f"{name}.".startswith(f"{missing}."):
             raise ValueError(f"{what}: the package {root} has no module {missing!r}") from error
@@ -98,15 +103,16 @@ def _shared_default(error: TypeError) -> str:
 
 
 def to_install(module_name: str, missing: str) -> str:
-    """Return the command that installs a missing module: by our extra, else its package's extra, else by its name.
+    """Return the command that installs a missing module: by our extra, else by the extra of the package that needs it.
 
-    Our extras come first because they pin versions that work.
+    Our extras come first because they pin versions that work. Without an extra there is no command, because a package
+    of a stranger may have the module's name.
     """
     root = module_name.partition(".")[0]
     for package in (OURS,) if root == OURS else (OURS, _distribution(root)):
         if extra := _extra(package, module_name, missing):
             return f"`pip install '{package}[{extra}]'`"
-    return f"`pip install {missing.partition('.')[0]}`"
+    return "install the package that has it"
 
 
 def _module_of_distribution(name: str) -> str:
@@ -135,7 +141,8 @@ def _extra(package: str, module_name: str, missing: str) -> str:
 
 def own_extra(package: str) -> str:
     """Return the command that installs an optional package: by our extra that pins it, else by its name."""
-    return to_install(__name__, package)
+    extra = _extra(OURS, __name__, package)
+    return f"`pip install '{OURS}[{extra}]'`" if extra else f"`pip install {package}`"
 
 
 def _plain(name: str) -> str:

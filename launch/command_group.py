@@ -56,6 +56,12 @@ def message(error: Exception) -> str:
     if not hasattr(error, "format_message"):
         return str(error)
     said = str(error.format_message()).rstrip(".")
+    if isinstance(option := getattr(error, "option_name", None), str):
+        from launch.topology.keys import key_at  # here, because commands without a topology do not need it
+
+        key = option.lstrip("-")
+        if key_at(tuple(key.split("."))):
+            return f"{said}; keys of a topology have no dashes: write {key}=VALUE"
     context = getattr(error, "ctx", None)
     return said if context is None or not said else f"{said}; see `{context.command_path} --help`"
 

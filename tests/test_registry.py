@@ -123,7 +123,7 @@ def test_a_strangers_entry_comes_in_by_the_same_door_and_a_broken_one_hides_nobo
     assert registry.names() == ("broken", "mine", "none")
     assert registry.entries()[0].distribution == "strange-rl"
     assert registry.spec("mine").settings().name == "mine"
-    with pytest.raises(ValueError, match="no package 'nowhere' is installed"):
+    with pytest.raises(ValueError, match="no module 'nowhere' can be imported"):
         registry.spec("broken")
     with pytest.raises(ValueError, match="strangers:number must be an AlgorithmSpec, not 3"):
         registry.spec("none")
@@ -231,7 +231,7 @@ def test_a_checkout_reads_its_own_pyproject() -> None:
 @pytest.mark.parametrize(
     ("entry", "says"),
     [
-        ("nowhere:SPEC", "cannot be used: algorithm 'broken' of strange-rl: no package 'nowhere' is installed"),
+        ("nowhere:SPEC", "cannot be used: algorithm 'broken' of strange-rl: no module 'nowhere' can be imported"),
         ("strangers:NUMBER", "strangers:NUMBER must be an AlgorithmSpec, not 5"),
         ("leaves:SPEC", "importing 'leaves' fails: SystemExit: 3"),
     ],

@@ -167,7 +167,16 @@ def load(run_dir: str | PathLike[str], learner: int, seed: int, at: str | int = 
     """Load a policy; see ``actorlearn.load_policy``."""
     folder = Path(run_dir)
     if not (folder / POLICY_FILE).is_file():
-        raise ValueError(f"{folder} is not the folder of a run: it has no {POLICY_FILE}; name a folder under runs/")
+        raise ValueError(f"{folder} is not the folder of a run: it has no {POLICY_FILE}; {_beginning(folder)}")
     own = read(folder / POLICY_FILE, LoadSettings)
     directory = directory_of(folder / "checkpoints", learner)
     return LoadedPolicy(own.policy, own.env, choose_and_open(lambda: choose(directory, at), open_found), seed)
+
+
+def _beginning(folder: Path) -> str:
+    """Return which folders of runs have names that begin like this one, or what to name."""
+    beside = folder.parent.iterdir() if folder.name and folder.parent.is_dir() else ()
+    runs = sorted(str(path) for path in beside if path.name.startswith(folder.name) and (path / POLICY_FILE).is_file())
+    if not runs:
+        return "name a folder under runs/"
+    return f"it is the beginning of {' and '.join(runs[:3])}: write the whole name"

@@ -1,10 +1,12 @@
 """Plays the policy in policy.onnx, which is in the same folder as this file: python play.py [GAMES [SEED]].
 
-Needs numpy and onnxruntime; to play games also gymnasium and the environment's package.
+Needs numpy and onnxruntime; to play games also gymnasium and the environment's package, or cloudpickle if
+environment.pickle is in the same folder. Reading environment.pickle runs its code, so get it from someone you trust.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from functools import reduce
@@ -70,8 +72,7 @@ def play(policy: OnnxPolicy, games: int, seed: int) -> list[float]:
     env: Any = None
     scores: list[float] = []
     for code, kwargs in policy.about["made_by"]:  # the environment, then its wrappers
-        module, _, name = code.partition(":")
-        env = getattr(import_module(module), name)(*(() if env is None else (env,)), **kwargs)
+        env = _maker(code)(*(() if env is None else (env,)), **kwargs)
     for game in range(games):
         (observation, _), score, first, over = env.reset(seed=None if game else seed), 0.0, True, False
         while not over:
@@ -81,12 +82,27 @@ def play(policy: OnnxPolicy, games: int, seed: int) -> list[float]:
     return scores
 
 
+def _maker(code: str) -> Any:
+    """Return a function or class: package.module:name, or file@sha256 for what a file in this folder holds."""
+    module, colon, name = code.partition(":")
+    if colon:
+        return getattr(import_module(module), name)
+    import cloudpickle
+
+    file, _, sha256 = code.partition("@")
+    data = POLICY.with_name(file).read_bytes()
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise ValueError(f"{file} was changed after the export, and its code is not run: export the policy again")
+    return cloudpickle.loads(data)
+
+
 if __name__ == "__main__":
     player = OnnxPolicy()
     if player.about["not_made"]:
         sys.exit(
             f"this program cannot make the environment: {player.about['not_made']}; pass observations to OnnxPolicy.act"
         )
+    sys.path.append(str(Path.cwd()))  # for a module of the user's
     games, seed = map(int, [*sys.argv[1:], *("10", "0")[len(sys.argv) - 1 :]])
     told = play(player, games, seed)
     print(f"{len(told)} games: mean score {np.mean(told):.2f}, standard deviation {np.std(told):.2f}")

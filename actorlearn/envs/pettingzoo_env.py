@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from pettingzoo import ParallelEnv, parallel_registry
+from pettingzoo import ParallelEnv, aec_registry, parallel_registry
 from pettingzoo.env_registry.spec import EnvSpec as Registered
 
 from actorlearn import imports
@@ -333,11 +333,29 @@ def _maker(env_id: str, what: str) -> Callable[..., Any]:
     if "/" in name:
         return _registered(name, what)
     module_name, _, attribute = name.partition(":")
-    module = imports.module(module_name, what)
+    try:
+        module = imports.module(module_name, what)
+    except ValueError:
+        _refuse_short(module_name, what)
+        raise
     maker: Callable[..., Any] | None = getattr(module, attribute or "parallel_env", None)
     if not callable(maker):
         raise ValueError(f"{what}: {module_name} has no class or function {attribute or 'parallel_env'!r}; {EXAMPLES}")
     return maker
+
+
+def _refuse_short(name: str, what: str) -> None:
+    """Raise ValueError for a name of a module of PettingZoo's own without the package, such as sisl.pursuit_v4."""
+    family, _, game = name.rpartition(".")
+    registered = f"{family}/{game.replace('_v', '-v')}"
+    near = [known for known in parallel_registry if known.rpartition("-v")[0] == registered.rpartition("-v")[0]]
+    if family and near:
+        raise ValueError(f"{what}: PettingZoo's own games are named by their ids; did you mean {PREFIX + near[0]!r}?")
+    turns = [known for known in aec_registry if known.rpartition("/")[2].partition("-v")[0] == game.partition("_v")[0]]
+    if turns and turns[0] not in parallel_registry:
+        raise ValueError(
+            f"{what}: {turns[0]} is a game with turns; only parallel environments can be played, and {EXAMPLES}"
+        )
 
 
 def _registered(name: str, what: str) -> Callable[..., Any]:

@@ -6,17 +6,19 @@ Reads settings, and makes one environment to read its spaces. Only environments 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gymnasium.spaces import Space
 
 from actorlearn import imports
+from actorlearn.envs import pickled
 from actorlearn.envs.construct import construct
 from actorlearn.envs.observations import Whole, layout_of
 from actorlearn.envs.specs import EnvSettings, GymnasiumSettings, WrapperSettings
 
 Call = tuple[str, dict[str, Any]]
-"""Function or class, package.module:name, and its keyword arguments."""
+"""Function or class, package.module:name, or file@sha256 if a file holds it, and its keyword arguments."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,20 @@ def recipe(settings: EnvSettings) -> Recipe:
     return Recipe(tuple(_calls(settings)), tuple(layout.parts), last, actions)
 
 
+def stored(settings: EnvSettings) -> Path | None:
+    """Return the file that holds the class or function of an environment (``envs/pickled.py``); None if none does."""
+    if isinstance(settings, GymnasiumSettings) and settings.id.startswith(f"{pickled.__name__}:"):
+        return Path(settings.kwargs["file"])
+    return None
+
+
 def _calls(settings: GymnasiumSettings) -> list[Call]:
     module, colon, name = settings.id.partition(":")
     own = colon and isinstance(getattr(imports.module(module, "env.id"), name, None), type)
     made = (settings.id, settings.kwargs) if own else ("gymnasium:make", {"id": settings.id, **settings.kwargs})
+    if stored(settings):
+        held = f"{pickled.FILE}@{settings.kwargs['sha256']}"
+        made = held, {key: value for key, value in settings.kwargs.items() if key not in ("file", "sha256")}
     wrappers = [each if isinstance(each, WrapperSettings) else WrapperSettings(name=each) for each in settings.wrappers]
     around = [(wrapper.name, wrapper.kwargs) for wrapper in wrappers]
     if settings.time_limit_steps:

@@ -35,11 +35,14 @@ COME_WITH = {
     "miniworld": r"MiniWorld-",
     "nle": r"NetHack",
     "panda_gym": r"Panda",
+    "shimmy": r"dm_control/",
     "vizdoom.gymnasium_wrapper": r"Vizdoom",
 }
 """Module of a known package, which may not be installed -> pattern of the beginning of the ids that it registers."""
 
 EXAMPLES = "Ids are like 'CartPole-v1', 'ALE/Pong-v5', 'minigrid:MiniGrid-Empty-5x5-v0' or 'package.module:Class'"
+_OLD_ATARI = re.compile(r"(\w+?)(-ram)?(Deterministic|NoFrameskip)?-v\d+")
+"""Ids of Atari games in gym and in older versions of ale-py, such as PongNoFrameskip-v4."""
 _ID = re.compile(r"""["']((?:[\w-]+/)?[\w.-]+-v\d+)["']""")
 
 
@@ -103,8 +106,14 @@ def way_out(env_id: str) -> str:
         return f"{module} registers it when it is imported: write {packaged[env_id]!r}"
     for module, beginning in COME_WITH.items():
         package = module.partition(".")[0]
-        if re.match(beginning, env_id) and importlib.util.find_spec(package) is None:
+        if not re.match(beginning, env_id):
+            continue
+        if importlib.util.find_spec(package) is None:
             return f"{package} registers such ids: {imports.own_extra(package)}, and write '{module}:{env_id}'"
+        if not any(re.match(beginning, known) for known in packaged):  # it computes its ids
+            return f"{package} registers such ids when it is imported: write '{module}:{env_id}'"
+    if (old := _OLD_ATARI.fullmatch(env_id)) and (game := f"ALE/{old[1]}-v5") in atari.ids():
+        return f"did you mean {game!r}? {EXAMPLES}"
     here = [*(known for known, entry in gymnasium.registry.items() if not is_ale(entry)), *atari.ids()]
     failed = "".join(f"; an entry point failed: {failure}" for failure in load_entry_points())
     return f"{did_you_mean(env_id, packaged | dict(zip(here, here, strict=True)))}{EXAMPLES}{failed}"

@@ -177,8 +177,20 @@ def smallest_side(convolutions: Sequence[Convolution]) -> int:
 
 def check_image(shape: tuple[int, ...], side: int, name: str) -> None:
     """Raise ValueError unless observations are images of at least this height and width."""
-    if len(shape) != 3 or min(shape[1:]) < side:
-        raise ValueError(
-            f"model.name: {name!r} takes images [C, H, W] of at least {side}x{side}, but this environment's "
-            f"observations have shape {list(shape)}; use model.name: mlp, or for small images minatar or impala"
+    if len(shape) == 3 and min(shape[1:]) >= side:
+        return
+    way_out = "use model.name: mlp, or for small images minatar or impala"
+    if len(shape) == 2:
+        way_out = (
+            f"add an axis of one channel: observation[None], with observation_space Box(0, 255, {(1, *shape)}, "
+            "np.uint8); or use model.name: mlp"
         )
+    if len(shape) == 1:
+        way_out = (
+            "a Dict or Tuple becomes one vector; use model.name: mlp or a network of yours, or for the image of a Dict "
+            "env.wrappers: [{name: 'actorlearn.envs.wrappers:DictEntry', kwargs: {key: KEY}}]"
+        )
+    raise ValueError(
+        f"model.name: {name!r} takes images [channels, height, width] of at least {side}x{side}, but this "
+        f"environment's observations have shape {list(shape)}; {way_out}"
+    )

@@ -1,7 +1,8 @@
 """Writes the policy of a run to a folder, for use elsewhere, and prints one line of JSON about it.
 
 Reads the run's settings and one of its checkpoints. Writes ``weights.safetensors`` with all weights by torch's
-names and, on request, ``policy.onnx`` (``acting/exported.py``) with ``play.py``, which plays it.
+names and, on request, ``policy.onnx`` (``acting/exported.py``) with ``play.py``, which plays it, and the file of an
+environment that cannot be imported.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import torch
 from safetensors.torch import save
 
 from actorlearn.acting.loaded import LoadedPolicy, load
-from actorlearn.envs.recipe import recipe
+from actorlearn.envs import pickled
+from actorlearn.envs.recipe import recipe, stored
 from actorlearn.worker.settings import ExportSettings
 
 WEIGHTS, ONNX, RUNNER = "weights.safetensors", "policy.onnx", "play.py"
@@ -50,5 +52,8 @@ def run(settings: ExportSettings) -> None:
 def _write_onnx(policy: LoadedPolicy, folder: Path) -> None:
     from actorlearn.acting import exported, play  # here, because both need packages of the extra onnx
 
-    exported.write(policy, recipe(policy.env), folder / ONNX)
+    made = recipe(policy.env)
+    exported.write(policy, made, folder / ONNX)
     shutil.copyfile(play.__file__, folder / RUNNER)
+    if (file := stored(policy.env)) and not made.missing:
+        shutil.copyfile(file, folder / pickled.FILE)

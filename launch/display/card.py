@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from actorlearn.envs.pickled import FILE as PICKLED
 from actorlearn.metrics.episodes import RECENT_GAMES
 from launch.reports.format import DASH, as_duration, as_number, as_whole, printable
 from launch.runs.view import RunView
@@ -17,9 +18,13 @@ _PLAYED = """
 ## Play
 
 ```sh
-pip install numpy onnxruntime gymnasium    # and the environment's own package
+pip install {packages}
 python play.py 10    # play 10 games
 ```
+"""
+_OWN_MODULE = """
+If `{module}` is no installed package, start `play.py` in the folder that has the module `{module}`, or add that folder
+to `PYTHONPATH`.
 """
 _NOT_PLAYED = """
 ## Play
@@ -39,7 +44,9 @@ action = policy.act(observation, first)    # {observation}, one or N, to one act
 """
 _FILES = {
     "policy.onnx": "the policy: from observations to actions, with normalisation and memory",
-    "play.py": "plays the policy; needs only numpy and onnxruntime",
+    "play.py": "plays the policy; needs numpy and onnxruntime, and to play games what is named below",
+    PICKLED: "the environment's class or function, stored with cloudpickle; it needs the Python version that "
+    "stored it, and reading it runs its code",
     "weights.safetensors": "all weights by their names in torch, including those that only learning needs",
     "topology.yaml": "the configuration of the run, with all defaults",
 }
@@ -52,7 +59,7 @@ def card(view: RunView, told: Mapping[str, Any], scored: Mapping[str, Any] | Non
     exported weights played with their likeliest actions; None: no games were played. ``files``: names of the other
     files in the folder.
     """
-    algorithm, title = _name(view, "algorithm"), printable(view.name)
+    algorithm, title, stored = _name(view, "algorithm"), printable(view.name), PICKLED in files
     lines = [
         *_metadata(view, algorithm, scored),
         f"# {title}: {algorithm} on {printable(view.env_id)}",
@@ -65,12 +72,21 @@ def card(view: RunView, told: Mapping[str, Any], scored: Mapping[str, Any] | Non
     ]
     if "play.py" in files:
         why = told["not_made"]
-        lines += (_NOT_PLAYED.format(why=printable(why)) if why else _PLAYED).splitlines()
+        lines += (_NOT_PLAYED.format(why=printable(why)) if why else _played(view, stored)).splitlines()
         memory = ", where a recurrent network clears its memory" if told["state_size"] else ""
         shape = ", ".join(map(str, told["observation_shape"]))
         given = f"rows {told['observation_dtype']}[{shape}]" if why else "observations as the environment gives them"
         lines += _USED.format(observation=given, memory=memory).splitlines()
-    return "\n".join([*lines, "", "## Repeat", "", *_repeat(view), ""])
+    return "\n".join([*lines, "", "## Repeat", "", *_repeat(view, stored), ""])
+
+
+def _played(view: RunView, stored: bool) -> str:
+    """Return how to play; ``stored``: a file in the folder holds the environment's class or function."""
+    if stored:
+        return _PLAYED.format(packages="numpy onnxruntime gymnasium cloudpickle    # and what the environment imports")
+    module, colon, _ = printable(view.env_id).partition(":")
+    own = _OWN_MODULE.format(module=module) if colon else ""
+    return _PLAYED.format(packages="numpy onnxruntime gymnasium    # and the environment's own package") + own
 
 
 def _metadata(view: RunView, algorithm: str, scored: Mapping[str, Any] | None) -> list[str]:
@@ -112,14 +128,15 @@ def _facts(view: RunView, told: Mapping[str, Any], scored: Mapping[str, Any] | N
     return facts
 
 
-def _repeat(view: RunView) -> list[str]:
+def _repeat(view: RunView, stored: bool) -> list[str]:
     version, commit = printable(str(view.meta.get("version", DASH))), view.meta.get("commit")
     if commit:
         local = ", with uncommitted changes" if view.meta.get("dirty") else ""
         of = f"version {version}, commit `{printable(str(commit))}`{local}"
     else:
         of = f"version {version}"
-    return [f"With actorlearn, {of}:", "", "```sh", "actorlearn run topology.yaml", "```"]
+    file = f' env.kwargs.file="$PWD/{PICKLED}"' if stored else ""
+    return [f"With actorlearn, {of}:", "", "```sh", f"actorlearn run topology.yaml{file}", "```"]
 
 
 def _name(view: RunView, section: str) -> str:

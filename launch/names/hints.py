@@ -15,6 +15,14 @@ OTHERS = {
     "num_workers": "simulators.count",
 }
 """Names of other programs -> keys."""
+NAMED_ELSEWHERE = {
+    "mlppolicy": "mlp",
+    "cnnpolicy": "nature",
+    "ddpg": "sac",
+    "td3": "sac",
+    "trpo": "ppo",
+}
+"""Networks and algorithms of other libraries, in small letters -> the nearest one here."""
 
 
 def hint(word: str) -> str:

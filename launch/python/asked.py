@@ -75,6 +75,11 @@ def read(first: First, algorithm: str | None, keys: Mapping[str, Any]) -> Asked:
     if stored is not None and isinstance(kwargs := changes.get("env.kwargs"), Mapping):
         del changes["env.kwargs"]  # it would replace those that name the stored environment
         changes |= {f"env.kwargs.{name}": value for name, value in kwargs.items()}
+    if given := [name for name in changes if re.fullmatch(r"(on_.*|callbacks?)", name)]:
+        raise RunError(
+            f"{given[0]}: is neither an argument nor a key of a topology; pass on_report, on_evaluation or "
+            "on_checkpoint to train or Run.wait"
+        )
     found = overrides(changes)
     if stored is not None:
         return Asked(found, maker=stored)
@@ -109,9 +114,12 @@ def _maker(first: object) -> Maker | None:
     if isinstance(first, str | os.PathLike | Mapping):
         return None
     if not isinstance(first, type) and callable(getattr(first, "step", None)):
+        env_id = getattr(getattr(first, "spec", None), "id", "")
+        way_out = f"its class, or a function, for example lambda: {type(first).__name__}(...)"
+        if env_id:
+            way_out = f'its id "{env_id}", or a function, for example lambda: gymnasium.make("{env_id}")'
         raise RunError(
-            f"{type(first).__name__} is an environment that has been made; simulators make their own: give its class, "
-            f"or a function, for example lambda: {type(first).__name__}(...)"
+            f"{type(first).__name__} is an environment that has been made; simulators make their own: give {way_out}"
         )
     if not callable(first):
         raise RunError(

@@ -73,6 +73,8 @@ class Reporter:
         """Newest metrics of each process other than a trainer, by name."""
         self._busy: dict[str, float | None] = {}
         """Share of time in which each process did not wait, by name, from when processes were last shown."""
+        self._failed: ev.Note | None = None
+        """Why the run has failed; shown as the last line."""
         self._deaths = self._complaints = 0
 
     def begin(self, notes: Iterator[ev.Note]) -> None:
@@ -87,7 +89,9 @@ class Reporter:
         if note.kind == "evaluated":
             self._evaluation = evaluations.metrics(note.fields)
         self._journal.event(note)
-        if note.kind not in QUIET or not note.process:
+        if note.kind == "failed" and not note.process:  # the last line of the run
+            self._failed = note
+        elif note.kind not in QUIET or not note.process:
             self._show(lambda console: console.event(note))
 
     def complaint(self, said: str) -> None:
@@ -138,7 +142,7 @@ class Reporter:
         return [{**process, "busy": self._busy.get(process["name"])} for process in listed]
 
     def end(self, done: ev.Done, accounting: Accounting | None, now_s: float) -> None:
-        """Write the last row and the summary, and show the best and the last evaluation.
+        """Write the last row and the summary, and show the best and the last evaluation, then why the run failed.
 
         ``accounting``: of the whole run; None: that of the trainers is complete.
         """
@@ -156,6 +160,8 @@ class Reporter:
         if found:
             said = ev.Note("evaluated", cause=evaluations.best_and_last_line(found))
             self._show(lambda console: console.event(said))
+        if (failed := self._failed) is not None:
+            self._show(lambda console: console.event(failed))
 
     def close(self) -> None:
         """Write waiting records if possible, and close the files."""

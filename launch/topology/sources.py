@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from pathlib import Path
 
 from launch.topology.strict_yaml import MAX_BYTES, fault
+
+_ID = re.compile(r"([\w.]+:)?([\w-]+/)?[\w.-]+-v\d+")
+"""Ids of environments, which are no paths of files."""
 
 
 def read(path: str) -> bytes:
@@ -17,6 +21,9 @@ def read(path: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         rule = "topologies, and files of overrides (@FILE), are readable files"
+        if isinstance(error, FileNotFoundError) and _ID.fullmatch(path):
+            way_out = f"write a file of YAML with env: {{id: {path}}}, or call actorlearn.train({path!r}) in Python"
+            raise fault(path, "looks like the id of an environment", rule, way_out) from None
         raise fault(path, str(reason), rule, f"check the path; examples are in {examples()}") from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

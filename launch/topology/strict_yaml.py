@@ -171,6 +171,8 @@ class _Reader:
             rows = self.text.splitlines() or [""]
             if line >= len(rows):  # the mark is after the last line
                 line, column = len(rows) - 1, len(rows[-1])
+            if rows[line][column : column + 1] == "\t":
+                self._stop(line, show(rows[line].strip()), "a tab; indent with spaces", column)
             self._stop(line, show(rows[line].strip()), str(error.problem), column)
         except yaml.reader.ReaderError as error:
             self._stop(self.text.count("\n", 0, error.position), f"character {error.character!r}", error.reason, 0)

@@ -19,13 +19,14 @@ from msgspec import inspect
 
 from actorlearn.nearest import did_you_mean, nearest
 from actorlearn.registry import CODE, Registry
-from launch.names.hints import hint
+from launch.names.hints import NAMED_ELSEWHERE, hint
 from launch.topology.keys import (
     BASES,
     CHOSEN,
     Key,
     choice_key,
     items_of,
+    key_at,
     key_of,
     keys_of,
     learns_from_replay,
@@ -122,6 +123,8 @@ def unknown_key(path: Path, siblings: Iterable[str]) -> tuple[str, str]:
     rule = f"{where} has no key {show(word)}"
     if now := RENAMED.get(dotted(path)):
         return rule, f"the key was renamed to {now}"
+    if "__" in word and key_at(tuple(word.split("__"))):
+        return rule, f"did you mean {word.replace('__', '.')}?"
     if closest := nearest(word, known, ALMOST):
         return rule, f"did you mean {dotted((*parent, closest))}?"
     if usual := hint(word):
@@ -179,7 +182,9 @@ def no_entry(path: Path, name: str, registry: Registry[Any], error: str) -> Prob
         )
     if name in registry.names():  # a package provides it, but it cannot be loaded
         return Problem(path, name, f"cannot be used: {error}", "repair or uninstall the package, or name another")
-    way_out = did_you_mean(name, registry.names(), f"write for example {registry.names()[0]}")
+    meant = NAMED_ELSEWHERE.get(name.lower(), "")
+    way_out = f"did you mean {meant}?" if meant in registry.names() else ""
+    way_out = way_out or did_you_mean(name, registry.names(), f"write for example {registry.names()[0]}")
     return Problem(path, name, f"must be {', '.join(registry.names())} or package.module:Name", way_out)
 
 
@@ -338,7 +343,7 @@ def _of_words(value: Any, key: Key, kind: inspect.LiteralType, path: Path) -> It
 
 def _of_list(value: Any, key: Key, kind: inspect.Type, path: Path) -> Iterator[Problem]:
     if not isinstance(value, list):
-        example = key.examples[0] if key.examples else [64, 64]
+        example = key.examples[0] if key.examples else [value] if path == ("env", "wrappers") else [64, 64]
         yield _retype(path, value, key, "a list", f"write for example {example}")
         return
     whole = len(kind.item_types) if isinstance(kind, inspect.TupleType) else None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,7 @@ from safetensors.torch import load_file
 
 import actorlearn
 from actorlearn.actions import MultiDiscrete as Parts
+from actorlearn.envs import pickled
 from actorlearn.envs.interface import empty_row
 from actorlearn.envs.recipe import Recipe, recipe
 from actorlearn.worker.settings import ExportSettings, PolicySettings
@@ -112,16 +115,74 @@ def test_a_layer_that_onnx_has_not_is_told_in_a_line(tmp_path: Path, monkeypatch
     assert len(str(error.value).splitlines()) == 1
 
 
-def export(run_dir: Path, folder: Path, onnx: bool = True) -> dict[str, Any]:
-    """Export by a process, as the command does, and return its answer."""
+def export(run_dir: Path, folder: Path, onnx: bool = True, modules: Path | None = None) -> dict[str, Any]:
+    """Export by a process, as the command does, and return its answer; ``modules``: folder of the user's modules."""
     folder.mkdir()
     wanted = ExportSettings(run_dir=str(run_dir), learner=0, folder=str(folder), onnx=onnx)
     file = run_dir / "export.json"
     file.write_bytes(msgspec.json.encode(wanted))
     command = [sys.executable, "-m", "actorlearn.processes", "export", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    paths = os.pathsep.join(filter(None, [str(modules or ""), os.environ.get("PYTHONPATH", "")]))
+    given = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=given)
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
+
+
+OWN = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+
+class Own(CartPoleEnv):
+    def __init__(self, goal=1):
+        super().__init__()
+        self.goal, self.steps = goal, 0
+
+    def step(self, action):
+        self.steps += 1
+        seen, *_ = super().step(action)
+        return seen, 1.0, self.steps % self.goal == 0, False, {}
+"""
+ALONE = (
+    "import runpy, sys; sys.modules['actorlearn'] = None; sys.argv = sys.argv[1:]; "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+
+
+def played(folder: Path, cwd: Path) -> str:
+    """Play three games with an exported folder, without actorlearn, and return what it prints."""
+    command = [sys.executable, "-c", ALONE, str(folder / "play.py"), "3"]
+    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=bare, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_the_player_finds_an_own_module_in_the_folder_in_which_it_is_started(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "own_pole.py").write_text(OWN)
+    env = named.env("own_pole:Own", kwargs={"goal": 7})
+    run_folder(tmp_path / "run", policy_settings(), env=env)
+    assert export(tmp_path / "run", tmp_path / "out", modules=tmp_path / "mine")["not_made"] == ""
+    assert played(tmp_path / "out", tmp_path / "mine") == "3 games: mean score 7.00, standard deviation 0.00\n"
+
+
+@pytest.mark.timeout(300)
+def test_the_player_reads_a_stored_class_from_its_own_folder(tmp_path: Path) -> None:
+    found: dict[str, Any] = {"__name__": "__main__"}
+    exec(OWN, found)
+    (tmp_path / "run").mkdir()
+    file = tmp_path / "run" / pickled.FILE
+    sha256 = pickled.write(found["Own"], file)
+    env = named.env("actorlearn.envs.pickled:Own", kwargs={"file": str(file), "sha256": sha256, "goal": 5})
+    run_folder(tmp_path / "run", policy_settings(), env=env)
+    assert export(tmp_path / "run", tmp_path / "out")["not_made"] == ""
+    shutil.rmtree(tmp_path / "run")  # the export is complete without the run
+    (tmp_path / "out").rename(tmp_path / "elsewhere")
+    assert played(tmp_path / "elsewhere", tmp_path) == "3 games: mean score 5.00, standard deviation 0.00\n"
+    (tmp_path / "elsewhere" / pickled.FILE).write_bytes(b"another")
+    assert "environment.pickle was changed after the export" in played(tmp_path / "elsewhere", tmp_path)
 
 
 @pytest.mark.timeout(300)

@@ -128,6 +128,12 @@ def test_other_observations_are_refused(tmp_path: Path, observation: Any, error:
         actorlearn.load_policy(tmp_path).act(observation)
 
 
+def test_the_beginning_of_a_name_is_answered_with_the_whole_one(tmp_path: Path) -> None:
+    run_folder(tmp_path / "multi-policy-1", policy_settings())
+    with pytest.raises(ValueError, match="it is the beginning of .*multi-policy-1: write the whole name"):
+        actorlearn.load_policy(tmp_path / "multi")
+
+
 def test_folders_without_a_policy_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not the folder of a run: it has no policy.json"):
         actorlearn.load_policy(tmp_path)

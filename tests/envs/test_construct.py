@@ -140,6 +140,23 @@ def test_an_id_whose_module_is_not_named_says_what_to_write(installed: Path) -> 
     assert "corridors" not in sys.modules
 
 
+@pytest.mark.parametrize(
+    ("env_id", "meant"),
+    [
+        ("PongNoFrameskip-v4", "ALE/Pong-v5"),
+        ("Pong-v4", "ALE/Pong-v5"),
+        ("MsPacmanDeterministic-v4", "ALE/MsPacman-v5"),
+        ("SpaceInvaders-ramNoFrameskip-v4", "ALE/SpaceInvaders-v5"),
+    ],
+)
+def test_an_old_id_of_an_atari_game_is_answered_with_the_new_one(env_id: str, meant: str) -> None:
+    assert f"did you mean {meant!r}?" in refusal(named.env(id=env_id))
+
+
+def test_an_id_of_dm_control_is_made_by_shimmy() -> None:
+    assert "write 'shimmy:dm_control/cartpole-balance-v0'" in refusal(named.env(id="dm_control/cartpole-balance-v0"))
+
+
 def test_a_package_that_is_often_meant_is_known_without_being_there() -> None:
     if registered.importlib.util.find_spec("miniworld"):
         pytest.skip("it is there")
@@ -169,7 +186,11 @@ def test_a_package_that_we_pin_is_installed_by_our_extra(
 @pytest.mark.parametrize(
     ("env_id", "says"),
     [
-        ("nowhere.at_all:Game", "no package 'nowhere' is installed: run `pip install nowhere`, or, if the package"),
+        (
+            "nowhere.at_all:Game",
+            "no module 'nowhere' can be imported: start actorlearn in the folder that has it, or add that folder to "
+            "PYTHONPATH; if it is a package, install it",
+        ),
         ("corridors.nowhere:Game", "the package corridors has no module 'corridors.nowhere'"),
         ("corridors.lacking:Env", "needs 'no_such_lights', which is not installed: `pip install 'corridors-of-ours["),
         ("corridors:Lacking-v0", "which is not installed: `pip install 'corridors-of-ours[rendering]'`"),
@@ -202,9 +223,11 @@ def test_what_is_missing_is_told_from_what_is_wrong(installed: Path, env_id: str
 
 def test_gymnasiums_own_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert imports.to_install("gymnasium.envs.phys2d.cartpole", "jax") == "`pip install 'gymnasium[jax]'`"
-    assert imports.to_install("gymnasium.envs.toy_text.frozen_lake", "unheard.of") == "`pip install unheard`"
+    assert imports.to_install("gymnasium.envs.toy_text.frozen_lake", "unheard.of") == "install the package that has it"
     monkeypatch.setitem(gymnasium.registry, "Own-v0", gymnasium.envs.registration.EnvSpec("Own-v0", "no_such_one:Env"))
-    assert "needs 'no_such_one', which is not installed: `pip install no_such_one`" in refusal(named.env(id="Own-v0"))
+    assert "needs 'no_such_one', which is not installed: install the package that has it" in refusal(
+        named.env(id="Own-v0")
+    )
 
 
 def test_our_own_extras_are_named_first_because_they_pin_versions_that_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +314,7 @@ def test_wrappers_are_put_around_in_order(installed: Path) -> None:
     [
         (
             WrapperSettings(name="nowhere:Wrapper"),
-            "env.wrappers[1]: 'nowhere:Wrapper': no package 'nowhere' is installed",
+            "env.wrappers[1]: 'nowhere:Wrapper': no module 'nowhere' can be imported",
         ),
         (
             WrapperSettings(name="gymnasium.wrappers:TimeLimits"),

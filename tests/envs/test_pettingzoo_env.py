@@ -212,7 +212,9 @@ def test_games_that_are_shown_are_the_same_games_and_shown_once_each() -> None:
     [
         ({"id": "pettingzoo:mpe/simple_spread_v3"}, "pip install mpe2.*pettingzoo:mpe2.simple_spread_v3"),
         ({"id": "pettingzoo:butterfly/pistonbal-v6"}, "did you mean 'pettingzoo:butterfly/pistonball-v6'"),
-        ({"id": "pettingzoo:nowhere.env"}, "no package 'nowhere' is installed"),
+        ({"id": "pettingzoo:nowhere.env"}, "no module 'nowhere' can be imported"),
+        ({"id": "pettingzoo:sisl.pursuit_v4"}, "did you mean 'pettingzoo:sisl/pursuit-v"),
+        ({"id": "pettingzoo:tictactoe_v3"}, "tictactoe-v3 is a game with turns; only parallel environments"),
         ({"id": "pettingzoo:tests.envs.parallel"}, "has no class or function 'parallel_env'"),
         ({"id": f"pettingzoo:{__name__}:not_an_environment"}, "makes 'nothing'; it must be a pettingzoo.ParallelEnv"),
         ({"id": "pettingzoo:tests.envs.parallel:Crowd", "kwargs": {"size": 3}}, "unexpected keyword argument 'size'"),

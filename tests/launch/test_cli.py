@@ -115,6 +115,11 @@ def test_the_installed_program_imports_from_the_folder_where_it_is_started(topol
     [
         ("nonsense", "No such command 'nonsense'; see `actorlearn --help`"),
         ("run", "Missing argument 'TOPOLOGY'; see `actorlearn run --help`"),
+        ("run configs/cartpole.yaml --total_steps=9", "keys of a topology have no dashes: write total_steps=VALUE"),
+        (
+            "run CartPole-v1",
+            "write a file of YAML with env: {id: CartPole-v1}, or call actorlearn.train('CartPole-v1')",
+        ),
         ("doctor --nonsense", "No such option: --nonsense; see `actorlearn doctor --help`"),
         ("attach x --simulators 0", "greater than or equal to 1; see `actorlearn attach --help`"),
         ("attach x --simulators many", "see `actorlearn attach --help`"),

@@ -167,6 +167,8 @@ def test_observations_the_convolutions_cannot_take_are_refused_with_the_way_out(
         network(name, shape)
     for part in (repr(name), str(list(shape)), f"{side}x{side}", "model.name: mlp"):
         assert part in str(refused.value)
+    found = {1: "a Dict or Tuple becomes one vector", 2: "add an axis of one channel: observation[None]"}
+    assert found.get(len(shape), "") in str(refused.value)
 
 
 @pytest.mark.parametrize(("name", "side"), [("nature", 36), ("a3c", 12), ("dqn-net", 12), ("impala", 1), ("ba3c", 52)])

@@ -139,7 +139,7 @@ def test_a_role_whose_code_is_not_there_is_refused(package: Path, module: str, k
     refused = actorlearn(package, "check", "catch.yaml", *KEYS, "roles.auditor.count=1")
     assert refused.returncode == 2
     (line,) = refused.stderr.splitlines()
-    assert key in line and "no package" in line
+    assert key in line and "no module" in line
 
 
 def test_a_broken_role_that_a_topology_does_not_have_breaks_nothing(package: Path) -> None:

@@ -55,7 +55,7 @@ def test_every_registry_is_listed_and_what_cannot_be_loaded_is_told(
     assert found["actorlearn.modes"].found == "alone, async, gossip, served, sync (of actorlearn)"
     assert "tensorboard" in found["actorlearn.writers"].found
     assert found["of.doctors.test"].found == "a2c (of strange-rl)"
-    assert "no package 'nowhere' is installed" in found["algorithm broken"].found
+    assert "no module 'nowhere' can be imported" in found["algorithm broken"].found
     assert found["algorithm broken"].verdict == doctor.WARN and "strange-rl" in found["algorithm broken"].way_out
 
 

@@ -84,3 +84,14 @@ def test_a_card_claims_nothing_that_is_not_there() -> None:
     assert "python play.py" not in text and "`play.py` cannot make the environment: environments of kind atari" in text
     bare = card(VIEW, TOLD, None, ["topology.yaml", "weights.safetensors"])
     assert "play.py" not in bare and "policy.onnx" not in bare
+
+
+def test_a_card_says_what_the_players_environment_needs() -> None:
+    stored = replace(VIEW, env_id="actorlearn.envs.pickled:Own")
+    text = card(stored, TOLD, None, sorted([*FILES, "environment.pickle"]))
+    assert "pip install numpy onnxruntime gymnasium cloudpickle" in text
+    assert "* `environment.pickle`: the environment's class or function, stored with cloudpickle" in text
+    assert 'actorlearn run topology.yaml env.kwargs.file="$PWD/environment.pickle"' in text
+    text = card(replace(VIEW, env_id="own_pole:Own"), TOLD, None, FILES)
+    assert "start `play.py` in the folder that has the module `own_pole`" in text
+    assert "start `play.py` in" not in card(VIEW, TOLD, None, FILES)

@@ -62,11 +62,23 @@ def test_a_wrong_request_is_one_line_with_value_rule_and_remedy(first: object, k
 
 def test_an_environment_that_is_made_already_is_refused() -> None:
     env = gymnasium.make("CartPole-v1")
-    with pytest.raises(RunError, match="simulators make their own: give its class, or a function"):
+    with pytest.raises(
+        RunError, match=r'give its id "CartPole-v1", or a function, for .* lambda: gymnasium.make\("Cart'
+    ):
         asked.read(env, None, {})
+    env.unwrapped.spec = None
+    with pytest.raises(RunError, match="simulators make their own: give its class, or a function"):
+        asked.read(env.unwrapped, None, {})
     env.close()
     with pytest.raises(RunError, match="5 names no environment"):
         asked.read(5, None, {})
+
+
+def test_a_callback_of_another_name_and_a_key_with_underscores_are_answered_with_ours() -> None:
+    with pytest.raises(RunError, match="callback: .* pass on_report, on_evaluation or on_checkpoint"):
+        asked.read("CartPole-v1", None, {"callback": print})
+    with pytest.raises(TopologyError, match=r"did you mean algorithm\.horizon\?"):
+        asked.read("CartPole-v1", None, {"algorithm__horizon": 4}).check()
 
 
 def test_a_class_that_can_be_imported_is_named_and_another_is_stored(

@@ -330,6 +330,16 @@ def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, lea
     ]
 
 
+def test_the_reason_of_a_failure_is_the_last_line(tmp_path: Path, lead: Lead) -> None:
+    console = Heard()
+    message = Evaluated(policy_version=1, env_steps=1_000, returns=[8.0, 9.0])
+    scored = ev.Note("evaluated", "evaluator-0", fields=evaluations.event_fields(message))
+    with runner(tmp_path / "run", console) as run:
+        lead(run, scored, ev.Note("failed", cause="a reason"), status="failed")
+    assert [note.kind for note in console.notes if not note.process][-2:] == ["evaluated", "failed"]
+    assert console.notes[-1].cause == "a reason"
+
+
 def test_rows_of_simulators_that_have_left_are_free(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None) as run:
         before = list(run.table.listed)

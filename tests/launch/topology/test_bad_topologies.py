@@ -61,7 +61,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     "binary": (b"\x00\x01\x02\x03", ["t:1", "character", "not valid YAML", "check"]),
     "surrogate escape": (OK + 'name: "\\ud800"\n', ["t:2", "ud800", "not valid YAML", "check"]),
     "escape beyond Unicode": (OK + 'name: "\\UFFFFFFFF"\n', ["t:2", "UFFFFFFFF", "not valid YAML", "check"]),
-    "tab": ("env:\n\tid: x\n", ["t:2", "'id: x'", "not valid YAML", "column 1"]),
+    "tab": ("env:\n\tid: x\n", ["t:2", "'id: x'", "not valid YAML", "a tab; indent with spaces", "column 1"]),
     "open bracket": ("env: [", ["t:1", "'env: ['", "not valid YAML", "brackets"]),
     "open quote": ("env: 'x\n\n", ["t:", "not valid YAML", "quotes"]),
     "text": ("hello\n", ["t:1", "'hello'", "a mapping of keys", "start with 'env:"]),
@@ -248,7 +248,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "algorithm that is not installed": (
         OK + "algorithm: {name: 'no_such_one:Own'}\n",
-        ["t:2", "algorithm.name = 'no_such_one:Own'", "no package 'no_such_one' is installed", "PYTHONPATH"],
+        ["t:2", "algorithm.name = 'no_such_one:Own'", "no module 'no_such_one' can be imported", "PYTHONPATH"],
     ),
     "value that is called otherwise": (
         OK + "simulators: {weights: round}\n",
@@ -265,7 +265,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "writer that is not there": (
         OK + "report: {writers: ['no_such_one:Rows']}\n",
-        ["t:2", "report.writers[0] = 'no_such_one:Rows'", "no package 'no_such_one' is installed"],
+        ["t:2", "report.writers[0] = 'no_such_one:Rows'", "no module 'no_such_one' can be imported"],
     ),
     "no writer": (
         OK + "report: {writers: ['msgspec:Meta']}\n",
@@ -577,6 +577,13 @@ OVERRIDES: dict[str, tuple[str, list[str]]] = {
     "fraction": ("simulators.count=4.0", ["simulators.count = 4.0", "an integer", "write 4"]),
     "section": ("env=CartPole-v1", ["env = 'CartPole-v1'", "must be a mapping with keys id", "{id: CartPole-v1}"]),
     "mode": ("mode=gosip", ["mode = 'gosip'", "async or gossip or sync", "did you mean gossip?"]),
+    "network of another library": ("model.name=CnnPolicy", ["model.name = 'CnnPolicy'", "did you mean nature?"]),
+    "algorithm of another library": ("algorithm.name=td3", ["algorithm.name = 'td3'", "did you mean sac?"]),
+    "key of Python": ("algorithm__horizon=4", ["'algorithm__horizon=4'", "did you mean algorithm.horizon?"]),
+    "one wrapper": (
+        "env.wrappers=gymnasium.wrappers:TimeLimit",
+        ["a list", "example ['gymnasium.wrappers:TimeLimit']"],
+    ),
     "tag": ("seed=!!int 3", ["seed=!!int 3", "tags are not allowed", "remove the tag"]),
     "alias": ("seed=*x", ["*x", "aliases are not allowed", "write the value itself"]),
     "open bracket": ("model.hidden_sizes=[1", ["'[1'", "not valid YAML", "brackets"]),
