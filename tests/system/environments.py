@@ -33,6 +33,18 @@ class Paced(Catch):
         return super().step(action)
 
 
+class Cropped(Paced):
+    """Shows only the first lines and columns of its image."""
+
+    def __init__(self, size: int = 10) -> None:
+        super().__init__()
+        self.size = size
+        self.observation_space = gymnasium.spaces.Box(0, 255, (1, size, size), np.uint8)
+
+    def _image(self) -> Image:
+        return super()._image()[:, : self.size, : self.size]
+
+
 class Counted(Paced):
     """Appends a byte to a file of its process in each step: a count that the run does not know."""
 
