@@ -121,6 +121,19 @@ def test_a_living_run_is_changed_saved_and_stopped() -> None:
         run.save()
 
 
+def test_a_callback_for_evaluations_without_an_evaluator_is_refused_before_the_run_starts(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"on_evaluation: the run has no evaluator.*\*\*\{'evaluator.count': 1\}"):
+        actorlearn.train(CATCH, on_evaluation=lambda *_: None, run_dir="none", **QUICK)
+    assert not (tmp_path / "none").exists()
+    run = actorlearn.train(CATCH, total_steps=500, progress=False, **QUICK)
+    with pytest.raises(ValueError, match=r"on_evaluation: the run has no evaluator.*\*\*\{'evaluator.count': 1\}"):
+        run.wait(on_evaluation=lambda *_: None)
+    told: list[Any] = []
+    resumed = run.resume(total_steps=600, **{"evaluator.count": 1, "evaluator.episodes": 2})
+    resumed.wait(on_evaluation=lambda _, result: told.append(result["episodes"]))
+    assert told and set(told) == {2}
+
+
 def test_a_callback_that_returns_false_stops_the_run_and_one_that_fails_does_too() -> None:
     run = actorlearn.train(CATCH, total_steps=10**9, progress=False, on_report=lambda *_: False, **PACED)
     assert run.state == "stopped" and run.steps < 10**9
