@@ -217,7 +217,8 @@ class Run:
         """Play whole games with a checkpoint in another process, and return the raw scores; ``at``: as for ``policy``.
 
         By default ``evaluator.episodes`` games, ``evaluator.greedy`` and the seed of the run. The dict has ``mean``,
-        ``std``, ``min``, ``max``, ``episodes``, ``env_steps`` (those of the checkpoint) and others.
+        ``std``, ``min``, ``max``, ``episodes``, ``env_steps`` (those of the checkpoint) and others; with
+        ``at="best"`` also ``best_score``, ``best_score_env_steps`` and ``best_score_by``: what made it the best.
         """
         found = self._found()
         return evaluate.play(found, evaluate.settings(found, episodes, greedy, seed, at=at))

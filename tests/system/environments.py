@@ -41,8 +41,13 @@ class Cropped(Paced):
         self.size = size
         self.observation_space = gymnasium.spaces.Box(0, 255, (1, size, size), np.uint8)
 
-    def _image(self) -> Image:
-        return super()._image()[:, : self.size, : self.size]
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Image, dict[str, Any]]:
+        image, info = super().reset(seed=seed, options=options)
+        return image[:, : self.size, : self.size], info
+
+    def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
+        image, *others = super().step(action)
+        return image[:, : self.size, : self.size], *others
 
 
 class Counted(Paced):
