@@ -157,7 +157,7 @@ def _misfit(checkpoint: Path, parts: Mapping[str, Mapping[str, tuple[int, ...]]]
         now = {f"{part}.{name}": tuple(shape) for name, shape in tensors.items()}
         for name in sorted(was | now, key=lambda name: -len(was.get(name, ())) * (name in now)):  # first those of both
             if was.get(name) != now.get(name):
-                return f"its tensor {name} {_shape(was.get(name))}, and that of the topology {_shape(now.get(name))}"
+                return f"its tensor {name} {_shape(was.get(name))}, and in the topology it {_shape(now.get(name))}"
     return ""
 
 
@@ -192,6 +192,11 @@ def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
     planned = replay_shape(plan.topology, plan.description, plan.topology.replay)
     secondary = plan.topology.replay.secondary_batch_size
     for checkpoint in found:
+        if "draws" not in checkpoint.state:
+            raise RunError(
+                f"algorithm.name: {plan.topology.algorithm.name!r} learns from a replay, but {short(checkpoint.path)} "
+                "was saved by an algorithm without one; resume with the earlier algorithm, or start a new run"
+            )
         if secondary and "secondary" not in checkpoint.state:
             raise RunError(
                 f"replay.secondary_batch_size: {secondary}, but {checkpoint.path} has no secondary learner; "

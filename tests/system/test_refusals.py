@@ -103,3 +103,14 @@ def test_a_resume_with_other_shapes_is_one_line_and_changes_nothing(launched: St
         (line,) = done.stderr.splitlines()
         assert [word for word in (*said, "resume without this change") if word not in line] == [], line
         assert files() == before
+
+
+def test_a_resume_by_an_algorithm_that_needs_a_replay_is_one_line(launched: Start, command: Command) -> None:
+    run = launched("catch", "algorithm={name: pqn}", "total_steps=400")
+    assert run.end() == 0
+    before = (run.run_dir / "topology.yaml").read_text()
+    done = command("resume", run.run_dir, "total_steps=70_000", "algorithm={name: dqn}")
+    assert done.returncode == 2, done
+    (line,) = done.stderr.splitlines()
+    assert "algorithm.name: 'dqn' learns from a replay" in line and "resume with the earlier algorithm" in line
+    assert (run.run_dir / "topology.yaml").read_text() == before
