@@ -24,6 +24,7 @@ from actorlearn.files import flush, make_folder, put_in_place
 from actorlearn.parameters import checkpoint_folders
 from actorlearn.parameters.checkpoint_folders import (
     LOOKS,
+    TENSORS,
     Beat,
     Found,
     folders,
@@ -33,8 +34,6 @@ from actorlearn.parameters.checkpoint_folders import (
     silent,
     steps_of,
 )
-
-_TENSORS = "tensors.safetensors"
 
 Chosen = TypeVar("Chosen")
 Opened = TypeVar("Opened")
@@ -74,7 +73,7 @@ def save(
     _sweep(directory)
     try:
         beside.mkdir()
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, beside / _TENSORS)
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, beside / TENSORS)
         hit("checkpoint.tensors_written")
         seal(beside, env_steps, {**state, **more(beside)}, beat)
         hit("checkpoint.sealed")
@@ -126,9 +125,9 @@ def open_found(found: Found) -> Checkpoint:
     Raises OSError if it has been removed or replaced since, and ValueError if its tensors cannot be read.
     """
     try:
-        tensors = load_file(found.path / _TENSORS)
+        tensors = load_file(found.path / TENSORS)
     except SafetensorError as error:
-        raise ValueError(f"{found.path / _TENSORS}: {error!s:.500}") from None
+        raise ValueError(f"{found.path / TENSORS}: {error!s:.500}") from None
     if found.identity is not None and found.identity != identity(found.path):
         raise FileNotFoundError(f"{found.path} was replaced while it was read")
     return Checkpoint(found.path, tensors, found.state)

@@ -20,12 +20,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from actorlearn.files import flush, write_atomically
 from actorlearn.parameters.modes import ModeSpec
 
 FORMAT = 2
 """Format of the manifests that are written. Format 1, which has hashes of the tensors only, is read too."""
 _MANIFEST = "manifest.json"
+TENSORS = "tensors.safetensors"
+"""File of a checkpoint with all its tensors."""
 _BEFORE = ".before"
 _STAND_IN = re.compile(rf"\.[0-9]+{re.escape(_BEFORE)}")
 _CHUNK_BYTES = 16 << 20
@@ -97,6 +101,15 @@ def read_manifest(folder: Path, beat: Beat = silent, hashed: Mapping[str, str] |
     if not isinstance(manifest["state"], dict):
         raise ValueError(f"its state must be a mapping, not {manifest['state']!r:.60}")
     return manifest
+
+
+def read_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor of a checkpoint, by name, without the tensors; raises ValueError or OSError."""
+    try:
+        with safe_open(folder / TENSORS, "numpy") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{folder / TENSORS}: {error!s:.500}") from None
 
 
 def find_at(folder: Path, beat: Beat = silent) -> Found:

@@ -180,6 +180,9 @@ def newer_set_aside(chosen: Mapping[int, Path]) -> Iterator[None]:
         for path, there in moved:
             if there.exists():
                 there.rename(path)
+        for own in chosen.values():
+            with suppress(OSError):  # of an earlier resume: it is not empty
+                (own.parent / ASIDE).rmdir()
         raise
 
 

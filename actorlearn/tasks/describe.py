@@ -16,6 +16,7 @@ import torch
 from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.algorithms.settings import AlgorithmSpec
+from actorlearn.algorithms.state import declared_by
 from actorlearn.envs.interface import EnvSpec
 from actorlearn.envs.make import make as make_env
 from actorlearn.models.make import make as make_model
@@ -98,6 +99,14 @@ def describe(settings: DescribeSettings) -> dict[str, Any]:
         "columns": {name: [dtype, list(shape)] for name, (dtype, shape) in columns.items()},
         "weights": weights,
         "statistics": weights - parameters,
+        "tensors": {
+            part: {name: list(tensor.shape) for name, tensor in tensors.items()}
+            for part, tensors in (
+                ("weights", module.state_dict()),
+                ("optimizer", optimizer.state()),
+                ("algorithm", declared_by(algorithm)),
+            )
+        },
         "state_size": network.state_size,
         "algorithm_inexact": hidden,
         "step_s": rehearsal.step_s,

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from actorlearn.parameters.chosen_checkpoints import NEWEST
+from actorlearn.parameters.chosen_checkpoints import BEST, NEWEST, read_best
 from actorlearn.worker.settings import EvaluateSettings
 from launch.errors import FailedError, RunError
 from launch.machine.cores import Cores
@@ -61,6 +61,12 @@ def evaluate(
     learners = answer.get("learners", {})
     who = f"the average of {len(learners)} learners' weights" if learners else "the policy"
     print(f"{run.name}: {answer['episodes']} whole games with {who} of {answer['env_steps']:,} steps")
+    if "best_score" in answer:
+        where = "in training games" if answer["best_score_by"] == "training" else "in an evaluation"
+        print(
+            f"best: scored {answer['best_score']:g} {where} at {answer['best_score_env_steps']:,} steps; weights of "
+            f"{answer['env_steps']:,} steps"
+        )
     if "age_s" in answer:
         print(
             f"the run is alive: these weights are {answer['behind_steps']:,} steps and {answer['age_s']:.0f} s old; "
@@ -118,8 +124,10 @@ def settings(
 def play(run: RunFolder, wanted: EvaluateSettings) -> dict[str, Any]:
     """Run the evaluating process and return its answer; raises FailedError with its last line.
 
-    Of a living run the answer also has ``behind_steps`` and ``age_s``: the age of the weights after the last game.
+    Of a living run the answer also has ``behind_steps`` and ``age_s``: the age of the weights after the last game. Of
+    the best checkpoint it has ``best_score``, ``best_score_env_steps`` and ``best_score_by``: what made it the best.
     """
+    best = read_best(run.path / "checkpoints") if wanted.at == BEST else None
     try:
         # Idle threads must not spin: a run may need the cores.
         answer: dict[str, Any] = ask_task("evaluate", msgspec.json.encode(wanted), OMP_WAIT_POLICY="PASSIVE")
@@ -127,6 +135,8 @@ def play(run: RunFolder, wanted: EvaluateSettings) -> dict[str, Any]:
         raise FailedError(f"{run.name} cannot be evaluated: {error}") from None
     if learners := answer.get("learners"):
         answer |= compare_learners({name: own["mean"] for name, own in learners.items()})
+    if best is not None:
+        answer |= {"best_score": best.score, "best_score_env_steps": best.env_steps, "best_score_by": best.by}
     return {**answer, **_age(run, Path(answer["checkpoint"]), answer["env_steps"])} if run.alive else answer
 
 

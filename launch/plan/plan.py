@@ -27,6 +27,7 @@ from launch.machine.cores import Cores
 from launch.plan import pace
 from launch.plan.addresses import Addresses
 from launch.plan.auto import Choice, cpu_flags, misfits
+from launch.plan.late import never_reached
 from launch.plan.probe import Description
 from launch.plan.segments import block_shape, learner_segments, run_segments, server_segments
 from launch.topology.load import Topology
@@ -173,9 +174,10 @@ class Plan:
 
     @property
     def misfits(self) -> list[str]:
-        """Warnings about settings that do not suit this machine, each with a remedy."""
+        """Warnings about settings that do not suit this machine or the length of the run, each with a remedy."""
         slow = pace.warning(self.topology, self.description.step_s, self.cores.usable)
-        return [*misfits(self.topology, cpu_flags(), self.cores.usable), *filter(None, [slow])]
+        of_machine = misfits(self.topology, cpu_flags(), self.cores.usable)
+        return [*of_machine, *filter(None, [slow]), *never_reached(self.topology)]
 
     @property
     def expectation(self) -> str:

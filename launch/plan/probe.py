@@ -30,6 +30,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     weights: int
     """Length of the published vector: parameters, followed by statistics."""
     statistics: int = 0
+    tensors: dict[str, dict[str, tuple[int, ...]]] = {}
+    """Shapes of the tensors that checkpoints contain: weights, optimizer or algorithm -> name -> shape."""
     state_size: int = 0
     """Length of a recurrent network's state; 0 for other networks."""
     stack: int = 1

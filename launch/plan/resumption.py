@@ -21,6 +21,8 @@ from actorlearn.parameters.checkpoint_folders import (
     find_common,
     learners_so_far,
     newest,
+    read_shapes,
+    short,
 )
 from actorlearn.replay.rows import ReplayShape
 from launch.errors import RunError
@@ -28,10 +30,10 @@ from launch.plan import exactness
 from launch.plan.plan import Plan, Resumption
 from launch.plan.segments import replay_shape
 from launch.reports.checks import is_number
-from launch.topology.keys import keys_of
-from launch.topology.load import Topology
+from launch.topology.keys import CHOSEN, choice_key, keys_of
+from launch.topology.load import Topology, tree
 from launch.topology.modes import mode
-from launch.topology.strict_yaml import number
+from launch.topology.strict_yaml import number, show
 
 _SHAPED_BY = {
     **dict.fromkeys(("actions", "observation_shape", "observation_dtype", "stack"), "env"),
@@ -46,11 +48,12 @@ _SHAPED_BY = {
 """Part of a ReplayShape -> keys that set it; a part that determines other parts comes before them."""
 
 
-def find_resumption(plan: Plan, detached: Collection[str]) -> Resumption:
+def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, Any]) -> Resumption:
     """Return the checkpoints from which a run continues; ``detached``: names of processes detached in earlier lives.
 
-    Raises RunError if there is no checkpoint, if the run has learned from more than total_steps steps, or if a saved
-    replay does not fit the topology.
+    ``before``: the topology with which the run was last started, as plain values. Raises RunError if there is no
+    checkpoint, if the run has learned from more than total_steps steps, or if saved weights or a saved replay do not
+    fit the topology.
     """
     began_s, run_dir = time.monotonic(), plan.addresses.run_dir
     left_out = _left_out(plan, detached)
@@ -63,6 +66,7 @@ def find_resumption(plan: Plan, detached: Collection[str]) -> Resumption:
         raise RunError(str(error)) from None
     latest = max((shared for _, shared in pairs), key=lambda shared: shared.env_steps)
     _refuse_more(latest.env_steps, plan.topology.total_steps, run_dir)
+    _refuse_other_shapes(plan, [shared for _, shared in pairs], before)
     _refuse_other_replays(plan, [found for found, _ in pairs])
     elapsed_s = latest.state.get("elapsed_s")
     return Resumption(
@@ -75,14 +79,12 @@ def find_resumption(plan: Plan, detached: Collection[str]) -> Resumption:
         damaged=tuple(warning for found in together for warning in found.warnings()),
         left_out=left_out,
         learners_so_far=learners_so_far(run_dir / "checkpoints"),
+        stretched=_stretched(before, plan.topology),
     )
 
 
-def stretched(before: Mapping[str, Any], topology: Topology) -> str:
-    """Return the schedules that a changed number of steps stretches or shortens, and how to keep them; empty if none.
-
-    ``before``: the topology with which the run was last started, as plain values.
-    """
+def _stretched(before: Mapping[str, Any], topology: Topology) -> str:
+    """Return the schedules that end at other steps than before, and how to keep them; empty if there are none."""
     was = before.get("schedule_steps") or before.get("total_steps")
     now = topology.schedule_steps or topology.total_steps
     found = [*_schedules(topology)]
@@ -134,6 +136,55 @@ def _refuse_more(env_steps: int, wanted: int, run_dir: Path) -> None:
         )
 
 
+def _refuse_other_shapes(plan: Plan, found: Iterable[Found], before: Mapping[str, Any]) -> None:
+    """Refuse a topology whose network, optimizer or algorithm has other tensors than the checkpoints."""
+    parts = dict(plan.description.tensors)
+    if not mode(plan.topology).made_by.startswith("actorlearn."):
+        parts.pop("optimizer", None)  # a plug-in's mode may save what it likes
+    for checkpoint in found:
+        if misfit := _misfit(checkpoint.path, parts):
+            way_out = _way_back(before, tree(plan.topology))
+            raise RunError(f"{short(checkpoint.path)} does not fit this topology: {misfit}; {way_out}")
+
+
+def _misfit(checkpoint: Path, parts: Mapping[str, Mapping[str, tuple[int, ...]]]) -> str:
+    """Return a tensor that a checkpoint and a topology have in different shapes, with both; empty if there is none."""
+    saved: dict[str, tuple[int, ...]] = {}
+    with suppress(ValueError, OSError):  # then the trainer reports the damage
+        saved = read_shapes(checkpoint)
+    for part, tensors in parts.items() if saved else ():
+        was = {name: shape for name, shape in saved.items() if name.startswith(f"{part}.")}
+        now = {f"{part}.{name}": tuple(shape) for name, shape in tensors.items()}
+        for name in sorted(was | now, key=lambda name: -len(was.get(name, ())) * (name in now)):  # first those of both
+            if was.get(name) != now.get(name):
+                return f"its tensor {name} {_shape(was.get(name))}, and in the topology it {_shape(now.get(name))}"
+    return ""
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "is missing" if shape is None else f"has shape {[*shape]}"
+
+
+def _way_back(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return the keys on which tensors depend and that differ from the run's topology, and what to do about them."""
+    changed = []
+    for section in CHOSEN:
+        had, has = before.get(section) or {}, now[section]
+        choice = choice_key(section)
+        keys = [choice] if had.get(choice) != has[choice] else has
+        changed += [
+            f"{section}.{key} was {show(had.get(key))} and is {show(has[key])}"
+            for key in keys
+            if had.get(key) != has[key]
+        ]
+    if not changed:
+        return (
+            "topology.yaml has the same keys, so the code of the environment, network or algorithm has changed; "
+            "restore the code, or start a new run"
+        )
+    return f"{', '.join(changed)}; resume without this change, or start a new run"
+
+
 def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
     """Refuse a topology whose replay has another shape than a saved one; the trainer checks the rest."""
     if plan.topology.replay is None:
@@ -141,6 +192,11 @@ def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
     planned = replay_shape(plan.topology, plan.description, plan.topology.replay)
     secondary = plan.topology.replay.secondary_batch_size
     for checkpoint in found:
+        if "draws" not in checkpoint.state:
+            raise RunError(
+                f"algorithm.name: {plan.topology.algorithm.name!r} learns from a replay, but {short(checkpoint.path)} "
+                "was saved by an algorithm without one; resume with the earlier algorithm, or start a new run"
+            )
         if secondary and "secondary" not in checkpoint.state:
             raise RunError(
                 f"replay.secondary_batch_size: {secondary}, but {checkpoint.path} has no secondary learner; "

@@ -143,8 +143,9 @@ class Run:
         the event of a saved checkpoint (``env_steps``, ``path``). If one returns False, the run saves and stops. A run
         never waits for a callback: what it reports in the meantime is passed on afterwards. Of a run that this program
         has started, callbacks get every report; of another, those since this object was made. An exception in a
-        callback ends ``wait``, and the run goes on.
+        callback ends ``wait``, and the run goes on. Raises RunError for ``on_evaluation`` if the run has no evaluator.
         """
+        refuse_unheard(on_evaluation, self.topology.get("evaluator", {}).get("count", 1))
         callbacks: Callbacks = {REPORT: on_report, EVALUATION: on_evaluation, CHECKPOINT: on_checkpoint}
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         bar = bars.make(self._follower.view) if progress else bars.NoBar()
@@ -216,7 +217,8 @@ class Run:
         """Play whole games with a checkpoint in another process, and return the raw scores; ``at``: as for ``policy``.
 
         By default ``evaluator.episodes`` games, ``evaluator.greedy`` and the seed of the run. The dict has ``mean``,
-        ``std``, ``min``, ``max``, ``episodes``, ``env_steps`` (those of the checkpoint) and others.
+        ``std``, ``min``, ``max``, ``episodes``, ``env_steps`` (those of the checkpoint) and others; with
+        ``at="best"`` also ``best_score``, ``best_score_env_steps`` and ``best_score_by``: what made it the best.
         """
         found = self._found()
         return evaluate.play(found, evaluate.settings(found, episodes, greedy, seed, at=at))
@@ -306,6 +308,15 @@ class Run:
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_END_S)
+
+
+def refuse_unheard(on_evaluation: Callback | None, evaluators: int) -> None:
+    """Raise RunError if a callback for evaluations is given to a run without an evaluator."""
+    if on_evaluation is not None and not evaluators:
+        raise RunError(
+            "on_evaluation: the run has no evaluator, so the function would never be called; start or resume the run "
+            "with **{'evaluator.count': 1}, or leave on_evaluation out"
+        )
 
 
 def _frame(rows: list[Values]) -> DataFrame:

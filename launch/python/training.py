@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from typing import Any
 from launch.commands.run import new_folder
 from launch.errors import FailedError, RunError
 from launch.python import asked, child
-from launch.python.asked import First
-from launch.python.run import Callback, Run
+from launch.python.asked import Asked, First
+from launch.python.run import Callback, Run, refuse_unheard
 from launch.runs import find
 
 
@@ -44,12 +45,17 @@ def start(
         ValueError: The request is wrong, in the words of ``actorlearn run``. Nothing has been started then.
         RuntimeError: The supervisor failed.
     """
-    chosen = {"total_steps": total_steps, "seed": seed}
-    wanted = asked.read(
-        env_or_topology, algorithm, {**{key: value for key, value in chosen.items() if value is not None}, **keys}
-    )
-    name = wanted.check().name
-    folder = new_folder(name, None if run_dir is None else Path(run_dir), "run_dir=")
+    return _start(_read(env_or_topology, algorithm, {"total_steps": total_steps, "seed": seed}, keys), run_dir)
+
+
+def _read(first: First, algorithm: str | None, chosen: Mapping[str, Any], keys: Mapping[str, Any]) -> Asked:
+    return asked.read(first, algorithm, {**{key: value for key, value in chosen.items() if value is not None}, **keys})
+
+
+def _start(wanted: Asked, run_dir: str | os.PathLike[str] | None, on_evaluation: Callback | None = None) -> Run:
+    topology = wanted.check()
+    refuse_unheard(on_evaluation, topology.evaluator.count)
+    folder = new_folder(topology.name, None if run_dir is None else Path(run_dir), "run_dir=")
     try:
         found, process = child.start(folder, wanted.write(folder), wanted.overrides)
     except BaseException:
@@ -86,7 +92,7 @@ def train(  # noqa: PLR0913 - one parameter for each word that the caller may us
         run_dir: Folder of the run.
         progress: Whether to show a progress bar.
         on_report: Function of the run and each report.
-        on_evaluation: Function of the run and each result of an evaluator (``evaluator.count: 1``).
+        on_evaluation: Function of the run and each result of the evaluator; needs ``evaluator.count: 1``.
         on_checkpoint: Function of the run and each event of a saved checkpoint.
         **keys: Any other key of a topology.
 
@@ -94,7 +100,8 @@ def train(  # noqa: PLR0913 - one parameter for each word that the caller may us
         ValueError: The request is wrong. Nothing has been started then.
         RuntimeError: The run failed.
     """
-    run = start(env_or_topology, algorithm, total_steps=total_steps, seed=seed, run_dir=run_dir, **keys)
+    wanted = _read(env_or_topology, algorithm, {"total_steps": total_steps, "seed": seed}, keys)
+    run = _start(wanted, run_dir, on_evaluation)
     try:
         run.wait(progress=progress, on_report=on_report, on_evaluation=on_evaluation, on_checkpoint=on_checkpoint)
     except KeyboardInterrupt:

@@ -92,6 +92,8 @@ def unlearned(summary: Mapping[str, Any]) -> str:
 def event_line(event: Mapping[str, Any]) -> str:
     """Return an event in one line: simulator-1 died (incarnation 2): killed by signal 9."""
     process, kind, cause = event.get("process"), str(event.get("kind", "")), event.get("cause")
+    if event.get("error"):
+        cause = f"{cause}: {event['error']}"
     if not cause and event.get("env_steps") is not None:
         cause = f"{event['env_steps']:,} steps"
     said = f"{process} {kind}" if process else kind

@@ -43,7 +43,7 @@ from launch.plan.memory_order import refuse_disorder
 from launch.plan.plan import Plan, Resumption, Start
 from launch.plan.planning import plan
 from launch.plan.probe import Description, describe
-from launch.plan.resumption import find_resumption, stretched
+from launch.plan.resumption import find_resumption
 from launch.reports.accounting import Accounting, SavedSteps, account, unknown
 from launch.runs.attached import find_attached, find_detached
 from launch.runs.find import RunFolder
@@ -81,11 +81,12 @@ def run(
     """
     with Workspace(run_dir) as workspace:
         chosen = _resumed_from(workspace.run_dir, resume_at, mode(topology).in_step)
+        listen = choose_listen_address(topology.nodes, keys)
+        opened = choose_engine(engine, workspace.run_dir, topology.nodes, keys)
+        refuse_disorder(topology)
+        described = describe(topology)
         with newer_set_aside(chosen):
-            listen = choose_listen_address(topology.nodes, keys)
-            opened = choose_engine(engine, workspace.run_dir, topology.nodes, keys)
-            refuse_disorder(topology)
-            made = plan_run(topology, describe(topology), workspace, resume_at is not None)
+            made = plan_run(topology, described, workspace, resume_at is not None)
             workspace.open(made)  # before this, Ctrl-C ends this process at once
             if topology.nodes.several:
                 if opened is not None:
@@ -113,9 +114,8 @@ def plan_run(topology: Topology, description: Description, workspace: Workspace,
     """
     made, began = plan(topology, description, workspace.addresses), Resumption(time.monotonic())
     if resume:
-        began = find_resumption(made, find_detached(workspace.run_dir / "events.jsonl"))
         before = RunFolder(workspace.run_dir, {}).topology()
-        began = replace(began, stretched=stretched(before, made.topology))
+        began = find_resumption(made, find_detached(workspace.run_dir / "events.jsonl"), before)
     return replace(made, resumption=began)
 
 

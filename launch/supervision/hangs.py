@@ -97,7 +97,7 @@ class HangDetector:
         return found
 
     def _check(self, process: LivingProcess, silence: _Silence, now_s: float) -> Iterator[ev.Silent | ev.Stalled]:
-        hang_s, spin_s, keys = self._limits[process.start.process.role]
+        hang_s, spin_s, keys, note = self._limits[process.start.process.role]
         if process.starting:
             hang_s, spin_s = self._start_s, max(self._start_s, spin_s)
         if now_s - silence.looked_s >= LOOK_EVERY_S:
@@ -116,6 +116,7 @@ class HangDetector:
             silence.tell_s = 2 * silent_s
             key = "supervision.start_s" if process.starting and idle else f"{keys}{'hang' if idle else 'spin'}_s"
             why = f"{silence.doing}; the limit is {key}: {hang_s if idle else spin_s:g}"
+            why += f"; {note}" if note else ""
             stack = silence.begun and silence.doing is not Activity.STOPPED
             yield ev.Silent(process.start.name, process.start.incarnation, silent_s, why, hangs, stack)
 

@@ -68,7 +68,7 @@ def delays_grow(topology: Topology) -> Problems:
 
 def spinning_is_given_longer(topology: Topology) -> Problems:
     """The limit on silence of a process that computes must be at least that of a process that does not."""
-    for hang_s, spin_s, keys in topology.limits.values():
+    for hang_s, spin_s, keys, _ in topology.limits.values():
         if spin_s < hang_s:
             hang = f"{keys}hang_s".rpartition(".")[2]
             yield _problem(

@@ -290,6 +290,8 @@ class Limits(NamedTuple):
     """Limit for a process that uses processor time."""
     keys: str
     """Prefix of the two keys in the topology, such as supervision.trainer_."""
+    note: str = ""
+    """Key that makes processes of the role slow, and its meaning; empty if there is none."""
 
 
 class Budget(Section, frozen=True, kw_only=True):
@@ -523,7 +525,9 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
         for role in ROLES.specs():
             if role.section is None:
                 hang_s, spin_s = (getattr(self.supervision, f"{role.name}_{what}_s") for what in ("hang", "spin"))
-                found[role.name] = Limits(hang_s, spin_s, f"supervision.{role.name}_")
+                idle = role.name == "evaluator" and self.evaluator.scheduling == "idle"
+                note = "evaluator.scheduling: idle leaves it only idle cores; batch gives it a share" if idle else ""
+                found[role.name] = Limits(hang_s, spin_s, f"supervision.{role.name}_", note)
             elif section := self.roles.get(role.name):
                 found[role.name] = Limits(section.hang_s, section.spin_s, f"roles.{role.name}.")
         return found

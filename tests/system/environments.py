@@ -33,6 +33,23 @@ class Paced(Catch):
         return super().step(action)
 
 
+class Cropped(Paced):
+    """Shows only the first lines and columns of its image."""
+
+    def __init__(self, size: int = 10) -> None:
+        super().__init__()
+        self.size = size
+        self.observation_space = gymnasium.spaces.Box(0, 255, (1, size, size), np.uint8)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Image, dict[str, Any]]:
+        image, info = super().reset(seed=seed, options=options)
+        return image[:, : self.size, : self.size], info
+
+    def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
+        image, *others = super().step(action)
+        return image[:, : self.size, : self.size], *others
+
+
 class Counted(Paced):
     """Appends a byte to a file of its process in each step: a count that the run does not know."""
 

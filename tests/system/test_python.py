@@ -121,6 +121,19 @@ def test_a_living_run_is_changed_saved_and_stopped() -> None:
         run.save()
 
 
+def test_a_callback_for_evaluations_without_an_evaluator_is_refused_before_the_run_starts(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"on_evaluation: the run has no evaluator.*\*\*\{'evaluator.count': 1\}"):
+        actorlearn.train(CATCH, on_evaluation=lambda *_: None, run_dir="none", **QUICK)
+    assert not (tmp_path / "none").exists()
+    run = actorlearn.train(CATCH, total_steps=500, progress=False, **QUICK)
+    with pytest.raises(ValueError, match=r"on_evaluation: the run has no evaluator.*\*\*\{'evaluator.count': 1\}"):
+        run.wait(on_evaluation=lambda *_: None)
+    told: list[Any] = []
+    resumed = run.resume(total_steps=600, **{"evaluator.count": 1, "evaluator.episodes": 2})
+    resumed.wait(on_evaluation=lambda _, result: told.append(result["episodes"]))
+    assert told and set(told) == {2}
+
+
 def test_a_callback_that_returns_false_stops_the_run_and_one_that_fails_does_too() -> None:
     run = actorlearn.train(CATCH, total_steps=10**9, progress=False, on_report=lambda *_: False, **PACED)
     assert run.state == "stopped" and run.steps < 10**9
@@ -250,14 +263,21 @@ def test_the_age_of_a_living_runs_weights_is_told_and_its_present_ones_are_saved
     assert "age_s" not in run.evaluate(2)
 
 
-def test_the_best_checkpoint_is_kept_and_found(tmp_path: Path) -> None:
+def test_the_best_checkpoint_is_kept_and_found(capsys: pytest.CaptureFixture[str]) -> None:
     keys = {"checkpoint.keep": 1, "checkpoint.every_steps": 200, "evaluator.count": 1, "evaluator.every_steps": 500}
     keys |= {"evaluator.episodes": 2, "evaluator.scheduling": "other"}
     run = actorlearn.train(CATCH, total_steps=4_000, progress=False, **{**QUICK, **keys})
     best = max(run.evaluations(), key=lambda one: one["mean"])
     at = run.policy("best").env_steps
     assert best["env_steps"] <= at and at in run.checkpoints()
-    assert run.evaluate(2, at="best")["env_steps"] == at
+    played = run.evaluate(2, at="best")
+    assert played["env_steps"] == at
+    told = [played[f"best_score{key}"] for key in ("", "_env_steps", "_by")]
+    assert told == [best["mean"], best["env_steps"], "evaluation"]
+    assert "best_score" not in run.evaluate(2)
+    evaluate(run.name, 2, None, None, record=False, json=False, at="best")
+    scored = f"best: scored {best['mean']:g} in an evaluation at {best['env_steps']:,} steps; weights of {at:,} steps"
+    assert scored in capsys.readouterr().out.splitlines()
     *older, newest = run.checkpoints()
     assert older == [at] if at != newest else len(older) <= 1  # after the last save nothing is removed
 

@@ -75,3 +75,42 @@ def test_an_environment_that_dies_again_and_again_ends_the_run(launched: Start) 
     assert "environments.py" in (run.run_dir / "logs" / "simulator-0.log").read_text()  # the traceback
     assert run.leftovers() == []
     assert not [name for name in os.listdir("/dev/shm") if run.meta()["run_id"] in name]
+
+
+OTHER_SHAPES = {
+    "env.kwargs.size=8": ["has shape [32, 100], ", "has shape [32, 64]; ", "env.kwargs was {} and is {'size': 8}"],
+    "model.hidden_sizes=[16]": ["has shape [32, 100], ", "has shape [16, 100]; ", "hidden_sizes was [32] and is [16]"],
+    "algorithm={name: dqn}": ["has shape [", "algorithm.name was 'a2c' and is 'dqn'"],
+    "optimizer={name: rmsprop}": ["its tensor optimizer.", "optimizer.name was 'adam' and is 'rmsprop'"],
+}
+"""Change at a resume -> parts of its refusal."""
+
+
+def test_a_resume_with_other_shapes_is_one_line_and_changes_nothing(launched: Start, command: Command) -> None:
+    run = launched("catch", f"env.id={ENVIRONMENTS}:Cropped", "checkpoint.every_steps=200", "checkpoint.keep=9")
+    best = run.run_dir / "checkpoints" / "best.json"
+    run.wait_for(lambda: best.is_file() and run.events("saved")[5:], "best checkpoint and newer ones")
+    run.ctrl_c()
+    assert run.end() == 130
+
+    def files() -> dict[Path, int]:
+        return {path: path.is_file() and path.stat().st_mtime_ns for path in run.run_dir.rglob("*")}
+
+    before = files()
+    for change, said in OTHER_SHAPES.items():
+        done = command("resume", run.run_dir, "--at", "best", "total_steps=70_000", change)
+        assert done.returncode == 2, done
+        (line,) = done.stderr.splitlines()
+        assert [word for word in (*said, "resume without this change") if word not in line] == [], line
+        assert files() == before
+
+
+def test_a_resume_by_an_algorithm_that_needs_a_replay_is_one_line(launched: Start, command: Command) -> None:
+    run = launched("catch", "algorithm={name: pqn}", "total_steps=400")
+    assert run.end() == 0
+    before = (run.run_dir / "topology.yaml").read_text()
+    done = command("resume", run.run_dir, "total_steps=70_000", "algorithm={name: dqn}")
+    assert done.returncode == 2, done
+    (line,) = done.stderr.splitlines()
+    assert "algorithm.name: 'dqn' learns from a replay" in line and "resume with the earlier algorithm" in line
+    assert (run.run_dir / "topology.yaml").read_text() == before

@@ -72,6 +72,10 @@ def test_a_metric_has_the_form_that_it_is_registered_with() -> None:
             {"kind": "died", "process": "trainer", "incarnation": 2, "cause": "signal 9"},
             "trainer died (incarnation 2): signal 9",
         ),
+        (
+            {"kind": "died", "process": "simulator-1", "cause": "exit 1", "error": "ConnectionError: licence lost"},
+            "simulator-1 died: exit 1: ConnectionError: licence lost",
+        ),
         ({"kind": "saved", "process": "trainer", "env_steps": 12000}, "trainer saved: 12,000 steps"),
         ({"kind": "ready", "process": "simulator-1", "incarnation": None, "cause": ""}, "simulator-1 ready"),
         ({"kind": "warned", "cause": "two\n  lines"}, "warned: two lines"),

@@ -13,6 +13,7 @@ from launch.machine.activity import Activity
 from launch.plan.plan import Start
 from launch.supervision import events as ev
 from launch.supervision.hangs import STACK_S, HangDetector, LivingProcess
+from launch.topology.load import parse
 from launch.topology.schema import Limits
 
 RUNNING, DISK, WAITING, STOPPED = Activity.RUNNING, Activity.DISK, Activity.WAITING, Activity.STOPPED
@@ -168,3 +169,16 @@ def test_who_is_found_silent_right_after_a_gap_has_a_moment_to_come_back() -> No
     assert silences(told) == [(11.3, True)] and first_stalled(told) is None
     scene.beat()
     assert scene.pass_by(5) == []
+
+
+def test_a_slow_evaluator_is_told_of_with_the_key_of_its_scheduling() -> None:
+    topology = parse("env: {id: CartPole-v1}")
+    scene = Scene()
+    scene.doing = RUNNING
+    evaluator = replace(ONE, start=Start(ProcessId("evaluator"), ROW))
+    scene.detector = HangDetector(scene.beat_ns, topology.limits, START_S, lambda pid: scene)
+    (_, slow), *_ = scene.pass_by(topology.supervision.evaluator_hang_s + 1, watched=evaluator)
+    assert isinstance(slow, ev.Silent) and not slow.hangs
+    assert slow.why.endswith("; evaluator.scheduling: idle leaves it only idle cores; batch gives it a share")
+    normal = parse("env: {id: CartPole-v1}", ["evaluator.count=1", "evaluator.scheduling=batch"])
+    assert not any(limits.note for limits in normal.limits.values())
