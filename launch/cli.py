@@ -92,11 +92,18 @@ def run(
 
 
 @app.command(rich_help_panel=_TRAIN)
-def check(topology: Topology, overrides: Overrides = None, json: Json = False) -> int:
-    """Validate a topology and print the plan: processes, sockets, shared memory and cores. Starts nothing."""
+def check(
+    topology: Topology,
+    overrides: Overrides = None,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Also print every key with its value, the processes and shared memory.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Validate a topology and print the plan, warnings, and the keys that are set or chosen. Starts nothing."""
     from launch.commands.check import check
 
-    return check(topology, overrides or [], json)
+    return check(topology, overrides or [], json, everything)
 
 
 @app.command(rich_help_panel=_TRAIN)

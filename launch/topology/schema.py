@@ -493,6 +493,12 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
         return learners_of_a_node(self.learners.count, self.nodes.count)
 
     @property
+    def written(self) -> frozenset[str]:
+        """Dotted keys that the file or an override sets. Not a key itself."""
+        found: frozenset[str] = self.__dict__.get("written", frozenset())
+        return found
+
+    @property
     def left_to_cores(self) -> frozenset[str]:
         """Dotted keys that were left out and whose values depend on the machine's cores. Not a key itself."""
         found: frozenset[str] = self.__dict__.get("left_to_cores", frozenset())

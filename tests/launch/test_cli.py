@@ -391,6 +391,30 @@ def test_clean_says_what_it_removed(monkeypatch: pytest.MonkeyPatch) -> None:
 # Check ----------------------------------------------------------------------------------------------------------------
 
 
+def test_check_begins_with_the_answer_and_shows_only_keys_that_are_set(
+    topology: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    short = ask("check", topology, "simulators.count=2", "simulators.envs=4").stdout
+    lines = short.splitlines()
+    assert lines[0] == (
+        "ok cart: a2c on CartPole-v1 to 1,000 steps, 1 learner with 8 environments and 128 steps per batch"
+    )
+    assert lines[1].startswith("environment observation float32[4]")
+    assert lines[2].startswith("machine 3 processes on ")
+    shown = [line.split()[0] for line in lines if line]
+    assert {"total_steps", "env.id", "simulators.count", "simulators.envs"} <= {*shown}
+    assert "optimizer.clip_norm" not in shown and "weights-0" not in shown
+    assert any(line.startswith("chosen trainer.threads: 1, because") for line in lines)
+    assert len(lines) < 30
+
+    whole = ask("check", topology, "--all").stdout
+    assert whole.startswith("ok cart: ")
+    assert {"optimizer.clip_norm", "weights-0", "simulator-0"} <= {
+        line.split()[0] for line in whole.splitlines() if line
+    }
+
+
 @pytest.mark.nightly
 def test_check_prints_the_plan(topology: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # the child that describes the environment starts in an empty folder
