@@ -22,6 +22,7 @@ from actorlearn.address import Ipc
 from actorlearn.wire.channel import Router
 from actorlearn.wire.messages import Reply, Request, decode, encode
 from launch.commands import doctor, manage
+from launch.commands import run as run_command
 from launch.errors import FailedError
 from launch.runs import client, find
 from tests.launch.asking import ask, refused
@@ -189,8 +190,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Path, bool]]:
     """Requests that reached the runner, which is replaced."""
     seen: list[tuple[Any, Path, str | int | None]] = []
 
-    def run(topology: Any, run_dir: Path, *, resume_at: str | int | None, console: Any, engine: Any, keys: Any) -> int:
-        console.row(ROW)
+    def run(topology: Any, run_dir: Path, *, resume_at: str | int | None, accepted: Any, engine: Any, keys: Any) -> int:
+        accepted().row(ROW)
         seen.append((topology, run_dir, resume_at))
         return 3
 
@@ -208,6 +209,25 @@ def test_run_makes_a_folder_named_after_topology_and_time(topology: Path, starte
     assert folder.parent == Path("runs")
     assert time.strptime(folder.name, "cart-%Y%m%d-%H%M%S")
     assert "250 steps ( 50.0%)" in result.stdout
+
+
+def test_a_refused_run_is_one_line(topology: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(run_command, "TRIAL_S", 60.0)
+    result = ask("run", topology, "env.id=CartPole-v77")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "CartPole-v77" in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+def test_a_slow_trial_is_announced_before_the_first_lines(
+    topology: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_command, "TRIAL_S", 0.0)
+    slow = run_command.find_engine
+    monkeypatch.setattr(run_command, "find_engine", lambda engine: (time.sleep(0.2), slow(engine))[1])
+    lines = ask("run", topology).stdout.splitlines()
+    assert lines[0] == "trying the environment and the network before the run begins"
+    assert "train a2c on CartPole-v1" in lines[1]
 
 
 def test_run_uses_the_folder_it_is_given(topology: Path, started: list[Any], tmp_path: Path) -> None:
