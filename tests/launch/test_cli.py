@@ -377,6 +377,23 @@ def test_ps_lists_living_runs_and_on_demand_all(tmp_path: Path, monkeypatch: pyt
     assert "old-1" in table
 
 
+def test_ps_leaves_out_columns_in_a_narrow_terminal_and_wraps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "humanoid-with-a-long-name-20261126-030525"
+    deep = tmp_path / "a-folder-with-a-long-name" / "another-folder-with-a-long-name"
+    ended = make_run(deep, name)
+    (ended / "summary.json").write_text('{"status": "stopped", "env_steps": 77777777, "wall_time_s": 61.0}')
+    monkeypatch.setattr(find, "living", lambda: [find.find(str(ended))])
+    piped = ask("ps").stdout.splitlines()
+    assert len(piped) == 2 and str(deep.relative_to(tmp_path)) in piped[1] and "processes" in piped[0]
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(os, "isatty", lambda descriptor: True)
+    shown = ask("ps").stdout.splitlines()
+    assert len(shown) == 2 and name in shown[1] and "77,777,777" in shown[1]
+    assert "in" not in shown[0].split() and max(map(len, shown)) <= 80
+
+
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
