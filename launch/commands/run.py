@@ -176,6 +176,8 @@ def opening(topology: Topology, folder: Path, resumed: bool = False) -> list[str
     """Return the first lines of a run: what is trained, where its files are, and how to watch it."""
     from launch.topology.load import in_all
 
+    if folder.is_absolute() and folder.is_relative_to(Path.cwd()):
+        folder = folder.relative_to(Path.cwd())
     word = folder.name if folder.parent == find.RUNS else str(folder)
     verb = "continue training" if resumed else "train"
     return [

@@ -443,7 +443,13 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     mode: str = "sync"
     """Name of a mode; `TOPOLOGY` restricts it to the installed modes."""
     total_steps: Annotated[
-        int, Meta(ge=1, le=10**12, description="agent steps of all environments together, after which the run ends")
+        int,
+        Meta(
+            ge=1,
+            le=10**12,
+            description="agent steps of all environments together, after which the run ends; the last batch is learned "
+            "from whole, so the run ends at up to a batch more",
+        ),
     ]
     schedule_steps: Annotated[
         Annotated[int, Meta(ge=1, le=10**12)] | None,
