@@ -48,7 +48,7 @@ def _share_one_heap() -> None:
 
 def report(words: Sequence[str], column: str, output: Path | None) -> int:
     """Write runs as one page that loads nothing else; return the exit status. Raises OSError."""
-    runs = find_all(words)
+    runs = list({run.path: run for run in find_all(words)}.values())
     output = output or output_of(runs, REPORT_FILE)
     output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, page(runs, column).encode())

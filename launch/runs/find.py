@@ -168,8 +168,8 @@ def find(word: str | None, folder: Path = RUNS) -> RunFolder:
 
 
 def find_all(words: Sequence[str], folder: Path = RUNS) -> list[RunFolder]:
-    """Return the runs for folders, names or beginnings of names: each once, and all whose names begin with a word."""
-    return [*{run.path: run for word in words for run in _named(word, folder)}.values()]
+    """Return the runs for folders, names or beginnings of names: all runs whose names begin with such a word."""
+    return [run for word in words for run in _named(word, folder)]
 
 
 def _named(word: str, folder: Path) -> list[RunFolder]:
