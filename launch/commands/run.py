@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TOPOLOGY = "topology.yaml"
 """File of the resolved topology in the folder of a run."""
-TRIAL_S = 2.5
+TRIAL_S = 3.0
 """Seconds after which a user is told what a command without output is doing."""
 
 
