@@ -35,6 +35,7 @@ setup:  ## make .venv with the versions in constraints.txt (once; again when the
 	    "$(PYTHON)" -m venv --clear .venv
 	fi
 	rm -f $(STAMP)
+	echo "installing the dependencies and the tools for developers: about 1.9 GB, some minutes"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	echo "$(ROOT)" > $(STAMP)
 

@@ -92,11 +92,18 @@ def run(
 
 
 @app.command(rich_help_panel=_TRAIN)
-def check(topology: Topology, overrides: Overrides = None, json: Json = False) -> int:
-    """Validate a topology and print the plan: processes, sockets, shared memory and cores. Starts nothing."""
+def check(
+    topology: Topology,
+    overrides: Overrides = None,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Also print every key with its value, the processes and shared memory.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Validate a topology and print the plan, warnings, and the keys that are set or chosen. Starts nothing."""
     from launch.commands.check import check
 
-    return check(topology, overrides or [], json)
+    return check(topology, overrides or [], json, everything)
 
 
 @app.command(rich_help_panel=_TRAIN)
@@ -377,7 +384,10 @@ def _drawing(output: Path | None) -> Iterator[None]:
 @app.command(rich_help_panel=_RESULTS)
 def plot(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Folders or names of runs, or beginnings of names.")
+        list[str],
+        typer.Argument(
+            metavar="RUN...", help="Folders or names of runs, or beginnings of names: all runs that begin so."
+        ),
     ],
     output: Annotated[
         Path | None,
@@ -398,9 +408,9 @@ def plot(
     """Draw learning curves over steps and over time, with one band for all seeds of a topology."""
     from launch.display.plot import plot
     from launch.runs.curves import SCORE
-    from launch.runs.find import find, output_of
+    from launch.runs.find import find_all, output_of
 
-    found = [find(run) for run in runs]
+    found = find_all(runs)
     output = output or output_of(found, "curves.png")
     with _drawing(output):
         plot(found, output, columns or [SCORE], apart)
@@ -411,7 +421,10 @@ def plot(
 @app.command(rich_help_panel=_RESULTS)
 def compare(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Folders or names of runs, or beginnings of names.")
+        list[str],
+        typer.Argument(
+            metavar="RUN...", help="Folders or names of runs, or beginnings of names: all runs that begin so."
+        ),
     ],
     column: Annotated[str, typer.Option("--y", help="Column of metrics.jsonl. Default: the score.")] = "",
     output: Annotated[
@@ -457,7 +470,10 @@ def import_curves(
 @app.command(rich_help_panel=_RESULTS)
 def report(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Folders or names of runs, or beginnings of names.")
+        list[str],
+        typer.Argument(
+            metavar="RUN...", help="Folders or names of runs, or beginnings of names: all runs that begin so."
+        ),
     ],
     output: Annotated[
         Path | None,

@@ -69,6 +69,11 @@ class LoadedPolicy:
         self._state = torch.zeros(0, self._policy.state_size)
         self._moment = 0
 
+    def __repr__(self) -> str:
+        """Return the names of the network and the environment, and the steps."""
+        network, steps = self.settings.model.name, f"{self.env_steps:,} steps"
+        return f"<LoadedPolicy {network} for {self.env.id}: {steps}, from {self.checkpoint}>"
+
     @property
     def network(self) -> torch.nn.Module:
         """The network: maps observations [N, …] to heads [N, size] by name (``models/interface.py``)."""

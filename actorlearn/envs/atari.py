@@ -60,7 +60,7 @@ from gymnasium.vector import AutoresetMode
 
 from actorlearn.actions import draw
 from actorlearn.envs.history import KEEPS_MEMORY, ActionHistory
-from actorlearn.envs.interface import EnvSpec, Row, check_actions, seed31
+from actorlearn.envs.interface import EnvSpec, Row, ShortRepr, check_actions, seed31
 from actorlearn.envs.specs import AtariSettings
 from actorlearn.nearest import nearest
 
@@ -105,7 +105,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 )
 
 
-class Atari:
+class Atari(ShortRepr):
     """B games of one ROM, stepped by one thread of ALE while the calling thread waits without spinning."""
 
     def __init__(

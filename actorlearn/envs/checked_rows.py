@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actorlearn.envs import states
-from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row
+from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, ShortRepr
 from actorlearn.envs.observations import MisfitError, ObservationLayout
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -22,7 +22,7 @@ Flags = bool | Sequence[bool] | npt.NDArray[np.bool_]
 NUMBERS = (float, int, np.floating, np.integer)
 
 
-class CheckedRows:
+class CheckedRows(ShortRepr):
     """Base of `VectorEnv`s that gather the values of B environments."""
 
     spec: EnvSpec

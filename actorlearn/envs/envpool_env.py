@@ -37,7 +37,7 @@ from gymnasium.spaces import Space
 from actorlearn.actions import cell, draw
 from actorlearn.envs.action_space import ActionSpace, actions_of
 from actorlearn.envs.history import ActionHistory
-from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, check_actions, seed31
+from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, ShortRepr, check_actions, seed31
 from actorlearn.envs.observations import MisfitError, layout_of
 from actorlearn.envs.specs import EnvPoolSettings
 from actorlearn.nearest import nearest
@@ -85,7 +85,7 @@ Tree = Any
 """Observations of a pool: an array [B, …], or a dict of such arrays."""
 
 
-class Pooled:
+class Pooled(ShortRepr):
     """B environments of one EnvPool id: rows, restarts and states; subclasses convert observations and actions."""
 
     def __init__(

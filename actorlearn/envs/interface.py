@@ -31,7 +31,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from actorlearn.actions import Actions, MultiDiscrete
+from actorlearn.actions import Actions, MultiDiscrete, describe_actions
 
 
 class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +72,22 @@ def empty_row(spec: EnvSpec, count: int) -> Row:
     flags = {name: np.zeros(count, np.bool_) for name in ("terminated", "truncated", "life_lost", "first")}
     observation: np.ndarray[Any, Any] = np.zeros((count, *spec.observation_shape), spec.observation_dtype)
     return Row(observation=observation, reward=np.zeros(count, np.float32), **flags)
+
+
+class ShortRepr:
+    """Shows environments by their number and spaces."""
+
+    spec: EnvSpec
+    count: int
+    _id: str
+    """Id of the environment."""
+
+    def __repr__(self) -> str:
+        """Return the class, the id, the number of environments, and their observations and actions."""
+        spec = self.spec
+        observation = f"{spec.observation_dtype}{list(spec.observation_shape)}"
+        what = f"{self.count} x {self._id}: observation {observation}, {describe_actions(spec.actions)}"
+        return f"<{type(self).__name__} {what}>"
 
 
 class VectorEnv(Protocol):

@@ -45,6 +45,12 @@ run = actorlearn.train("CartPole-v1", **keys)
 * *Schedules*: `"lin_2.5e-4"` of RL Baselines3 Zoo, and any function of the remaining progress that is constant,
   linear or half a period of a cosine.
 * *Atari*: `env_wrapper` with `AtariWrapper` sets the preprocessing. Give `train` an id such as `ALE/Pong-v5`.
+* *Policies*: `MlpPolicy` is `model.name: mlp`, and `CnnPolicy` is `nature`. There is no `MultiInputPolicy`: a Dict
+  becomes one vector for `mlp`, or for [a network of your own](environments.md#what-a-policy-sees).
+* *VecEnv*: `train` makes the environments itself, in processes of its own, so you give it no `VecEnv`.
+  `simulators.count` and `simulators.envs` set how many there are, `env.wrappers` lists wrappers of gymnasium, and
+  `model.normalize_observation` and `algorithm.normalize_reward` replace `VecNormalize`.
+* *Models*: a model that Stable-Baselines3 has saved (`.zip`) cannot be loaded. Train again with the converted keys.
 * *Other differences*: with `clip_range_vf`, the error of a clipped value is at least that of the unclipped one, as in
   the original PPO. DQN's share of random actions falls from the first step; Stable-Baselines3 acts at random until
   `learning_starts`. With `normalize`, the statistics of observations are collected before learning begins.

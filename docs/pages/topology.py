@@ -8,6 +8,7 @@ from typing import Any
 from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.envs.specs import ENVIRONMENTS, FINER
 from docs.pages.markdown import KEY_COLUMNS, kind, summary, table, value
+from launch.plan.pace import MOST_SIMULATORS
 from launch.topology import defaults
 from launch.topology.keys import BASES, CHOSEN, Key, keys_of, structs_of
 from launch.topology.schema import TOPOLOGY
@@ -43,10 +44,11 @@ does not list, the line of vector applies.
 KINDS = tuple({spec.like: spec.example for spec in reversed(ENVIRONMENTS.specs())}.values())[::-1]
 """An environment of each kind with defaults of its own: they are listed for all of these."""
 _EACH = " / ".join(str(ENVIRONMENTS.of(env_id).environments) for env_id in KINDS)
+_SIMULATORS = " / ".join(str(ENVIRONMENTS.of(env_id).most_simulators) for env_id in KINDS)
 FOLLOWS = {
     "name": "environment and algorithm",
     "env.id": "required",
-    "simulators.count": "from the machine's cores",
+    "simulators.count": f"one for each core, at most {_SIMULATORS}; {MOST_SIMULATORS} if a step is slow",
     "simulators.envs": f"{_EACH} in all simulators together",
     "inference.count": "`0` with device cpu, else `1`",
     "trainer.threads": "from the machine's cores / `1`",

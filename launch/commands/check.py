@@ -33,8 +33,8 @@ from launch.topology.load import Topology, TopologyError, in_all, load, sizes, t
 from launch.topology.modes import mode, section_of
 
 
-def check(topology: str, overrides: list[str], json: bool) -> int:
-    """Print the plan; return the exit status."""
+def check(topology: str, overrides: list[str], json: bool, everything: bool = False) -> int:
+    """Print the plan; return the exit status. ``everything``: also all keys, segments and listeners."""
     loaded = load(topology, overrides)
     run_id = loaded.name  # the id of a real run is random
     sockets = runtime_root() / name_of(run_id)
@@ -43,48 +43,59 @@ def check(topology: str, overrides: list[str], json: bool) -> int:
         print(json_format.dumps(as_json(made)))
         return 0
     console = Console()
-    for table in tables(made):
-        console.print(table)
+    for line in summary(loaded, made):
+        console.print(line, highlight=False, soft_wrap=True)
+    for table in tables(loaded, made, everything):
         console.print()
-    console.print(_environment(made.description), highlight=False, soft_wrap=True)
-    if made.graph:
-        mixing = measure_mixing(made.graph, loaded.learners.count)
-        console.print(_mixing(mixing), highlight=False, soft_wrap=True)
-        if said := _taken_back(made.topology, mixing):
-            console.print(f"[yellow]but[/] {said}", highlight=False, soft_wrap=True)
-    if made.topology.nodes.several:
-        console.print(_nodes(made), highlight=False, soft_wrap=True)
+        console.print(table)
+    console.print()
     for choice in made.choices:
-        console.print(f"[bold]chosen[/] {choice}", highlight=False)
-    if made.expectation:
-        console.print(f"[bold]updates[/] {made.expectation}", highlight=False, soft_wrap=True)
-    console.print(f"[bold]learning rate[/] {learning_rate(loaded)}", highlight=False, soft_wrap=True)
+        console.print(f"[bold]chosen[/] {escape(str(choice))}", highlight=False, soft_wrap=True)
+    if not everything:
+        console.print("\nall keys with their values, processes and shared memory: add --all", highlight=False)
+    return 0
+
+
+def summary(loaded: Topology, made: Plan) -> list[str]:
+    """Return the lines that say what would run, with all warnings; ``loaded``: the topology before the plan."""
+    topology = made.topology
+    lines = [
+        f"[bold]ok[/] {loaded.name}: {topology.algorithm.name} on {escape(topology.env.id)} to "
+        f"{topology.total_steps:,} steps, {in_all(topology)}",
+        _environment(made.description),
+        f"[bold]machine[/] {len(made.processes)} processes on {made.cores}, {as_bytes(made.bytes_total)} of shared "
+        f"memory ({as_bytes(free_bytes())} free in {SHM_ROOT})",
+        f"[bold]learning rate[/] {learning_rate(loaded)}",
+    ]
     numbers = optimizer(made)
     if [*numbers.values()] != [loaded.optimizer.learning_rate, loaded.optimizer.rate_at_end, loaded.optimizer.epsilon]:
         said = ", ".join(f"{key} {number:g}" for key, number in numbers.items())
-        console.print(
-            f"[bold]optimizer[/] {said}, adjusted to the number of learners and the batch size", highlight=False
-        )
-    console.print(
-        f"[bold]ok[/] {loaded.name}: {len(made.processes)} processes on {made.cores}, {in_all(made.topology)}, "
-        f"{as_bytes(made.bytes_total)} of shared memory ({as_bytes(free_bytes())} free in {SHM_ROOT})",
-        highlight=False,
-        soft_wrap=True,
-    )
-    for misfit in made.misfits:
-        console.print(f"[yellow]but[/] {misfit}", highlight=False)
-    if found := disorder():
-        said = "this topology accepts it" if loaded.supervision.any_memory_order else "the run would be refused"
-        console.print(f"[yellow]but[/] {found}: {said}", highlight=False, soft_wrap=True)
+        lines.append(f"[bold]optimizer[/] {said}, adjusted to the number of learners and the batch size")
+    if made.expectation:
+        lines.append(f"[bold]updates[/] {made.expectation}")
+    if topology.nodes.several:
+        lines.append(_nodes(made))
+    if made.graph:
+        lines.append(_mixing(measure_mixing(made.graph, loaded.learners.count)))
+    return [*lines, *(f"[yellow]but[/] {escape(warning)}" for warning in warnings(made))]
+
+
+def warnings(made: Plan) -> list[str]:
+    """Return what speaks against the plan on this machine, each with a remedy."""
+    found = []
+    if made.graph and (said := _taken_back(made.topology, measure_mixing(made.graph, made.topology.learners.count))):
+        found.append(said)
+    found += made.misfits
+    if disordered := disorder():
+        accepted = made.topology.supervision.any_memory_order
+        found.append(f"{disordered}: {'this topology accepts it' if accepted else 'the run would be refused'}")
     if made.bytes_total > free_bytes():
         less = "replay.capacity_steps" if made.topology.replay else "simulators.envs or algorithm.horizon"
-        console.print(
-            f"[yellow]but[/] {SHM_ROOT} does not have this much free space now: the run would be refused; "
-            f"free some (`actorlearn clean`), or lower {less}",
-            highlight=False,
-            soft_wrap=True,
+        found.append(
+            f"{SHM_ROOT} does not have this much free space now: the run would be refused; "
+            f"free some (`actorlearn clean`), or lower {less}"
         )
-    return 0
+    return found
 
 
 def learning_rate(topology: Topology) -> str:
@@ -141,9 +152,15 @@ def optimizer(made: Plan) -> dict[str, float]:
     }
 
 
-def tables(made: Plan) -> list[Table]:
-    """Return the plan as tables for the terminal."""
-    return [_processes(made), _segments(made), _topology(tree(made.topology))]
+def tables(loaded: Topology, made: Plan, everything: bool = False) -> list[Table]:
+    """Return the plan as tables for the terminal: the keys that are set or chosen; ``everything``: the whole plan.
+
+    ``loaded``: the topology before the plan, which knows the keys that were set.
+    """
+    values = _dotted(tree(made.topology))
+    if everything:
+        return [_processes(made), _segments(made), _keys("key", values)]
+    return [_keys("set", {key: value for key, value in values.items() if key in loaded.written})]
 
 
 def _environment(found: Description) -> str:
@@ -234,15 +251,22 @@ def _segments(made: Plan) -> Table:
     return table
 
 
-def _topology(resolved: Mapping[str, Any]) -> Table:
-    table = _table("key", "value")
+def _keys(heading: str, values: Mapping[str, Any]) -> Table:
+    table = _table(heading, "value")
+    for key, value in values.items():
+        table.add_row(key, escape(_value(value)))
+    return table
+
+
+def _dotted(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a topology with their sections: simulators.count."""
+    found: dict[str, Any] = {}
     for key, value in resolved.items():
         if isinstance(value, Mapping):
-            for inner, part in value.items():
-                table.add_row(f"{key}.{inner}", _value(part))
+            found |= {f"{key}.{inner}": part for inner, part in value.items()}
         else:
-            table.add_row(key, _value(value))
-    return table
+            found[key] = value
+    return found
 
 
 def _value(value: object) -> str:

@@ -19,7 +19,7 @@ from launch.reports.compare import permutation_p, resample
 from launch.reports.format import DASH, as_number, as_whole
 from launch.reports.statistics import Interval, Numbers, interquartile_mean, interval, probability_of_improvement
 from launch.runs.curves import RunGroup, group_runs, leave_out_empty
-from launch.runs.find import RunFolder, find
+from launch.runs.find import RunFolder, find_all
 
 WIDE = 200
 """Columns of the table if the output is not a terminal."""
@@ -55,7 +55,7 @@ class Compared:
 
 def compare(words: Sequence[str], column: str, output: Path | None, json: bool) -> int:
     """Print the groups, highest mean first; return the exit status. Raises ValueError with one line."""
-    runs, empty = leave_out_empty([find(word) for word in words], column)
+    runs, empty = leave_out_empty(find_all(words), column)
     steps, groups = _read(runs, column)
     said = [*(f"left out: {reason}" for reason in empty), *_other_environments(groups)]
     if output:

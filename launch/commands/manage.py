@@ -10,11 +10,13 @@ import json as json_format
 import os
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from launch.errors import FailedError
@@ -28,8 +30,14 @@ from launch.runs.view import RunView, glance
 NOW_S = 5.0
 """Seconds in which a supervisor must stop at once, without saving; one that takes longer is stuck."""
 
-_METRICS = ("env_steps", "env_steps_per_s", "episode_return_mean")
-"""Columns of ``ps``."""
+WIDE = 10_000
+"""Columns of output that is not a terminal, in which nothing is wrapped or cut."""
+_METRICS = {"steps": "env_steps", "steps/s": "env_steps_per_s", "score": "episode_return_mean"}
+"""Metrics of ``ps`` by heading."""
+_WORDS = ("run", "status", "in")
+"""Columns of ``ps`` that are not numbers."""
+_DROPPED_FIRST = ("in", "processes", "time", "steps/s")
+"""Columns that ``ps`` leaves out if the terminal is narrow; ``ps --json`` has all."""
 
 
 def ps(ended: bool, json: bool) -> int:
@@ -41,18 +49,32 @@ def ps(ended: bool, json: bool) -> int:
     if not rows:
         print("no run is alive" + ("" if ended else "; `actorlearn ps --all` also lists those that have ended"))
         return 0
-    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    for heading in ("run", "status", "processes", "steps", "steps/s", "score", "time"):
-        table.add_column(heading, justify="left" if heading in ("run", "status") else "right", no_wrap=True)
-    folders = [_short(str(Path(row["folder"]).parent)) for row in rows]
-    if elsewhere := set(folders) != {str(find.RUNS)}:
-        table.add_column("in", overflow="fold")
-    for row, folder in zip(rows, folders, strict=True):
-        numbers = (metric_value(row, name) for name in (*_METRICS, "time_s"))
-        where = [folder] if elsewhere else []
-        table.add_row(row["run"], row["status"], as_whole(row["processes"]), *numbers, *where)
-    Console(soft_wrap=not os.isatty(1)).print(table)
+    console = Console(width=None if os.isatty(1) else WIDE)
+    console.print(_table(rows, console))
     return 0
+
+
+def _table(rows: Sequence[Mapping[str, Any]], console: Console) -> Table:
+    """Return the runs as a table without the columns for which a terminal has no room."""
+    folders = [_short(str(Path(row["folder"]).parent)) for row in rows]
+    columns = {
+        "run": [row["run"] for row in rows],
+        "status": [row["status"] for row in rows],
+        "processes": [as_whole(row["processes"]) for row in rows],
+        **{heading: [metric_value(row, name) for row in rows] for heading, name in _METRICS.items()},
+        "time": [metric_value(row, "time_s") for row in rows],
+        "in": folders if set(folders) != {str(find.RUNS)} else [],
+    }
+    columns = {heading: cells for heading, cells in columns.items() if cells}
+    for heading in _DROPPED_FIRST:
+        if sum(1 + max(map(len, (name, *cells))) for name, cells in columns.items()) > console.width:
+            columns.pop(heading, None)
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    for heading in columns:
+        table.add_column(heading, justify="left" if heading in _WORDS else "right", no_wrap=True)
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*map(escape, cells))
+    return table
 
 
 def _about(view: RunView) -> dict[str, Any]:
@@ -62,7 +84,7 @@ def _about(view: RunView) -> dict[str, Any]:
         "status": view.status,
         "processes": None if view.processes is None else len(view.processes),
         "supervisor_pid": None if view.has_ended else view.meta.get("supervisor_pid"),
-        **{name: view.final(name) for name in _METRICS},
+        **{name: view.final(name) for name in _METRICS.values()},
         "time_s": view.elapsed_s,
     }
 

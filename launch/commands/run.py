@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 TOPOLOGY = "topology.yaml"
 """File of the resolved topology in the folder of a run."""
+TRIAL_S = 3.0
+"""Seconds after which a user is told what a command without output is doing."""
 
 
 def start(
@@ -37,8 +40,9 @@ def start(
     """Run a topology in a new folder; return the exit status."""
     from launch.topology.load import load
 
-    loaded, starts = load(topology, overrides), find_engine(engine)
-    return run_in(new_folder(loaded.name, run_dir), loaded, starts, keys, plain=plain)
+    with slow_trial_told() as trial_over:
+        loaded, starts = load(topology, overrides), find_engine(engine)
+        return run_in(new_folder(loaded.name, run_dir), loaded, starts, keys, plain=plain, trial_over=trial_over)
 
 
 def resume(
@@ -53,8 +57,31 @@ def resume(
     from launch.topology.load import load
 
     run = find_resumable(word, at)
-    loaded = load(run.path / TOPOLOGY, overrides)
-    return run_in(run.path, loaded, find_engine(engine), keys, resume_at=at, plain=plain)
+    with slow_trial_told() as trial_over:
+        loaded, starts = load(run.path / TOPOLOGY, overrides), find_engine(engine)
+        return run_in(run.path, loaded, starts, keys, resume_at=at, plain=plain, trial_over=trial_over)
+
+
+@contextmanager
+def slow_trial_told() -> Iterator[Callable[[], None]]:
+    """Print a line if the trial of the environment takes longer than TRIAL_S; yields what to call when it is over."""
+
+    def tell() -> None:
+        with suppress(OSError):
+            print("trying the environment and the network before the run begins", flush=True)
+
+    timer = threading.Timer(TRIAL_S, tell)
+    timer.daemon = True
+    timer.start()
+
+    def over() -> None:
+        timer.cancel()
+        timer.join()  # so that its line comes before the next one
+
+    try:
+        yield over
+    finally:
+        over()
 
 
 def find_resumable(word: str, at: str | int = NEWEST) -> find.RunFolder:
@@ -116,23 +143,31 @@ def run_in(
     *,
     resume_at: str | int | None = None,
     plain: bool = False,
+    trial_over: Callable[[], None] = lambda: None,
 ) -> int:
     """Run a topology in a folder that has been made, and show it; return the exit status.
 
-    ``resume_at``: the checkpoint from which the run in the folder is continued; None: a new run.
+    Nothing is shown before the topology is accepted, so that a refusal is one line. ``resume_at``: the checkpoint from
+    which the run in the folder is continued; None: a new run. ``trial_over`` is called before the first line.
     """
-    screen = None
-    try:
+    screen: Console | None = None
+
+    def show() -> Console | None:
+        nonlocal screen
+        trial_over()
         with suppress(OSError):  # a closed terminal does not stop the run
             print("\n".join(opening(topology, folder, resume_at is not None)), flush=True)
-            from launch.display import console  # the imports take a second, in which the lines can be read
+            from launch.display import console
             from launch.runs.view import RunView
 
             view = RunView(folder.absolute().name, topology.env.id, topology.total_steps)
             screen = console.make(view, plain=plain)
+        return screen
+
+    try:
         from launch.runtime.loop import run
 
-        return run(topology, folder, resume_at=resume_at, console=screen, engine=engine, keys=keys)
+        return run(topology, folder, resume_at=resume_at, accepted=show, engine=engine, keys=keys)
     finally:
         close_screen(screen)
 
@@ -141,6 +176,8 @@ def opening(topology: Topology, folder: Path, resumed: bool = False) -> list[str
     """Return the first lines of a run: what is trained, where its files are, and how to watch it."""
     from launch.topology.load import in_all
 
+    if folder.is_absolute() and folder.is_relative_to(Path.cwd()):
+        folder = folder.relative_to(Path.cwd())
     word = folder.name if folder.parent == find.RUNS else str(folder)
     verb = "continue training" if resumed else "train"
     return [

@@ -92,7 +92,7 @@ class LiveConsole:
 
 
 class PlainConsole:
-    """One short line for a report, at most every ten seconds; a line for every event."""
+    """One short line for a report, at most every ten seconds; a line for every event, but as few for checkpoints."""
 
     def __init__(
         self,
@@ -109,6 +109,10 @@ class PlainConsole:
         self._every_s = every_s
         self._said_s: float | None = None
         self._unsaid = False
+        self._saved_s: float | None = None
+        """When a checkpoint was last printed."""
+        self._unsaid_save = ""
+        """Line about a checkpoint that was saved sooner after the one before; printed when the run ends."""
 
     def event(self, note: Note) -> None:
         """Add an event of a process, and print it, unless it is a value that was chosen: `check` and `top` show these.
@@ -123,7 +127,16 @@ class PlainConsole:
         elapsed_s = self._now_s() - self._started_s
         event = as_event(note, elapsed_s)
         self.view = self.view.with_event(event)
-        self._say(timed_line(elapsed_s, event_line(event)))
+        line = timed_line(elapsed_s, event_line(event))
+        if note.kind == "saved" and self._saved_s is not None and self._now_s() - self._saved_s < self._every_s:
+            self._unsaid_save = line
+            return
+        if note.kind == "saved":
+            self._saved_s, self._unsaid_save = self._now_s(), ""
+        elif self._unsaid_save and self.view.has_ended:
+            self._say(self._unsaid_save)
+            self._unsaid_save = ""
+        self._say(line)
 
     def row(self, row: Mapping[str, Any]) -> None:
         """Add a report of the trainer; the first is always printed."""

@@ -137,10 +137,10 @@ def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
     on += " (of the head's machine; all nodes are assumed to have as many)" if topology.nodes.several else ""
     part = " (a fraction of a core counts as one)" if cores.rationed else ""
     whys = {
-        "simulators.count": f"it is the largest power of two that fits {on}{part}; the maximum for this kind of "
-        f"environment is {kind.most_simulators}",
-        "trainer.threads": f"the trainer uses each whole core of {on} while the simulators wait; the maximum for this "
-        f"kind of environment is {kind.most_trainer_threads}"
+        "simulators.count": "it is one for each core, rounded down to a power of two and at most "
+        f"{kind.most_simulators} {_whatever(kind.like)}; the machine has {on}{part}",
+        "trainer.threads": "the trainer has one thread for each whole core, which it uses while the simulators wait, "
+        f"at most {kind.most_trainer_threads} {_whatever(kind.like)}; the machine has {on}"
         if kind.most_trainer_threads > 1
         else "the network is small, and several threads would not make it faster",
     }
@@ -149,6 +149,11 @@ def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
         Choice(f"{section}.{key}", getattr(getattr(topology, section), key), whys[f"{section}.{key}"])
         for section, key in left
     ]
+
+
+def _whatever(like: str) -> str:
+    """Return for which environments a maximum holds."""
+    return "for Atari games" if like == "atari" else "for environments with cheap steps, also on a larger machine"
 
 
 def _precision(topology: Topology, device: str, rows: int, flags: Collection[str]) -> tuple[str, str]:
@@ -217,10 +222,12 @@ def _compile(device: str) -> tuple[bool, str]:
 
 
 def with_values(topology: Topology, chosen: dict[str, tuple[Any, str]]) -> Topology:
-    """Return the topology with the chosen values set."""
+    """Return the topology with the chosen values set; it still knows which keys the user has set or left out."""
     sections: dict[str, dict[str, Any]] = {}
     for key, (value, _) in chosen.items():
         section, _, name = key.partition(".")
         sections.setdefault(section, {})[name] = value
     changed = {name: replace(getattr(topology, name), **values) for name, values in sections.items()}
-    return replace(topology, **changed)
+    made = replace(topology, **changed)
+    made.__dict__.update(topology.__dict__)
+    return made

@@ -1,4 +1,4 @@
-"""The pace of a slow environment: the expected time between updates, and shorter rollouts for earlier updates.
+"""The pace of a slow environment: more simulators, the expected time between updates, and shorter rollouts.
 
 An environment is slow if its rehearsal has found so (``actorlearn/tasks/rehearse.py``). For all others there is no
 estimate, and nothing is chosen: their defaults never depend on time.
@@ -6,12 +6,18 @@ estimate, and nothing is chosen: their defaults never depend on time.
 
 from __future__ import annotations
 
+import math
+
 from actorlearn.algorithms.settings import OnPolicySettings
+from launch.machine.cores import Cores
 from launch.plan.probe import Description
 from launch.reports.format import as_rate, as_span
 from launch.topology.defaults import BY_STEP_TIME
 from launch.topology.load import Topology
 
+COUNT, ENVS = "simulators.count", "simulators.envs"
+MOST_SIMULATORS = 16
+"""Most simulators of a learner that are chosen for a slow environment: its default number of environments."""
 LONG_S = 15.0
 """Time between updates from which rollouts are made shorter: a user who sees nothing learned so long stops the run."""
 LEAST_HORIZON = 16
@@ -29,6 +35,32 @@ def steps_per_s(topology: Topology, step_s: float, cores: float) -> float:
 def update_s(topology: Topology, step_s: float, cores: float) -> float:
     """Return the expected time in which a learner's simulators make the steps of an update."""
     return _steps(topology) / steps_per_s(topology, step_s, cores)
+
+
+def more_simulators(topology: Topology, description: Description, cores: Cores) -> dict[str, tuple[int, str]]:
+    """Return the count of simulators and their environments, each with the reason, for a slow environment; else {}.
+
+    The defaults have few simulators for environments whose steps are cheap; one of a slow environment keeps a core
+    busy. The number of environments in all stays as it is, so that the run learns from the same batches. Keys that the
+    user has set are kept.
+    """
+    simulators, here = topology.simulators, topology.learners_of_a_node
+    if not description.step_s or COUNT not in topology.left_to_cores or ENVS in topology.written:
+        return {}
+    whole, environments = simulators.groups * description.agents, simulators.environments
+    most = min(math.ceil(cores.usable) // here, MOST_SIMULATORS)
+    fitting = [number for number in (2, 4, 8, 16) if number <= most and environments % (number * whole) == 0]
+    if max(fitting, default=0) <= simulators.count:
+        return {}
+    on = f"{cores}, shared by {here} learners" if here > 1 else str(cores)
+    return {
+        COUNT: (
+            fitting[-1],
+            f"a step of this environment takes {1000 * description.step_s:.0f} ms, so it has one simulator for each "
+            f"core, rounded down to a power of two and at most {MOST_SIMULATORS}; the machine has {on}",
+        ),
+        ENVS: (environments // fitting[-1], f"{environments} environments in all are divided among the simulators"),
+    }
 
 
 def shorter_rollouts(topology: Topology, description: Description, cores: float) -> dict[str, tuple[int, str]]:

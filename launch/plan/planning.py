@@ -6,7 +6,7 @@ from launch.machine.cores import Cores, in_turn
 from launch.plan.addresses import NOWHERE, Addresses
 from launch.plan.auto import Choice, choose, cpu_flags, with_values
 from launch.plan.exactness import choose_exact
-from launch.plan.pace import shorter_rollouts
+from launch.plan.pace import more_simulators, shorter_rollouts
 from launch.plan.plan import Plan, Resumption
 from launch.plan.probe import Description
 from launch.plan.roles import devices, first_processes
@@ -22,10 +22,13 @@ def plan(topology: Topology, description: Description, addresses: Addresses = NO
     """
     _refuse_restarts(topology, description)
     cores = Cores.here()
+    more = more_simulators(topology, description, cores)
+    topology = with_values(topology, more)
     chosen, choices = choose(topology, cpu_flags(), cores)
     shorter = shorter_rollouts(topology, description, cores.usable)
     chosen = with_values(chosen, shorter)
-    choices += [Choice(key, value, why) for key, (value, why) in shorter.items()]
+    choices = [choice for choice in choices if choice.key not in more]
+    choices += [Choice(key, value, why) for key, (value, why) in (*more.items(), *shorter.items())]
     _refuse_parts_of_games(chosen, description)
     exact = choose_exact(chosen, description)
     return plan_chosen(chosen, description, exact.value, addresses, Resumption(), (*choices, exact))

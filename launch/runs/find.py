@@ -158,20 +158,35 @@ def output_of(runs: Sequence[RunFolder], name: str) -> Path:
 
 def find(word: str | None, folder: Path = RUNS) -> RunFolder:
     """Return the run for a folder, a name or its beginning; without a word the newest, living ones first."""
-    if word and (run := read(Path(word))) is not None:
-        return run
-    runs = all_runs(folder)
-    if not runs:
-        said = f"{word!r:.100} is not a run folder, and " if word else ""
-        raise RunError(f"{said}there are no runs in {folder}/; start one with `actorlearn run TOPOLOGY`")
     if not word:
+        runs = _some_runs("", folder)
         return next((run for run in reversed(runs) if run.alive), runs[-1])
-    named = [run for run in runs if run.name == word] or [run for run in runs if run.name.startswith(word)]
-    if not named:
-        raise RunError(f"{word!r:.100} is neither a run folder nor the beginning of a run's name; runs: {_names(runs)}")
+    named = _named(word, folder)
     if len(named) > 1:
         raise RunError(f"{word!r} is the beginning of {len(named)} names; write more of one of {_names(named)}")
     return named[0]
+
+
+def find_all(words: Sequence[str], folder: Path = RUNS) -> list[RunFolder]:
+    """Return the runs for folders, names or beginnings of names: all runs whose names begin with such a word."""
+    return [run for word in words for run in _named(word, folder)]
+
+
+def _named(word: str, folder: Path) -> list[RunFolder]:
+    """Return the run for a folder or a name, or all runs whose names begin with a word, oldest first."""
+    if (run := read(Path(word))) is not None:
+        return [run]
+    runs = _some_runs(f"{word!r:.100} is not a run folder, and ", folder)
+    named = [run for run in runs if run.name == word] or [run for run in runs if run.name.startswith(word)]
+    if not named:
+        raise RunError(f"{word!r:.100} is neither a run folder nor the beginning of a run's name; runs: {_names(runs)}")
+    return named
+
+
+def _some_runs(said: str, folder: Path) -> list[RunFolder]:
+    if runs := all_runs(folder):
+        return runs
+    raise RunError(f"{said}there are no runs in {folder}/; start one with `actorlearn run TOPOLOGY`")
 
 
 def find_living(word: str | None, folder: Path = RUNS) -> RunFolder:

@@ -96,9 +96,12 @@ class RunView:
     @property
     def left_s(self) -> float | None:
         """Estimated seconds to the end; None if there is no estimate yet."""
-        if self.total_steps is None or not self.steps_per_s or self.row.get("env_steps") is None:
+        rate = self.steps_per_s
+        if "update_steps" in self.row and rate:  # the rollout may be played more slowly than those before
+            rate = min(rate, self.row.get("env_steps_per_s") or 0.0)
+        if self.total_steps is None or not rate or self.row.get("env_steps") is None:
             return None
-        return max(0.0, (self.total_steps - self.env_steps) / self.steps_per_s)
+        return max(0.0, (self.total_steps - self.env_steps) / rate)
 
     @property
     def awaited(self) -> str:
@@ -118,8 +121,9 @@ class RunView:
 
     def with_row(self, row: Mapping[str, Any]) -> RunView:
         """Return the view with another report."""
-        if "update_steps" in row:  # sent while a rollout is played: metrics of learning are those of the report before
-            row = {**self.row, **row}
+        waits = "update_steps" in row
+        if waits:  # sent while a rollout is played: metrics of learning are those of the report before
+            row = _at_the_rate_of_steps_made({**self.row, **row})
         best, trend, score = self.best_return, self.trend, row.get("episode_return_mean")
         if score is not None:
             best = score if best is None else max(best, score)
@@ -128,7 +132,7 @@ class RunView:
                 trend = trend[:-1]
             trend = (*trend, (part, score)) if self.total_steps else ()
         smoothed, rate = self.steps_per_s, row.get("env_steps_per_s")
-        if rate:
+        if rate and not (waits and smoothed):
             smoothed = _RATE_MEMORY * (rate if smoothed is None else smoothed) + (1 - _RATE_MEMORY) * rate
         status = "running" if self.status == "starting" else self.status
         return replace(self, row=row, status=status, best_return=best, trend=trend, steps_per_s=smoothed)
@@ -167,6 +171,16 @@ class RunView:
             "checkpoints": [{"path": str(path), "env_steps": steps_of(path)} for path in self.checkpoints],
             "summary": dict(self.summary),
         }
+
+
+def _at_the_rate_of_steps_made(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a row without an update since the one before: its rates of learning are at most that of steps made."""
+    made, learned = row.get("steps_made_per_s"), row.get("env_steps_per_s")
+    if made is None or not learned or made >= learned:
+        return row
+    frames = row.get("frames_per_s")
+    slower = {} if frames is None else {"frames_per_s": frames * made / learned}
+    return {**row, "env_steps_per_s": made, **slower}
 
 
 class RunReader:

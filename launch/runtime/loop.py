@@ -67,7 +67,7 @@ def run(
     run_dir: Path,
     *,
     resume_at: str | int | None = None,
-    console: ev.Console | None = None,
+    accepted: Callable[[], ev.Console | None] = lambda: None,
     engine: EngineSpec | None = None,
     keys: Path | None = None,
 ) -> int:
@@ -75,7 +75,8 @@ def run(
 
     At the end, processes, shared memory and sockets are removed. ``resume_at``: the checkpoint from which the run in
     the folder is continued; None: a new run. ``engine`` starts the nodes of a run on several
-    machines; None: users start them.
+    machines; None: users start them. ``accepted`` is called once the topology is accepted, before the first process
+    is started; it returns the console that shows the run, None: nothing is shown.
     Raises TopologyError, RunError, SharedMemoryFull or ChannelError before the first process is started; ValueError for
     an engine that cannot be imported.
     """
@@ -96,7 +97,7 @@ def run(
                 spawner = Spawner(workspace.run_dir / "logs", workspace.addresses.run_id)
                 node = open_local(made, workspace, spawner)
             workspace.write_down(made)
-        return Runner(made, workspace, node, console).run()
+        return Runner(made, workspace, node, accepted()).run()
 
 
 def _resumed_from(run_dir: Path, at: str | int | None, in_step: bool) -> dict[int, Path]:

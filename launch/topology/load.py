@@ -11,7 +11,7 @@ import copy
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -63,8 +63,18 @@ def parse(
     algorithm = defaults.section(raw, "algorithm")
     by_time = frozenset(key for key in defaults.BY_STEP_TIME if key.removeprefix("algorithm.") not in algorithm)
     lefts = {"left_to_cores": frozenset(left), "left_to_step_time": by_time}
-    made.__dict__.update(lefts, left_out=left_out, in_proportion=in_proportion)
+    written = frozenset(_written(raw)) - in_proportion.keys()
+    made.__dict__.update(lefts, written=written, left_out=left_out, in_proportion=in_proportion)
     return made
+
+
+def _written(raw: dict[str, Any]) -> Iterator[str]:
+    """Yield the keys of a file with its overrides, those of sections with the section before them."""
+    for key, value in raw.items():
+        if isinstance(value, dict):
+            yield from (f"{key}.{inner}" for inner in value)
+        else:
+            yield key
 
 
 def tree(topology: Topology) -> dict[str, Any]:

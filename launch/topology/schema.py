@@ -445,7 +445,13 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     mode: str = "sync"
     """Name of a mode; `TOPOLOGY` restricts it to the installed modes."""
     total_steps: Annotated[
-        int, Meta(ge=1, le=10**12, description="agent steps of all environments together, after which the run ends")
+        int,
+        Meta(
+            ge=1,
+            le=10**12,
+            description="agent steps of all environments together, after which the run ends; the last batch is learned "
+            "from whole, so the run ends at up to a batch more",
+        ),
     ]
     schedule_steps: Annotated[
         Annotated[int, Meta(ge=1, le=10**12)] | None,
@@ -493,6 +499,12 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     def learners_of_a_node(self) -> int:
         """Largest number of learners on a node; on one machine all."""
         return learners_of_a_node(self.learners.count, self.nodes.count)
+
+    @property
+    def written(self) -> frozenset[str]:
+        """Dotted keys that the file or an override sets. Not a key itself."""
+        found: frozenset[str] = self.__dict__.get("written", frozenset())
+        return found
 
     @property
     def left_to_cores(self) -> frozenset[str]:

@@ -24,6 +24,8 @@ def test_it_acts_with_the_weights_of_the_checkpoint(tmp_path: Path) -> None:
     assert (loaded.env_steps, loaded.checkpoint.name) == (500, "000000000500")
     games = loaded.environments(3, seed=1)
     assert games.count == 3 and games.spec.observation_shape == (4,)
+    assert repr(games) == "<GymnasiumVector 3 x CartPole-v1: observation float32[4], 2 discrete actions>"
+    assert repr(loaded) == f"<LoadedPolicy mlp for CartPole-v1: 500 steps, from {loaded.checkpoint}>"
     observation = np.random.default_rng(0).normal(size=(64, 4))
     expected = trained.choose(torch.from_numpy(observation).float(), 0, greedy=True)["action"]
     assert loaded.act(observation, greedy=True).tolist() == expected.tolist()

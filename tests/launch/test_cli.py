@@ -22,6 +22,7 @@ from actorlearn.address import Ipc
 from actorlearn.wire.channel import Router
 from actorlearn.wire.messages import Reply, Request, decode, encode
 from launch.commands import doctor, manage
+from launch.commands import run as run_command
 from launch.errors import FailedError
 from launch.runs import client, find
 from tests.launch.asking import ask, refused
@@ -194,8 +195,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Path, bool]]:
     """Requests that reached the runner, which is replaced."""
     seen: list[tuple[Any, Path, str | int | None]] = []
 
-    def run(topology: Any, run_dir: Path, *, resume_at: str | int | None, console: Any, engine: Any, keys: Any) -> int:
-        console.row(ROW)
+    def run(topology: Any, run_dir: Path, *, resume_at: str | int | None, accepted: Any, engine: Any, keys: Any) -> int:
+        accepted().row(ROW)
         seen.append((topology, run_dir, resume_at))
         return 3
 
@@ -213,6 +214,25 @@ def test_run_makes_a_folder_named_after_topology_and_time(topology: Path, starte
     assert folder.parent == Path("runs")
     assert time.strptime(folder.name, "cart-%Y%m%d-%H%M%S")
     assert "250 steps ( 50.0%)" in result.stdout
+
+
+def test_a_refused_run_is_one_line(topology: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(run_command, "TRIAL_S", 60.0)
+    result = ask("run", topology, "env.id=CartPole-v77")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "CartPole-v77" in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+def test_a_slow_trial_is_announced_before_the_first_lines(
+    topology: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_command, "TRIAL_S", 0.0)
+    slow = run_command.find_engine
+    monkeypatch.setattr(run_command, "find_engine", lambda engine: (time.sleep(0.2), slow(engine))[1])
+    lines = ask("run", topology).stdout.splitlines()
+    assert lines[0] == "trying the environment and the network before the run begins"
+    assert "train a2c on CartPole-v1" in lines[1]
 
 
 def test_run_uses_the_folder_it_is_given(topology: Path, started: list[Any], tmp_path: Path) -> None:
@@ -362,6 +382,23 @@ def test_ps_lists_living_runs_and_on_demand_all(tmp_path: Path, monkeypatch: pyt
     assert "old-1" in table
 
 
+def test_ps_leaves_out_columns_in_a_narrow_terminal_and_wraps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "humanoid-with-a-long-name-20261126-030525"
+    deep = tmp_path / "a-folder-with-a-long-name" / "another-folder-with-a-long-name"
+    ended = make_run(deep, name)
+    (ended / "summary.json").write_text('{"status": "stopped", "env_steps": 77777777, "wall_time_s": 61.0}')
+    monkeypatch.setattr(find, "living", lambda: [find.find(str(ended))])
+    piped = ask("ps").stdout.splitlines()
+    assert len(piped) == 2 and str(deep.relative_to(tmp_path)) in piped[1] and "processes" in piped[0]
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(os, "isatty", lambda descriptor: True)
+    shown = ask("ps").stdout.splitlines()
+    assert len(shown) == 2 and name in shown[1] and "77,777,777" in shown[1]
+    assert "in" not in shown[0].split() and max(map(len, shown)) <= 80
+
+
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
@@ -394,6 +431,30 @@ def test_clean_says_what_it_removed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Check ----------------------------------------------------------------------------------------------------------------
+
+
+def test_check_begins_with_the_answer_and_shows_only_keys_that_are_set(
+    topology: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    short = ask("check", topology, "simulators.count=2", "simulators.envs=4").stdout
+    lines = short.splitlines()
+    assert lines[0] == (
+        "ok cart: a2c on CartPole-v1 to 1,000 steps, 1 learner with 8 environments and 128 steps per batch"
+    )
+    assert lines[1].startswith("environment observation float32[4]")
+    assert lines[2].startswith("machine 3 processes on ")
+    shown = [line.split()[0] for line in lines if line]
+    assert {"total_steps", "env.id", "simulators.count", "simulators.envs"} <= {*shown}
+    assert "optimizer.clip_norm" not in shown and "weights-0" not in shown
+    assert any(line.startswith("chosen trainer.threads: 1, because") for line in lines)
+    assert len(lines) < 30
+
+    whole = ask("check", topology, "--all").stdout
+    assert whole.startswith("ok cart: ")
+    assert {"optimizer.clip_norm", "weights-0", "simulator-0"} <= {
+        line.split()[0] for line in whole.splitlines() if line
+    }
 
 
 @pytest.mark.nightly

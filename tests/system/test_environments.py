@@ -63,7 +63,7 @@ def corridors_installed(environment: dict[str, str], tmp_path: Path) -> None:
 def test_a_kind_of_environments_is_one_module_and_one_entry(launched: Start, command: Command, tmp_path: Path) -> None:
     topology = tmp_path / "walk.yaml"
     topology.write_text("env: {id: corridors/Walk, length: 5}\n")
-    plan = command("check", topology, "env.bonus=2")
+    plan = command("check", topology, "env.bonus=2", "--all")
     assert plan.returncode == 0, plan.stderr
     said = " ".join(plan.stdout.split())
     for key in ("env.length 5", "env.bonus 2", "total_steps 5_000", "simulators.count 1", "model.name mlp"):

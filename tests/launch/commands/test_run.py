@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from launch.commands.run import opening
 from launch.topology.load import parse
 
@@ -21,3 +23,12 @@ def test_a_run_that_is_continued_or_kept_elsewhere_says_so(tmp_path: Path) -> No
     what, _, watch = opening(topology, tmp_path / "cart", resumed=True)
     assert what.startswith("cart: continue training a2c on CartPole-v1")
     assert f"`actorlearn top {tmp_path / 'cart'}`" in watch
+
+
+def test_a_folder_below_the_working_directory_is_shown_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, files, watch = opening(parse("{env: {id: CartPole-v1}}", ()), tmp_path / "runs" / "cart-1", resumed=True)
+    assert files == "files: runs/cart-1"
+    assert "`actorlearn top cart-1`" in watch

@@ -208,6 +208,21 @@ def test_events_in_words(event: Note, text: str) -> None:
     )
 
 
+def test_frequent_checkpoints_do_not_drown_reports() -> None:
+    stream, now_s = io.StringIO(), Clock()
+    lines: Console = PlainConsole(PONG, stream, now_s)
+    for second in range(13):
+        lines.event(Note("saved", "trainer", 0, fields={"env_steps": 100 * second}))
+        now_s.now_s += 1.0
+    lines.event(Note("finished"))
+    assert stream.getvalue().splitlines() == [
+        "    0:00  trainer saved: 0 steps",
+        "    0:10  trainer saved: 1,000 steps",
+        "    0:12  trainer saved: 1,200 steps",
+        "    0:13  finished",
+    ]
+
+
 def test_lines_where_there_is_no_terminal() -> None:
     stream, now_s = io.StringIO(), Clock()
     console: Console = PlainConsole(PONG, stream, now_s)

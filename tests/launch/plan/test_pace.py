@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from launch.plan.pace import expectation, shorter_rollouts, warning
+from launch.machine.cores import Cores
+from launch.plan.pace import expectation, more_simulators, shorter_rollouts, warning
 from launch.plan.planning import plan
 from launch.topology.load import dump, parse
 from tests.launch.described import DESCRIPTION
@@ -33,6 +34,31 @@ def test_environments_with_an_update_in_fifteen_seconds_keep_the_defaults(step_s
 )
 def test_keys_of_the_user_and_the_shortest_horizon_are_kept(override: str) -> None:
     assert shorter(1.0, override) == {}
+
+
+def more(step_s: float, cores: int, *overrides: str, agents: int = 1) -> dict[str, int]:
+    described = replace(DESCRIPTION, step_s=step_s, agents=agents)
+    topology = parse("env: {id: CartPole-v1}", overrides)
+    return {key: value for key, (value, _) in more_simulators(topology, described, Cores(cores)).items()}
+
+
+def test_slow_environments_have_a_simulator_for_each_core() -> None:
+    assert more(0.02, 32) == {"simulators.count": 16, "simulators.envs": 1}
+    assert more(0.02, 6) == {"simulators.count": 4, "simulators.envs": 4}
+    assert more(0.0, 32) == more(0.02, 1) == {}
+    assert more(0.02, 32, "simulators.count=2") == more(0.02, 32, "simulators.envs=8") == {}
+    assert more(0.02, 32, agents=4) == {"simulators.count": 4, "simulators.envs": 4}
+
+
+def test_the_plan_has_more_simulators_of_slow_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cores, "here", classmethod(lambda cls: cls(8)))
+    made = plan(parse("env: {id: CartPole-v1}"), replace(DESCRIPTION, step_s=0.02))
+    assert (made.topology.simulators.count, made.topology.simulators.envs) == (8, 2)
+    (why,) = (choice.why for choice in made.choices if choice.key == "simulators.count")
+    assert why == (
+        "a step of this environment takes 20 ms, so it has one simulator for each core, rounded down to a power of two "
+        "and at most 16; the machine has 8 cores"
+    )
 
 
 def test_sequences_of_recurrent_networks_are_kept() -> None:

@@ -43,6 +43,16 @@ def test_an_ambiguous_beginning_names_the_runs(tmp_path: Path) -> None:
         find.find("pong", tmp_path)
 
 
+def test_a_beginning_means_all_runs_to_what_takes_several(tmp_path: Path) -> None:
+    for name in ("pong-1", "pong-2", "catch-1"):
+        make_run(tmp_path, name)
+    found = find.find_all(["pong", "c"], tmp_path)
+    assert sorted(run.name for run in found) == ["catch-1", "pong-1", "pong-2"]
+    assert found[-1].name == "catch-1"
+    with pytest.raises(RunError, match="'zong' is neither a run folder nor"):
+        find.find_all(["pong", "zong"], tmp_path)
+
+
 def test_without_a_word_the_newest_is_meant(tmp_path: Path) -> None:
     make_run(tmp_path, "a-new", age_s=10)
     make_run(tmp_path, "b-old", age_s=20)

@@ -144,6 +144,17 @@ def test_the_line_about_the_first_update_has_its_time_and_the_steps_made() -> No
     assert seen.with_event({"kind": "stopped", "process": ""}).awaited == ""
 
 
+def test_rate_and_time_left_follow_a_rollout_that_is_played_more_slowly() -> None:
+    seen = RunView("slow", total_steps=2000).with_row({"env_steps": 1000, "updates": 3, "env_steps_per_s": 100.0})
+    assert seen.left_s == 10.0
+    waiting = {**WAITING, "env_steps": 1000, "updates": 3, "env_steps_per_s": 100.0}
+    slower = seen.with_row({**waiting, "steps_made_per_s": 2.0})
+    assert (slower.row["env_steps_per_s"], slower.left_s) == (2.0, 500.0)
+    faster = slower.with_row({**waiting, "steps_made_per_s": 300.0})
+    assert (faster.row["env_steps_per_s"], faster.left_s) == (100.0, 10.0)
+    assert slower.with_row({**waiting, "steps_made_per_s": 0.0}).left_s is None
+
+
 def test_metrics_of_learning_stay_while_the_next_update_is_awaited() -> None:
     seen = RunView("slow").with_row({**ROWS[1], "updates": 3}).with_row({**WAITING, "updates": 3})
     assert seen.awaited.startswith("next update in about 41 s")
