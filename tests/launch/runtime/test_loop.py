@@ -436,7 +436,7 @@ def test_a_run_whose_replay_was_saved_is_not_resumed_with_another(tmp_path: Path
     own, other = (parse("env: {id: CartPole-v1}", [*keys, *more]) for more in ((), (override,)))
     for steps, topology in ((20, other), (30, own)):  # only the newest is gone on with
         shape = msgspec.to_builtins(replay_shape(topology, DESCRIPTION, topology.replay))
-        saved(tmp_path / "run" / "checkpoints" / f"{steps:012}", replay={"shape": shape})
+        saved(tmp_path / "run" / "checkpoints" / f"{steps:012}", replay={"shape": shape}, draws={})
     with opened(tmp_path / "run", own, True):
         pass
     with pytest.raises(RunError, match=said) as refused, opened(tmp_path / "run", other, True):
