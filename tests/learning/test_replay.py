@@ -185,7 +185,7 @@ def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path
     target_network = source(made).target.network
     with torch.no_grad():
         target_network.weights.mul_(-1.5)
-    batch, sample = source(made).draw_one(0)
+    batch, sample = source(made).draw_one(0)[:2]
     assert sample
     following = torch.from_numpy(sample.observation[1])
     with torch.no_grad():
@@ -214,7 +214,7 @@ def test_a_loss_may_do_without_priorities_where_nothing_is_drawn_by_them(tmp_pat
 def test_priorities_are_the_errors_of_what_was_drawn(tmp_path: Path) -> None:
     made = replaying(tmp_path, {"prioritised": True, "alpha": 1.0, "beta": 1.0})
     Played(tmp_path, made).rollout(0)
-    batch, sample = source(made).draw_one(0)
+    batch, sample = source(made).draw_one(0)[:2]
     assert sample and batch.columns["weight"].tolist() == [[1.0] * 4]  # nothing is known of any yet
     with torch.no_grad():
         said = made.network.module(batch.observation[0])["q"].gather(-1, batch.action[0][:, None])[:, 0]

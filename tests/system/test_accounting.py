@@ -61,8 +61,7 @@ NIGHTLY = [
 ]
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize(("mode", "learners"), [("sync", 2), *NIGHTLY])
+@pytest.mark.parametrize(("mode", "learners"), [pytest.param("sync", 2, marks=pytest.mark.smoke), *NIGHTLY])
 def test_all_steps_are_accounted_for_where_all_trainers_are_dead_at_the_end(
     launched: Start, mode: str, learners: int
 ) -> None:
