@@ -184,19 +184,23 @@ class Run:
         """Save a checkpoint of the living run; return its folder when it is on disk."""
         return Path(str(self._ask("save").data["path"]))
 
-    def attach(self, simulators: int = 0, learners: int = 0, **changes: Any) -> list[str]:
+    def attach(self, simulators: int | None = None, learners: int = 0, **changes: Any) -> list[str]:
         """Add processes to the living run, and return their names when they run; without numbers one simulator.
 
         ``learners`` can be added only in mode gossip. ``changes``: keys of ``env`` for the new simulators, as in
-        ``**{"env.kwargs.size": 8}``.
+        ``**{"env.kwargs.size": 8}``. Raises ValueError if the numbers add nothing.
         """
         words = list(asked.overrides(changes))
-        count = simulators or int(not learners)
+        count = int(not learners) if simulators is None else simulators
+        if min(count, learners) < 0 or count + learners < 1:
+            raise ValueError(f"simulators={count}, learners={learners}: at least one process must be added")
         reply = self._ask("attach", simulators=count, learners=learners, overrides=words)
         return [str(name) for name in reply.data["names"]]
 
     def detach(self, *names: str) -> list[str]:
         """Remove simulators, such as ``simulator-1``, at the next rollout, or trainers in mode gossip; return names."""
+        if not names or not all(isinstance(name, str) for name in names):
+            raise ValueError("names of processes are needed, such as 'simulator-1'; of a list: detach(*names)")
         return [str(name) for name in self._ask("detach", names=list(names)).data["names"]]
 
     def policy(self, at: str | int = NEWEST, *, learner: int = 0, seed: int = 0) -> LoadedPolicy:
@@ -249,14 +253,14 @@ class Run:
             ) from None
         return Film(path, film["score"])
 
-    def plot(self, columns: Sequence[str] = (SCORE,)) -> Figure:
-        """Return a figure of matplotlib with the columns over steps and over time; a notebook shows it.
+    def plot(self, columns: str | Sequence[str] = SCORE) -> Figure:
+        """Return a figure of matplotlib with one or several columns over steps and over time; a notebook shows it.
 
         ``figure.savefig("run.png")`` writes it. Raises ValueError if there is nothing to draw yet.
         """
         from launch.display import plot
 
-        figure = plot.figure_of([self._found()], columns)
+        figure = plot.figure_of([self._found()], [columns] if isinstance(columns, str) else columns)
         _show_in_notebooks(type(figure))
         return figure
 

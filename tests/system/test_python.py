@@ -105,6 +105,17 @@ def test_a_class_of_this_program_is_trained_by_two_simulators() -> None:
     assert {axes.get_xlabel() for axes in resumed.plot().axes} == {"environment steps (thousands)", "minutes"}
 
 
+def test_numbers_names_and_columns_of_an_ended_run_are_taken_as_they_are_meant() -> None:
+    run = actorlearn.train(CATCH, total_steps=1_000, progress=False, **QUICK)
+    for asked in (lambda: run.attach(simulators=0), lambda: run.attach(-1), lambda: run.attach(1, learners=-1)):
+        with pytest.raises(ValueError, match="at least one process must be added"):
+            asked()
+    for names in ((["simulator-1"],), ()):
+        with pytest.raises(ValueError, match=r"of a list: detach\(\*names\)"):
+            run.detach(*names)  # type: ignore[arg-type]
+    assert "loss" in run.plot("loss").axes[0].get_ylabel()
+
+
 def test_a_living_run_is_changed_saved_and_stopped() -> None:
     run = actorlearn.start(CATCH, seed=1, **PACED, **{"total_steps": 10**9})
     try:
