@@ -117,6 +117,10 @@ def to_install(module_name: str, missing: str) -> str:
 
 def _module_of_distribution(name: str) -> str:
     """Return the first module of the installed package of this name; empty if no package has the name."""
+    try:
+        metadata.distribution(name)
+    except (metadata.PackageNotFoundError, ValueError):
+        return ""  # before the metadata of all packages are read, which takes 0.1 s or more
     found = metadata.packages_distributions().items()
     modules = [module for module, packages in found if _plain(name) in map(_plain, packages)]
     return next((module for module in modules if not module.startswith("_")), "")

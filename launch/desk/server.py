@@ -178,7 +178,7 @@ class DeskServer:
 
     async def _stream(self, request: Request) -> Response:
         metrics = list(dict.fromkeys(request.query_params.getlist("metric")))[:MOST_METRICS] or [SCORE]
-        overview = Overview(self._runs, metrics, changes=self._changes, live=True)
+        overview = Overview(self._runs, metrics, changes=self._changes, live=True, most_metrics=MOST_METRICS)
         messages = self._messages(overview, request.query_params.get("run", ""))
         return StreamingResponse(messages, media_type="text/event-stream")
 

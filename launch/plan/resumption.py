@@ -155,7 +155,11 @@ def _misfit(checkpoint: Path, parts: Mapping[str, Mapping[str, tuple[int, ...]]]
     for part, tensors in parts.items() if saved else ():
         was = {name: shape for name, shape in saved.items() if name.startswith(f"{part}.")}
         now = {f"{part}.{name}": tuple(shape) for name, shape in tensors.items()}
-        for name in sorted(was | now, key=lambda name: -len(was.get(name, ())) * (name in now)):  # first those of both
+        of_both = sorted((name for name in was if name in now), key=lambda name: len(was[name]), reverse=True)
+        for name in (
+            *of_both,
+            *sorted(was.keys() ^ now.keys()),
+        ):  # a matrix says more than a vector, or one that is gone
             if was.get(name) != now.get(name):
                 return f"its tensor {name} {_shape(was.get(name))}, and in the topology it {_shape(now.get(name))}"
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from contextlib import suppress
@@ -135,16 +136,27 @@ def left(run: Living) -> list[str]:
 
 def files_left(run: Living, keep: int, learners: int) -> list[str]:
     """In the run's folder: what begins with a dot, temporary files, more checkpoints than are to be kept."""
-    found, checkpoints = [], 0
+    found: list[str] = []
+    checkpoints: dict[Path, list[int]] = {}  # steps by the folder of a learner's checkpoints
     for folder, names, files in os.walk(run.folder):
         found += [f"{Path(folder, name).relative_to(run.folder)}" for name in (*names, *files) if name.startswith(".")]
-        if Path(folder).is_relative_to(run.folder / "checkpoints"):
-            checkpoints += "manifest.json" in files
+        if Path(folder).is_relative_to(run.folder / "checkpoints") and "manifest.json" in files:
+            checkpoints.setdefault(Path(folder).parent, []).append(int(Path(folder).name))
     spared = 1 if learners > 1 else 0  # the newest that all learners in step have, however many newer ones some have
-    spared += (run.folder / "checkpoints" / "best.json").exists()  # the best, however old it is
-    if checkpoints > (keep + spared) * learners:
-        found.append(f"{checkpoints} checkpoints of {learners} learners that keep {keep} each, and {spared} more")
+    newest = {folder: sorted(steps)[-keep - spared :] for folder, steps in checkpoints.items()}
+    kept = sum(map(len, newest.values()))
+    kept += sum(_best(run, steps) not in (None, *newest[folder]) for folder, steps in checkpoints.items())
+    if (count := sum(map(len, checkpoints.values()))) > min(kept, (keep + spared + 1) * learners):
+        found.append(f"{count} checkpoints of {learners} learners that keep {keep} each, {spared} more, and the best")
     return found
+
+
+def _best(run: Living, steps: list[int]) -> int | None:
+    """The steps of the best of these checkpoints: the first one saved after the weights with the best score."""
+    with suppress(OSError):
+        at = json.loads((run.folder / "checkpoints" / "best.json").read_text())["env_steps"]
+        return min((one for one in steps if one >= at), default=None)
+    return None
 
 
 def _command(pid: int) -> str:

@@ -79,7 +79,7 @@ class Picture {
   }
 
   show(environment, label, curves, marks, { smooth, log }) {
-    if (environment !== this.environment) this.shape = this.zoom = "";
+    if (environment !== this.environment) [this.shape, this.zoom] = ["", null];
     this.environment = environment;
     const drawn = curves.filter((curve) => points(curve, this.axis)[0].length);
     this.label = label;

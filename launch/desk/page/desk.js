@@ -20,7 +20,6 @@ let pointer_down = false;
 const waiting = new Set(); // parts that changed while a pointer was down
 let silence = 0; // the timer that takes the alarm from the top again; it stays among the events
 const ALARM_MS = 60_000;
-const MOST_METRICS = 6; // that are drawn at once
 
 // Parts ----------------------------------------------------------------------------------------------------------------
 
@@ -61,7 +60,7 @@ function show_desk(desk) {
   choice.title = desk.shown[0].description;
   choice.disabled = by_id("more").disabled = !desk.live;
   const drawn = new Set(desk.shown.map(({ name }) => name));
-  const free = drawn.size < MOST_METRICS ? desk.metrics.filter(({ name }) => !drawn.has(name)) : [];
+  const free = drawn.size < desk.most_metrics ? desk.metrics.filter(({ name }) => !drawn.has(name)) : [];
   by_id("more").hidden = !free.length;
   by_id("more").replaceChildren(element("option", { value: "" }, "and …"), ...free.map(({ name, label }) => element("option", { value: name }, label)));
   const others = desk.shown.slice(1).map(({ name, label }) =>
@@ -321,12 +320,16 @@ async function change(run, word, body) {
 
 // The stream -----------------------------------------------------------------------------------------------------------
 
+// What the stream is to be asked for.
+function wanted_of_stream() {
+  const { run, metric } = chosen();
+  return String(new URLSearchParams([...(run ? [["run", run]] : []), ...metric.map((name) => ["metric", name])]));
+}
+
 function connect() {
   stream?.close();
-  const { run, metric } = chosen();
-  const asked = new URLSearchParams([...(run ? [["run", run]] : []), ...metric.map((name) => ["metric", name])]);
-  streamed = String(asked);
-  stream = new EventSource(`stream?${asked}`);
+  streamed = wanted_of_stream();
+  stream = new EventSource(`stream?${streamed}`);
   const tell = (text, bad) => {
     by_id("connection").textContent = text;
     by_id("connection").classList.toggle("bad", bad);
@@ -341,15 +344,14 @@ function connect() {
 
 // Follow the address: ask for other parts where it names another run or metric, and draw what there is.
 function turn() {
-  const { run, metric, filter, smooth, log } = chosen();
+  const { run, filter, smooth, log } = chosen();
   by_id("filter").value = filter;
   by_id("smooth").value = smooth || "0";
   by_id("log").value = log;
   process_dialog.close();
   show(["runs", "groups"]);
-  const asked = new URLSearchParams([...(run ? [["run", run]] : []), ...metric.map((name) => ["metric", name])]);
   if (by_id("parts")) show([...parts.keys()]);
-  else if (String(asked) !== streamed) connect();
+  else if (wanted_of_stream() !== streamed) connect();
   if (!run) document.title = "actorlearn";
 }
 
