@@ -30,8 +30,8 @@ def due_rows(members: Sequence[Blocks], group: int) -> list[RowsAsked]:
     timestep = min(timesteps)
     if all(member.observed(group) <= timestep for member in active):
         return []
-    # Membership is read again: all participants of a rollout are admitted before it begins, but perhaps after the
-    # reads above.
+    # Membership is read again: all participants of a rollout are listed and admitted before it begins, but perhaps
+    # after the reads above.
     participants = [member for member in members if member.takes_part(timestep // member.horizon)]
     if any(member.observed(group) <= timestep for member in participants):
         return []

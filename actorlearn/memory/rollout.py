@@ -43,6 +43,8 @@ hold (run)          trainer             number of the newest snapshot it has req
 hold_from (run)     trainer             first rollout whose rows belong in that snapshot
 held (member)       simulator           number of the newest snapshot it has answered; negative = it could not take it
 ready (member)      simulator           1 when it can begin its first rollout; it is not admitted before
+listed (member)     inference           1 when its server knows it; it is not admitted before. 1 from the start if
+                                        the simulator runs the policy itself
 joined (member)     trainer             first rollout the simulator takes part in; -1 until it is admitted
 left (member)       trainer             first rollout the simulator no longer takes part in
 released (member)   trainer             commit of the account after which the segment is no longer needed; 0 before
@@ -51,9 +53,9 @@ acted[group]        inference           timesteps below it have an action
 completed[group]    simulator           rollouts below it are complete
 ==================  ==================  ==========================================================================
 
-Members join and leave at numbered rollouts, and ``open`` is one word for all processes. Every process therefore derives
-the same participants for every timestep, and the composition of batches does not depend on timing once all have read of
-a new member.
+Members join and leave at numbered rollouts, ``open`` is one word for all processes, and trainer and server both know a
+member before it joins. Every process therefore derives the same participants for every timestep, and the composition of
+batches does not depend on timing.
 """
 
 from __future__ import annotations
@@ -104,6 +106,7 @@ def block_fields(shape: BlockShape) -> list[Field]:
         Field("shape", "int64", (5,)),
         Field("held", "int64", (1,), 0),
         Field("ready", "int64", (1,), 0),
+        Field("listed", "int64", (1,), 1),
         Field("joined", "int64", (1,), -1),
         Field("left", "int64", (1,), FAR),
         Field("released", "int64", (1,), 0),
@@ -224,9 +227,13 @@ class Rollouts:
         self._open[0] = rollouts
 
 
-def make_segment(path: Any, shape: BlockShape, number: int = 0) -> Segment:
-    """Create the segment of the simulator with this number and write its shape into it."""
+def make_segment(path: Any, shape: BlockShape, number: int = 0, *, has_server: bool = False) -> Segment:
+    """Create the segment of the simulator with this number and write its shape into it.
+
+    ``has_server``: an inference server chooses the actions, and has to list the simulator first.
+    """
     segment = Segment.create(path, block_fields(shape))
+    segment["listed"][0] = not has_server
     segment["shape"][:] = (shape.groups, shape.blocks, shape.horizon, shape.envs_per_group, number)
     return segment
 
@@ -243,6 +250,7 @@ class Blocks:
         self._completed = segment["completed"]
         self._held = segment["held"]
         self._ready = segment["ready"]
+        self._listed = segment["listed"]
         self._joined = segment["joined"]
         self._left = segment["left"]
         self._released = segment["released"]
@@ -252,16 +260,20 @@ class Blocks:
         self.columns = [field.name for field in segment.fields if field.shape[:3] == rows]
         """Names of the columns."""
 
-    # Membership, written by the trainer except for `ready` ------------------------------------------------------
+    # Membership, written by the trainer except for `ready` and `listed` ------------------------------------------
 
     @property
     def ready(self) -> bool:
-        """Whether the simulator's environments are ready to begin their first rollout."""
-        return bool(self._ready[0])
+        """Whether the environments are ready to begin their first rollout, and the process that acts knows them."""
+        return bool(self._ready[0] and self._listed[0])
 
     def mark_ready(self) -> None:
         """Mark the environments as ready for the first rollout; simulator only."""
         self._ready[0] = 1
+
+    def mark_listed(self) -> None:
+        """Mark the simulator as known to its server, which answers it from its first rollout on; inference only."""
+        self._listed[0] = 1
 
     @property
     def joined(self) -> int:

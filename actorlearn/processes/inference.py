@@ -2,8 +2,8 @@
 
 Reads: the observation column of the rows that the word ``observed`` marks, also state and first for a recurrent
 network; the newest published weights, or those of a row's rollout.
-Writes: action, policy_version and the algorithm's own columns, and the state of the next row; the word ``acted``; wakes
-the simulator.
+Writes: action, policy_version and the algorithm's own columns, and the state of the next row; the words ``acted`` and
+``listed``; wakes the simulator.
 Next: the simulator takes the next step (stage 1); complete blocks go to ``processes/batches.py``.
 """
 
@@ -37,6 +37,8 @@ class InferenceServer:
         """Follow the list of members: map the segments of new simulators, unmap those of ended ones."""
         own = [member for member in members if member.server == self.number]
         self.members = open_members(own, self.members)
+        for blocks in self.members.values():
+            blocks.mark_listed()
         self.wakeups.follow({member.id.socket_id: member.wakeup.file for member in own if member.wakeup})
 
     def answer(self, policy: Policy, beat: Callable[[], object] = lambda: None) -> bool:

@@ -1,6 +1,6 @@
 """The members: simulators that take part in a learner's rollouts, from their admission to their release.
 
-Reads: the words ``ready``, ``observed`` and ``completed`` of each member (``memory/rollout.py``), and orders.
+Reads: the words ``ready``, ``listed``, ``observed`` and ``completed`` of each member (``memory/rollout.py``), and orders.
 Writes: the words ``joined``, ``left`` and ``released`` of each member, and ``open``, which frees the blocks of rollouts
 that have been learned; commits the account. `SimulatorLink` also wakes members, and tells the supervisor which segments
 may be removed.
@@ -127,7 +127,8 @@ class RolloutMembers:
         hit("members.committed")
         self._admit()
         hit("members.admitted")
-        self.rollouts.raise_to(self.next + self.open_rollouts)
+        if self.playing:  # else all first members could not begin with the same rollout: they join one by one
+            self.rollouts.raise_to(self.next + self.open_rollouts)
 
     def unblock(self) -> None:
         """Open a rollout, or skip one, if otherwise no batch would ever be complete.
@@ -159,11 +160,8 @@ class RolloutMembers:
             self.released.append(socket_id)
 
     def _admit(self) -> None:
-        """Let ready members take part, from the first rollout that is not open yet.
-
-        If no member takes part, at the start or when all have died, they begin with the rollout to learn next.
-        """
-        first_rollout = max(self.rollouts.open, self.next) if self.playing else self.next
+        """Let ready members take part, from the first rollout that is not open yet."""
+        first_rollout = max(self.rollouts.open, self.next)
         admitted = self._admissible()
         for blocks in admitted.values():
             blocks.admit(first_rollout)

@@ -159,7 +159,8 @@ class LocalNode:
             wakeup=addresses.wakeup(simulator),
             server=server_of(plan.topology, simulator).number,
         )
-        make_segment(member.segment.file, plan.block_shape, simulator.number).close()
+        has_server = plan.topology.inference.count > 0
+        make_segment(member.segment.file, plan.block_shape, simulator.number, has_server=has_server).close()
         self._members[simulator.socket_id] = member
         return member
 

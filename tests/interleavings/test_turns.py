@@ -38,11 +38,6 @@ def test_what_a_killed_simulator_leaves_is_learned_or_counted_and_nobody_waits_f
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    reason="a server that reads new members later than the trainer answers the first timestep without the new one: "
-    "the batch is made up otherwise than in another run (orders come by messages, of which nothing tells the server)",
-    strict=True,
-)
 def test_a_member_that_is_listed_later_is_answered_together_with_the_others() -> None:
     found = explore(playing(members=2, rollouts=1, late=True))
     assert not found.violation, found

@@ -75,6 +75,7 @@ class Play:
         for number, segment in enumerate(segments):
             segment["shape"][:] = (1, blocks, horizon, 1, number)
             segment["ready"][0] = 1
+            segment["listed"][0] = not (late and number)
         self.members = [kinds.get("blocks", Blocks)(segment) for segment in segments]
         rollouts_segment: Any = self.words.create("rollouts", rollouts_fields())
         self.words.opened = {blocks_.segment.path: blocks_ for blocks_ in self.members}
@@ -116,8 +117,11 @@ class Play:
     # Inference -------------------------------------------------------------------------------------------------------
 
     def answer(self, _state: Any) -> Hashable:
-        listed = self._listed()
-        asked = self.due([self.members[member] for member in listed], 0)
+        listed = [self.members[member] for member in self._listed()]
+        for blocks in listed:
+            if self.late and blocks.number and not blocks.ready:
+                blocks.mark_listed()
+        asked = self.due(listed, 0)
         for blocks, group, timestep in asked:
             observation = blocks.row("observation", group, timestep)[0]
             expect(observation == observation, f"member {blocks.number} is asked for an action without an observation")
@@ -271,7 +275,7 @@ def playing(
     }
     for name in play.names:
         own = dict.fromkeys([f"{name}.joined", f"{name}.left", f"{name}.released"], "trainer")
-        own |= dict.fromkeys([f"{name}.action", f"{name}.policy_version"], "inference")
+        own |= dict.fromkeys([f"{name}.action", f"{name}.policy_version", f"{name}.listed"], "inference")
         shared = {f"{name}.observed": None, f"{name}.acted": None, f"{name}.completed": None}
         writers |= {name + ".": name, **own, f"{name}.shape": "", **shared}  # type: ignore[dict-item]
     if late:

@@ -92,11 +92,9 @@ class Play:
         account.rollouts_learned = before.learned if before else 0
         self.digests = list(before.digests) if before else [1]
         """Digests of what has been learned, by version of the weights, the last being the newest."""
-        for version in (
-            range(len(self.digests)) if before else [0]
-        ):  # of each rollout that is open, what it was opened at
-            self.rollouts.published(version, version, version)
-            self.rollouts.raise_to(version + blocks)
+        self.rollouts.published(0, 0, 0)
+        if before:
+            self.rollouts.restore(before.rollouts.state(before.learned))
         self.simulators = [Simulator(self, n, before.folder if before else None) for n in range(MEMBERS)]
         self.members.follow([simulator.member for simulator in self.simulators], [])
         self.members.open_next()
