@@ -35,6 +35,7 @@ from actorlearn.tasks.rehearse import (
     check_extra_networks,
     check_heads,
 )
+from actorlearn.tasks.restored_games import difference_after_restore
 from actorlearn.worker.passes import ComputePool, FlatNetwork
 from actorlearn.worker.roles import ROLES
 from actorlearn.worker.settings import DescribeSettings
@@ -91,6 +92,12 @@ def describe(settings: DescribeSettings) -> dict[str, Any]:
         optimizer.restore(optimizer.state())
     rehearsal = Rehearsal(settings.algorithm, parts, env, algorithm, network)
     hidden = rehearsal.run()
+    inexact, unverified = spec.inexact, ""
+    if not inexact and rehearsal.step_s:
+        unverified = "the environment is slow, so no restored game was compared with the original"
+    elif not inexact:
+        with blaming(parts["env"], "cannot be compared with a restored one"):
+            inexact = difference_after_restore(env, lambda: make_env(settings.env, [SEED + 1]))
     with blaming(parts["env"], "cannot be closed"):
         env.close()
     weights, parameters = network.weights.numel(), network.parameters.numel()
@@ -108,6 +115,8 @@ def describe(settings: DescribeSettings) -> dict[str, Any]:
             )
         },
         "state_size": network.state_size,
+        "inexact": inexact,
+        "unverified": unverified,
         "algorithm_inexact": hidden,
         "step_s": rehearsal.step_s,
     }

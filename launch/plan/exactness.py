@@ -61,7 +61,8 @@ def choose_exact(topology: Topology, description: Description) -> Choice:
     size = topology.simulators.count * segment_bytes(block_fields(block_shape(topology, description)))
     if size > MOST_BYTES:
         return Choice(KEY, False, _too_large(size))
-    return Choice(KEY, True, "the whole state of the run can be saved, and the snapshots are small")
+    why = "the whole state of the run can be saved, and the snapshots are small"
+    return Choice(KEY, True, f"{why}; not verified: {description.unverified}" if description.unverified else why)
 
 
 def reason(choices: Sequence[Choice]) -> str:

@@ -43,7 +43,9 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()
     """Parts of the environment's observations that networks do not get."""
     inexact: str = ""
-    """Reason why the environment's state cannot be saved; empty if it can."""
+    """Reason why the environment's state cannot be saved and restored; empty if it can."""
+    unverified: str = ""
+    """Reason why no restored environment was compared with the original; empty if one was, or cannot be restored."""
     algorithm_inexact: str = ""
     """How the algorithm keeps state that checkpoints do not contain; empty if it does not."""
     no_restart: str = ""
