@@ -1,6 +1,6 @@
 """The members: simulators that take part in a learner's rollouts, from their admission to their release.
 
-Reads: the words ``ready``, ``listed``, ``observed`` and ``completed`` of each member (``memory/rollout.py``), and orders.
+Reads: the words ``ready``, ``listed``, ``observed`` and ``completed`` of each member (``memory/rollout.py``), orders.
 Writes: the words ``joined``, ``left`` and ``released`` of each member, and ``open``, which frees the blocks of rollouts
 that have been learned; commits the account. `SimulatorLink` also wakes members, and tells the supervisor which segments
 may be removed.

@@ -172,6 +172,8 @@ def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: Mod
     trainers = [child for child in children.values() if child.role.learns]
     simulators = [child for child in children.values() if child.role.makes_rows]
     known = [child.name for child in (*simulators, *(trainers if mode.elastic else ()))]
+    leaving = {trainer.learner for trainer in trainers if trainer.name in names}
+    with_trainer = [child.name for child in children.values() if child.learner in leaving]
     if not names:
         return f"detach: no process is named; choose from {', '.join(known)}"
     for name in names:
@@ -180,7 +182,7 @@ def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: Mod
                 f"detach {name}: a run in mode {mode.asked_as} cannot remove learners; detach simulators, "
                 "or stop the run"
             )
-        if name not in known:
+        if name not in (*known, *with_trainer):
             what = "simulator or trainer" if mode.elastic else "simulator"
             return f"{name!r} is not a {what} of this run; {_nearest_or_all(name, known)}"
         if children[name].leaving:

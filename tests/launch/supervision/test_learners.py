@@ -281,10 +281,12 @@ def test_learners_in_step_do_not_wait_for_one_that_plays_no_more() -> None:
     assert story.done == ev.Done("failed", 1, "simulator-1: exit 1")
 
 
-def test_a_simulator_of_a_learner_that_leaves_can_be_named_too() -> None:
-    story = with_a_third().at(4, asked("detach", names=["simulator-2", "trainer-2"]))
+@pytest.mark.parametrize("names", [["simulator-2", "trainer-2"], NAMES], ids=["two", "all that attach returned"])
+def test_processes_of_a_learner_that_leaves_can_be_named_too(names: list[str]) -> None:
+    story = with_a_third().at(4, asked("detach", names=names))
     story.at(5, finished("trainer-2", "drained"), *exits(NAMES, 0))
-    assert story.reply.text == "trainer-2 with simulator-2, inference-2 detached after 1.0 s"
+    assert set(story.reply.data["names"]) == set(NAMES)
+    assert story.reply.text.startswith("trainer-2 with ") and story.reply.text.endswith(" detached after 1.0 s")
 
 
 def test_a_leaving_learner_that_dies_is_gone_all_the_same() -> None:
