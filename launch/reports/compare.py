@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from actorlearn.envs.specs import STORED, STORED_FILE
 from launch.reports.format import printable
 from launch.reports.statistics import Band, Numbers, band, interquartile_mean
 
@@ -22,8 +23,6 @@ Points = Sequence[tuple[float, float]] | Numbers
 
 NO_DIFFERENCE = frozenset({"name", "seed"})
 """Keys in which runs of one group may differ."""
-_STORED = "actorlearn.envs.pickled:"
-"""Ids of environments that a file in the run's folder holds (``actorlearn/envs/pickled.py``)."""
 _SAID = 3
 """Most differing keys in the name of a group."""
 _SAME_END = 1.1
@@ -86,8 +85,10 @@ def _keys(topology: Mapping[str, Any], but: Collection[str]) -> dict[str, Any]:
         else:
             found[key] = value
     kwargs = found.get("env.kwargs")
-    if isinstance(kwargs, Mapping) and str(found.get("env.id")).startswith(_STORED):
-        found["env.kwargs"] = {name: value for name, value in kwargs.items() if name != "file"}  # its SHA-256 remains
+    if isinstance(kwargs, Mapping) and str(found.get("env.id")).startswith(STORED):
+        found["env.kwargs"] = {
+            name: value for name, value in kwargs.items() if name != STORED_FILE
+        }  # its SHA-256 remains
     return {key: value for key, value in found.items() if key not in but}
 
 
