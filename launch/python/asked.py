@@ -19,7 +19,7 @@ from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH
 from actorlearn.files import write_atomically
 from launch.errors import RunError
 from launch.topology import sources
-from launch.topology.load import Topology, TopologyError, literal, parse
+from launch.topology.load import Topology, TopologyError, as_text, literal, parse
 from launch.topology.overrides import COMMAND_LINE, expand
 
 GIVEN = "given.yaml"
@@ -48,7 +48,7 @@ class Asked:
 
     def check(self) -> Topology:
         """Return the topology without asking the environment for its spaces; raises TopologyError."""
-        text = sources.read(self.path) if self.path else _text(self._tree("", ""))
+        text = sources.read(self.path) if self.path else as_text(_plain(self._tree("", "")))
         return check(text, self.overrides, self.path or ARGUMENT)
 
     def write(self, folder: Path) -> str:
@@ -60,7 +60,7 @@ class Asked:
             return self.path
         file = folder.absolute() / pickled.FILE
         sha256 = pickled.write(self.maker, file) if self.maker is not None else ""
-        write_atomically(folder / GIVEN, _text(self._tree(str(file), sha256)).encode())
+        write_atomically(folder / GIVEN, as_text(_plain(self._tree(str(file), sha256))).encode())
         return str(folder / GIVEN)
 
     def _tree(self, file: str, sha256: str) -> Mapping[str, Any]:
@@ -157,7 +157,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _text(tree: Mapping[str, Any]) -> str:
-    return "".join(f"{key}: {literal(_plain(value))}\n" for key, value in tree.items())

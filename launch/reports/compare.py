@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from actorlearn.envs.specs import STORED, STORED_FILE
 from launch.reports.format import printable
 from launch.reports.statistics import Band, Numbers, band, interquartile_mean
+from launch.topology.changes import flat
 
 Points = Sequence[tuple[float, float]] | Numbers
 """A learning curve: increasing environment steps, and a number for each; pairs, or an array [points, 2]."""
@@ -78,18 +78,7 @@ def _as_value(value: Any) -> str:
 
 def _keys(topology: Mapping[str, Any], but: Collection[str]) -> dict[str, Any]:
     """Return the values by key, section.key in sections, except the keys ``but``."""
-    found: dict[str, Any] = {}
-    for key, value in topology.items():
-        if isinstance(value, Mapping) and key != "roles":  # the keys of roles are names of roles
-            found |= {f"{key}.{own}": its for own, its in value.items()}
-        else:
-            found[key] = value
-    kwargs = found.get("env.kwargs")
-    if isinstance(kwargs, Mapping) and str(found.get("env.id")).startswith(STORED):
-        found["env.kwargs"] = {
-            name: value for name, value in kwargs.items() if name != STORED_FILE
-        }  # its SHA-256 remains
-    return {key: value for key, value in found.items() if key not in but}
+    return {key: value for key, value in flat(topology).items() if key not in but}
 
 
 def resample(curves: Sequence[Points], count: int = 200) -> tuple[Numbers, Numbers]:

@@ -28,6 +28,7 @@ from actorlearn.parameters.chosen_checkpoints import (
     choose_of_all,
     newer_set_aside,
     read_best,
+    set_best_aside,
     write_best,
 )
 from actorlearn.wire.channel import Router
@@ -97,6 +98,8 @@ def run(
                 spawner = Spawner(workspace.run_dir / "logs", workspace.addresses.run_id)
                 node = open_local(made, workspace, spawner)
             workspace.write_down(made)
+        if made.resumption.other_task:
+            set_best_aside(workspace.run_dir / "checkpoints")
         return Runner(made, workspace, node, accepted()).run()
 
 
@@ -201,7 +204,10 @@ class Runner:
             mode=mode(topology),
             resume=resumed,
         )
-        self.supervisor.best = read_best(self._checkpoints) if resumed else None
+        if plan.resumption.other_task:
+            self.supervisor.games_before = plan.resumption.games
+        elif resumed:
+            self.supervisor.best = read_best(self._checkpoints)
         self.clock = AwakeClock()
         self.attached_before = find_attached(workspace.run_dir / "events.jsonl") if resumed else []
         self._now_s, self._shown_s = 0.0, -SHOW_EVERY_S
