@@ -98,8 +98,6 @@ def run(
                 spawner = Spawner(workspace.run_dir / "logs", workspace.addresses.run_id)
                 node = open_local(made, workspace, spawner)
             workspace.write_down(made)
-        if made.resumption.other_task:
-            set_best_aside(workspace.run_dir / "checkpoints")
         return Runner(made, workspace, node, accepted()).run()
 
 
@@ -205,6 +203,7 @@ class Runner:
             resume=resumed,
         )
         if plan.resumption.other_task:
+            set_best_aside(self._checkpoints)
             self.supervisor.games_before = plan.resumption.games
         elif resumed:
             self.supervisor.best = read_best(self._checkpoints)
