@@ -216,6 +216,9 @@ def initial_notes(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
     if before.changed:
         cause = f"with changed keys: {say(before.changed)}"
         yield ev.Note("resumed", cause=cause, fields={"changed": before.changed})
+    if algorithm := before.changed.get("algorithm.name"):
+        cause = f"{algorithm['is']} continues with the weights and the state of the optimizer of {algorithm['was']}"
+        yield ev.Note("resumed", cause=cause)
     if before.other_task:
         yield ev.Note("resumed", cause="the best score and the mean of training games start anew: env.* has changed")
     for choice in plan.choices:

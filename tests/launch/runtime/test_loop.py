@@ -382,6 +382,10 @@ def test_a_resumed_run_says_and_records_which_keys_have_changed(tmp_path: Path, 
     assert [row["changed"] for row in rows if "changed" in row] == [{"seed": {"was": 1, "is": 2}}]
     meta = read_object(tmp_path / "run" / "meta.json")
     assert [life["changed"] for life in (*meta["earlier"], meta)] == [{}, {}, {"seed": {"was": 1, "is": 2}}]
+    with runner(tmp_path / "run", None, True, "seed=2", "algorithm.name=ppo") as run:
+        lead(run)
+    said = "ppo continues with the weights and the state of the optimizer of a2c"
+    assert notes(tmp_path / "run").count(("resumed", said)) == 1
 
 
 def test_scores_begin_anew_when_a_resume_changes_the_environment(tmp_path: Path, lead: Lead) -> None:
