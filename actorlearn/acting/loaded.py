@@ -61,6 +61,8 @@ class LoadedPolicy:
         """Settings of the environment in which it was trained."""
         self.checkpoint = checkpoint.path
         """Folder of the checkpoint with its weights."""
+        self.saved: Mapping[str, Any] = checkpoint.state
+        """What the checkpoint holds besides tensors, as plain values."""
         self.env_steps = int(checkpoint.state["env_steps"])
         """Steps of all environments that its weights have learned from."""
         self._policy = Policy(settings, "cpu", seed, stream=0)

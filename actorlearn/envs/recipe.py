@@ -15,7 +15,7 @@ from actorlearn import imports
 from actorlearn.envs import pickled
 from actorlearn.envs.construct import construct
 from actorlearn.envs.observations import Whole, layout_of
-from actorlearn.envs.specs import EnvSettings, GymnasiumSettings, WrapperSettings
+from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH, EnvSettings, GymnasiumSettings, WrapperSettings
 
 Call = tuple[str, dict[str, Any]]
 """Function or class, package.module:name, or file@sha256 if a file holds it, and its keyword arguments."""
@@ -54,8 +54,8 @@ def recipe(settings: EnvSettings) -> Recipe:
 
 def stored(settings: EnvSettings) -> Path | None:
     """Return the file that holds the class or function of an environment (``envs/pickled.py``); None if none does."""
-    if isinstance(settings, GymnasiumSettings) and settings.id.startswith(f"{pickled.__name__}:"):
-        return Path(settings.kwargs["file"])
+    if isinstance(settings, GymnasiumSettings) and settings.id.startswith(STORED):
+        return Path(settings.kwargs[STORED_FILE])
     return None
 
 
@@ -64,8 +64,8 @@ def _calls(settings: GymnasiumSettings) -> list[Call]:
     own = colon and isinstance(getattr(imports.module(module, "env.id"), name, None), type)
     made = (settings.id, settings.kwargs) if own else ("gymnasium:make", {"id": settings.id, **settings.kwargs})
     if stored(settings):
-        held = f"{pickled.FILE}@{settings.kwargs['sha256']}"
-        made = held, {key: value for key, value in settings.kwargs.items() if key not in ("file", "sha256")}
+        held = f"{pickled.FILE}@{settings.kwargs[STORED_HASH]}"
+        made = held, {key: value for key, value in settings.kwargs.items() if key not in (STORED_FILE, STORED_HASH)}
     wrappers = [each if isinstance(each, WrapperSettings) else WrapperSettings(name=each) for each in settings.wrappers]
     around = [(wrapper.name, wrapper.kwargs) for wrapper in wrappers]
     if settings.time_limit_steps:

@@ -18,6 +18,11 @@ from msgspec import Meta
 from actorlearn import imports
 from actorlearn.registry import Registry, Settings, Spec
 
+STORED = "actorlearn.envs.pickled:"
+"""Beginning of the ids of environments that a file holds (``envs/pickled.py``)."""
+STORED_FILE, STORED_HASH = "file", "sha256"
+"""Arguments of such an environment that name its file; all others are those of the class or function in it."""
+
 EnvId = Annotated[
     str,
     Meta(

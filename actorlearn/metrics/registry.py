@@ -41,7 +41,12 @@ _PROGRESS = (
     _of_all("wall_time_s", "s", "the same, written at the end of the run", form=Form.DURATION),
     _of_all("env_steps", "steps", "environment steps that all learners have learned from", label="steps"),
     _of_all("frames", "frames", "emulator frames of these steps", label="frames"),
-    _of_all("updates", "updates", "updates of all learners together, one for each rollout", label="updates"),
+    _of_all(
+        "updates",
+        "updates",
+        "updates of all learners together, one for each rollout, also while a replay fills",
+        label="updates",
+    ),
     _rate("env_steps_per_s", "steps/s", "environment steps learned from per second", label="steps/s", per_learner=True),
     _rate("frames_per_s", "frames/s", "emulator frames of these steps per second", label="frames/s"),
     _of_run(

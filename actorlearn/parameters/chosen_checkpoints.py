@@ -186,6 +186,13 @@ def newer_set_aside(chosen: Mapping[int, Path]) -> Iterator[None]:
         raise
 
 
+def set_best_aside(root: Path) -> None:
+    """Move the best score of the run with these checkpoints aside, as scores begin anew; raises OSError."""
+    if (root / BEST_FILE).exists():
+        make_folder(root / ASIDE)
+        os.rename(root / BEST_FILE, _free(root / ASIDE, root / BEST_FILE))
+
+
 def _free(aside: Path, path: Path) -> Path:
     """Return a path in ``aside`` for a checkpoint or a file; those of earlier resumes keep theirs."""
     name, number = path.name if path.name == BEST_FILE else f"{steps_of(path):012d}", 1

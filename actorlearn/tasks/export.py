@@ -11,6 +11,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from safetensors.torch import save
@@ -37,9 +38,13 @@ def run(settings: ExportSettings) -> None:
     except (ValueError, RuntimeError) as error:  # no checkpoint is valid, or torch's exporter does not support a layer
         print(" ".join(str(error).split()), file=sys.stderr)
         sys.exit(1)
+    scores = policy.saved.get("recent_returns") or []
     answer = {
         "checkpoint": str(policy.checkpoint),
         "env_steps": policy.env_steps,
+        "elapsed_s": policy.saved.get("elapsed_s"),
+        "episodes": policy.saved.get("episodes_finished"),
+        "episode_return_mean": fmean(scores) if scores else None,
         "parameters": sum(tensor.numel() for tensor in weights.values()),
         "observation_shape": policy.settings.observation_shape,
         "observation_dtype": policy.settings.observation_dtype,

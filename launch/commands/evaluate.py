@@ -10,6 +10,7 @@ import json as json_format
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,7 @@ def evaluate(
         raise RunError("--record needs PyAV, which is not installed: pip install 'actorlearn[video]'")
     if save and at != NEWEST:
         raise RunError(f"--save: saves the newest checkpoint, and --at {at} plays another; leave one of them out")
-    run = find.find_living(word) if save else find.find(word)
-    if save:
-        ask(run, "save", timeout_s=CHANGE_S)
+    run = find_saved(word) if save else find.find(word)
     answer = play(run, settings(run, episodes, greedy, seed, record, at))
     for warning in answer["warnings"]:
         print(f"warning: {warning}", file=sys.stderr)
@@ -72,6 +71,8 @@ def evaluate(
             f"the run is alive: these weights are {answer['behind_steps']:,} steps and {answer['age_s']:.0f} s old; "
             f"`actorlearn eval {run.name} --save` plays its present ones"
         )
+    elif answer["behind_steps"]:
+        print(f"the run has learned {answer['behind_steps']:,} steps more than these weights")
     print(f"raw score {_scores(answer)}")
     for name, own in learners.items():
         print(f"{name} alone: {_scores(own)}")
@@ -82,6 +83,13 @@ def evaluate(
     if learners:
         print(f"best learner: {answer['best']}, {answer['best_mean']:.2f}; mean of all: {answer['learners_mean']:.2f}")
     return 0
+
+
+def find_saved(word: str) -> RunFolder:
+    """Return a living run that has saved its present weights just now; raises RunError."""
+    run = find.find_living(word)
+    ask(run, "save", timeout_s=CHANGE_S)
+    return run
 
 
 def _scores(found: Mapping[str, Any]) -> str:
@@ -124,8 +132,9 @@ def settings(
 def play(run: RunFolder, wanted: EvaluateSettings) -> dict[str, Any]:
     """Run the evaluating process and return its answer; raises FailedError with its last line.
 
-    Of a living run the answer also has ``behind_steps`` and ``age_s``: the age of the weights after the last game. Of
-    the best checkpoint it has ``best_score``, ``best_score_env_steps`` and ``best_score_by``: what made it the best.
+    The answer also has ``behind_steps``: the steps that the run has learned more than these weights. Of a living run it
+    has ``age_s``, the age of the weights after the last game. Of the best checkpoint it has ``best_score``,
+    ``best_score_env_steps`` and ``best_score_by``: what made it the best.
     """
     best = read_best(run.path / "checkpoints") if wanted.at == BEST else None
     try:
@@ -137,14 +146,12 @@ def play(run: RunFolder, wanted: EvaluateSettings) -> dict[str, Any]:
         answer |= compare_learners({name: own["mean"] for name, own in learners.items()})
     if best is not None:
         answer |= {"best_score": best.score, "best_score_env_steps": best.env_steps, "best_score_by": best.by}
-    return {**answer, **_age(run, Path(answer["checkpoint"]), answer["env_steps"])} if run.alive else answer
-
-
-def _age(run: RunFolder, checkpoint: Path, env_steps: int) -> dict[str, Any]:
-    """Return how many steps and seconds ago a living run has saved these weights; empty if that is not known."""
-    try:
-        saved_s = checkpoint.stat().st_mtime
-    except OSError:  # the run has removed it in the meantime
-        return {}
     now_steps = (run.metrics().last() or {}).get("env_steps") or 0
-    return {"behind_steps": max(0, now_steps - env_steps), "age_s": round(max(0.0, time.time() - saved_s), 1)}
+    answer["behind_steps"] = max(0, now_steps - answer["env_steps"])
+    if answer["env_steps"] == 0 and wanted.at == NEWEST:
+        answer["warnings"].append("these weights are those of step 0, from before the first update")
+    if run.alive:
+        with suppress(OSError):  # the run has removed the checkpoint in the meantime
+            age_s = time.time() - Path(answer["checkpoint"]).stat().st_mtime
+            answer["age_s"] = round(max(0.0, age_s), 1)
+    return answer

@@ -7,7 +7,6 @@ card. The folder is complete or does not exist.
 from __future__ import annotations
 
 import json as json_format
-import shutil
 import tempfile
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -24,9 +23,10 @@ from launch.errors import FailedError, RunError
 from launch.plan.roles import own_weights, trainer_of
 from launch.runs import find
 from launch.runs.find import RunFolder
-from launch.runs.view import RunReader
+from launch.runs.lives import lives_of
+from launch.runs.view import identify
 from launch.spawning.answers import NoAnswerError, ask_task
-from launch.topology.load import Topology, load
+from launch.topology.load import Topology, as_text, dump, load, parse
 
 CARD, TOPOLOGY = "README.md", "topology.yaml"
 _NEEDED = ("onnx", "onnxscript", "onnxruntime")
@@ -83,9 +83,10 @@ def write(
             )
             told = _written(run, wanted)
             scored = None if episodes == 0 else _scored(run, topology, episodes, learner, at)
-            shutil.copyfile(run.path / TOPOLOGY, folder / TOPOLOGY)
+            lives = lives_of(run, told["env_steps"])
+            (folder / TOPOLOGY).write_text(dump(parse(as_text(lives[-1].topology), source=f"{run.name}: {TOPOLOGY}")))
             files = sorted(path.name for path in folder.iterdir())
-            (folder / CARD).write_text(card(RunReader(run).look(), told, scored, files))
+            (folder / CARD).write_text(card(identify(run), lives, told, scored, files))
             folder.rename(output)
     except OSError as error:
         raise RunError(f"--output {output}: cannot be written: {error.strerror}; name another folder") from None

@@ -1,18 +1,21 @@
 """The card of an exported policy: a README.md with its description, its scores, and how to repeat the run.
 
-Pure: makes Markdown from a ``RunView`` and the answers of the exporting and the evaluating process. Its first lines are
-metadata of the Hugging Face Hub.
+Pure: makes Markdown from a ``RunView``, the lives of the run and the answers of the exporting and the evaluating
+process. Its first lines are metadata of the Hugging Face Hub.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from actorlearn.envs.pickled import FILE as PICKLED
 from actorlearn.metrics.episodes import RECENT_GAMES
 from launch.reports.format import DASH, as_duration, as_number, as_whole, printable
+from launch.runs.lives import Life
 from launch.runs.view import RunView
+from launch.topology.changes import changes, changes_task, say
 
 _PLAYED = """
 ## Play
@@ -52,23 +55,27 @@ _FILES = {
 }
 
 
-def card(view: RunView, told: Mapping[str, Any], scored: Mapping[str, Any] | None, files: list[str]) -> str:
+def card(
+    view: RunView, lives: Sequence[Life], told: Mapping[str, Any], scored: Mapping[str, Any] | None, files: list[str]
+) -> str:
     """Return the card.
 
-    ``told``: the answer of ``tasks/export.py``. ``scored``: the answer of ``tasks/evaluate.py`` about games that the
-    exported weights played with their likeliest actions; None: no games were played. ``files``: names of the other
-    files in the folder.
+    ``view``: the run as it is now, with whose environment the policy plays. ``lives``: those that have trained the
+    weights, oldest first. ``told``: the answer of ``tasks/export.py``. ``scored``: the answer of ``tasks/evaluate.py``
+    about games that the exported weights played with their likeliest actions; None: no games were played. ``files``:
+    names of the other files in the folder.
     """
-    algorithm, title, stored = _name(view, "algorithm"), printable(view.name), PICKLED in files
+    life = lives[-1]
+    algorithm, title, stored = _name(life, "algorithm"), printable(view.name), PICKLED in files
     lines = [
         *_metadata(view, algorithm, scored),
         f"# {title}: {algorithm} on {printable(view.env_id)}",
         "",
         "| | |",
         "|---|---|",
-        *(f"| {key} | {value} |" for key, value in _facts(view, told, scored).items()),
+        *(f"| {key} | {value} |" for key, value in _facts(view, lives, told, scored).items()),
         "",
-        *(f"* `{name}`: {_FILES[name]}" for name in _FILES if name in files),
+        *(f"* `{name}`: {says}" for name, says in {**_FILES, **_since(life)}.items() if name in files),
     ]
     if "play.py" in files:
         why = told["not_made"]
@@ -77,7 +84,7 @@ def card(view: RunView, told: Mapping[str, Any], scored: Mapping[str, Any] | Non
         shape = ", ".join(map(str, told["observation_shape"]))
         given = f"rows {told['observation_dtype']}[{shape}]" if why else "observations as the environment gives them"
         lines += _USED.format(observation=given, memory=memory).splitlines()
-    return "\n".join([*lines, "", "## Repeat", "", *_repeat(view, stored), ""])
+    return "\n".join([*lines, "", "## Repeat", "", *_repeat(lives, stored), ""])
 
 
 def _played(view: RunView, stored: bool) -> str:
@@ -105,40 +112,74 @@ def _metadata(view: RunView, algorithm: str, scored: Mapping[str, Any] | None) -
     return [*lines, "---", ""]
 
 
-def _facts(view: RunView, told: Mapping[str, Any], scored: Mapping[str, Any] | None) -> dict[str, str]:
-    row, shape = view.row, list(told["observation_shape"])
+def _facts(
+    view: RunView, lives: Sequence[Life], told: Mapping[str, Any], scored: Mapping[str, Any] | None
+) -> dict[str, str]:
+    life, shape = lives[-1], list(told["observation_shape"])
     facts = {
         "environment": f"`{printable(view.env_id)}`, observations {told['observation_dtype']} {shape}",
-        "learned by": f"{_name(view, 'algorithm')}, network {_name(view, 'model')} with {told['parameters']:,} weights",
-        "steps": f"{told['env_steps']:,} of the environment in {as_duration(view.elapsed_s)}, "
-        f"seed {view.topology.get('seed', DASH)}",
+        "learned by": f"{_name(life, 'algorithm')}, network {_name(life, 'model')} with {told['parameters']:,} weights",
+        "steps": f"{told['env_steps']:,} of the environment in {as_duration(told['elapsed_s'])}, "
+        f"seed {life.topology.get('seed', DASH)}",
     }
+    if lives[1:]:
+        facts["resumed"] = "; ".join(_resumed(before, now) for before, now in pairwise(lives))
+    if since := _env_since(view, life):
+        facts["environment since"] = since
     if scored:
         facts["score"] = (
             f"{scored['mean']:.2f} ± {scored['std']:.2f}, mean and standard deviation of {scored['episodes']} whole "
             f"games with the likeliest actions, with weights of {scored['env_steps']:,} steps"
         )
     facts["score in training"] = (
-        f"{as_number(row.get('episode_return_mean'))}, mean of the last {RECENT_GAMES} of "
-        f"{as_whole(row.get('episodes'))} games that it learned from"
+        f"{as_number(told['episode_return_mean'])}, mean of the last {RECENT_GAMES} of "
+        f"{as_whole(told['episodes'])} games that it learned from"
     )
-    machine = view.meta.get("machine")
+    machine = life.meta.get("machine")
     if isinstance(machine, Mapping):
         facts["machine"] = printable(f"{machine.get('cpu')}, {machine.get('usable_cores')} cores")
     return facts
 
 
-def _repeat(view: RunView, stored: bool) -> list[str]:
-    version, commit = printable(str(view.meta.get("version", DASH))), view.meta.get("commit")
+def _resumed(before: Life, now: Life) -> str:
+    """Return at which steps a run was resumed, and which keys this changed."""
+    if not now.recorded:
+        return f"at {now.resumed_at:,} steps, by a version that did not record changed keys"
+    changed = printable(say(changes(before.topology, now.topology)))
+    return f"at {now.resumed_at:,} steps, {f'with {changed}' if changed else 'without changed keys'}"
+
+
+def _env_since(view: RunView, life: Life) -> str:
+    """Return the keys of the environment that a later resume has changed, and with which the policy plays."""
+    changed = {key: change for key, change in changes(life.topology, view.topology).items() if changes_task({key: 0})}
+    return f"the policy plays with {printable(say(changed))}" if changed else ""
+
+
+def _since(life: Life) -> dict[str, str]:
+    """Return what is said about a file after a resume."""
+    if life.resumed_at is None:
+        return {}
+    return {"topology.yaml": f"the configuration since the resume at {life.resumed_at:,} steps, with all defaults"}
+
+
+def _repeat(lives: Sequence[Life], stored: bool) -> list[str]:
+    meta = lives[-1].meta
+    version, commit = printable(str(meta.get("version", DASH))), meta.get("commit")
     if commit:
-        local = ", with uncommitted changes" if view.meta.get("dirty") else ""
+        local = ", with uncommitted changes" if meta.get("dirty") else ""
         of = f"version {version}, commit `{printable(str(commit))}`{local}"
     else:
         of = f"version {version}"
     file = f' env.kwargs.file="$PWD/{PICKLED}"' if stored else ""
-    return [f"With actorlearn, {of}:", "", "```sh", f"actorlearn run topology.yaml{file}", "```"]
+    lines = [f"With actorlearn, {of}:", "", "```sh", f"actorlearn run topology.yaml{file}", "```"]
+    if lives[1:]:
+        lines += [
+            "",
+            "This run uses one set of keys from the first step; the row *resumed* lists those of earlier steps.",
+        ]
+    return lines
 
 
-def _name(view: RunView, section: str) -> str:
-    found = view.topology.get(section)
+def _name(life: Life, section: str) -> str:
+    found = life.topology.get(section)
     return printable(str(found.get("name", DASH))) if isinstance(found, Mapping) else DASH

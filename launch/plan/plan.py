@@ -30,6 +30,7 @@ from launch.plan.auto import Choice, cpu_flags, misfits
 from launch.plan.late import never_reached
 from launch.plan.probe import Description
 from launch.plan.segments import block_shape, learner_segments, run_segments, server_segments
+from launch.topology.changes import Changes, changes_task
 from launch.topology.load import Topology
 from launch.topology.modes import asked, mode
 
@@ -116,6 +117,10 @@ class Resumption:
     """Learner -> checkpoint from which its simulators continue exactly; empty if simulators begin new games."""
     begins_anew: str = ""
     """Reason why simulators of a resumed run begin new games; empty if they do not."""
+    changed: Changes = field(default_factory=dict)
+    """Keys of the topology that differ from those of the run's last life."""
+    games: int = 0
+    """Games that the learners had finished at their checkpoints."""
     stretched: str = ""
     """The schedules that end at other steps than before, with both ends; empty if there are none."""
     damaged: tuple[str, ...] = ()
@@ -124,6 +129,11 @@ class Resumption:
     """Learners of the topology that were detached in an earlier life, and so are left out -> their trainers' names."""
     learners_so_far: int = 0
     """Number of learners that the run has had; attached learners get numbers from it on, which have no checkpoints."""
+
+    @property
+    def other_task(self) -> bool:
+        """Whether a key of the environment was changed, so that scores cannot be compared with earlier ones."""
+        return changes_task(self.changed)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from launch.plan import exactness
 from launch.plan.plan import Plan, Resumption
 from launch.plan.segments import replay_shape
 from launch.reports.checks import is_number
+from launch.topology.changes import changes
 from launch.topology.keys import CHOSEN, choice_key, keys_of
 from launch.topology.load import Topology, tree
 from launch.topology.modes import mode
@@ -79,6 +80,8 @@ def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, 
         damaged=tuple(warning for found in together for warning in found.warnings()),
         left_out=left_out,
         learners_so_far=learners_so_far(run_dir / "checkpoints"),
+        changed=changes(before, tree(plan.topology)) if before else {},
+        games=sum(int(found.state.get("episodes_finished") or 0) for found, _ in pairs),
         stretched=_stretched(before, plan.topology),
     )
 

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from actorlearn.envs import pickled
+from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH
 from actorlearn.files import write_atomically
 from launch.errors import RunError
 from launch.topology import sources
-from launch.topology.load import Topology, TopologyError, literal, parse
+from launch.topology.load import Topology, TopologyError, as_text, literal, parse
 from launch.topology.overrides import COMMAND_LINE, expand
 
 GIVEN = "given.yaml"
@@ -30,6 +31,7 @@ Maker = Callable[..., Any]
 First = str | os.PathLike[str] | Mapping[str, Any] | Maker
 """Id of an environment, path of a topology, a topology as a mapping, a class of environments or a function."""
 
+_ALGORITHM = "algorithm.name"
 _ID = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 
 
@@ -46,7 +48,7 @@ class Asked:
 
     def check(self) -> Topology:
         """Return the topology without asking the environment for its spaces; raises TopologyError."""
-        text = sources.read(self.path) if self.path else _text(self._tree("", ""))
+        text = sources.read(self.path) if self.path else as_text(_plain(self._tree("", "")))
         return check(text, self.overrides, self.path or ARGUMENT)
 
     def write(self, folder: Path) -> str:
@@ -58,23 +60,27 @@ class Asked:
             return self.path
         file = folder.absolute() / pickled.FILE
         sha256 = pickled.write(self.maker, file) if self.maker is not None else ""
-        write_atomically(folder / GIVEN, _text(self._tree(str(file), sha256)).encode())
+        write_atomically(folder / GIVEN, as_text(_plain(self._tree(str(file), sha256))).encode())
         return str(folder / GIVEN)
 
     def _tree(self, file: str, sha256: str) -> Mapping[str, Any]:
         if self.maker is None:
             return self.given or {}
-        name = f"{pickled.__name__}:{pickled.name_of(self.maker)}"
-        return {"env": {"id": name, "kwargs": {"file": file, "sha256": sha256}}}
+        name = f"{STORED}{pickled.name_of(self.maker)}"
+        return {"env": {"id": name, "kwargs": {STORED_FILE: file, STORED_HASH: sha256}}}
 
 
 def read(first: First, algorithm: str | None, keys: Mapping[str, Any]) -> Asked:
-    """Return what the arguments ask for; raises RunError for a first argument that is none of ``First``."""
+    """Return what the arguments ask for.
+
+    Raises RunError for a first argument that is none of ``First``, and for two different algorithms.
+    """
     stored = _maker(first)
-    changes = {**({} if algorithm is None else {"algorithm.name": algorithm}), **keys}
-    if stored is not None and isinstance(kwargs := changes.get("env.kwargs"), Mapping):
-        del changes["env.kwargs"]  # it would replace those that name the stored environment
-        changes |= {f"env.kwargs.{name}": value for name, value in kwargs.items()}
+    changes = {**({} if algorithm is None else {_ALGORITHM: algorithm}), **keys}
+    if algorithm not in (None, changes.get(_ALGORITHM)):
+        raise RunError(
+            f"algorithm={algorithm!r} and {_ALGORITHM!r}: {keys[_ALGORITHM]!r}: given twice; leave one of the two out"
+        )
     if given := [name for name in changes if re.fullmatch(r"(on_.*|callbacks?)", name)]:
         raise RunError(
             f"{given[0]}: is neither an argument nor a key of a topology; pass on_report, on_evaluation or "
@@ -151,7 +157,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _text(tree: Mapping[str, Any]) -> str:
-    return "".join(f"{key}: {literal(_plain(value))}\n" for key, value in tree.items())

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -217,15 +218,26 @@ class Run:
         at: str | int = NEWEST,
         greedy: bool | None = None,
         seed: int | None = None,
+        save: bool = False,
     ) -> Values:
         """Play whole games with a checkpoint in another process, and return the raw scores; ``at``: as for ``policy``.
 
-        By default ``evaluator.episodes`` games, ``evaluator.greedy`` and the seed of the run. The dict has ``mean``,
-        ``std``, ``min``, ``max``, ``episodes``, ``env_steps`` (those of the checkpoint) and others; with
-        ``at="best"`` also ``best_score``, ``best_score_env_steps`` and ``best_score_by``: what made it the best.
+        ``save``: the living run first saves its present weights, which are then played. Without it the newest
+        checkpoint may be old: ``behind_steps`` of the dict says by how many steps, and weights from before the first
+        update give a warning of Python. By default ``evaluator.episodes`` games, ``evaluator.greedy`` and the seed of
+        the run. The dict has ``mean``, ``std``, ``min``, ``max``, ``episodes``, ``env_steps`` (those of the checkpoint)
+        and others; with ``at="best"`` also ``best_score``, ``best_score_env_steps`` and ``best_score_by``: what made it
+        the best.
         """
-        found = self._found()
-        return evaluate.play(found, evaluate.settings(found, episodes, greedy, seed, at=at))
+        if save and at != NEWEST:
+            raise ValueError(
+                f"save=True: saves the newest checkpoint, and at={at!r} plays another; leave one of them out"
+            )
+        found = evaluate.find_saved(str(self._folder)) if save else self._found()
+        answer = evaluate.play(found, evaluate.settings(found, episodes, greedy, seed, at=at))
+        for warning in answer["warnings"]:
+            warnings.warn(f"{found.name}: {warning}", stacklevel=2)
+        return answer
 
     def record(
         self, path: str | Path, *, at: str | int = NEWEST, greedy: bool | None = None, seed: int | None = None

@@ -16,14 +16,13 @@ import numpy.typing as npt
 
 from launch.reports.format import printable
 from launch.reports.statistics import Band, Numbers, band, interquartile_mean
+from launch.topology.changes import flat
 
 Points = Sequence[tuple[float, float]] | Numbers
 """A learning curve: increasing environment steps, and a number for each; pairs, or an array [points, 2]."""
 
 NO_DIFFERENCE = frozenset({"name", "seed"})
 """Keys in which runs of one group may differ."""
-_STORED = "actorlearn.envs.pickled:"
-"""Ids of environments that a file in the run's folder holds (``actorlearn/envs/pickled.py``)."""
 _SAID = 3
 """Most differing keys in the name of a group."""
 _SAME_END = 1.1
@@ -79,16 +78,7 @@ def _as_value(value: Any) -> str:
 
 def _keys(topology: Mapping[str, Any], but: Collection[str]) -> dict[str, Any]:
     """Return the values by key, section.key in sections, except the keys ``but``."""
-    found: dict[str, Any] = {}
-    for key, value in topology.items():
-        if isinstance(value, Mapping) and key != "roles":  # the keys of roles are names of roles
-            found |= {f"{key}.{own}": its for own, its in value.items()}
-        else:
-            found[key] = value
-    kwargs = found.get("env.kwargs")
-    if isinstance(kwargs, Mapping) and str(found.get("env.id")).startswith(_STORED):
-        found["env.kwargs"] = {name: value for name, value in kwargs.items() if name != "file"}  # its SHA-256 remains
-    return {key: value for key, value in found.items() if key not in but}
+    return {key: value for key, value in flat(topology).items() if key not in but}
 
 
 def resample(curves: Sequence[Points], count: int = 200) -> tuple[Numbers, Numbers]:

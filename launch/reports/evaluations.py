@@ -10,6 +10,7 @@ import msgspec
 
 from actorlearn.wire.messages import Evaluated
 from launch.reports.checks import MOST, is_number
+from launch.topology.changes import changes_task
 
 
 def event_fields(message: Evaluated) -> dict[str, Any]:
@@ -66,9 +67,14 @@ def metrics(event: Mapping[str, Any]) -> dict[str, Any]:
 def best_and_last(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the number of evaluations among all events of a run, the best of them by mean, and the last.
 
-    Empty if there was none. Of equal means the first is the best.
+    Those before a resume that has changed the environment do not count. Empty if there was none. Of equal means the
+    first is the best.
     """
-    found = list(results(events))
+    found: list[dict[str, Any]] = []
+    for event in events:
+        if isinstance(changed := event.get("changed"), Mapping) and changes_task(changed):
+            found.clear()
+        found += results([event])
     return {"count": len(found), "best": max(found, key=lambda one: one["mean"]), "last": found[-1]} if found else {}
 
 

@@ -28,6 +28,7 @@ from actorlearn.parameters.chosen_checkpoints import (
     choose_of_all,
     newer_set_aside,
     read_best,
+    set_best_aside,
     write_best,
 )
 from actorlearn.wire.channel import Router
@@ -201,7 +202,11 @@ class Runner:
             mode=mode(topology),
             resume=resumed,
         )
-        self.supervisor.best = read_best(self._checkpoints) if resumed else None
+        if plan.resumption.other_task:
+            set_best_aside(self._checkpoints)
+            self.supervisor.games_before = plan.resumption.games
+        elif resumed:
+            self.supervisor.best = read_best(self._checkpoints)
         self.clock = AwakeClock()
         self.attached_before = find_attached(workspace.run_dir / "events.jsonl") if resumed else []
         self._now_s, self._shown_s = 0.0, -SHOW_EVERY_S

@@ -64,6 +64,7 @@ def meta(plan: Plan) -> dict[str, Any]:
         "command": sys.argv[1:],
         "resumed_at": resumption.env_steps if resumption.resumed else None,
         "resumed_from": resumption.checkpoints,
+        "changed": resumption.changed,
         "exact": plan.exact,
         "inexact": "" if plan.exact else exactness.reason(plan.choices),
         "started": now(),

@@ -28,6 +28,7 @@ from launch.runtime import metadata
 from launch.runtime.clock import TimeShares
 from launch.runtime.journal import Journal
 from launch.supervision import events as ev
+from launch.topology.changes import say
 from launch.topology.load import Topology, tree
 
 QUIET = frozenset({"spawned", "ended", "failed"})
@@ -211,7 +212,15 @@ def initial_notes(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
         anew = before.begins_anew
         how = f"simulators begin new games, because {anew}" if anew else "the run continues exactly"
         said = [f"at {before.env_steps:,} steps, from {taken}", how, *filter(None, [before.stretched])]
-        yield ev.Note("resumed", cause="; ".join(said))
+        yield ev.Note("resumed", cause="; ".join(said), fields={"env_steps": before.env_steps})
+    if before.changed:
+        cause = f"with changed keys: {say(before.changed)}"
+        yield ev.Note("resumed", cause=cause, fields={"changed": before.changed})
+    if algorithm := before.changed.get("algorithm.name"):
+        cause = f"{algorithm['is']} continues with the weights and the state of the optimizer of {algorithm['was']}"
+        yield ev.Note("resumed", cause=cause)
+    if before.other_task:
+        yield ev.Note("resumed", cause="the best score and the mean of training games start anew: env.* has changed")
     for choice in plan.choices:
         yield ev.Note("chosen", cause=str(choice), fields=asdict(choice))
     for how, names in (("attached", attached), ("detached", before.left_out.values())):

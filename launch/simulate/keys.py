@@ -12,6 +12,7 @@ from actorlearn.nearest import nearest
 from launch.errors import RunError
 from launch.simulate.scenario import Costs
 from launch.topology import strict_yaml
+from launch.topology.keys import integers_in, keys_of
 
 PREFIX = "simulate."
 STAGES = tuple(field.name for field in msgspec.structs.fields(Costs) if field.required)
@@ -50,7 +51,7 @@ def read(words: Sequence[str]) -> tuple[SimulateKeys, dict[str, float], list[str
             raise RunError(f"{word!r} is not a key of a prediction{_meant(key)}; see docs/simulate.md")
         into[key] = strict_yaml.read(text, word).value
     try:
-        made = msgspec.convert(keys, SimulateKeys)
+        made = msgspec.convert(integers_in(keys, keys_of(SimulateKeys)), SimulateKeys)
         given = msgspec.convert({**dict.fromkeys(STAGES, 0.0), **costs}, Costs)
     except msgspec.ValidationError as error:
         raise RunError(f"simulate.…: {error}; docs/simulate.md lists the range of each key") from None

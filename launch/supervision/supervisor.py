@@ -90,6 +90,8 @@ class Supervisor:
         self._killed = self._abandoned = False
         self.best: Best | None = None
         """Best score of the run; in a resumed run set to that of its earlier lives before the first event."""
+        self.games_before = 0
+        """Games of the training whose scores do not count, because a resume has changed the environment since."""
         self._training_score: float | None = None
         """Mean score of the last RECENT_GAMES training games in the newest report; None before that many."""
         self._ending, self._deadline_s, self._now_s = ending, inf, 0.0
@@ -207,7 +209,7 @@ class Supervisor:
     def _reported(self, event: ev.Reported) -> None:
         """End the run when training games reach ``stop_at_training_score``; the final weights are still evaluated."""
         score, games = event.row.get("episode_return_mean"), event.row.get("episodes") or 0
-        self._training_score = score if games >= RECENT_GAMES else None
+        self._training_score = score if games - self.games_before >= RECENT_GAMES else None
         enough, score = self._ending.stop_at_training_score, self._training_score
         if enough is None or score is None or score < enough or self.phase not in OPEN:
             return

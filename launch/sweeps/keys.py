@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from launch.runs.curves import SCORE
+from launch.topology.keys import integers_in, keys_of
 from launch.topology.schema import Section
 
 Seed = Annotated[int, Meta(ge=0, le=2**31 - 1, description="seed of the random values")]
@@ -142,11 +143,14 @@ OWN = {
 
 
 def fill(section: dict[str, Any], keys: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return a section of a file with the defaults of its missing keys; mappings inside it are not filled in."""
+    """Return a section of a file with the defaults of its missing keys, and 1e3 as 1_000 where a key takes integers.
+
+    Mappings inside it are not filled in.
+    """
     defaults = {
         field.encode_name: field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
         for field in msgspec.structs.fields(keys)
         if field.default is not msgspec.NODEFAULT or field.default_factory is not msgspec.NODEFAULT
     }
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(defaults))
-    return {**plain, **section}
+    return {**plain, **integers_in(section, keys_of(keys))}

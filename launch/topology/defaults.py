@@ -22,7 +22,7 @@ from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSpec
 from actorlearn.envs.specs import DEFAULTS, ENVIRONMENTS, FINER, EnvironmentSpec
 from actorlearn.optim.specs import OPTIMIZERS
 from launch.machine.cores import usable_cores
-from launch.topology.keys import CHOSEN, Key, keys_of, learns_from_replay, section_of_role, struct_at
+from launch.topology.keys import CHOSEN, Key, keys_of, learns_from_replay, section_of_role, struct_at, with_integers
 from launch.topology.schema import LONGEST_NAME, TOPOLOGY, learners_of_a_node
 
 Tree = dict[str, Any]
@@ -51,11 +51,13 @@ def unasked(env: Tree) -> str:
 
 
 def resolve(raw: Tree, ask: Ask = unasked) -> Tree:
-    """Return a copy of ``raw`` with every missing key filled in; some defaults depend on the cores of this machine.
+    """Return a copy of ``raw`` with every missing key filled in, and floats without a fraction as integers.
+
+    Some defaults depend on the cores of this machine.
 
     ``ask`` is called only if the default of a missing key depends on its answer.
     """
-    resolved: Tree = copy.deepcopy(raw)
+    resolved: Tree = copy.deepcopy(with_integers(raw))
     env = kind_of(section(resolved, "env").get("id"))
     cores = usable_cores()
     _fill(resolved, {"simulators": _simulators(resolved, env, cores)})

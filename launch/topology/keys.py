@@ -120,6 +120,54 @@ def learns_from_replay(tree: Mapping[str, Any]) -> bool:
         return True
 
 
+def with_integers(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a raw topology in which 1e6 is 1_000_000 wherever a key takes integers and no other numbers."""
+    made = dict(tree)
+    for name, value in made.items():
+        if name in CHOSEN and isinstance(value, dict):
+            try:
+                structs = [struct_at(name, tree)]
+            except ValueError:  # its choice is a default, or does not exist
+                structs = [*structs_of(name).values()]
+            keys = {inner: key for struct in structs for inner, key in keys_of(struct).items()}
+            made[name] = integers_in(value, keys)
+        elif name == "roles" and isinstance(value, dict):
+            made[name] = {role: _integers(keys, _kind_of_role(role)) for role, keys in value.items()}
+        elif key := keys_of(TOPOLOGY).get(name):
+            made[name] = _integers(value, key.kind)
+    return made
+
+
+def integers_in(section: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[str, Any]:
+    """Return a copy of a section with such integers; ``keys``: those that it may have."""
+    return {name: _integers(value, keys[name].kind) if name in keys else value for name, value in section.items()}
+
+
+def _integers(value: Any, kind: inspect.Type | None) -> Any:
+    parts = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    if isinstance(value, float):
+        types = {type(part) for part in parts}
+        whole = value.is_integer() and inspect.IntType in types and inspect.FloatType not in types
+        return int(value) if whole else value
+    for part in parts:
+        if isinstance(value, list) and part and (items := items_of(part, len(value))):
+            return [_integers(item, key_of(of).kind) for item, of in zip(value, items, strict=False)] + value[
+                len(items) :
+            ]
+        if isinstance(value, dict) and isinstance(part, inspect.StructType):
+            return integers_in(value, keys_of(part.cls))
+        if isinstance(value, dict) and isinstance(part, inspect.DictType):
+            return {name: _integers(item, key_of(part.value_type).kind) for name, item in value.items()}
+    return value
+
+
+def _kind_of_role(role: str) -> inspect.Type | None:
+    try:
+        return inspect.type_info(section_of_role(role))
+    except ValueError:  # validation reports it
+        return None
+
+
 def key_of(kind: inspect.Type) -> Key:
     """Return a type with its annotations as a key; for a union, the annotations of its first annotated part."""
     if isinstance(kind, inspect.Metadata):

@@ -11,7 +11,7 @@ import copy
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -24,7 +24,7 @@ from launch.topology.schema import TOPOLOGY, Topology
 from launch.topology.strict_yaml import Origin, TopologyError, number
 from launch.topology.validate import Problem, explain, origin, problems, settings
 
-__all__ = ["Topology", "TopologyError", "dump", "in_all", "literal", "load", "parse", "sizes", "tree"]
+__all__ = ["Topology", "TopologyError", "as_text", "dump", "in_all", "literal", "load", "parse", "sizes", "tree"]
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
@@ -157,6 +157,11 @@ def _plain(value: Any) -> Any:
 def _entry(key: str, value: object, unit: str | None) -> str:
     entry = f"{key}: {literal(value)}"
     return f"{entry:<40}  # {unit}" if unit else entry
+
+
+def as_text(tree: Mapping[str, Any]) -> str:
+    """Return a raw topology as text that is read as the same values."""
+    return "".join(f"{key}: {literal(value)}\n" for key, value in tree.items())
 
 
 def literal(value: object) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH
 from actorlearn.parameters.modes import MODES, ModeSpec
 from launch.topology import sources, strict_yaml
 from launch.topology.defaults import WITHOUT_EFFECT, Tree, resolve, section
@@ -21,6 +22,7 @@ from launch.topology.strict_yaml import Origin, Path, fault, show
 from launch.topology.validate import dotted, origin, unknown_key
 
 COMMAND_LINE = "command line"
+_ARGUMENTS, _FILE = ("env", "kwargs"), (STORED_FILE, STORED_HASH)
 
 
 def expand(overrides: Sequence[str]) -> list[str]:
@@ -39,8 +41,8 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
         if known is None and end == 2 and path[0] in CHOSEN:  # a struct outside the registry may have it
             break
         if known is None:
-            section = TOPOLOGY if end == 1 else keys_of(TOPOLOGY)[str(path[0])].section
-            siblings = keys_of(section) if section else ()
+            struct = TOPOLOGY if end == 1 else keys_of(TOPOLOGY)[str(path[0])].section
+            siblings = keys_of(struct) if struct else ()
             raise fault(COMMAND_LINE, show(override), *unknown_key(path[:end], siblings))
         if len(path) > end and not known.is_mapping:
             rule = f"{dotted(path[:-1])} is one value, not a section"
@@ -58,11 +60,18 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
         if not isinstance(target, dict):
             rule = f"{dotted(path[:depth])} is {show(target)}, not a mapping"
             raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:depth])}={{...}}")
+    if path == _ARGUMENTS and isinstance(value, dict) and _is_stored(raw):
+        value = {name: found for name, found in section(target, "kwargs").items() if name in _FILE} | value
     target[str(path[-1])] = value
     stale = [found for found in origins if found[: len(path)] == path]
     for found in stale:
         del origins[found]
     origins[path] = Origin(COMMAND_LINE, over=bool(stale))
+
+
+def _is_stored(raw: Tree) -> bool:
+    """Whether the environment is a class or function that the run has stored (``envs/pickled.py``)."""
+    return str(section(raw, "env").get("id")).startswith(STORED)
 
 
 def leave_out_unread(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict[str, str]:

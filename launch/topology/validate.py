@@ -377,9 +377,7 @@ def _of_number(value: Any, key: Key, kind: inspect.IntType | inspect.FloatType, 
     whole = isinstance(kind, inspect.IntType)
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         word, example = ("an integer", "a whole number such as 8") if whole else ("a number", "a number such as 0.5")
-        if whole and isinstance(value, float) and value.is_integer():
-            yield Problem(path, value, f"must be an integer{_unit(key)}", f"write {number(int(value))}")
-        elif isinstance(value, str) and re.fullmatch(r"[-+]?[0-9_.]+", value):
+        if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9_.]+", value):
             yield _retype(path, value, key, word, "write it without quotes, thousands split as in 250_000")
         else:
             yield _retype(path, value, key, word, f"write {example}")

@@ -51,6 +51,8 @@ def test_what_a_run_over_two_nodes_leaves_is_at_its_head(launched: Start, agents
     assert run.leftovers() == []
     scored = command("eval", run.run_dir, "--episodes", 2)
     assert scored.returncode == 0, scored.stderr
+    exported = command("export", run.run_dir, "-o", "out", "--weights", "--learner", 1, "--episodes", 2)
+    assert exported.returncode == 0, exported.stderr
 
 
 def test_learners_that_gossip_mix_their_weights_from_node_to_node(launched: Start, agents: Agents) -> None:

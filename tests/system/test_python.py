@@ -101,8 +101,11 @@ def test_a_class_of_this_program_is_trained_by_two_simulators() -> None:
     assert run.evaluate(2, greedy=False, seed=3)["episodes"] == 2
     own = [found.folder for found in actorlearn.runs() if found.folder.parent == run.folder.parent]  # others may live
     assert own[-1:] == [run.folder]
-    resumed = actorlearn.open(run.name).resume(total_steps=4_000)
+    resumed = actorlearn.open(run.name).resume(total_steps=4e3, seed=2, **{"env.kwargs": {"length": 3}})
     assert resumed.wait() == "finished" and resumed.steps >= 4_000
+    assert resumed.topology["env"]["kwargs"] == {**run.topology["env"]["kwargs"], "length": 3}
+    card = (resumed.export("exported", episodes=0, weights_only=True) / "README.md").read_text()
+    assert "| resumed | at 3," in card and "seed: 1 → 2, total_steps: 3_000 → 4_000" in card and ", seed 2 |" in card
     assert {axes.get_xlabel() for axes in resumed.plot().axes} == {"environment steps (thousands)", "minutes"}
 
 
@@ -250,7 +253,8 @@ def test_an_older_checkpoint_is_loaded_played_exported_and_resumed(tmp_path: Pat
     assert run.checkpoints()[-1] == newest  # nothing was moved for a run that was refused
     resumed = run.resume(at, total_steps=3_500)
     assert resumed.wait() == "finished"
-    (began,) = (event for event in resumed.events() if event["kind"] == "resumed")
+    began, with_changes = (event for event in resumed.events() if event["kind"] == "resumed")
+    assert with_changes["changed"] == {"total_steps": {"was": 3_000, "is": 3_500}}
     assert f"at {at:,} steps" in began["cause"] and resumed.checkpoints()[-1] >= 3500
     assert f"{newest:012d}" in {path.name for path in (run.folder / "checkpoints" / "aside").iterdir()}
 
@@ -262,7 +266,11 @@ def test_the_age_of_a_living_runs_weights_is_told_and_its_present_ones_are_saved
     run = actorlearn.start(CATCH, seed=1, **{**PACED, **seldom}, total_steps=10**9)
     try:
         assert within(120, lambda: run.steps > 0)
-        old = run.evaluate(2)
+        with pytest.warns(UserWarning, match="these weights are those of step 0, from before the first update"):
+            old = run.evaluate(2)
+        assert run.evaluate(2, save=True)["env_steps"] > 0
+        with pytest.raises(ValueError, match="save=True: saves the newest checkpoint, and at=0 plays another"):
+            run.evaluate(2, at=0, save=True)
         assert old["env_steps"] == 0 and old["behind_steps"] > 0 and old["age_s"] > 0.0
         evaluate(run.name, 2, None, None, record=False, json=False, save=True)
         first, age, *_ = capsys.readouterr().out.splitlines()
@@ -272,7 +280,8 @@ def test_the_age_of_a_living_runs_weights_is_told_and_its_present_ones_are_saved
             evaluate(run.name, 2, None, None, record=False, json=False, at=0, save=True)
     finally:
         run.stop()
-    assert "age_s" not in run.evaluate(2)
+    ended = run.evaluate(2)
+    assert "age_s" not in ended and ended["behind_steps"] == 0
 
 
 def test_the_best_checkpoint_is_kept_and_found(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import yaml
 from launch.commands import export
 from launch.display.card import card
 from launch.errors import RunError
+from launch.runs.lives import Life
 from launch.runs.view import RunView
 
 TOLD: dict[str, Any] = {
@@ -21,18 +22,21 @@ TOLD: dict[str, Any] = {
     "observation_dtype": "float32",
     "state_size": 0,
     "not_made": "",
+    "elapsed_s": 75.0,
+    "episodes": 2618,
+    "episode_return_mean": 480.25,
 }
 SCORED = {"mean": 498.3, "std": 7.41, "episodes": 20, "env_steps": 500_170}
 FILES = ["play.py", "policy.onnx", "topology.yaml", "weights.safetensors"]
-VIEW = RunView(
-    "cartpole-1",
-    "CartPole-v1",
-    500_000,
-    elapsed_s=75.0,
-    meta={"version": "0.1.0", "commit": "abc", "dirty": False, "machine": {"cpu": "a processor", "usable_cores": 2.0}},
-    topology={"seed": 3, "algorithm": {"name": "a2c"}, "model": {"name": "mlp"}},
-    row={"episode_return_mean": 480.25, "episodes": 2618},
-)
+META = {"version": "0.1.0", "commit": "abc", "dirty": False, "machine": {"cpu": "a processor", "usable_cores": 2.0}}
+KEYS: dict[str, Any] = {
+    "seed": 3,
+    "env": {"id": "CartPole-v1", "time_limit_steps": 0},
+    "algorithm": {"name": "a2c"},
+    "model": {"name": "mlp"},
+}
+VIEW = RunView("cartpole-1", "CartPole-v1", 500_000, topology=KEYS)
+LIVES = [Life(None, KEYS, META)]
 
 
 def metadata(text: str) -> Any:
@@ -59,7 +63,8 @@ def test_onnx_without_its_packages_is_told_how_to_install_them(tmp_path: Path, m
 
 
 def test_a_card_says_what_it_is_how_well_it_plays_and_how_to_have_it_again() -> None:
-    text = card(VIEW, TOLD, SCORED, FILES)
+    text = card(VIEW, LIVES, TOLD, SCORED, FILES)
+    assert "resumed" not in text
     for part in (
         "# cartpole-1: a2c on CartPole-v1",
         "| steps | 500,170 of the environment in 1:15, seed 3 |",
@@ -77,21 +82,41 @@ def test_a_card_says_what_it_is_how_well_it_plays_and_how_to_have_it_again() -> 
 
 
 def test_a_card_claims_nothing_that_is_not_there() -> None:
-    unmade = {**TOLD, "not_made": "environments of kind atari are made by actorlearn"}
-    text = card(replace(VIEW, meta={}, row={}), unmade, None, FILES)
+    unmade = {**TOLD, "not_made": "environments of kind atari are made by actorlearn", "episode_return_mean": None}
+    text = card(VIEW, [Life(None, KEYS, {})], unmade, None, FILES)
     assert "model-index" not in metadata(text) and "| score |" not in text
     assert "| score in training | –, " in text and "commit" not in text
     assert "python play.py" not in text and "`play.py` cannot make the environment: environments of kind atari" in text
-    bare = card(VIEW, TOLD, None, ["topology.yaml", "weights.safetensors"])
+    bare = card(VIEW, LIVES, TOLD, None, ["topology.yaml", "weights.safetensors"])
     assert "play.py" not in bare and "policy.onnx" not in bare
 
 
 def test_a_card_says_what_the_players_environment_needs() -> None:
     stored = replace(VIEW, env_id="actorlearn.envs.pickled:Own")
-    text = card(stored, TOLD, None, sorted([*FILES, "environment.pickle"]))
+    text = card(stored, LIVES, TOLD, None, sorted([*FILES, "environment.pickle"]))
     assert "pip install numpy onnxruntime gymnasium cloudpickle" in text
     assert "* `environment.pickle`: the environment's class or function, stored with cloudpickle" in text
     assert 'actorlearn run topology.yaml env.kwargs.file="$PWD/environment.pickle"' in text
-    text = card(replace(VIEW, env_id="own_pole:Own"), TOLD, None, FILES)
+    text = card(replace(VIEW, env_id="own_pole:Own"), LIVES, TOLD, None, FILES)
     assert "start `play.py` in the folder that has the module `own_pole`" in text
-    assert "start `play.py` in" not in card(VIEW, TOLD, None, FILES)
+    assert "start `play.py` in" not in card(VIEW, LIVES, TOLD, None, FILES)
+
+
+def test_a_card_lists_the_keys_that_each_resume_has_changed() -> None:
+    """Keys of lives after the checkpoint are no keys of its training, but the policy plays with their environment."""
+    faster = {**KEYS, "seed": 4, "optimizer": {"learning_rate": 0.001}}
+    now = {**faster, "seed": 9, "env": {**KEYS["env"], "time_limit_steps": 50}}
+    older = Life(9_000, faster, {**META, "commit": "old"})
+    lives = [Life(None, {**KEYS, "optimizer": {"learning_rate": 0.01}}, META), older]
+    changed = {"changed": {}}
+    lives += [Life(7_000, faster, changed), Life(8_000, {**faster, "seed": 5}, {**META, **changed})]
+    text = card(replace(VIEW, topology=now), lives, TOLD, None, FILES)
+    for part in (
+        "| steps | 500,170 of the environment in 1:15, seed 5 |",
+        "| resumed | at 9,000 steps, by a version that did not record changed keys; at 7,000 steps, "
+        "without changed keys; at 8,000 steps, with seed: 4 → 5 |",
+        "| environment since | the policy plays with env.time_limit_steps: 0 → 50 |",
+        "* `topology.yaml`: the configuration since the resume at 8,000 steps, with all defaults",
+        "one set of keys from the first step; the row *resumed* lists those of earlier steps",
+    ):
+        assert part in text, part

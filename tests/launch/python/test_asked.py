@@ -98,3 +98,15 @@ def test_an_error_of_the_supervisor_names_the_argument(tmp_path: Path) -> None:
     assert asked.reword(f"{tmp_path}/given.yaml:2: env.id = 'x': y", tmp_path) == "argument: env.id = 'x': y"
     assert asked.reword("command line: seed = -1: y") == "argument: seed = -1: y"
     assert asked.reword("other.yaml:1: command line: y", tmp_path) == "other.yaml:1: command line: y"
+
+
+def test_the_algorithm_given_twice_must_be_the_same_one() -> None:
+    assert asked.read("CartPole-v1", "ppo", {"algorithm.name": "ppo"}).check().algorithm.name == "ppo"
+    said = r"algorithm='ppo' and 'algorithm.name': 'a2c': given twice; leave one of the two out"
+    with pytest.raises(RunError, match=said):
+        asked.read("CartPole-v1", "ppo", {"algorithm.name": "a2c"})
+
+
+def test_whole_floats_of_python_are_integers() -> None:
+    wanted = asked.read("CartPole-v1", None, {"total_steps": 1e6, "seed": np.float64(3.0)}).check()
+    assert (wanted.total_steps, wanted.seed) == (1_000_000, 3)

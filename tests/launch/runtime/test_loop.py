@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 from actorlearn.parameters.checkpoint_folders import seal
+from actorlearn.parameters.chosen_checkpoints import Best, read_best, write_best
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Evaluated
 from launch.commands import run
@@ -367,6 +368,53 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path, lead: Lead) -> None:
         "it has no snapshots of simulators",
         "without simulator-2, simulator-3 (attached before); attach as many again if you need them",
     ]
+
+
+def test_a_resumed_run_says_and_records_which_keys_have_changed(tmp_path: Path, lead: Lead) -> None:
+    saved(tmp_path / "run" / "checkpoints" / "20")
+    for resume, seed in ((False, 1), (True, 1), (True, 2)):
+        with runner(tmp_path / "run", None, resume, f"seed={seed}") as run:
+            lead(run)
+    assert [cause for kind, cause in notes(tmp_path / "run") if "changed keys" in cause] == [
+        "with changed keys: seed: 1 → 2"
+    ]
+    rows = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
+    assert [row["changed"] for row in rows if "changed" in row] == [{"seed": {"was": 1, "is": 2}}]
+    meta = read_object(tmp_path / "run" / "meta.json")
+    assert [life["changed"] for life in (*meta["earlier"], meta)] == [{}, {}, {"seed": {"was": 1, "is": 2}}]
+    with runner(tmp_path / "run", None, True, "seed=2", "algorithm.name=ppo") as run:
+        lead(run)
+    said = "ppo continues with the weights and the state of the optimizer of a2c"
+    assert notes(tmp_path / "run").count(("resumed", said)) == 1
+
+
+def test_scores_begin_anew_when_a_resume_changes_the_environment(tmp_path: Path, lead: Lead) -> None:
+    root = tmp_path / "run" / "checkpoints"
+    saved(root / "20", episodes_finished=300)
+    with runner(tmp_path / "run", None) as run:
+        lead(
+            run,
+            ev.Note(
+                "evaluated", "evaluator", fields={"mean": 90.0, "returns": [90.0], "env_steps": 10, "policy_version": 1}
+            ),
+        )
+    write_best(root, Best(10, 90.0, "evaluation"))
+    with runner(tmp_path / "run", None, True, "seed=2") as run:
+        assert run.supervisor.best == Best(10, 90.0, "evaluation") and run.supervisor.games_before == 0
+        lead(run)
+    with runner(tmp_path / "run", None, True, "seed=2", "env.time_limit_steps=50") as run:
+        assert run.supervisor.best is None and run.supervisor.games_before == 300
+        lead(
+            run,
+            ev.Note(
+                "evaluated", "evaluator", fields={"mean": 9.0, "returns": [9.0], "env_steps": 20, "policy_version": 2}
+            ),
+        )
+    assert read_best(root) is None and (root / "aside" / "best.json").is_file()
+    said = "the best score and the mean of training games start anew: env.* has changed"
+    assert [cause for _, cause in notes(tmp_path / "run")].count(said) == 1
+    found = read_object(tmp_path / "run" / "summary.json")["evaluations"]
+    assert (found["count"], found["best"]["mean"]) == (1, 9.0)
 
 
 def test_a_resumed_run_says_which_schedules_other_total_steps_stretch(tmp_path: Path, lead: Lead) -> None:

@@ -430,6 +430,28 @@ def test_integers_may_stand_for_numbers() -> None:
     assert isinstance(t.algorithm.discount, float)
 
 
+def test_whole_floats_may_stand_for_integers() -> None:
+    """Where a key takes an integer alone: keys that take any number, and arguments of a class, keep a float."""
+    made = parse(
+        CARTPOLE + "total_steps: 1e6\nevaluator: {count: 1.0, every_steps: 2e3}\n",
+        [
+            "model.hidden_sizes=[64.0, 32]",
+            "seed=5.0",
+            "simulators.count=2.0",
+            "env.kwargs={sutton_barto_reward: 1.0}",
+            "optimizer.learning_rate=1.0",
+        ],
+    )
+    assert parse(dump(made)) == made
+    found = [made.total_steps, made.evaluator.every_steps, *made.model.hidden_sizes, made.seed]
+    found += [made.simulators.count]
+    assert found == [1_000_000, 2_000, 64, 32, 5, 2] and {type(number) for number in found} == {int}
+    assert type(made.env.kwargs["sutton_barto_reward"]) is type(made.optimizer.learning_rate) is float
+    for wrong in ("total_steps=1.5", "total_steps=true", "total_steps='1e6'"):
+        with pytest.raises(TopologyError, match=r"^command line: total_steps = .*: must be an integer"):
+            parse(CARTPOLE, [wrong])
+
+
 def test_values_do_not_change_afterwards() -> None:
     with pytest.raises(Exception, match="immutable"):
         parse(CARTPOLE).seed = 3  # type: ignore[misc]

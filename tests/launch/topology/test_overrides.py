@@ -186,3 +186,12 @@ def test_a_topology_that_could_not_be_read_again_is_refused(
     else:
         topology = parse(text, overrides)
         assert parse(dump(topology)) == topology
+
+
+def test_arguments_given_whole_keep_what_names_a_stored_environment() -> None:
+    """The file and its hash come from the run's topology; arguments of the class are replaced, as by any mapping."""
+    file = "env: {id: 'actorlearn.envs.pickled:Corridor', kwargs: {file: /run/e.pickle, sha256: ab, length: 8}}"
+    assert parse(file, ["env.kwargs={size: 5}"]).env.kwargs == {"file": "/run/e.pickle", "sha256": "ab", "size": 5}
+    moved = {"file": "/new/e.pickle", "sha256": "ab"}
+    assert parse(file, ["env.kwargs={file: /new/e.pickle}"]).env.kwargs == moved
+    assert parse("env: {id: CartPole-v1, kwargs: {file: a}}", ["env.kwargs={size: 5}"]).env.kwargs == {"size": 5}

@@ -1,0 +1,74 @@
+"""Differences between the topologies of a run's lives: the keys that a resume has changed, with both values. Pure.
+
+Topologies are nested mappings, as files have them. A change is a mapping with ``was`` and ``is``; one of them is absent
+if only one of the topologies has the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from actorlearn.envs.specs import STORED, STORED_FILE
+from launch.topology.strict_yaml import typed
+
+Tree = Mapping[str, Any]
+Changes = Mapping[str, Mapping[str, Any]]
+"""Key, as section.key -> its change."""
+
+_KWARGS = "env.kwargs"
+
+
+def flat(topology: Tree) -> dict[str, Any]:
+    """Return the values by key, section.key in sections.
+
+    The path of a stored environment is left out, because the folder of a run may be moved; its SHA-256 remains.
+    """
+    found: dict[str, Any] = {}
+    for key, value in topology.items():
+        if isinstance(value, Mapping) and key != "roles":  # the keys of roles are names of roles
+            found |= {f"{key}.{own}": its for own, its in value.items()}
+        else:
+            found[key] = value
+    kwargs = found.get(_KWARGS)
+    if isinstance(kwargs, Mapping) and str(found.get("env.id")).startswith(STORED):
+        found[_KWARGS] = {name: value for name, value in kwargs.items() if name != STORED_FILE}
+    return found
+
+
+def changes(before: Tree, now: Tree) -> dict[str, dict[str, Any]]:
+    """Return the keys in which two topologies differ, with their changes; those of choices (.name, .id) come first."""
+    was, has = flat(before), flat(now)
+    keys = [key for key in {**was, **has} if key not in was or key not in has or was[key] != has[key]]
+    keys.sort(key=lambda key: not key.endswith((".name", ".id")))
+    both = (("was", was), ("is", has))
+    return {key: {word: values[key] for word, values in both if key in values} for key in keys}
+
+
+def undo(topology: Tree, changed: Changes) -> dict[str, Any]:
+    """Return the topology before these changes."""
+    made = {key: dict(value) if isinstance(value, Mapping) else value for key, value in topology.items()}
+    for key, change in changed.items():
+        section, dot, own = key.partition(".")
+        inside = made.setdefault(section, {}) if dot else made
+        if "was" not in change:
+            inside.pop(own or section, None)
+        elif key == _KWARGS and STORED_FILE in inside.get(own, {}):
+            inside[own] = {STORED_FILE: inside[own][STORED_FILE], **change["was"]}
+        else:
+            inside[own or section] = change["was"]
+    return {key: value for key, value in made.items() if value != {} or topology.get(key) == {}}
+
+
+def changes_task(changed: Mapping[str, Any]) -> bool:
+    """Whether a key of the environment is among these changes, so that scores before and after cannot be compared."""
+    return any(key.startswith("env.") for key in changed)
+
+
+def say(changed: Changes) -> str:
+    """Return the changes in one line, as in ``seed: 1 → 2``; empty if there are none.
+
+    Keys that only one of the topologies has are left out: they follow from a choice, or from the version.
+    """
+    both = {key: change for key, change in changed.items() if change.keys() >= {"was", "is"}}
+    return ", ".join(f"{key}: {typed(change['was'])} → {typed(change['is'])}" for key, change in both.items())

@@ -1,0 +1,49 @@
+"""The lives of a run that have trained a checkpoint, with the keys of each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.runs.find import RunFolder
+from launch.runs.lives import lives_of
+
+
+def life(resumed_at: int | None, **changed: tuple[int, int]) -> dict[str, Any]:
+    return {
+        "resumed_at": resumed_at,
+        "changed": {key: {"was": was, "is": now} for key, (was, now) in changed.items()},
+    }
+
+
+@pytest.mark.parametrize(
+    ("env_steps", "seeds"),
+    [
+        (0, {None: 1}),
+        (100, {None: 1}),
+        (101, {None: 1, 100: 1}),  # not the life that was resumed at 100 too, and has saved nothing
+        (250, {None: 1, 50: 3}),  # resumed from an older checkpoint, so without the life before
+        (301, {None: 1, 50: 3, 300: 4}),
+    ],
+)
+def test_a_checkpoint_is_of_the_lives_before_it(tmp_path: Path, env_steps: int, seeds: dict[int | None, int]) -> None:
+    (tmp_path / "topology.yaml").write_text("seed: 4\n")
+    lives = [life(None), life(100, seed=(1, 2)), life(100, seed=(2, 1))]
+    if env_steps > 101:
+        lives += [life(50, seed=(1, 3)), life(300, seed=(3, 4))]
+    else:
+        (tmp_path / "topology.yaml").write_text("seed: 1\n")
+    meta = {**lives[-1], "earlier": lives[:-1]}
+    found = lives_of(RunFolder(tmp_path, json.loads(json.dumps(meta))), env_steps)
+    assert {one.resumed_at: one.topology["seed"] for one in found} == seeds
+
+
+def test_a_run_of_an_earlier_version_has_lives_without_changes(tmp_path: Path) -> None:
+    (tmp_path / "topology.yaml").write_text("seed: 4\n")
+    meta = {"resumed_at": 5, "earlier": [{"resumed_at": None}]}
+    start, resumed = lives_of(RunFolder(tmp_path, meta), 10)
+    assert start.recorded and not resumed.recorded and resumed.topology == {"seed": 4}
+    assert len(lives_of(RunFolder(tmp_path, {}), 10)) == 1
