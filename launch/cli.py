@@ -24,7 +24,7 @@ Overrides = Annotated[
         help="Changes to keys, e.g. simulators.count=4. @FILE reads them from a file, one per line.",
     ),
 ]
-RunWord = Annotated[str, typer.Argument(metavar="RUN", help="Folder or name of a run, or the beginning of its name.")]
+RunWord = Annotated[str, typer.Argument(metavar="RUN", help="Folder or name of a run, the beginning of its name, or newest.")]
 AnyRun = Annotated[
     str | None,
     typer.Argument(
@@ -386,7 +386,7 @@ def plot(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN...", help="Folders or names of runs, or beginnings of names: all runs that begin so."
+            metavar="RUN...", help="Folders or names of runs, beginnings of names (all runs that begin so), or newest."
         ),
     ],
     output: Annotated[
@@ -408,9 +408,11 @@ def plot(
     """Draw learning curves over steps and over time, with one band for all seeds of a topology."""
     from launch.display.plot import plot
     from launch.runs.curves import SCORE
-    from launch.runs.find import find_all, output_of
+    from launch.runs.find import describe_found, find_all, output_of
 
     found = find_all(runs)
+    if line := describe_found(runs, found):
+        typer.echo(line)
     output = output or output_of(found, "curves.png")
     with _drawing(output):
         plot(found, output, columns or [SCORE], apart)
@@ -423,7 +425,7 @@ def compare(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN...", help="Folders or names of runs, or beginnings of names: all runs that begin so."
+            metavar="RUN...", help="Folders or names of runs, beginnings of names (all runs that begin so), or newest."
         ),
     ],
     column: Annotated[str, typer.Option("--y", help="Column of metrics.jsonl. Default: the score.")] = "",
@@ -472,7 +474,7 @@ def report(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN...", help="Folders or names of runs, or beginnings of names: all runs that begin so."
+            metavar="RUN...", help="Folders or names of runs, beginnings of names (all runs that begin so), or newest."
         ),
     ],
     output: Annotated[
