@@ -56,7 +56,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON
 _TRAIN, _CARE, _RESULTS, _MACHINE = "Train", "Look after runs", "Results", "This machine"
 
 
-app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
 
 
 def _version(wanted: bool) -> None:
