@@ -24,7 +24,9 @@ Overrides = Annotated[
         help="Changes to keys, e.g. simulators.count=4. @FILE reads them from a file, one per line.",
     ),
 ]
-RunWord = Annotated[str, typer.Argument(metavar="RUN", help="Folder or name of a run, the beginning of its name, or newest.")]
+RunWord = Annotated[
+    str, typer.Argument(metavar="RUN", help="Folder or name of a run, the beginning of its name, or newest.")
+]
 AnyRun = Annotated[
     str | None,
     typer.Argument(

@@ -31,7 +31,9 @@ def refuse_callbacks(callbacks: Callbacks) -> None:
         if not callable(call):
             raise RunError(f"on_{kind}={call!r:.100}: is no function; {way_out}")
         if inspect.iscoroutinefunction(call) or inspect.isgeneratorfunction(call):
-            raise RunError(f"on_{kind}: {_name(call)} is a coroutine or generator, which a call does not run; {way_out}")
+            raise RunError(
+                f"on_{kind}: {_name(call)} is a coroutine or generator, which a call does not run; {way_out}"
+            )
         try:
             signature = inspect.signature(call)
         except ValueError:

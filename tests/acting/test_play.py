@@ -43,7 +43,8 @@ class InferenceSession:
         ),
         (
             "",
-            "the environment's module own_pole has no Own; use the version of own_pole that the policy was trained with",
+            "the environment's module own_pole has no Own; use the version of own_pole that the policy was trained "
+            "with",
         ),
     ],
 )

@@ -198,7 +198,10 @@ def test_a_package_that_we_pin_is_installed_by_our_extra(
         ),
         ("far/away.py:Game", "write env.id: 'away:Game', and start actorlearn in the folder of away.py"),
         ("away.Game", "did you mean 'away:Game'? A class is module:Class; start actorlearn in the folder of away.py"),
-        ("far.away.Game", "did you mean 'far.away:Game'? A class is module:Class; start actorlearn in the folder of far"),
+        (
+            "far.away.Game",
+            "did you mean 'far.away:Game'? A class is module:Class; start actorlearn in the folder of far",
+        ),
         ("corridors.nowhere:Game", "the package corridors has no module 'corridors.nowhere'"),
         ("corridors.lacking:Env", "needs 'no_such_lights', which is not installed: `pip install 'corridors-of-ours["),
         ("corridors:Lacking-v0", "which is not installed: `pip install 'corridors-of-ours[rendering]'`"),

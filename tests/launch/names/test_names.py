@@ -377,7 +377,9 @@ def test_wrong_names_and_values_are_refused(call, says: str) -> None:
         call()
 
 
-@pytest.mark.parametrize(("name", "meant"), [("MultiInputPolicy", "mlp"), ("MlpPolicy", "mlp"), ("CnnPolicy", "nature")])
+@pytest.mark.parametrize(
+    ("name", "meant"), [("MultiInputPolicy", "mlp"), ("MlpPolicy", "mlp"), ("CnnPolicy", "nature")]
+)
 def test_a_policy_as_a_network_is_answered_with_ours(name: str, meant: str) -> None:
     with pytest.raises(TopologyError, match=rf"did you mean {meant}\?"):
         parse("env: {id: CartPole-v1}\n", [f"model.name={name}"], "t")
