@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 import typer
-from click import Command, Context
 from typer.core import TyperGroup
 
 from actorlearn.files import DISK_ERRORS
@@ -38,11 +37,11 @@ _MEANT = {
 class Commands(TyperGroup):
     """Typer's group, which prints every expected error as one line."""
 
-    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read ``help COMMAND`` as ``COMMAND --help``."""
         return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
-    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command; the error for one of another program names ours."""
         if args[0] not in self.commands and (meant := _MEANT.get(args[0])):
             ctx.fail(f"No such command {args[0]!r}; did you mean `actorlearn {meant}`?")
