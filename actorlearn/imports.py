@@ -30,6 +30,12 @@ def module(name: str, what: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         root, missing = name.partition(".")[0], error.name or ""
+        if name.endswith(".py") and name.startswith(missing.removesuffix(".py")):
+            file = name.rpartition("/")[2]
+            right = what.replace(f"{name}:", f"{file.removesuffix('.py')}:")
+            raise ValueError(
+                f"{what}: a module is named without .py: write {right}, and start actorlearn in the folder of {file}"
+            ) from error
         if missing == root and (called := _module_of_distribution(root)):
             raise ValueError(
                 f"{what}: no module {root!r} can be imported: the package {root} is installed, and its module is "

@@ -24,7 +24,9 @@ Overrides = Annotated[
         help="Changes to keys, e.g. simulators.count=4. @FILE reads them from a file, one per line.",
     ),
 ]
-RunWord = Annotated[str, typer.Argument(metavar="RUN", help="Folder or name of a run, or the beginning of its name.")]
+RunWord = Annotated[
+    str, typer.Argument(metavar="RUN", help="Folder or name of a run, the beginning of its name, or newest.")
+]
 AnyRun = Annotated[
     str | None,
     typer.Argument(
@@ -56,7 +58,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON
 _TRAIN, _CARE, _RESULTS, _MACHINE = "Train", "Look after runs", "Results", "This machine"
 
 
-app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
 
 
 def _version(wanted: bool) -> None:
@@ -386,7 +394,7 @@ def plot(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN...", help="Folders or names of runs, or beginnings of names: all runs that begin so."
+            metavar="RUN...", help="Folders or names of runs, beginnings of names (all runs that begin so), or newest."
         ),
     ],
     output: Annotated[
@@ -408,9 +416,11 @@ def plot(
     """Draw learning curves over steps and over time, with one band for all seeds of a topology."""
     from launch.display.plot import plot
     from launch.runs.curves import SCORE
-    from launch.runs.find import find_all, output_of
+    from launch.runs.find import describe_found, find_all, output_of
 
     found = find_all(runs)
+    if line := describe_found(runs, found):
+        typer.echo(line)
     output = output or output_of(found, "curves.png")
     with _drawing(output):
         plot(found, output, columns or [SCORE], apart)
@@ -423,7 +433,7 @@ def compare(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN...", help="Folders or names of runs, or beginnings of names: all runs that begin so."
+            metavar="RUN...", help="Folders or names of runs, beginnings of names (all runs that begin so), or newest."
         ),
     ],
     column: Annotated[str, typer.Option("--y", help="Column of metrics.jsonl. Default: the score.")] = "",
@@ -472,7 +482,7 @@ def report(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN...", help="Folders or names of runs, or beginnings of names: all runs that begin so."
+            metavar="RUN...", help="Folders or names of runs, beginnings of names (all runs that begin so), or newest."
         ),
     ],
     output: Annotated[

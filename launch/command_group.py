@@ -21,8 +21,31 @@ WRONG = 2
 FAILED = 1
 
 
+_MEANT = {
+    "evaluate": "eval",
+    "kill": "stop",
+    "list": "ps",
+    "ls": "ps",
+    "play": "eval",
+    "start": "run TOPOLOGY",
+    "status": "ps",
+    "train": "run TOPOLOGY",
+}
+"""Commands of other programs -> ours."""
+
+
 class Commands(TyperGroup):
     """Typer's group, which prints every expected error as one line."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read ``help COMMAND`` as ``COMMAND --help``."""
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command; the error for one of another program names ours."""
+        if args[0] not in self.commands and (meant := _MEANT.get(args[0])):
+            ctx.fail(f"No such command {args[0]!r}; did you mean `actorlearn {meant}`?")
+        return super().resolve_command(ctx, args)
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run one command; exits with 0, 1, 2, or 130 after Ctrl-C."""
@@ -63,7 +86,9 @@ def message(error: Exception) -> str:
         if key_at(tuple(key.split("."))):
             return f"{said}; keys of a topology have no dashes: write {key}=VALUE"
     context = getattr(error, "ctx", None)
-    return said if context is None or not said else f"{said}; see `{context.command_path} --help`"
+    if context is None or not said:
+        return said
+    return f"{said}{'' if said.endswith('?') else ';'} see `{context.command_path} --help`"
 
 
 def expected_status(error: Exception) -> int | None:

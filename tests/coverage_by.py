@@ -12,7 +12,6 @@ COVERED_BY = {
     "actorlearn/extra_networks.py": "tests/models/test_several.py",
     "actorlearn/imports.py": "tests/test_registry.py",
     "actorlearn/tasks/rehearse.py": "tests/tasks/test_describe.py",
-    "actorlearn/acting/play.py": "tests/acting/test_exported.py",
     "actorlearn/tasks/export.py": "tests/acting/test_exported.py",
     # algorithms: the losses are one test over all of them, the parts of value learning another.
     "actorlearn/algorithms/actor_critic.py": "tests/algorithms/test_losses.py",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import gymnasium
 import numpy as np
@@ -75,6 +75,16 @@ class LoadedPolicy:
         """Return the names of the network and the environment, and the steps."""
         network, steps = self.settings.model.name, f"{self.env_steps:,} steps"
         return f"<LoadedPolicy {network} for {self.env.id}: {steps}, from {self.checkpoint}>"
+
+    if not TYPE_CHECKING:  # checkers of types would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise AttributeError; for ``predict`` of Stable-Baselines3 it names ``act``."""
+            if name == "predict":
+                raise AttributeError(
+                    "a LoadedPolicy has no predict; write act(observation, greedy=True), which returns the action"
+                )
+            return object.__getattribute__(self, name)  # the error of the attribute itself
 
     @property
     def network(self) -> torch.nn.Module:

@@ -86,7 +86,7 @@ def _maker(code: str) -> Any:
     """Return a function or class: package.module:name, or file@sha256 for what a file in this folder holds."""
     module, colon, name = code.partition(":")
     if colon:
-        return getattr(import_module(module), name)
+        return _imported(module, name)
     import cloudpickle
 
     file, _, sha256 = code.partition("@")
@@ -94,6 +94,21 @@ def _maker(code: str) -> Any:
     if hashlib.sha256(data).hexdigest() != sha256:
         raise ValueError(f"{file} was changed after the export, and its code is not run: export the policy again")
     return cloudpickle.loads(data)
+
+
+def _imported(module: str, name: str) -> Any:
+    """Return a name of a module; raises ImportError, one line, if it cannot be imported."""
+    try:
+        imported = import_module(module)
+    except ModuleNotFoundError as error:
+        way_out = f"it needs {error.name}, which is not installed: install it"
+        if f"{module}.".startswith(f"{error.name}."):
+            way_out = "start this program in the folder that has it, add that folder to PYTHONPATH, or install it"
+        raise ImportError(f"the environment's module {module} cannot be imported; {way_out}") from error
+    if not hasattr(imported, name):
+        way_out = f"use the version of {module} that the policy was trained with"
+        raise ImportError(f"the environment's module {module} has no {name}; {way_out}")
+    return getattr(imported, name)
 
 
 if __name__ == "__main__":
@@ -104,5 +119,8 @@ if __name__ == "__main__":
         )
     sys.path.append(str(Path.cwd()))  # for a module of the user's
     games, seed = map(int, [*sys.argv[1:], *("10", "0")[len(sys.argv) - 1 :]])
-    told = play(player, games, seed)
+    try:
+        told = play(player, games, seed)
+    except ImportError as error:
+        sys.exit(str(error))
     print(f"{len(told)} games: mean score {np.mean(told):.2f}, standard deviation {np.std(told):.2f}")

@@ -43,6 +43,8 @@ COME_WITH = {
 EXAMPLES = "Ids are like 'CartPole-v1', 'ALE/Pong-v5', 'minigrid:MiniGrid-Empty-5x5-v0' or 'package.module:Class'"
 _OLD_ATARI = re.compile(r"(\w+?)(-ram)?(Deterministic|NoFrameskip)?-v\d+")
 """Ids of Atari games in gym and in older versions of ale-py, such as PongNoFrameskip-v4."""
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
+"""A class as Python's import writes it, such as shop.Shop."""
 _ID = re.compile(r"""["']((?:[\w-]+/)?[\w.-]+-v\d+)["']""")
 
 
@@ -114,6 +116,10 @@ def way_out(env_id: str) -> str:
             return f"{package} registers such ids when it is imported: write '{module}:{env_id}'"
     if (old := _OLD_ATARI.fullmatch(env_id)) and (game := f"ALE/{old[1]}-v5") in atari.ids():
         return f"did you mean {game!r}? {EXAMPLES}"
+    if _DOTTED.fullmatch(env_id):
+        module, _, name = env_id.rpartition(".")
+        file = f"{module.replace('.', '/')}.py"
+        return f"did you mean '{module}:{name}'? A class is module:Class; start actorlearn in the folder of {file}"
     here = [*(known for known, entry in gymnasium.registry.items() if not is_ale(entry)), *atari.ids()]
     failed = "".join(f"; an entry point failed: {failure}" for failure in load_entry_points())
     return f"{did_you_mean(env_id, packaged | dict(zip(here, here, strict=True)))}{EXAMPLES}{failed}"

@@ -29,7 +29,8 @@ EnvId = Annotated[
         pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./:-]{0,199}$",
         extra={
             "rule": "an environment is a gymnasium id, module:id or package.module:Class",
-            "way_out": "write for example ALE/Pong-v5, or minigrid:MiniGrid-Empty-5x5-v0",
+            "way_out": "write for example ALE/Pong-v5, minigrid:MiniGrid-Empty-5x5-v0, or shop:Shop for the class Shop "
+            "in shop.py",
         },
     ),
 ]

@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from actorlearn.files import make_folder, write_atomically
+from actorlearn.nearest import nearest as similar
 from actorlearn.parameters.checkpoint_folders import (
     LOOKS,
     Beat,
@@ -35,6 +36,8 @@ NEWEST = "newest"
 """Stands for the newest valid checkpoint."""
 BEST = "best"
 """Stands for the checkpoint saved soonest after the weights with the best score."""
+_MEANT = {"last": NEWEST, "latest": NEWEST, "final": NEWEST, "new": NEWEST}
+"""Words for a checkpoint in other programs -> the word here."""
 BEST_FILE = "best.json"
 """File in the folder of a run's checkpoints with the best score; no such file before the first score."""
 ASIDE = "aside"
@@ -133,7 +136,9 @@ def _steps(at: str | int, there: Collection[int], best: Best | None) -> int:
         return steps
     kept = ", ".join(f"{steps:_}" for steps in sorted(there)) or "none yet"
     why = "no checkpoint has been scored yet" if at == BEST else "no such checkpoint is kept"
-    raise ValueError(f"at {at}: {why}; write newest, best, or the steps of one that is kept: {kept}")
+    meant = "" if at == BEST else _MEANT.get(str(at).lower()) or similar(str(at), (NEWEST, BEST))
+    hint = f"did you mean {meant}? Otherwise " if meant else ""
+    raise ValueError(f"at {at}: {why}; {hint}write newest, best, or the steps of one that is kept: {kept}")
 
 
 def nearest(directory: Path, env_steps: int) -> Path | None:

@@ -18,9 +18,10 @@ from launch.errors import RunError
 from launch.reports.compare import permutation_p, resample
 from launch.reports.format import DASH, as_number, as_whole
 from launch.reports.statistics import Interval, Numbers, interquartile_mean, interval, probability_of_improvement
-from launch.runs.curves import RunGroup, group_runs, leave_out_empty
-from launch.runs.find import RunFolder, find_all
+from launch.runs.curves import RunGroup, group_runs, leave_out_empty, names_of
+from launch.runs.find import RunFolder, describe_found, find_all
 
+ONE_RUN = "one run: no interval"
 WIDE = 200
 """Columns of the table if the output is not a terminal."""
 
@@ -45,7 +46,7 @@ class Compared:
 
     @property
     def middle(self) -> Interval:
-        """Interquartile mean of the runs at the last step."""
+        """Interquartile mean of the runs at the last step; of a single run the interval has the width 0."""
         return interval(interquartile_mean, [self.last.tolist()])
 
     def better_than(self, other: Compared) -> Interval:
@@ -55,17 +56,19 @@ class Compared:
 
 def compare(words: Sequence[str], column: str, output: Path | None, json: bool) -> int:
     """Print the groups, highest mean first; return the exit status. Raises ValueError with one line."""
-    runs, empty = leave_out_empty(find_all(words), column)
+    found = find_all(words)
+    runs, empty = leave_out_empty(found, column)
     steps, groups = _read(runs, column)
+    names = names_of([its.group for its in groups])
     said = [*(f"left out: {reason}" for reason in empty), *_other_environments(groups)]
     if output:
-        draw_groups([(its.group.name, its.group.curves) for its in groups], output)
+        draw_groups([(name, its.group.curves) for name, its in zip(names, groups, strict=True)], output)
     if json:
         print(json_format.dumps({**_as_json(column, steps, groups), "warnings": said}))
         return 0
-    for line in said:
+    for line in filter(None, [describe_found(words, found), *said]):
         print(line)
-    _show(column, steps, groups)
+    _show(column, steps, groups, names)
     if output:
         print(f"wrote {output}")
     return 0
@@ -92,20 +95,21 @@ def _other_environments(groups: Sequence[Compared]) -> Iterator[str]:
         )
 
 
-def _show(column: str, steps: Numbers, groups: Sequence[Compared]) -> None:
+def _show(column: str, steps: Numbers, groups: Sequence[Compared], names: Sequence[str]) -> None:
     print(f"{column} at {as_whole(float(steps[-1]))} steps, the last step that all runs have reached")
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     for heading in ("runs with", "seeds", "IQM", "interval", "mean", "all steps", "better", "p"):
         text = heading in ("runs with", "seeds")
         table.add_column(heading, justify="left" if text else "right", no_wrap=True)
     first = groups[0]
-    for its in groups:
+    for name, its in zip(names, groups, strict=True):
         middle = its.middle
-        said = (as_number(middle.estimate), f"{as_number(middle.low)} to {as_number(middle.high)}")
+        around = f"{as_number(middle.low)} to {as_number(middle.high)}" if len(its.last) > 1 else ONE_RUN
+        said = (as_number(middle.estimate), around)
         numbers = map(as_number, (its.last.mean(), its.numbers.mean()))
         against = (DASH, DASH) if its is first else (f"{its.better_than(first).estimate:.2f}", _as_p(_p(first, its)))
         seeds = " ".join(DASH if seed is None else str(seed) for seed in its.group.seeds)
-        table.add_row(its.group.name, seeds, *said, *numbers, *against)
+        table.add_row(name, seeds, *said, *numbers, *against)
     Console(width=None if os.isatty(1) else WIDE, highlight=False, markup=False).print(table)
     print(
         "IQM: mean of the middle half of the runs; interval: its 95 % bootstrap interval; "
@@ -128,6 +132,12 @@ def _as_p(p: float) -> str:
     return f"{p:.2f}" if p >= 0.01 else f"{p:.1g}"
 
 
+def _interval(found: Interval, *groups: Compared) -> dict[str, float | None]:
+    """Return an interval for JSON; without low and high if a group has a single run, which has no spread."""
+    alone = any(len(its.last) == 1 for its in groups)
+    return {**found._asdict(), **({"low": None, "high": None} if alone else {})}
+
+
 def _as_json(column: str, steps: Numbers, groups: Sequence[Compared]) -> dict[str, Any]:
     first = groups[0]
     rows = [
@@ -136,11 +146,11 @@ def _as_json(column: str, steps: Numbers, groups: Sequence[Compared]) -> dict[st
             "runs": [run.name for run in its.group.runs],
             "seeds": list(its.group.seeds),
             "last": its.last.tolist(),
-            "interquartile_mean": its.middle._asdict(),
+            "interquartile_mean": _interval(its.middle, its),
             "mean": float(its.last.mean()),
             "deviation": its.deviation,
             "mean_of_all_steps": float(its.numbers.mean()),
-            "better_than_first": None if its is first else its.better_than(first)._asdict(),
+            "better_than_first": None if its is first else _interval(its.better_than(first), its, first),
             "p": None if its is first else _p(first, its),
         }
         for its in groups

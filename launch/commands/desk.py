@@ -14,7 +14,7 @@ from launch.desk.report import page
 from launch.desk.stream import Overview
 from launch.desk.watched import WatchedRuns
 from launch.errors import RunError
-from launch.runs.find import find_all, output_of
+from launch.runs.find import describe_found, find_all, output_of
 
 _PACKAGES = ("starlette", "uvicorn")
 _TOKEN_BYTES = 24
@@ -49,6 +49,8 @@ def _share_one_heap() -> None:
 def report(words: Sequence[str], column: str, output: Path | None) -> int:
     """Write runs as one page that loads nothing else; return the exit status. Raises OSError."""
     runs = list({run.path: run for run in find_all(words)}.values())
+    if line := describe_found(words, runs):
+        print(line)
     output = output or output_of(runs, REPORT_FILE)
     output.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(output, page(runs, column).encode())

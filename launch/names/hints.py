@@ -13,11 +13,13 @@ OTHERS = {
     "lam": "algorithm.gae_lambda",
     "rollout": "algorithm.horizon",
     "num_workers": "simulators.count",
+    "max_episode_steps": "env.time_limit_steps",
 }
 """Names of other programs -> keys."""
 NAMED_ELSEWHERE = {
     "mlppolicy": "mlp",
     "cnnpolicy": "nature",
+    "multiinputpolicy": "mlp",
     "ddpg": "sac",
     "td3": "sac",
     "trpo": "ppo",

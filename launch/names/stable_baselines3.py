@@ -39,6 +39,8 @@ _ACTIVATIONS = {
     "silu": "silu",
 }
 """Class of torch in small letters -> ``model.activation``."""
+_PERCEPTRONS = ("MlpPolicy", "MultiInputPolicy", "ActorCriticPolicy", "DQNPolicy", "SACPolicy")
+"""Ends of the names of policies that are perceptrons; MlpPolicy is the class ActorCriticPolicy, for example."""
 _NOISE = "exploration by a noise that depends on the state (gSDE) is not there"
 _BUFFER = "the kind of memory follows from the algorithm"
 
@@ -217,7 +219,7 @@ def _word(value: Any) -> str:
 
 
 def _perceptron(values: Values) -> bool:
-    return _word(values["policy"]).endswith("MlpPolicy")
+    return _word(values["policy"]).endswith(_PERCEPTRONS)
 
 
 def _policy(values: Values) -> Keys:
@@ -225,12 +227,12 @@ def _policy(values: Values) -> Keys:
         return {"model.name": "mlp"}
     if _word(values["policy"]).endswith("CnnPolicy"):
         return {"model.name": "nature"}
-    raise NoCounterpartError("only MlpPolicy and CnnPolicy have one; write model.name")
+    raise NoCounterpartError("only MlpPolicy, MultiInputPolicy and CnnPolicy have one; write model.name")
 
 
 def _no_images(values: Values) -> Keys:
     if not _perceptron(values):
-        raise NoCounterpartError("sac learns from vectors only, with MlpPolicy")
+        raise NoCounterpartError("sac learns from vectors only, with MlpPolicy or MultiInputPolicy")
     return _policy(values)
 
 
@@ -295,17 +297,31 @@ def _not_normalized(values: Values) -> Keys:
     return {}
 
 
+def _wrappers(values: Values) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the last word of each wrapper's name, and its arguments, from the forms of RL Baselines3 Zoo."""
+    given = values["env_wrapper"] or []
+    each = [given] if isinstance(given, str | type | Mapping) else [*given]
+    return [
+        (_word(name), kwargs or {})
+        for one in each
+        for name, kwargs in (one.items() if isinstance(one, Mapping) else [(one, {})])
+    ]
+
+
 def _is_atari(values: Values) -> bool:
-    given = values["env_wrapper"]
-    words = [given] if isinstance(given, str | type) else [*(given or [])]
-    return [_word(word) for word in words] == ["AtariWrapper"]
+    return [name for name, _ in _wrappers(values)] == ["AtariWrapper"]
 
 
 def _wrapper(values: Values) -> Keys:
-    if not values["env_wrapper"]:
-        return {}
+    match _wrappers(values):
+        case []:
+            return {}
+        case [("TimeLimit", {"max_episode_steps": steps})]:
+            return {"env.time_limit_steps": integer(steps)}
+        case [("TimeLimit", _)]:
+            raise NoCounterpartError("write the number as env.time_limit_steps, without a wrapper")
     if not _is_atari(values):
-        raise NoCounterpartError("write env.wrappers: [package.module:Class]")
+        raise NoCounterpartError("write env.wrappers: [package.module:Class], and for TimeLimit env.time_limit_steps")
     return {
         "env.preset": "dqn",
         "env.fire_on_reset": True,
@@ -341,12 +357,14 @@ def _none(names: str, algorithms: tuple[str, ...], why: str, convert: Callable[[
 _SCHEDULE = "the schedule is constant, linear or cosine; the latter two set optimizer.learning_rate_final"
 _FUNCTIONS = f"one of {', '.join(_ACTIVATIONS.values())}"
 _SIZES = "widths of pi; those of vf or qf, if they differ, are model.value_hidden_sizes"
+_POLICIES = "MlpPolicy and MultiInputPolicy are mlp, CnnPolicy is nature"
+_WRAPPERS = "package.module:Class; TimeLimit is env.time_limit_steps, AtariWrapper is env.preset: dqn"
 _RATIO = "batch_size x gradient_steps / (train_freq x n_envs), and batch_size for -1"
 _EPSILON = "exploration_fraction x total_timesteps"
 
 TABLE: tuple[Name, ...] = (
-    Name("policy", (*ON_POLICY, "dqn"), ("model.name",), "MlpPolicy is mlp, CnnPolicy is nature", _policy),
-    Name("policy", ("sac",), ("model.name",), "MlpPolicy is mlp, CnnPolicy is nature", _no_images),
+    Name("policy", (*ON_POLICY, "dqn"), ("model.name",), _POLICIES, _policy),
+    Name("policy", ("sac",), ("model.name",), _POLICIES, _no_images),
     Name("env", ALL, ("env.id",), "the first argument of train", nothing),
     Name("learning_rate", ALL, ("optimizer.learning_rate", "optimizer.schedule"), _SCHEDULE, _rate),
     _count("n_steps", ON_POLICY, "algorithm.horizon"),
@@ -467,7 +485,7 @@ TABLE: tuple[Name, ...] = (
     ),
     *_none("normalize", OFF_POLICY, "algorithms with a replay normalise neither", _not_normalized),
     Name("frame_stack", ALL, ("env.stack",), "of Atari games", _stacked),
-    Name("env_wrapper", ALL, ("env.wrappers",), "package.module:Class; AtariWrapper is env.preset: dqn", _wrapper),
+    Name("env_wrapper", ALL, ("env.wrappers",), _WRAPPERS, _wrapper),
     *_none("vec_env_wrapper", ALL, "env.wrappers wrap single environments"),
     Name("env_kwargs", ALL, ("env.kwargs",), "", _environment_arguments),
 )

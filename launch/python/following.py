@@ -5,9 +5,11 @@ A run does not wait for its readers: while a callback works, reports and events 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from launch.errors import RunError
 from launch.reports import evaluations
 from launch.runs.find import RunFolder
 from launch.runs.view import RunView, identify
@@ -18,6 +20,33 @@ Callbacks = Mapping[str, Callable[[Any, Values], object] | None]
 """Kind of what is new (REPORT, EVALUATION, CHECKPOINT) -> function of the run and its values; False stops the run."""
 
 REPORT, EVALUATION, CHECKPOINT = "report", "evaluation", "checkpoint"
+
+
+def refuse_callbacks(callbacks: Callbacks) -> None:
+    """Raise RunError for a callback that cannot be called with a run and a dict; before anything is started."""
+    for kind, call in callbacks.items():
+        if call is None:
+            continue
+        way_out = f"it is called with two arguments, the run and a dict: write def {_name(call)}(run, {kind})"
+        if not callable(call):
+            raise RunError(f"on_{kind}={call!r:.100}: is no function; {way_out}")
+        if inspect.iscoroutinefunction(call) or inspect.isgeneratorfunction(call):
+            raise RunError(
+                f"on_{kind}: {_name(call)} is a coroutine or generator, which a call does not run; {way_out}"
+            )
+        try:
+            signature = inspect.signature(call)
+        except ValueError:
+            continue  # code that is not Python has no signature
+        try:
+            signature.bind(None, {})
+        except TypeError:
+            raise RunError(f"on_{kind}: {_name(call)} takes {signature}, but {way_out}") from None
+
+
+def _name(call: object) -> str:
+    name = getattr(call, "__name__", "")
+    return name if name.isidentifier() else "call"
 
 
 class Follower:

@@ -26,7 +26,7 @@ from launch.commands.run import TOPOLOGY, find_resumable
 from launch.errors import FailedError, RunError
 from launch.python import asked, child
 from launch.python import progress as bars
-from launch.python.following import CHECKPOINT, EVALUATION, REPORT, Callbacks, Follower
+from launch.python.following import CHECKPOINT, EVALUATION, REPORT, Callbacks, Follower, refuse_callbacks
 from launch.reports import evaluations
 from launch.runs import find
 from launch.runs.client import CHANGE_S, TIMEOUT_S, ask
@@ -144,10 +144,12 @@ class Run:
         the event of a saved checkpoint (``env_steps``, ``path``). If one returns False, the run saves and stops. A run
         never waits for a callback: what it reports in the meantime is passed on afterwards. Of a run that this program
         has started, callbacks get every report; of another, those since this object was made. An exception in a
-        callback ends ``wait``, and the run goes on. Raises RunError for ``on_evaluation`` if the run has no evaluator.
+        callback ends ``wait``, and the run goes on. Raises RunError, before it waits, for a callback that does not take
+        these two arguments, and for ``on_evaluation`` if the run has no evaluator.
         """
-        refuse_unheard(on_evaluation, self.topology.get("evaluator", {}).get("count", 1))
         callbacks: Callbacks = {REPORT: on_report, EVALUATION: on_evaluation, CHECKPOINT: on_checkpoint}
+        refuse_callbacks(callbacks)
+        refuse_unheard(on_evaluation, self.topology.get("evaluator", {}).get("count", 1))
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         bar = bars.make(self._follower.view) if progress else bars.NoBar()
         stopping, shown = False, self._follower.view

@@ -14,6 +14,7 @@ from launch.commands.run import new_folder
 from launch.errors import FailedError, RunError
 from launch.python import asked, child
 from launch.python.asked import Asked, First
+from launch.python.following import CHECKPOINT, EVALUATION, REPORT, refuse_callbacks
 from launch.python.run import Callback, Run, refuse_unheard
 from launch.runs import find
 
@@ -100,6 +101,7 @@ def train(  # noqa: PLR0913 - one parameter for each word that the caller may us
         ValueError: The request is wrong. Nothing has been started then.
         RuntimeError: The run failed.
     """
+    refuse_callbacks({REPORT: on_report, EVALUATION: on_evaluation, CHECKPOINT: on_checkpoint})
     wanted = _read(env_or_topology, algorithm, {"total_steps": total_steps, "seed": seed}, keys)
     run = _start(wanted, run_dir, on_evaluation)
     try:

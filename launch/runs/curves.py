@@ -78,6 +78,24 @@ class RunGroup:
         return [RunGroup([run], [seed], self.keys, [curve]) for run, seed, curve in members]
 
 
+def names_of(groups: Sequence[RunGroup]) -> list[str]:
+    """Return a name for each group, by its keys: of groups with the same first keys, by those that separate them.
+
+    The name of its first run in brackets separates groups that no key separates.
+    """
+    names = [group.name for group in groups]
+    for name in {name for name in names if names.count(name) > 1}:
+        alike = [number for number, own in enumerate(names) if own == name]
+        for number in alike:
+            keys = groups[number].keys
+            apart = {key: keys[key] for key in keys if any(groups[other].keys[key] != keys[key] for other in alike)}
+            names[number] = said(apart)
+    return [
+        f"{name} ({group.runs[0].name})" if names.count(name) > 1 else name
+        for name, group in zip(names, groups, strict=True)
+    ]
+
+
 def leave_out_empty(runs: Sequence[RunFolder], column: str = SCORE) -> tuple[list[RunFolder], list[str]]:
     """Return the runs that have a curve, and the reason for each other one; raises the first reason if none has."""
     there, reasons = [], []

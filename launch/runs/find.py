@@ -8,6 +8,7 @@ because ids are reused.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ from launch.topology.strict_yaml import TopologyError
 RUNS = Path("runs")
 """Folder of runs without --run-dir, relative to the working directory."""
 
+_TIME = re.compile(r"-\d{8}-\d{6}$")
+"""The time that a folder's name has after the name of the run, without --run-dir (``launch/commands/run.py``)."""
 SUMMARY_FILE = "summary.json"
 IMPORTED = "imported"
 """Status of an imported run of another program, which has only a learning curve; also its key in meta.json."""
@@ -157,14 +160,17 @@ def output_of(runs: Sequence[RunFolder], name: str) -> Path:
 
 
 def find(word: str | None, folder: Path = RUNS) -> RunFolder:
-    """Return the run for a folder, a name or its beginning; without a word the newest, living ones first."""
+    """Return the run for a folder, a name or its beginning; for "newest" or no word the newest, living ones first."""
     if not word:
         runs = _some_runs("", folder)
         return next((run for run in reversed(runs) if run.alive), runs[-1])
-    named = _named(word, folder)
-    if len(named) > 1:
-        raise RunError(f"{word!r} is the beginning of {len(named)} names; write more of one of {_names(named)}")
-    return named[0]
+    found = _named(word, folder)
+    if len(found) > 1 and len({run.name for run in found}) == 1:
+        folders = ", ".join(str(run.path) for run in reversed(found))
+        raise RunError(f"{word!r} means {len(found)} runs of one name; write the folder: {folders}")
+    if len(found) > 1:
+        raise RunError(f"{word!r} is the beginning of {len(found)} names; write more of one of {_names(found)}")
+    return found[0]
 
 
 def find_all(words: Sequence[str], folder: Path = RUNS) -> list[RunFolder]:
@@ -172,15 +178,30 @@ def find_all(words: Sequence[str], folder: Path = RUNS) -> list[RunFolder]:
     return [run for word in words for run in _named(word, folder)]
 
 
+def describe_found(words: Sequence[str], runs: Sequence[RunFolder]) -> str:
+    """Return a line that names the runs found, if a word is neither the folder nor the name of a run; else ""."""
+    names = {run.name for run in runs}
+    if all(word in names or read(Path(word)) is not None for word in words):
+        return ""
+    return f"{len(runs)} run{'s' * (len(runs) != 1)}: {_names(runs[::-1], most=20)}"
+
+
 def _named(word: str, folder: Path) -> list[RunFolder]:
-    """Return the run for a folder or a name, or all runs whose names begin with a word, oldest first."""
+    """Return the run for a folder, or all runs of the name, or all whose names begin with a word, oldest first.
+
+    The name of a folder is compared first, then the name of the run, which is that of the folder without the time.
+    """
     if (run := read(Path(word))) is not None:
         return [run]
     runs = _some_runs(f"{word!r:.100} is not a run folder, and ", folder)
-    named = [run for run in runs if run.name == word] or [run for run in runs if run.name.startswith(word)]
-    if not named:
+    own = [run for run in runs if run.name == word]
+    if not own and word == NEWEST:
+        return [find(None, folder)]
+    own = own or [run for run in runs if _TIME.sub("", run.name) == word]
+    found = own or [run for run in runs if run.name.startswith(word)]
+    if not found:
         raise RunError(f"{word!r:.100} is neither a run folder nor the beginning of a run's name; runs: {_names(runs)}")
-    return named
+    return found
 
 
 def _some_runs(said: str, folder: Path) -> list[RunFolder]:
@@ -227,6 +248,6 @@ def _age(run: RunFolder) -> tuple[float, str]:
     return 0.0, run.name
 
 
-def _names(runs: list[RunFolder], most: int = 6) -> str:
+def _names(runs: Sequence[RunFolder], most: int = 6) -> str:
     newest = [run.name for run in reversed(runs)]
     return ", ".join(newest[:most]) + (f" and {len(newest) - most} more" if len(newest) > most else "")

@@ -8,10 +8,12 @@ import stat
 import sys
 from pathlib import Path
 
+from actorlearn.nearest import nearest
 from launch.topology.strict_yaml import MAX_BYTES, fault
 
 _ID = re.compile(r"([\w.]+:)?([\w-]+/)?[\w.-]+-v\d+")
 """Ids of environments, which are no paths of files."""
+_ENDINGS = (".yaml", ".yml")
 
 
 def read(path: str) -> bytes:
@@ -24,7 +26,9 @@ def read(path: str) -> bytes:
         if isinstance(error, FileNotFoundError) and _ID.fullmatch(path):
             way_out = f"write a file of YAML with env: {{id: {path}}}, or call actorlearn.train({path!r}) in Python"
             raise fault(path, "looks like the id of an environment", rule, way_out) from None
-        raise fault(path, str(reason), rule, f"check the path; examples are in {examples()}") from None
+        meant = _meant(path) if isinstance(error, FileNotFoundError) else ""
+        way_out = f"did you mean {meant}?" if meant else f"check the path; examples are in {examples()}"
+        raise fault(path, str(reason), rule, way_out) from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             rule = "a topology is a regular file of YAML"
@@ -33,6 +37,16 @@ def read(path: str) -> bytes:
             return file.read(MAX_BYTES + 1)
     finally:
         os.close(descriptor)
+
+
+def _meant(path: str) -> str:
+    """Return the topology whose name is most similar, in the folder of a path that is not there; else an example."""
+    asked = Path(path)
+    if asked.suffix not in ("", *_ENDINGS):
+        return ""
+    here = {file.stem: str(file) for file in sorted(asked.parent.glob("*")) if file.suffix in _ENDINGS}
+    example = examples() / f"{asked.stem}.yaml"
+    return here.get(nearest(asked.stem, here), str(example) if example.is_file() else "")
 
 
 def examples() -> Path:

@@ -34,6 +34,15 @@ def test_it_acts_with_the_weights_of_the_checkpoint(tmp_path: Path) -> None:
     assert set(loaded.network(torch.zeros(2, 4))) == {"logits", "value"}
 
 
+def test_the_name_of_acting_in_another_library_is_answered_with_ours(tmp_path: Path) -> None:
+    run_folder(tmp_path, policy_settings())
+    loaded = actorlearn.load_policy(tmp_path)
+    with pytest.raises(AttributeError, match=r"has no predict; write act\(observation, greedy=True\)"):
+        loaded.predict(np.zeros(4))  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="'LoadedPolicy' object has no attribute 'forget'"):
+        loaded.forget()  # type: ignore[attr-defined]
+
+
 def test_memory_is_carried_from_call_to_call_and_cleared_where_a_game_begins(tmp_path: Path) -> None:
     trained = run_folder(tmp_path, remembering())
     loaded = actorlearn.load_policy(tmp_path)

@@ -191,6 +191,17 @@ def test_a_package_that_we_pin_is_installed_by_our_extra(
             "no module 'nowhere' can be imported: start actorlearn in the folder that has it, or add that folder to "
             "PYTHONPATH; if it is a package, install it",
         ),
+        (
+            "corridors.py:Corridor",
+            "env.id: 'corridors.py:Corridor': a module is named without .py: write env.id: 'corridors:Corridor', and "
+            "start actorlearn in the folder of corridors.py",
+        ),
+        ("far/away.py:Game", "write env.id: 'away:Game', and start actorlearn in the folder of away.py"),
+        ("away.Game", "did you mean 'away:Game'? A class is module:Class; start actorlearn in the folder of away.py"),
+        (
+            "far.away.Game",
+            "did you mean 'far.away:Game'? A class is module:Class; start actorlearn in the folder of far",
+        ),
         ("corridors.nowhere:Game", "the package corridors has no module 'corridors.nowhere'"),
         ("corridors.lacking:Env", "needs 'no_such_lights', which is not installed: `pip install 'corridors-of-ours["),
         ("corridors:Lacking-v0", "which is not installed: `pip install 'corridors-of-ours[rendering]'`"),

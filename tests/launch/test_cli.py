@@ -115,6 +115,9 @@ def test_the_installed_program_imports_from_the_folder_where_it_is_started(topol
     ("arguments", "said"),
     [
         ("nonsense", "No such command 'nonsense'; see `actorlearn --help`"),
+        ("ls", "No such command 'ls'; did you mean `actorlearn ps`? see `actorlearn --help`"),
+        ("train CartPole-v1", "No such command 'train'; did you mean `actorlearn run TOPOLOGY`?"),
+        ("help nonsense", "No such command 'nonsense'"),
         ("run", "Missing argument 'TOPOLOGY'; see `actorlearn run --help`"),
         ("run configs/cartpole.yaml --total_steps=9", "keys of a topology have no dashes: write total_steps=VALUE"),
         (
@@ -171,6 +174,36 @@ def test_help_needs_nothing_heavy() -> None:
     code = f"import sys, launch.cli; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("words", [("help",), ("-h",), ("help", "run"), ("run", "-h"), ("keys", "-h")])
+def test_help_is_asked_for_in_the_usual_ways(words: tuple[str, ...]) -> None:
+    command = [word for word in words if word not in ("help", "-h")]
+    result, expected = ask(*words), ask(*command, "--help")
+    assert (result.exit_code, result.output) == (0, expected.output)
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "meant"),
+    [
+        ("shop.yml", "shop.yaml", "shop.yaml"),
+        ("shop", "shop.yaml", "shop.yaml"),
+        ("sets/shp.yaml", "sets/shop.yml", "sets/shop.yml"),
+        ("pong.yaml", "other.yaml", str(ROOT / "configs" / "pong.yaml")),
+    ],
+)
+def test_a_topology_that_is_not_there_is_answered_with_one_that_is(
+    asked: str, there: str, meant: str, tmp_path: Path
+) -> None:
+    (tmp_path / there).parent.mkdir(exist_ok=True)
+    (tmp_path / there).write_text(TOPOLOGY)
+    line = refused("run", asked)
+    assert line.startswith(f"{asked}: No such file or directory") and f"did you mean {meant}?" in line
+
+
+def test_no_topology_is_suggested_that_is_not_alike(tmp_path: Path) -> None:
+    (tmp_path / "zebra.yaml").write_text(TOPOLOGY)
+    assert "check the path; examples are in" in refused("run", "shop.yaml")
 
 
 def test_it_is_a_module_too() -> None:

@@ -71,6 +71,15 @@ def test_newer_checkpoints_are_set_aside_and_come_back_if_the_run_cannot_be_resu
     ]
 
 
+@pytest.mark.parametrize(("at", "meant"), [("bst", "best"), ("last", "newest"), ("Latest", "newest"), ("7", "")])
+def test_a_mistyped_name_is_answered_with_the_right_one(tmp_path: Path, at: str, meant: str) -> None:
+    save(tmp_path, 100)
+    hint = f"did you mean {meant}? Otherwise " if meant else ""
+    with pytest.raises(ValueError) as raised:
+        choose(tmp_path, at)
+    assert str(raised.value).startswith(f"at {at}: no such checkpoint is kept; {hint}write newest, best, or the steps")
+
+
 def test_the_best_is_the_one_saved_soonest_after_the_best_score(tmp_path: Path) -> None:
     for directory, steps in (("", 100), ("", 200), ("", 300), ("learner-1", 100), ("learner-1", 210)):
         save(tmp_path / directory, steps)

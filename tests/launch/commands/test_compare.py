@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,40 @@ def test_one_group_and_one_run_need_no_test() -> None:
     assert "p:" not in alone.output and "–" in alone.output
 
 
+def test_a_single_run_has_no_interval() -> None:
+    """An interval of width 0 would say that another seed gives the same score."""
+    result = ask("compare", "ppo-1", "a2c-1", "a2c-2")
+    (alone,) = (line for line in result.output.splitlines() if line.startswith("algorithm.name=ppo"))
+    assert "one run: no interval" in alone and " to " not in alone
+    groups = json.loads(ask("compare", "ppo-1", "a2c-1", "a2c-2", "--json").output)["groups"]
+    assert groups[0]["interquartile_mean"] == {"estimate": pytest.approx(9.0, rel=0.01), "low": None, "high": None}
+    assert groups[1]["interquartile_mean"]["low"] is not None
+    assert groups[1]["better_than_first"] == {"estimate": 0.0, "low": None, "high": None}
+
+
+@pytest.mark.parametrize("differing", [5, 9])
+def test_groups_that_differ_in_many_keys_have_names_of_their_own(runs: Path, differing: int) -> None:
+    """The first keys, by which a group is named, are the same in two of the groups."""
+    for number, rate in enumerate((0.1, 0.2, 0.2)):
+        make_run(runs / f"many-{number}", "ppo", 1, [(10, 0.0), (100, float(number))])
+        keys = "".join(f"key_{key}: {rate}\n" for key in range(differing))
+        own = "".join(f"z_{key}: {number}\n" for key in range(differing - 3))
+        with (runs / f"many-{number}" / "topology.yaml").open("a") as file:
+            file.write(keys + own)
+    names = [line.split("  ")[0] for line in ask("compare", "many").output.splitlines()[3:6]]
+    assert len(set(names)) == 3, names
+    assert "z_0=1" in names[1] and "z_0=2" in names[0]
+
+
+def test_groups_without_a_key_in_common_that_differs_are_named_by_a_run(runs: Path) -> None:
+    for name, extra in (("first", "x: 1\ny: 1\n"), ("second", "x: 2\nz: 1\n"), ("third", "y: 2\nz: 2\n")):
+        make_run(runs / name, "ppo", 1, [(10, 0.0), (100, 1.0)])
+        with (runs / name / "topology.yaml").open("a") as file:
+            file.write(extra)
+    output = ask("compare", "first", "second", "third").output
+    assert [f"all runs ({name})" in output for name in ("first", "second", "third")] == [True] * 3
+
+
 def test_a_run_that_was_resumed_counts_as_it_went_on(runs: Path) -> None:
     make_run(runs / "back", "ppo", 4, [(10, 0.0), (90, 50.0), (60, 1.0), (101, 2.0)])
     assert json.loads(ask("compare", "back", "--json").output)["groups"][0]["last"] == [2.0]
@@ -86,6 +121,17 @@ def test_runs_of_several_environments_are_compared_with_a_warning(runs: Path) ->
     assert result.exit_code == 0
     assert result.output.startswith("warning: the runs play different environments (Cart, Pole), whose scores have")
     assert "but:" not in ask("compare", "ppo-1", "a2c-1").output
+
+
+@pytest.mark.parametrize("command", ["plot", "compare", "report"])
+def test_the_runs_that_a_beginning_means_are_named_in_one_line(command: str) -> None:
+    lines = ask(command, "ppo").output.splitlines()
+    assert lines[0].startswith("3 runs: ") and sorted(lines[0][8:].split(", ")) == ["ppo-1", "ppo-2", "ppo-3"]
+    (newest,) = ask(command, "newest").output.splitlines()[:1]
+    assert newest in {f"1 run: {name}" for name in ENDS_BY_NAME}
+    for words in (["ppo-1"], ["runs/ppo-1", "ppo-2"]):
+        assert not re.match(r"\d runs?: ", ask(command, *words).output)
+    assert json.loads(ask("compare", "ppo", "--json").output)["groups"]
 
 
 def test_plot_and_report_say_where_they_write_if_no_file_is_named(runs: Path, tmp_path: Path) -> None:

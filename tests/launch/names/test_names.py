@@ -129,7 +129,10 @@ def test_the_hint_for_an_unknown_key_names_the_counterpart_or_the_reason(
         ("algorithm.batch_size", "did you mean algorithm.minibatches (ppo: n_steps x n_envs / batch_size"),
         ("simulators.n_envs", "did you mean simulators.count and simulators.envs"),
         ("net_arch", "did you mean model.hidden_sizes (Stable-Baselines3: widths of pi; those of vf or qf"),
-        ("model.policy", "did you mean model.name (MlpPolicy is mlp, CnnPolicy is nature)?"),
+        ("model.policy", "did you mean model.name (MlpPolicy and MultiInputPolicy are mlp, CnnPolicy is nature)?"),
+        ("max_episode_steps", "did you mean env.time_limit_steps?"),
+        ("env.max_episode_steps", "did you mean env.time_limit_steps?"),
+        ("env_wrapper", "did you mean env.wrappers (package.module:Class; TimeLimit is env.time_limit_steps, Atari"),
         ("target_kl", "did you mean algorithm.target_kl?"),
         ("use_sde", "use_sde of Stable-Baselines3 has no counterpart: exploration by a noise"),
         ("anneal_lr", "did you mean optimizer.schedule (true = linear, to 0; false = constant)?"),
@@ -144,7 +147,8 @@ def test_errors_of_unknown_keys_give_the_hint(key: str, says: str, written: str)
     section, _, name = key.rpartition(".")
     text, overrides = "env: {id: CartPole-v1}\n", [f"{key}=1"]
     if written == "file":
-        text, overrides = text + (f"{section}: {{{name}: 1}}\n" if section else f"{name}: 1\n"), []
+        more = f"{section}: {{{name}: 1}}\n" if section else f"{name}: 1\n"
+        text, overrides = text.replace("v1", f"v1, {name}: 1") if section == "env" else text + more, []
     with pytest.raises(TopologyError) as caught:
         parse(text, overrides, "t")
     assert says in str(caught.value)
@@ -247,6 +251,17 @@ def test_atari_of_the_zoo() -> None:
         ("sac", {"net_arch": {"pi": [8], "qf": [4]}}, {"model.hidden_sizes": [8], "model.value_hidden_sizes": [4]}),
         ("sac", {"net_arch": {"pi": [8], "qf": [8]}}, {"model.value_hidden_sizes": None}),
         ("ppo", {"n_steps": 100, "batch_size": 64}, {"algorithm.minibatches": 2}),
+        (
+            "ppo",
+            {"policy": "MultiInputPolicy", "net_arch": [8]},
+            {"model.name": "mlp", "model.hidden_sizes": [8]},
+        ),
+        ("dqn", {"policy": type("DQNPolicy", (), {})}, {"model.name": "mlp"}),
+        (
+            "ppo",
+            {"env_wrapper": [{"gymnasium.wrappers.TimeLimit": {"max_episode_steps": 100}}]},
+            {"env.time_limit_steps": 100},
+        ),
         ("a2c", {}, {"optimizer.name": "rmsprop", "optimizer.epsilon_inside_root": False}),
         ("a2c", {"use_rms_prop": False}, {"optimizer.name": "adam", "optimizer.epsilon": 1e-5}),
         (
@@ -278,7 +293,7 @@ def test_values_of_stable_baselines3(algorithm: str, given: dict, expected: dict
         ("ppo", {"clip_range_vf": "lin_0.2"}, "only a constant clip of values"),
         ("dqn", {"net_arch": {"pi": [64], "qf": [256]}}, "a list of widths"),
         ("ppo", {"activation_fn": "nn.Softplus"}, "tanh, relu, leaky_relu, elu, gelu, silu"),
-        ("ppo", {"policy": "MultiInputPolicy"}, "only MlpPolicy and CnnPolicy"),
+        ("ppo", {"policy": "MlpLstmPolicy"}, "only MlpPolicy, MultiInputPolicy and CnnPolicy"),
         ("a2c", {"normalize_advantage": True}, "ppo with one epoch"),
         ("dqn", {"tau": 0.5}, "tau 1"),
         ("dqn", {"train_freq": (1, "episode")}, "not of episodes"),
@@ -286,7 +301,8 @@ def test_values_of_stable_baselines3(algorithm: str, given: dict, expected: dict
         ("sac", {"ent_coef": "auto_0.1"}, "begins at 1"),
         ("sac", {"target_update_interval": 2}, "every optimizer step"),
         ("sac", {"normalize": True}, "with a replay"),
-        ("sac", {"env_wrapper": "gymnasium.wrappers.TimeLimit"}, "env.wrappers"),
+        ("sac", {"env_wrapper": "gymnasium.wrappers.TimeLimit"}, "write the number as env.time_limit_steps"),
+        ("sac", {"env_wrapper": ["gymnasium.wrappers.RescaleAction"]}, "env.wrappers"),
     ],
 )
 def test_values_without_a_counterpart_are_left_out_and_the_rest_is_a_topology(
@@ -359,6 +375,14 @@ def test_arguments_of_cleanrls_other_scripts() -> None:
 def test_wrong_names_and_values_are_refused(call, says: str) -> None:
     with pytest.raises(ValueError, match=says.replace("(", r"\(").replace("?", r"\?")):
         call()
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("MultiInputPolicy", "mlp"), ("MlpPolicy", "mlp"), ("CnnPolicy", "nature")]
+)
+def test_a_policy_as_a_network_is_answered_with_ours(name: str, meant: str) -> None:
+    with pytest.raises(TopologyError, match=rf"did you mean {meant}\?"):
+        parse("env: {id: CartPole-v1}\n", [f"model.name={name}"], "t")
 
 
 def test_reading_policy_kwargs_runs_no_code() -> None:

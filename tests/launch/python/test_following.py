@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launch.python.following import CHECKPOINT, EVALUATION, REPORT, Follower
+import actorlearn
+from launch.python.following import CHECKPOINT, EVALUATION, REPORT, Follower, refuse_callbacks
 from launch.runs.find import RunFolder
 
 
@@ -56,6 +58,46 @@ def test_of_a_run_that_was_there_before_only_what_is_new_is_told(run: RunFolder)
 def test_only_false_stops_the_run(run: RunFolder, answer: object, goes_on: bool) -> None:
     heard, went_on = told(Follower(run, from_start=True), answer)
     assert len(heard) == 4 and went_on is goes_on
+
+
+def one(report: Any) -> None:
+    del report
+
+
+async def later(run: Any, report: Any) -> None:
+    del run, report
+
+
+class Adding:
+    def __call__(self, run: Any, report: Any, *more: Any) -> None: ...
+
+    def on_step(self, run: Any, report: Any, which: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "says"),
+    [
+        ("on_report", 5, "on_report=5: is no function; it is called with two arguments, the run and a dict: write def"),
+        ("on_evaluation", one, r"on_evaluation: one takes .* write def one\(run, evaluation\)$"),
+        ("on_checkpoint", lambda: None, r"on_checkpoint: call takes \(\), but .* write def call\(run, checkpoint\)$"),
+        ("on_report", Adding().on_step, r"on_report: on_step takes \(run: .*, which: .*\)"),
+        ("on_report", Adding, r"on_report: Adding takes \(\), but"),
+        ("on_report", later, "on_report: later is a coroutine or generator, which a call does not run"),
+    ],
+)
+def test_a_callback_that_cannot_be_called_is_refused_before_anything_starts(
+    name: str, call: Any, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=says):
+        actorlearn.train("CartPole-v1", progress=False, **{name: call})
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_callbacks_of_other_forms_are_called() -> None:
+    calls = (print, max, Adding(), lambda run, report: None, lambda *given: None, partial(Adding().on_step, which="x"))
+    for call in calls:
+        refuse_callbacks({REPORT: call, EVALUATION: None})
 
 
 def test_without_callbacks_the_newest_report_is_known(run: RunFolder) -> None:

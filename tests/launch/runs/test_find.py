@@ -36,6 +36,35 @@ def test_an_exact_name_wins_over_longer_ones(tmp_path: Path) -> None:
     assert find.find("pong", tmp_path).path == exact
 
 
+def test_the_name_in_the_topology_wins_over_longer_names(tmp_path: Path) -> None:
+    """Without --run-dir a folder's name is the name of the run and the time of its start."""
+    exact = make_run(tmp_path, "pong-20260101-000000", age_s=9)
+    make_run(tmp_path, "pong-fast-20260102-000000")
+    assert find.find("pong", tmp_path).path == exact
+    assert [run.path for run in find.find_all(["pong"], tmp_path)] == [exact]
+    again = make_run(tmp_path, "pong-20260103-000000")
+    assert [run.path for run in find.find_all(["pong"], tmp_path)] == [exact, again]
+    with pytest.raises(RunError, match="beginning of 2 names; write more of one of pong-20260103-000000, pong-2026"):
+        find.find("pong", tmp_path)
+
+
+def test_two_runs_of_one_name_are_named_by_their_folders(tmp_path: Path) -> None:
+    """Sweeps in two folders, for example, may have runs of the same name."""
+    folders = [make_run(tmp_path / sweep, "lr-000-s1", age_s=age) for sweep, age in (("a", 9), ("b", 1))]
+    with pytest.raises(RunError) as raised:
+        find.find("lr-000-s1", tmp_path)
+    assert str(raised.value) == f"'lr-000-s1' means 2 runs of one name; write the folder: {folders[1]}, {folders[0]}"
+
+
+def test_newest_means_the_newest_run_unless_a_run_has_this_name(tmp_path: Path) -> None:
+    make_run(tmp_path, "old", age_s=9)
+    new = make_run(tmp_path, "new", age_s=1)
+    assert find.find("newest", tmp_path).path == new
+    assert [run.path for run in find.find_all(["newest"], tmp_path)] == [new]
+    named = make_run(tmp_path, "newest", age_s=99)
+    assert find.find("newest", tmp_path).path == named
+
+
 def test_an_ambiguous_beginning_names_the_runs(tmp_path: Path) -> None:
     make_run(tmp_path, "pong-1")
     make_run(tmp_path, "pong-2")
