@@ -9,6 +9,7 @@ describes the damage and what to do.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from actorlearn.parameters.checkpoint_folders import (
     steps_of,
 )
 from actorlearn.parameters.chosen_checkpoints import soonest
+from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.modes import mode_of
 from actorlearn.parameters.published import Published
 from actorlearn.processes.counts import TrainerCounts, elapsed_s
@@ -299,5 +301,25 @@ def _together(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Ch
         shared_names = ["consumed", *(f"optimizer.{name}" for name in vectors)]
         both = {name: t for name, t in newer.tensors.items() if name.startswith("weights.") or name in shared_names}
         counts = {name: newer.state[name] for name in ("env_steps", "updates")}
-        own = replace(own, tensors={**own.tensors, **both}, state={**own.state, **counts})
+        learned_since = _learned_since(own.state, newer.tensors, settings.learner)
+        own = replace(own, tensors={**own.tensors, **both}, state={**own.state, **counts, **learned_since})
     return own, list(dict.fromkeys(mine.warnings() + shared.warnings()))
+
+
+def _learned_since(state: Mapping[str, Any], tensors: Mapping[str, Tensor], learner: int) -> dict[str, Any]:
+    """Return a learner's counts with the rollouts that it learned after its checkpoint, of plain state ``state``.
+
+    ``tensors``: of another learner's newer checkpoint, whose weights contain those rollouts. The steps that were in
+    flight at the learner's checkpoint were the first to be learned. Nothing is known of steps dropped since.
+    """
+    consumed = Consumed(learner + 1)
+    consumed.restore(tensors["consumed"].numpy())
+    position, account = consumed.position(learner), state["account"]
+    if position is None or position.rollout <= state["rollouts_learned"]:
+        return {}
+    used = max(account["used"], position.used - account["dropped"]["not_finite"])
+    return {
+        "account": {**account, "used": used},
+        "rollouts_learned": position.rollout,
+        "in_flight": max(0, state["in_flight"] - (used - account["used"])),
+    }

@@ -97,7 +97,7 @@ def balance(world: World, learner: int) -> Balance:
     begun, before = 0, StepCounts()
     if learner in world.resumed:
         saved = world.resumed[learner]
-        begun = world.saved[saved][learner]
+        begun = world.saved[saved][learner] + learned_since(world, learner)
         before = msgspec.convert(checkpoint.load(saved).state["account"], StepCounts)
     return Balance(begun + len(steps), steps, learned, counts, before)
 
@@ -143,14 +143,23 @@ def _of_learner(world: World, learner: int, own: Balance) -> Iterator[str]:
 
 
 def behind(world: World, learner: int) -> bool:
-    """Whether a learner has taken weights of a newer checkpoint than its own account is of, after a power cut.
-
-    They have rows that it had learned from since. Of these nothing is known but the number, and in mode async not that.
-    """
-    if world.topology.mode not in ("sync", "async") or learner not in world.resumed:
-        return False
+    """Whether a learner in mode async has taken weights of a newer checkpoint, which do not say what they have of it."""
     steps = {other: int(path.name) for other, path in world.resumed.items()}
-    return steps[learner] < max(steps.values())
+    return world.topology.mode == "async" and learner in steps and steps[learner] < max(steps.values())
+
+
+def learned_since(world: World, learner: int) -> int:
+    """Steps in the weights of a newer checkpoint that a learner has taken, and that its own checkpoint does not know of.
+
+    Its own checkpoint knows of the steps that it had used, dropped and in flight.
+    """
+    if world.topology.mode != "sync" or learner not in world.resumed:
+        return 0
+    newest = max(world.resumed.values(), key=lambda path: int(path.name))
+    own = checkpoint.load(world.resumed[learner])
+    table = checkpoint.load(newest).tensors["consumed"].numpy()
+    used = int(table[1 + learner, 1]) - int(own.state["account"]["dropped"]["not_finite"])
+    return max(0, used - int(own.state["account"]["used"]) - int(own.state["in_flight"]))
 
 
 def _members(own: Balance) -> set[str]:
