@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from actorlearn import __version__
+from actorlearn.memory.account import LearnerSteps
 from actorlearn.memory.shared import SHM_ROOT, free_bytes
 from actorlearn.wire.channel import ChannelError, Dealer
 from actorlearn.wire.messages import MessageError
@@ -170,10 +171,10 @@ class Agent:
 
     def stop(self) -> None:
         """End all processes, and send NodeLeft, so that the head need not wait for the lease."""
-        if self.epoch is not None:
-            number = self.epoch.number
+        if (epoch := self.epoch) is not None:
+            accounts = self._end_processes(epoch)
             self.leave()
-            self._line.send(messages.encode(NodeLeft(epoch=number)))
+            self._line.send(messages.encode(NodeLeft(epoch=epoch.number, accounts=accounts)))
 
     def close(self) -> None:
         """End all processes."""
@@ -295,13 +296,19 @@ class Agent:
         elif epoch.workspace is None:
             raise MessageError(f"{type(action).__name__}: {epoch.trouble}")
         elif isinstance(action, End):
-            self._unwatch()
-            epoch.workspace.end()
+            accounts = self._end_processes(epoch)
             epoch.workspace.send_logs(last=True)
-            epoch.outbox.put("logs", NodeEnded())
-            epoch.ending_s = clock_s()
+            epoch.outbox.put("logs", NodeEnded(accounts))
         else:
             epoch.workspace.do(action)
+
+    def _end_processes(self, epoch: Epoch) -> dict[int, LearnerSteps]:
+        """End all processes, and return the steps of the node's learners; empty if they have been returned before."""
+        if epoch.workspace is None or epoch.ending_s is not None:
+            return {}
+        self._unwatch()
+        epoch.ending_s = clock_s()
+        return epoch.workspace.end()
 
     def _unwatch(self) -> None:
         if self.epoch is None or self.epoch.workspace is None or self.epoch.ending_s is not None:

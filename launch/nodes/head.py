@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn import __version__
+from actorlearn.memory.account import LearnerSteps
 from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.parameters.checkpoint_folders import directory_of, folders, steps_of
@@ -29,6 +30,7 @@ from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import MessageError, Saved
 from actorlearn.worker.roles import ROLES
 from launch.nodes import messages
+from launch.nodes.accounts import NodeAccounts
 from launch.nodes.control import ControlSocket
 from launch.nodes.copies import Arriving, CopyError, Outgoing, name_set, remove_unfinished
 from launch.nodes.messages import (
@@ -97,10 +99,13 @@ class Head:
         """Node of each process whose role is spread over the nodes, by the process's name."""
         self.members: dict[str, str] = {}
         """Node of each simulator whose segment still exists, by the simulator's socket id."""
+        self._accounts = NodeAccounts(plan.addresses.run_dir / "checkpoints", mode(plan.topology).outlived)
         self._unplaced: list[Start] = []
         """Starts that wait for a node with room for them."""
         self._notes: list[ev.Note] = []
         """Notes that are yielded with the next events."""
+        self._refused: dict[str, str] = {}
+        """Why each node was refused last, by name."""
         self._waited_s: float | None = None
         self._begun = self._over = False
         self._handlers: dict[type, Callable[[RemoteNode, Any], Iterator[NodeEvent]]] = {
@@ -169,13 +174,24 @@ class Head:
             self._unplaced.append(start)
             return
         own = start.process
-        if not ROLES.spec(own.role).spread and own.learner not in node.has:
-            node.has.add(own.learner)
-            if start.resume or own.learner in self._plan.resumption.goes_on_from:
-                self._bring_checkpoints(node, own.learner)
+        if not ROLES.spec(own.role).spread:
+            self._bring(start, node)
         if ROLES.spec(own.role).scores and mode(self._plan.topology).own_weights:
             self._notes += self._warn_of_weights(own, node)
         node.do(start, own.learner)
+
+    def _bring(self, start: Start, node: RemoteNode) -> None:
+        """Bring a learner's checkpoints to a node for the first process there that needs them."""
+        learner = start.process.learner
+        new, learns = learner not in node.has, ROLES.spec(start.process.role).learns
+        if new:
+            node.has.add(learner)
+            self._accounts.move(learner)
+        continues = new and learner in self._plan.resumption.goes_on_from
+        if learner not in node.brought and (start.resume or continues):
+            self._bring_checkpoints(node, learner)
+        if learns or continues:
+            node.brought.add(learner)
 
     def _start_unplaced(self) -> None:
         """Try again to start the processes for which no node had room."""
@@ -288,7 +304,9 @@ class Head:
             yield ev.Begin()
         elif waited_s >= self._wanted.wait_s:
             self._begun = True
-            missing = ", ".join(name for name in self._names if name not in self.nodes) or "no keys are registered"
+            absent = [name for name in self._names if name not in self.nodes]
+            refused = {name: f" (refused: {reason})" for name, reason in self._refused.items()}
+            missing = ", ".join(f"{name}{refused.get(name, '')}" for name in absent) or "no keys are registered"
             yield ev.CannotRun(
                 f"nodes.count: {len(self.nodes)} of {self._wanted.count} nodes have joined within nodes.wait_s = "
                 f"{self._wanted.wait_s:g} s; missing: {missing}; start `actorlearn node --join "
@@ -301,7 +319,9 @@ class Head:
             message = messages.decode(body, "head")
         except MessageError as error:
             join = messages.decode_any_version(body)
-            if join is None or not self._refuse_version(name, join):
+            if join is not None and (reason := _mismatch(join)):
+                yield from self._refuse(name, join, reason)
+            else:
                 yield ProtocolWarning(f"a message from node {name} cannot be read: {error}")
             return
         node = self.nodes.get(name)
@@ -314,6 +334,7 @@ class Head:
             self._router.send(peer, messages.encode(NodeHeartbeatAck(epoch=node.epoch, sent_s=message.sent_s)))
             self._store_sections(message)
         elif isinstance(message, NodeLeft):
+            self._take_accounts(node, message)
             yield from self._lose(node, "its agent was stopped")
         else:
             node.heard_s = time.monotonic()
@@ -351,8 +372,7 @@ class Head:
     def _join(self, name: str, node: RemoteNode | None, join: Join) -> Iterator[NodeEvent]:
         known = node is not None and node.join.session == join.session
         if reason := _mismatch(join) or ("the run is over" if self._over and not known else ""):
-            turned = JoinRefused(session=join.session, reason=reason, final=True)
-            self._router.send(name, messages.encode(turned))
+            yield from self._refuse(name, join, reason)
             if node is not None and node.join.agent == join.agent and not known:
                 yield from self._lose(node, "its agent has ended all processes")
             return
@@ -378,12 +398,12 @@ class Head:
         self._router.send(name, messages.encode(welcome))
         self._start_unplaced()
 
-    def _refuse_version(self, name: str, join: Join | JoinOfAnyVersion) -> bool:
-        """Refuse an agent of another version; returns whether it was refused."""
-        reason = _mismatch(join)
-        if reason:
-            self._router.send(name, messages.encode(JoinRefused(session=join.session, reason=reason, final=True)))
-        return bool(reason)
+    def _refuse(self, name: str, join: Join | JoinOfAnyVersion, reason: str) -> Iterator[NodeEvent]:
+        """Refuse an agent for good; yields a note, once for each reason."""
+        self._router.send(name, messages.encode(JoinRefused(session=join.session, reason=reason, final=True)))
+        if self._refused.get(name) != reason:
+            self._refused[name] = reason
+            yield ev.Note("refused", cause=f"node {name}: {reason}", fields={"node": name})
 
     def _prepare(self) -> Prepare:
         plan, resumption = self._plan, self._plan.resumption
@@ -400,13 +420,23 @@ class Head:
 
     def _lose(self, node: RemoteNode, why: str) -> Iterator[NodeEvent]:
         """Give up a node and all its processes."""
-        del self.nodes[node.name]
-        node.arriving.close()
+        self._forget(node, f"node {node.name} was lost")
         self.members = {word: name for word, name in self.members.items() if name != node.name}
         self._router.send(node.name, messages.encode(Fenced(epoch=node.epoch)))
         processes = tuple(node.living)
         yield ev.Note("lost", cause=f"node {node.name}: {why}", fields={"node": node.name})
         yield ev.Lost(node.name, processes, self._wanted.lost == "elsewhere")
+
+    def _take_accounts(self, node: RemoteNode, end: NodeLeft | NodeEnded) -> None:
+        self._accounts.add(end.accounts)
+        node.has -= end.accounts.keys()
+
+    def _forget(self, node: RemoteNode, why: str) -> None:
+        """Remove a node; ``why``: why the steps of its learners are not known, unless it has sent their accounts."""
+        del self.nodes[node.name]
+        node.arriving.close()
+        if node.has:
+            self._accounts.miss(why)
 
     # Messages of nodes ----------------------------------------------------------------------------------------------
 
@@ -451,8 +481,9 @@ class Head:
         node.leaving = True
         yield ev.Note("leaving", cause=f"node {node.name}: its learners save checkpoints", fields={"node": node.name})
 
-    def _ended(self, node: RemoteNode, _ended: NodeEnded) -> Iterator[NodeEvent]:
+    def _ended(self, node: RemoteNode, ended: NodeEnded) -> Iterator[NodeEvent]:
         node.ended = True
+        self._take_accounts(node, ended)
         yield from ()
 
     # The end ----------------------------------------------------------------------------------------------------------
@@ -472,16 +503,16 @@ class Head:
                 pass
             for node in list(self.nodes.values()):
                 if time.monotonic() - node.heard_s >= MARGIN * self._wanted.lease_s:
-                    del self.nodes[node.name]
-                    node.arriving.close()
+                    self._forget(node, f"node {node.name} was lost at the end")
         for _ in range(3):  # send the acknowledgements for which agents wait
             self._send()
             self._router.recv(10)
-        for node in self.nodes.values():
-            node.arriving.close()
+        for node in list(self.nodes.values()):
+            self._forget(node, f"node {node.name} did not send them within {END_S:g} s")
 
-    def learner_steps(self) -> None:
-        """Return None: the accounts are in the memory of the nodes."""
+    def learner_steps(self) -> dict[int, LearnerSteps] | str:
+        """Return the steps of all learners, from the nodes' accounts; why they are not known if they are not."""
+        return self._accounts.all()
 
     def close(self) -> None:
         """End all processes and close the sockets."""

@@ -32,7 +32,9 @@ class RemoteNode:
     living: dict[Key, Start] = field(default_factory=dict)
     """Starts that were sent to it and whose ends it has not reported."""
     has: set[int] = field(default_factory=set)
-    """Learners whose processes were started there, behind copies of the checkpoints that they need."""
+    """Learners that have processes or an account there."""
+    brought: set[int] = field(default_factory=set)
+    """Learners whose checkpoints are there, because they were copied to it or made there."""
     leaving: bool = False
     """Whether its agent was told to stop."""
     ended: bool = False

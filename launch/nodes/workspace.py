@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from actorlearn.memory.account import LearnerSteps
 from actorlearn.memory.owned import OwnedDirectory, name_of
 from actorlearn.memory.shared import SHM_ROOT, reserve
 from actorlearn.wire.identity import ProcessId
@@ -134,9 +135,10 @@ class NodeWorkspace:
         for trainer in self.trainers:
             self.node.do(ev.Kill(trainer.name, trainer.incarnation, signal.SIGTERM))
 
-    def end(self) -> None:
-        """End all processes; logs and checkpoints stay."""
+    def end(self) -> dict[int, LearnerSteps]:
+        """End all processes, and return the steps of all learners; logs and checkpoints stay."""
         self.node.end()
+        return self.node.learner_steps()
 
     def close(self) -> None:
         """End all processes and remove memory and sockets."""

@@ -17,12 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from actorlearn.address import AddressError, Tcp
-from actorlearn.memory.account import StepCounts
 from actorlearn.metrics.registry import LEARNERS
-from actorlearn.parameters.checkpoint_folders import CheckpointError, directory_of, newest_state
+from actorlearn.parameters.checkpoint_folders import CheckpointError
 from actorlearn.parameters.chosen_checkpoints import (
     NEWEST,
     choose_of_all,
@@ -35,6 +32,7 @@ from actorlearn.wire.keys import LIST_FOLDER, KeysError, make_keys, read_list, s
 from actorlearn.wire.messages import Reply, brief
 from launch.engines.specs import Engine, EngineSpec
 from launch.errors import RunError
+from launch.nodes.accounts import saved_steps
 from launch.nodes.head import Head
 from launch.nodes.local import LocalNode
 from launch.nodes.node import Node, ProtocolWarning
@@ -44,7 +42,7 @@ from launch.plan.plan import Plan, Resumption, Start
 from launch.plan.planning import plan
 from launch.plan.probe import Description, describe
 from launch.plan.resumption import find_resumption
-from launch.reports.accounting import Accounting, SavedSteps, account, unknown
+from launch.reports.accounting import Accounting, account, unknown
 from launch.runs.attached import find_attached, find_detached
 from launch.runs.find import RunFolder
 from launch.runtime.clock import AwakeClock
@@ -241,18 +239,13 @@ class Runner:
             done = self._done or ev.Done("failed", 1, error)
             self.reporter.end(done, self._accounting(done), self._now_s)
 
-    def _accounting(self, done: ev.Done) -> Accounting | None:
-        """Return the account of the run when all processes have ended; None if that of its trainers is complete."""
+    def _accounting(self, done: ev.Done) -> Accounting:
+        """Return the account of the run when all processes have ended."""
         finished = len(done.summary.get(LEARNERS) or (() if not done.summary else (done.summary,)))
         found = self.node.learner_steps()
-        if found is None:
-            trainers = sum(process["role"] == "trainer" for process in self.supervisor.processes())
-            return unknown(trainers, finished) if finished < trainers else None
-        saved = {}
-        for learner in found:
-            env_steps, state = newest_state(directory_of(self._checkpoints, learner))
-            counts = msgspec.convert(state.get("account", {}), StepCounts)
-            saved[learner] = SavedSteps(env_steps, counts, state.get("in_flight", 0))
+        if isinstance(found, str):
+            return unknown(found)
+        saved = {learner: saved_steps(self._checkpoints, learner) for learner in found}
         return account(found, saved, mode(self.plan.topology).outlived, finished)
 
     def _turn(self) -> None:

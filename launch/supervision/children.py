@@ -291,8 +291,10 @@ class Children:
 
     def _restart(self, child: Child) -> None:
         delay_s = child.restart_delay_s(self.now_s, self._jitter)
-        # A trainer that never ran has left no checkpoint to restart from, and an attach request waits for its reply.
-        if child.attaching or (child.role.learns and not child.ever_said_hello):
+        # A trainer that dies before it is ready would die again, unless it went with its node; an attach request waits
+        # for its reply.
+        unready = child.role.learns and not child.ever_said_hello and not child.went_with_node
+        if child.attaching or unready:
             self._give_up(child, f"{child.name} died before it was ready: {child.error or child.cause}")
         elif delay_s is None:
             often = f"died more often than supervision.restarts ({self._budget.restarts}) allows"

@@ -183,6 +183,14 @@ def test_nodes_of_another_version_are_turned_away(
         assert "of version 0.0.1, the head protocol" in made.told["node-0"][-1]
         assert __version__ in made.told["node-0"][-1] and not made.of(ProtocolWarning)
         assert made.agents["node-0"].exit_status == 1
+        (said,) = [note.cause for note in made.of(ev.Note) if note.kind == "refused"]
+        assert said.startswith("node node-0: ") and "0.0.1" in said and __version__ in said
+        made.agent("node-0")
+        made.turn(3)
+        assert made.notes().count("refused") == 1
+        made.turn(3000)
+        (refused,) = made.of(ev.CannotRun)
+        assert f"missing: node-0 (refused: {said.removeprefix('node node-0: ')})" in refused.reason
 
 
 def test_a_head_that_was_started_anew_takes_its_nodes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
