@@ -9,6 +9,7 @@ messages of the epoch. The agent may join again, in a new epoch.
 from __future__ import annotations
 
 import secrets
+import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
@@ -44,6 +45,7 @@ from launch.nodes.messages import (
     Join,
     JoinOfAnyVersion,
     JoinRefused,
+    LearnerReleased,
     LogChunk,
     NodeEnded,
     NodeHeartbeat,
@@ -52,13 +54,15 @@ from launch.nodes.messages import (
     NodeLeft,
     NodeWarning,
     Prepare,
+    ReleaseLearner,
     Welcome,
 )
+from launch.nodes.moves import Moving, find_uneven
 from launch.nodes.node import NodeAction, ProtocolWarning
-from launch.nodes.remote import RemoteNode
+from launch.nodes.remote import RemoteNode, ends
 from launch.nodes.stream import Numbered, StreamError
 from launch.plan.nodes import NodeResources, need_of, place_learners, share_out, unlike_here
-from launch.plan.plan import Plan, Start
+from launch.plan.plan import NodeMessage, Plan, Start
 from launch.supervision import events as ev
 from launch.topology.load import TopologyError, dump
 from launch.topology.modes import mode
@@ -102,8 +106,16 @@ class Head:
         self._accounts = NodeAccounts(plan.addresses.run_dir / "checkpoints", mode(plan.topology).outlived)
         self._unplaced: list[Start] = []
         """Starts that wait for a node with room for them."""
+        self._waiting: set[int] = set()
+        """Learners for which no node has room."""
         self._notes: list[ev.Note] = []
         """Notes that are yielded with the next events."""
+        self._moving: Moving | None = None
+        """The learner that is moving to another node."""
+        self._looked_s = 0.0
+        """Time at which the placement was looked at last."""
+        self._idle: set[str] = set()
+        """Nodes that were reported to have fewer learners than others."""
         self._refused: dict[str, str] = {}
         """Why each node was refused last, by name."""
         self._waited_s: float | None = None
@@ -115,6 +127,7 @@ class Head:
             FileChunk: self._write_chunk,
             CopyDone: self._finish_copy,
             NodeLeaving: self._leaving,
+            LearnerReleased: self._released,
             NodeEnded: self._ended,
         }
 
@@ -135,7 +148,9 @@ class Head:
 
         The exception is a Kill of a process that waits for a node: it returns Exited.
         """
-        if isinstance(action, ev.Answer):
+        if isinstance(action, ev.Move):
+            self._move(action)
+        elif isinstance(action, ev.Answer):
             self._control.send(action.client, action.reply)
         elif isinstance(action, Start):
             self._start(action)
@@ -162,14 +177,26 @@ class Head:
 
     def add_learners(self, learners: Collection[int]) -> None:
         """Place learners on nodes that are not leaving; raises TopologyError if no node has room."""
+        self._place(learners, "")
+
+    def _place(self, learners: Collection[int], why: str) -> None:
+        """Place learners as `add_learners` does; ``why`` they are placed again, in words."""
         machines = {name: machine for name, machine in self._machines().items() if not self.nodes[name].leaving}
-        self.placed |= place_learners(learners, machines, self._need, self.placed)
+        found = place_learners(learners, machines, self._need, self.placed)
+        self.placed |= found
+        for learner, name in found.items():
+            self._note_placed(learner, name, why)
+
+    def _note_placed(self, learner: int, name: str, why: str) -> None:
+        self._waiting.discard(learner)
+        said = f"learner {learner} on {name}{why}"
+        self._notes.append(ev.Note("placed", cause=said, fields={"learner": learner, "node": name}))
 
     def _machines(self) -> dict[str, NodeResources]:
         return share_out({name: node.machine for name, node in self.nodes.items()})
 
     def _start(self, start: Start) -> None:
-        node = self._node_for(start)
+        node = None if self._moves(start) else self._node_for(start)
         if node is None:
             self._unplaced.append(start)
             return
@@ -219,10 +246,14 @@ class Head:
             learner = min((known for known, name in self.placed.items() if name in self.nodes), default=learner)
         found = self.nodes.get(self.placed.get(learner, ""))
         if found is None or found.leaving:
-            self.placed.pop(learner, None)
+            before = self.placed.pop(learner, "")
+            why = f", because node {before} {'is leaving' if found else 'was lost'}" if before else ""
             try:
-                self.add_learners([learner])
-            except TopologyError:
+                self._place([learner], why)
+            except TopologyError as error:
+                if learner not in self._waiting:
+                    self._waiting.add(learner)
+                    self._notes.append(ev.Note("waiting", cause=f"learner {learner} for a node{why}: {error}"))
                 return None
         return self.nodes[self.placed[learner]]
 
@@ -264,15 +295,21 @@ class Head:
             yield from self._receive(*received)
         for refusal in self._router.refusals():
             yield ev.Note("refused", cause=refusal)
-        notes, self._notes = self._notes, []
-        yield from notes
+        yield from self._take_notes()
         for node in list(self.nodes.values()):
             node.heard_s += gap_s
             if time.monotonic() - node.heard_s >= MARGIN * self._wanted.lease_s:
                 yield from self._lose(node, f"it has sent nothing for {MARGIN * self._wanted.lease_s:g} s")
         if not self._begun:
             yield from self._begin_if_joined()
+        elif time.monotonic() - self._looked_s >= self._wanted.lease_s:
+            self._looked_s = time.monotonic()
+            yield from self._look_for_uneven()
         self._send()
+
+    def _take_notes(self) -> Iterator[NodeEvent]:
+        notes, self._notes = self._notes, []
+        yield from notes
 
     def _send(self) -> None:
         for name, node in self.nodes.items():
@@ -297,8 +334,7 @@ class Head:
             except TopologyError as error:
                 yield ev.CannotRun(str(error))
                 return
-            for learner, name in self.placed.items():
-                yield ev.Note("placed", cause=f"learner {learner} on {name}", fields={"learner": learner, "node": name})
+            yield from self._take_notes()
             if differs := unlike_here(self._plan.choices, self._machines(), self._plan.cores.usable):
                 yield ev.Note("warned", cause=differs)
             yield ev.Begin()
@@ -353,12 +389,15 @@ class Head:
             own = f"{message.name}.{message.incarnation}"
             yield ProtocolWarning(f"node {node.name} reports an event of {own}, which does not run on it")
             return
+        if self._is_moving(node, message):
+            yield from self._note_end(node, message)
+            return
         if node.ignores(message):
             return
         node.record(message)
         try:
             yield from self._handlers[type(message)](node, message)
-        except (OSError, CopyError) as error:
+        except (OSError, CopyError, MessageError) as error:
             yield ProtocolWarning(f"node {node.name}: {error}")
 
     def _store_sections(self, beat: NodeHeartbeat) -> None:
@@ -387,7 +426,7 @@ class Head:
         if node is None:
             epoch = secrets.randbelow(_EPOCHS)
             arriving = Arriving(self._addresses.run_dir, f"{name}-{epoch:x}")
-            node = self.nodes[name] = RemoteNode(name, join, epoch, time.monotonic(), arriving)
+            node = self.nodes[name] = RemoteNode(name, join, epoch, time.monotonic(), time.monotonic(), arriving)
             node.outbox.put("learner-0", self._prepare())
             node.outbox.pump()  # ahead of all other lanes
             cores, gpus = node.machine.cores, node.machine.gpus
@@ -421,6 +460,8 @@ class Head:
     def _lose(self, node: RemoteNode, why: str) -> Iterator[NodeEvent]:
         """Give up a node and all its processes."""
         self._forget(node, f"node {node.name} was lost")
+        if self._moving is not None and self._moving.node == node.name:
+            self._moving = None
         self.members = {word: name for word, name in self.members.items() if name != node.name}
         self._router.send(node.name, messages.encode(Fenced(epoch=node.epoch)))
         processes = tuple(node.living)
@@ -437,6 +478,75 @@ class Head:
         node.arriving.close()
         if node.has:
             self._accounts.miss(why)
+
+    # Moves ----------------------------------------------------------------------------------------------------------
+
+    def _look_for_uneven(self) -> Iterator[NodeEvent]:
+        """Yield Uneven if a node has two learners more than another; a node counts when it has been there for a lease."""
+        settled = [name for name, node in self.nodes.items() if not node.leaving and self._is_settled(node)]
+        if self._moving is None and not self._unplaced and (found := find_uneven(self.placed, settled)):
+            learner, to, why = found
+            if self._wanted.rebalance:
+                yield ev.Uneven(learner, to, why)
+            elif to not in self._idle:
+                self._idle.add(to)
+                yield ev.Note("warned", cause=f"{why}; with nodes.rebalance: true learner {learner} would move there")
+
+    def _is_settled(self, node: RemoteNode) -> bool:
+        return time.monotonic() - node.joined_s >= self._wanted.lease_s
+
+    def _move(self, action: ev.Move) -> None:
+        """Begin a move: tell the trainer to save and end."""
+        node = self.nodes.get(self.placed.get(action.learner, ""))
+        trainer = node and next((key for key, start in node.living.items() if _is_trainer(start, action.learner)), None)
+        if self._moving is None and node is not None and trainer is not None:
+            self._moving = Moving(action.learner, node.name, action.to)
+            node.do(ev.Kill(*trainer, signal.SIGTERM), action.learner)
+
+    def _is_moving(self, node: RemoteNode, event: NodeMessage) -> bool:
+        """Whether an event is the end of a process that is moving from this node."""
+        if self._moving is None or self._moving.node != node.name or not ends(event):
+            return False
+        start = node.living.get((event.name, event.incarnation))  # type: ignore[attr-defined]
+        return start is not None and self._moves(start)
+
+    def _moves(self, start: Start) -> bool:
+        own = start.process
+        return self._moving is not None and own.learner == self._moving.learner and _of_learner(start)
+
+    def _note_end(self, node: RemoteNode, event: NodeMessage) -> Iterator[NodeEvent]:
+        """After the trainer has ended, kill the learner's other processes; then let its node release the learner."""
+        moving = self._moving
+        if moving is None or not isinstance(event, ev.Exited):
+            return
+        moving.ended.add((event.name, event.incarnation))
+        moved = {key: start for key, start in node.living.items() if self._moves(start)}
+        if any(_is_trainer(moved[key], moving.learner) for key in moving.ended if key in moved):
+            left = moved.keys() - moving.ended
+            for key in left:
+                node.do(ev.Kill(*key, signal.SIGKILL), moving.learner)
+            if not left and not moving.released:
+                moving.released = True
+                node.put(ReleaseLearner(moving.learner), moving.learner)
+        yield from ()
+
+    def _released(self, node: RemoteNode, released: LearnerReleased) -> Iterator[NodeEvent]:
+        """Complete a move: its processes can restart on the other node."""
+        moving = self._moving
+        if moving is None or moving.node != node.name or moving.learner != released.learner:
+            raise MessageError(f"learner {released.learner} was not to be released")
+        self._accounts.add({released.learner: released.steps})
+        node.has.discard(released.learner)
+        node.brought.discard(released.learner)
+        moved = tuple(key for key, start in node.living.items() if self._moves(start))
+        for key in moved:
+            del node.living[key]
+        self._moving = None
+        if moving.to in self.nodes and not self.nodes[moving.to].leaving:
+            self.placed[moving.learner] = moving.to
+            self._note_placed(moving.learner, moving.to, f", moved from node {node.name}")
+        yield ev.Lost(node.name, moved, True, moving.to)
+        self._start_unplaced()
 
     # Messages of nodes ----------------------------------------------------------------------------------------------
 
@@ -519,6 +629,15 @@ class Head:
         self.end()
         self._router.close()
         self._control.close()
+
+
+def _of_learner(start: Start) -> bool:
+    spec = ROLES.spec(start.process.role)
+    return spec.scope == "learner" and not spec.spread
+
+
+def _is_trainer(start: Start, learner: int) -> bool:
+    return start.process.learner == learner and ROLES.spec(start.process.role).learns
 
 
 def _mismatch(join: Join | JoinOfAnyVersion) -> str:

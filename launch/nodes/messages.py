@@ -142,6 +142,19 @@ class DropLearner(NodeMessage, frozen=True):
     learner: Count
 
 
+class ReleaseLearner(NodeMessage, frozen=True):
+    """A learner moves to another node: end its processes, remove its segments; answered by LearnerReleased."""
+
+    learner: Count
+
+
+class LearnerReleased(NodeMessage, frozen=True):
+    """The processes of a learner have ended here, with these final steps."""
+
+    learner: Count
+    steps: LearnerSteps
+
+
 class End(NodeMessage, frozen=True):
     """The run is over: end all processes and leave; answered by NodeEnded."""
 
@@ -201,6 +214,7 @@ ToHead = (
     | LogChunk
     | NodeWarning
     | NodeLeaving
+    | LearnerReleased
     | NodeEnded
 )
 ToNode = (
@@ -211,6 +225,7 @@ ToNode = (
     | ev.Send
     | DropMembers
     | DropLearner
+    | ReleaseLearner
     | FileChunk
     | CopyDone
     | NodeWarning

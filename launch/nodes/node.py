@@ -26,7 +26,7 @@ class ProtocolWarning:
     text: str
 
 
-NodeAction = Start | ev.Kill | ev.ShowStack | ev.Send | ev.Answer | DropMembers | DropLearner
+NodeAction = Start | ev.Kill | ev.Move | ev.ShowStack | ev.Send | ev.Answer | DropMembers | DropLearner
 """Actions that a node carries out."""
 
 

@@ -210,7 +210,7 @@ class Runner:
         self._events: deque[ev.Event] = deque()
         self._actions: deque[ev.Action] = deque()
         self._handlers: dict[type, Callable[[Any], ev.Event | None]] = {
-            **dict.fromkeys((Start, ev.Kill, ev.ShowStack, ev.Send), node.do),
+            **dict.fromkeys((Start, ev.Kill, ev.Move, ev.ShowStack, ev.Send), node.do),
             ev.Answer: lambda answer: node.do(self.reporter.complete(answer)),
             ev.Enlarge: self.table.enlarge,
             ev.Note: self.reporter.note,

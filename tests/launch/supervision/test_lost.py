@@ -121,3 +121,20 @@ def test_a_learner_that_goes_with_its_node_as_it_drains_has_failed_for_want_of_n
 def test_a_run_that_is_ending_ends_as_it_would_have() -> None:
     story = two().at(2, ev.Interrupted(), ev.Interrupted(), ev.CannotRun("all nodes are gone"))
     assert story.done is not None and story.done.status == "stopped"
+
+
+def test_a_learner_at_work_moves_to_a_node_with_fewer_learners_and_this_is_no_death() -> None:
+    story = two().at(2, ev.Uneven(1, "n2", "node n1 has 2 learners and node n2 has no learners"))
+    assert story.did(ev.Move) == [ev.Move(1, "n2")]
+    assert story.notes == [
+        ("moving", "trainer-1", 0, "to node n2, because node n1 has 2 learners and node n2 has no learners")
+    ]
+    story.at(3, ev.Lost("n1", ON_THE_NODE, True, "n2"))
+    assert [(kind, cause) for kind, _, _, cause in story.notes] == 2 * [("ended", "moved to node n2")]
+    story.at(3.1, ev.Tick())
+    assert story.started == [("trainer-1", 1, True), ("simulator-1", 1, False)]
+
+
+def test_no_learner_moves_while_a_run_ends() -> None:
+    story = two().at(2, ev.Interrupted()).then(ev.Uneven(1, "n2", "it has fewer"))
+    assert story.did(ev.Move) == []
