@@ -84,9 +84,9 @@ class Trainer:
                 self.link.wait()
                 self.worker.timings.add("wait")
                 self.reports.send_waiting(self.members.progress)
-            elif self._reached_end(self.learning.exchange.learned(self.settings.end_steps)):
-                break
-            elif not self._learn(gathered):
+            elif self._reached_end(self.learning.exchange.learned(self.settings.end_steps)) or not self._learn(
+                gathered
+            ):
                 break
         self._finish()
 
@@ -293,7 +293,9 @@ class Trainer:
             "wall_time_s": elapsed_s(self.settings),
             "weights_sha256": self.learning.sha256(),
         }
-        self.worker.control.finished("total_steps" if self._reached_end() else "drained" if self._draining else "stopped", summary)
+        self.worker.control.finished(
+            "total_steps" if self._reached_end() else "drained" if self._draining else "stopped", summary
+        )
         self.worker.control.close()
 
 

@@ -482,7 +482,7 @@ class Head:
     # Moves ----------------------------------------------------------------------------------------------------------
 
     def _look_for_uneven(self) -> Iterator[NodeEvent]:
-        """Yield Uneven if a node has two learners more than another; a node counts when it has been there for a lease."""
+        """Yield Uneven if a node has two learners more than another; only nodes that joined a lease ago count."""
         settled = [name for name, node in self.nodes.items() if not node.leaving and self._is_settled(node)]
         if self._moving is None and not self._unplaced and (found := find_uneven(self.placed, settled)):
             learner, to, why = found

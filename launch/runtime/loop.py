@@ -80,7 +80,7 @@ def run(
     """
     with Workspace(run_dir) as workspace:
         chosen = _resumed_from(workspace.run_dir, resume_at, mode(topology).in_step)
-        listen = choose_listen_address(topology.nodes, keys)
+        listen = choose_listen_address(topology.nodes, keys is not None or engine is not None)
         opened = choose_engine(engine, workspace.run_dir, topology.nodes, keys)
         refuse_disorder(topology)
         described = describe(topology)
@@ -142,16 +142,16 @@ def choose_engine(spec: EngineSpec | None, run_dir: Path, nodes: NodesSection, k
     return open_engine(spec, run_dir, nodes, keys)
 
 
-def choose_listen_address(nodes: NodesSection, keys: Path | None) -> Tcp:
+def choose_listen_address(nodes: NodesSection, keys: bool) -> Tcp:
     """Return the address at which a head listens; raises RunError without keys unless it is a loopback address."""
     try:
         address = Tcp.read(nodes.listen) if nodes.listen else Tcp("127.0.0.1", 0)
     except AddressError as error:
         raise RunError(f"nodes.listen: {error}") from None
-    if keys is None and (address.ip is None or not address.ip.is_loopback):
+    if not keys and (address.ip is None or not address.ip.is_loopback):
         raise RunError(
             f"nodes.listen: {nodes.listen}: other machines can connect to this address, so the head needs keys; "
-            "create them with `actorlearn keys new --node NAME DIR`, and add --keys DIR"
+            "create them with `actorlearn keys new --node NAME DIR`, and add --keys DIR; engines need none"
         )
     return address
 
@@ -159,13 +159,14 @@ def choose_listen_address(nodes: NodesSection, keys: Path | None) -> Tcp:
 def open_head(plan: Plan, listen: Tcp, keys: Path | None, engine: Engine | None) -> Head:
     """Return the head of a run on several machines; ``keys``: the folder of the head's keys.
 
-    ``engine`` starts its nodes; None: users start them. If ``keys`` is None, keys are made in the folder of sockets.
+    ``engine`` starts its nodes; None: users start them. If ``keys`` is None, the run's own keys are used.
     Raises RunError or ChannelError.
     """
     try:
         if keys is None:
-            keys = plan.addresses.sockets / "keys"
-            make_keys(keys, [f"node-{number}" for number in range(plan.topology.nodes.count)])
+            lasting = engine is not None and plan.topology.nodes.listen is not None
+            place = plan.addresses.run_dir if lasting else plan.addresses.sockets
+            keys = own_keys(place / "keys", plan.topology.nodes.count)
         names = sorted(read_list(keys / LIST_FOLDER))
         router = Router(listen, server_keys(keys))
         if engine is None:
@@ -174,6 +175,15 @@ def open_head(plan: Plan, listen: Tcp, keys: Path | None, engine: Engine | None)
         return EngineHead(plan, router, keys, names, engine, commands)
     except KeysError as error:
         raise RunError(f"--keys {error}") from None
+
+
+def own_keys(folder: Path, count: int) -> Path:
+    """Make a run's own keys for ``count`` nodes, unless an earlier life has made them; returns the folder."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    names = (f"node-{number}" for number in range(count))
+    if missing := [name for name in names if not (folder / f"{name}.key").exists()]:
+        make_keys(folder, missing)
+    return folder
 
 
 class Runner:

@@ -148,9 +148,7 @@ def agents(environment: dict[str, str], tmp_path: Path, command: Command) -> Ite
         yield made
 
 
-@pytest.mark.parametrize(
-    "mode", ["sync", pytest.param("async", marks=pytest.mark.smoke), "gossip"]
-)
+@pytest.mark.parametrize("mode", ["sync", pytest.param("async", marks=pytest.mark.smoke), "gossip"])
 def test_all_steps_of_two_nodes_are_accounted_for(launched: Start, agents: Agents, mode: str) -> None:
     run = launched("catch", *OVER_NODES, *EXCHANGES[mode], "total_steps=3000", *agents.options)
     assert run.end() == 0, run.screen()

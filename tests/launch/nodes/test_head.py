@@ -154,6 +154,19 @@ def test_a_node_that_was_stopped_finds_itself_fenced(tmp_path: Path, monkeypatch
         assert not made.of(ev.Exited), "what an older epoch tells is not heard"
 
 
+def test_a_node_says_that_it_cannot_reach_the_head_once_this_has_lasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.agent("node-0")
+        made.lines.cut.add("node-0")
+        made.lines.lines["node-0"].trouble = "127.0.0.1:5555 cannot be reached"
+        made.turn(40)  # 4 s
+        assert made.told["node-0"] == []
+        made.turn(40)
+        assert made.told["node-0"] == ["127.0.0.1:5555 cannot be reached"]
+
+
 def test_a_second_node_of_a_name_waits_until_the_first_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path, monkeypatch) as made:
         made.begin("node-0", "node-1")
