@@ -42,7 +42,7 @@ Keys = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Folder of keys made by `actorlearn keys new`, for nodes that you start on other machines. The nodes of an "
+        help="Folder of keys made by `actorlearn keys new`, for nodes that you start on other machines. Nodes of an "
         "engine need none.",
     ),
 ]

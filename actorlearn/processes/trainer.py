@@ -71,7 +71,8 @@ class Trainer:
         self._follow_orders()  # so that steps in the listed blocks are counted, even if nothing is left to learn
         if self._draining and mode_of(self.settings.exchange).central:
             self._join_to_save()
-        while not self._reached_end() and not self._draining and self.worker.poll():
+        end_steps = self.settings.end_steps
+        while self.counts.env_steps < end_steps and not self._draining and self.worker.poll():
             draining = self._follow_orders()
             joined = self._joined or self._join_learners()
             if draining:
@@ -84,9 +85,7 @@ class Trainer:
                 self.link.wait()
                 self.worker.timings.add("wait")
                 self.reports.send_waiting(self.members.progress)
-            elif self._reached_end(self.learning.exchange.learned(self.settings.end_steps)) or not self._learn(
-                gathered
-            ):
+            elif self._is_over() or not self._learn(gathered):
                 break
         self._finish()
 
@@ -106,11 +105,12 @@ class Trainer:
         self._pull()
         return None
 
-    def _reached_end(self, learned: int = 0) -> bool:
-        """Whether all learners together have learned from the run's last step; ``learned``: the steps of others too."""
-        if learned >= self.settings.end_steps:
+    def _is_over(self) -> bool:
+        """Whether all learners together have learned from the run's last step, by their newest total."""
+        learned, end_steps = self.learning.exchange.learned(self.settings.end_steps), self.settings.end_steps
+        if learned >= end_steps:
             self.counts.env_steps = max(self.counts.env_steps, learned)
-        return self.counts.env_steps >= self.settings.end_steps
+        return self.counts.env_steps >= end_steps
 
     def _learn(self, gathered: Gathered) -> bool:
         """Make an update of a rollout, publish, and open the next rollout; returns False if this learner is to end."""
@@ -293,9 +293,8 @@ class Trainer:
             "wall_time_s": elapsed_s(self.settings),
             "weights_sha256": self.learning.sha256(),
         }
-        self.worker.control.finished(
-            "total_steps" if self._reached_end() else "drained" if self._draining else "stopped", summary
-        )
+        done = self.counts.env_steps >= self.settings.end_steps
+        self.worker.control.finished("total_steps" if done else "drained" if self._draining else "stopped", summary)
         self.worker.control.close()
 
 

@@ -253,7 +253,8 @@ class Head:
             except TopologyError as error:
                 if learner not in self._waiting:
                     self._waiting.add(learner)
-                    self._notes.append(ev.Note("waiting", cause=f"learner {learner} for a node{why}: {error}"))
+                    reason = str(error) if self.nodes else "no node is left; start one with `actorlearn node`"
+                    self._notes.append(ev.Note("waiting", cause=f"learner {learner} for a node{why}: {reason}"))
                 return None
         return self.nodes[self.placed[learner]]
 

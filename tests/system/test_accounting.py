@@ -13,7 +13,7 @@ from tests.system.agents import Agents, node_of
 from tests.system.conftest import Command, Start
 from tests.system.launched import Launched
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(500)]
 
 COUNTED = "env.id=tests.system.environments:Counted"
 LONG = [COUNTED, "total_steps=1_000_000", "inference.count=1", "algorithm.horizon=5", "checkpoint.exact=false"]
@@ -150,8 +150,8 @@ def agents(environment: dict[str, str], tmp_path: Path, command: Command) -> Ite
 
 @pytest.mark.parametrize("mode", ["sync", pytest.param("async", marks=pytest.mark.smoke), "gossip"])
 def test_all_steps_of_two_nodes_are_accounted_for(launched: Start, agents: Agents, mode: str) -> None:
-    run = launched("catch", *OVER_NODES, *EXCHANGES[mode], "total_steps=3000", *agents.options)
-    assert run.end() == 0, run.screen()
+    run = launched("catch", *OVER_NODES, *EXCHANGES[mode], "total_steps=3000", *agents.options, "nodes.lease_s=20")
+    assert run.end(400) == 0, run.screen()
     assert {node_of(run, f"trainer-{learner}") for learner in (0, 1)} == set(NODES)
     summary = run.summary()
     assert summary["status"] == "finished" and agents.end() == [0, 0]
@@ -167,7 +167,7 @@ def test_steps_on_a_node_that_was_killed_are_not_known_and_the_run_says_so(
     launched: Start, agents: Agents, mode: str
 ) -> None:
     long = ["total_steps=1_000_000", "checkpoint.every_steps=100"]
-    run = launched("catch", *OVER_NODES, *EXCHANGES[mode], *long, *agents.options)
+    run = launched("catch", *OVER_NODES, *EXCHANGES[mode], *long, *agents.options, "nodes.lease_s=20")
     run.wait_for_steps(200)
     killed = node_of(run, "trainer-1")
     agents.processes[killed].kill()
