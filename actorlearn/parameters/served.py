@@ -216,7 +216,7 @@ class Served(Exchange):
     def learned(self, end_steps: int) -> int:
         """Return the newest total; near the end, it is asked for before each batch."""
         total, _ = self._totals()
-        if total + NEAR_END * len(self.learner.present().learners) * self._batch_steps >= end_steps:
+        if total + NEAR_END * max(len(self.learner.present().learners), 1) * self._batch_steps >= end_steps:
             with suppress(Stopped):
                 self.pull()
             total, _ = self._totals()
