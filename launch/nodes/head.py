@@ -499,10 +499,12 @@ class Head:
     def _move(self, action: ev.Move) -> None:
         """Begin a move: tell the trainer to save and end."""
         node = self.nodes.get(self.placed.get(action.learner, ""))
-        trainer = node and next((key for key, start in node.living.items() if _is_trainer(start, action.learner)), None)
-        if self._moving is None and node is not None and trainer is not None:
-            self._moving = Moving(action.learner, node.name, action.to)
-            node.do(ev.Kill(*trainer, signal.SIGTERM), action.learner)
+        if self._moving is not None or node is None:
+            return
+        for (name, incarnation), start in node.living.items():
+            if _is_trainer(start, action.learner):
+                self._moving = Moving(action.learner, node.name, action.to)
+                node.do(ev.Kill(name, incarnation, signal.SIGTERM), action.learner)
 
     def _is_moving(self, node: RemoteNode, event: NodeMessage) -> bool:
         """Whether an event is the end of a process that is moving from this node."""

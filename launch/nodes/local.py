@@ -196,8 +196,12 @@ class LocalNode:
         if (segment := self._segments.get(f"account-{learner}")) is None:
             return msgspec.structs.replace(removed)
         own = Account(segment)
-        counted = {"rollouts_learned": own.rollouts_learned, "commits": own.commits}
-        return LearnerSteps(counts=own.steps, in_flight=removed.in_flight, **counted)
+        return LearnerSteps(
+            counts=own.steps,
+            in_flight=removed.in_flight,
+            rollouts_learned=own.rollouts_learned,
+            commits=own.commits,
+        )
 
     def _create(self, name: str, fields: list[Field]) -> None:
         self._segments[name] = Segment.create(self._plan.addresses.shm / name, fields)

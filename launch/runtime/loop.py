@@ -142,13 +142,13 @@ def choose_engine(spec: EngineSpec | None, run_dir: Path, nodes: NodesSection, k
     return open_engine(spec, run_dir, nodes, keys)
 
 
-def choose_listen_address(nodes: NodesSection, keys: bool) -> Tcp:
-    """Return the address at which a head listens; raises RunError without keys unless it is a loopback address."""
+def choose_listen_address(nodes: NodesSection, keyed: bool) -> Tcp:
+    """Return the address at which a head listens; raises RunError if it is not ``keyed``, except on loopback."""
     try:
         address = Tcp.read(nodes.listen) if nodes.listen else Tcp("127.0.0.1", 0)
     except AddressError as error:
         raise RunError(f"nodes.listen: {error}") from None
-    if not keys and (address.ip is None or not address.ip.is_loopback):
+    if not keyed and (address.ip is None or not address.ip.is_loopback):
         raise RunError(
             f"nodes.listen: {nodes.listen}: other machines can connect to this address, so the head needs keys; "
             "create them with `actorlearn keys new --node NAME DIR`, and add --keys DIR; engines need none"
