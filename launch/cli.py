@@ -43,7 +43,9 @@ Engine = Annotated[
 Keys = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", help="Folder of keys made by `actorlearn keys new`. Required for nodes on other machines."
+        metavar="DIR",
+        help="Folder of keys made by `actorlearn keys new`, for nodes that you start on other machines. Nodes of an "
+        "engine need none.",
     ),
 ]
 Plain = Annotated[bool, typer.Option("--plain", help="Print one line per report instead of a live picture.")]

@@ -75,6 +75,9 @@ class LearnerSteps(msgspec.Struct, kw_only=True):
     """The next rollout to be learned."""
     commits: int = 0
     """Number of times that its trainer has committed its account in this life of the run."""
+    moved: dict[str, int] = {}
+    """Steps made on its earlier nodes that are in no count of its present node, by the reason for which they count as
+    dropped."""
 
 
 class Account:

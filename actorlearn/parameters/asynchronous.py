@@ -217,6 +217,10 @@ class Async(Exchange):
         self.store.settle(record._replace(in_store=in_store, optimizer_steps=steps, counts=counts))
         self._merged = False
 
+    def learned(self, end_steps: int) -> int:
+        """Return the store's total."""
+        return self.store.env_steps
+
     def pull(self) -> bool:
         """Copy the chunks that others have changed, and repeat on them the local steps that are not in the store."""
         waiting = [chunk for chunk in self.spans if self.store.version(chunk) != self._seen[chunk]]

@@ -32,7 +32,7 @@ from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consensus import cosines, measure
 from actorlearn.parameters.consumed import BEGINNING, Position
 from actorlearn.parameters.exchange_log import ExchangeLog
-from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped
+from actorlearn.parameters.interface import NEAR_END, Agreed, Exchange, Joined, Learner, Stepped
 from actorlearn.parameters.mailbox import Mailbox, SharedMailbox, open_mailbox, tcp_ways
 from actorlearn.parameters.mixing import in_peers, neighbours, progress_since
 from actorlearn.parameters.settings import AloneExchangeSettings, GossipExchangeSettings
@@ -79,6 +79,8 @@ class Gossip(Exchange):
         """Number of learners in the mean taken since local steps were logged last; 0 = there was no mean."""
         self._used: dict[int, int] = {}
         """Version of each peer's message that was used last."""
+        self._near_end = False
+        """Whether each batch is told to the others at once, and not with the next message."""
         self._mixes = self._steps = self._pending = self._unmixed = self._batch_steps = 0
         self._staleness: list[int] = []
         """For each exchange since the last report: the number of exchanges in a row, up to it, that did not mix."""
@@ -156,7 +158,15 @@ class Gossip(Exchange):
     def settle(self) -> None:
         """Count the batch."""
         self.counts.add(self._rollout, self._batch_steps, 1)
+        if self._near_end and isinstance(self.mailbox, SocketMailbox):
+            self.mailbox.tell_counts()
         self.own.settle()
+
+    def learned(self, end_steps: int) -> int:
+        """Return the newest total; near the end, each batch is told at once."""
+        total, _ = self.counts.total
+        self._near_end = total + NEAR_END * len(self._present()) * self._batch_steps >= end_steps
+        return total
 
     def metrics(self) -> dict[str, Any]:
         """Return metrics of exchanges, staleness, waiting, messages, and differences between the learners.

@@ -92,6 +92,10 @@ class Learner:
     """Range of the parameters of each network; empty if there is only one network (``optim/groups.py``)."""
 
 
+NEAR_END = 10
+"""Number of batches of each learner before the run's last step from which learners ask for exact totals."""
+
+
 class PeerLost(RuntimeError):
     """Another learner died or left during an exchange, which has no effect; the others begin a new generation."""
 
@@ -231,6 +235,14 @@ class Exchange(ABC):
         Only mode sync with local steps undoes steps: the batch continues from the last exchange.
         """
         return
+
+    def learned(self, end_steps: int) -> int:
+        """Return the newest known environment steps that all learners have learned from; called before each batch.
+
+        Near ``end_steps``, learners that do not share memory tell each other more often, so that they end in time. In
+        modes where `agree` returns exact totals, the result is 0.
+        """
+        return 0
 
     def pull(self) -> bool:
         """Take other learners' changes, between batches; returns whether the weights changed."""

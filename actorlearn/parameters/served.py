@@ -26,7 +26,7 @@ from actorlearn.failpoints import hit
 from actorlearn.optim.groups import GroupedOptimizer, clip, make_groups
 from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
-from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped, Stopped
+from actorlearn.parameters.interface import NEAR_END, Agreed, Exchange, Joined, Learner, Stepped, Stopped
 from actorlearn.parameters.server_lines import ServerLines
 from actorlearn.parameters.settings import ServedExchangeSettings
 from actorlearn.parameters.shard import join_state, split_state
@@ -212,6 +212,15 @@ class Served(Exchange):
         if row.rollouts_learned <= self._rollout:
             used = row.used + self._batch_steps
             self._settle(row._replace(rollouts_learned=self._rollout + 1, used=used, updates=row.updates + 1))
+
+    def learned(self, end_steps: int) -> int:
+        """Return the newest total; near the end, it is asked for before each batch."""
+        total, _ = self._totals()
+        if total + NEAR_END * max(len(self.learner.present().learners), 1) * self._batch_steps >= end_steps:
+            with suppress(Stopped):
+                self.pull()
+            total, _ = self._totals()
+        return total
 
     def pull(self) -> bool:
         """Copy the servers' weights; returns whether any version changed."""

@@ -114,6 +114,12 @@ class SocketMailbox:
             self.bytes_sent += len(said) * line.push.send(said)
         return self._posted
 
+    def tell_counts(self) -> None:
+        """Send the counts, without weights, to those that got the last message; it replaces an unsent message."""
+        frame = self._frame(self._counts.table()) if self._counts else b""
+        for line in self._lines.values():
+            self.bytes_sent += len(frame) * line.push.send(frame)
+
     def _frame(self, table: NDArray[np.int64], weights: bytes = b"") -> bytes:
         content = table.tobytes() + weights
         return MAILBOX.pack(self._ways.run, self._learner, self._posted, len(table), zlib.crc32(content)) + content

@@ -13,6 +13,8 @@ STRAGGLING = 0.2
 """Share of time for which the others must wait for a straggler before a report counts towards a warning."""
 SURE_AFTER = 3
 """Number of consecutive reports with the same straggler before a warning: any learner may be late once."""
+SURE_S = 10.0
+"""Shortest time in seconds that these reports cover together."""
 NAME_EVERY_S = 30.0
 """Shortest time in seconds between two warnings."""
 
@@ -50,17 +52,19 @@ class StragglerWarnings:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Begin without reports; ``clock`` returns seconds."""
         self._clock = clock
-        self._suspect, self._suspected = -1, 0
+        self._suspect, self._suspected, self._suspected_s = -1, 0, 0.0
         self._named_s = -NAME_EVERY_S
 
     def read(self, metrics: Mapping[str, float], seconds: float, name_of: Callable[[int], str]) -> str:
         """Return a warning about the straggler in these metrics of the last ``seconds``; empty if none is due."""
         waited_s, rank = metrics.get("straggler_wait_s", 0.0), int(metrics.get("straggler", -1))
         slow = waited_s >= STRAGGLING * seconds
-        self._suspected = self._suspected + 1 if slow and rank == self._suspect else int(slow)
+        again = slow and rank == self._suspect
+        self._suspected = self._suspected + 1 if again else int(slow)
+        self._suspected_s = self._suspected_s + seconds if again else seconds * slow
         self._suspect = rank
         now_s = self._clock()
-        if self._suspected < SURE_AFTER or now_s - self._named_s < NAME_EVERY_S:
+        if self._suspected < SURE_AFTER or self._suspected_s < SURE_S or now_s - self._named_s < NAME_EVERY_S:
             return ""
         self._named_s = now_s
         return f"{name_of(rank)} is slow: the other learners waited {waited_s:.1f} of the last {seconds:.1f} s for it"

@@ -85,7 +85,7 @@ class Trainer:
                 self.link.wait()
                 self.worker.timings.add("wait")
                 self.reports.send_waiting(self.members.progress)
-            elif not self._learn(gathered):
+            elif self._is_over() or not self._learn(gathered):
                 break
         self._finish()
 
@@ -104,6 +104,13 @@ class Trainer:
             self.link.open_next()
         self._pull()
         return None
+
+    def _is_over(self) -> bool:
+        """Whether all learners together have learned from the run's last step, by their newest total."""
+        learned, end_steps = self.learning.exchange.learned(self.settings.end_steps), self.settings.end_steps
+        if learned >= end_steps:
+            self.counts.env_steps = max(self.counts.env_steps, learned)
+        return self.counts.env_steps >= end_steps
 
     def _learn(self, gathered: Gathered) -> bool:
         """Make an update of a rollout, publish, and open the next rollout; returns False if this learner is to end."""

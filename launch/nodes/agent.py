@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from actorlearn import __version__
+from actorlearn.memory.account import LearnerSteps
 from actorlearn.memory.shared import SHM_ROOT, free_bytes
 from actorlearn.wire.channel import ChannelError, Dealer
 from actorlearn.wire.messages import MessageError
@@ -51,6 +52,8 @@ from launch.topology.load import TopologyError
 
 TURN_S = 0.1
 JOIN_S = 1.0
+TROUBLE_S = 5.0
+"""Seconds for which the head cannot be reached before this is shown."""
 BEATS = 5
 """Number of heartbeats within a lease."""
 LAST_S = 10.0
@@ -130,6 +133,8 @@ class Agent:
         self._reason, self._stopping = "", False
         self._troubles: set[str] = set()
         """Reasons why the head could not be reached; each is shown once."""
+        self._troubled_s: float | None = None
+        """Time since which the head cannot be reached; None if it can, or if that is not known yet."""
         self.epoch: Epoch | None = None
         """The current epoch; None while this agent is no node of a run."""
         self.exit_status: int | None = None
@@ -170,10 +175,10 @@ class Agent:
 
     def stop(self) -> None:
         """End all processes, and send NodeLeft, so that the head need not wait for the lease."""
-        if self.epoch is not None:
-            number = self.epoch.number
+        if (epoch := self.epoch) is not None:
+            accounts = self._end_processes(epoch)
             self.leave()
-            self._line.send(messages.encode(NodeLeft(epoch=number)))
+            self._line.send(messages.encode(NodeLeft(epoch=epoch.number, accounts=accounts)))
 
     def close(self) -> None:
         """End all processes."""
@@ -204,7 +209,7 @@ class Agent:
             self._show(f"no contact with the head for {self._patience_s:g} s, so this node gives up: {reason}")
             self.exit_status = 1
         elif now_s - self._joined_s >= JOIN_S:
-            again, self._joined_s = self._joined_s > 0, now_s
+            self._joined_s = now_s
             join = Join(
                 protocol=PROTOCOL_VERSION,
                 version=__version__,
@@ -213,10 +218,18 @@ class Agent:
                 machine=machine(),
             )
             self._line.send(messages.encode(join))
-            if again and (trouble := self._line.trouble) and trouble not in self._troubles:
-                self._troubles.add(trouble)
-                self._reason = trouble
-                self._show(trouble)
+            self._note_trouble(self._line.trouble, now_s)
+
+    def _note_trouble(self, trouble: str | None, now_s: float) -> None:
+        """Show why the head cannot be reached, if this has lasted: a head that is busy may answer late."""
+        if trouble is None:
+            self._troubled_s = None
+            return
+        self._troubled_s = now_s if self._troubled_s is None else self._troubled_s
+        self._reason = trouble
+        if now_s - self._troubled_s >= TROUBLE_S and trouble not in self._troubles:
+            self._troubles.add(trouble)
+            self._show(trouble)
 
     def leave(self) -> None:
         """End the epoch and its processes, and prepare to join again."""
@@ -295,13 +308,19 @@ class Agent:
         elif epoch.workspace is None:
             raise MessageError(f"{type(action).__name__}: {epoch.trouble}")
         elif isinstance(action, End):
-            self._unwatch()
-            epoch.workspace.end()
+            accounts = self._end_processes(epoch)
             epoch.workspace.send_logs(last=True)
-            epoch.outbox.put("logs", NodeEnded())
-            epoch.ending_s = clock_s()
+            epoch.outbox.put("logs", NodeEnded(accounts))
         else:
             epoch.workspace.do(action)
+
+    def _end_processes(self, epoch: Epoch) -> dict[int, LearnerSteps]:
+        """End all processes, and return the steps of the node's learners; empty if they have been returned before."""
+        if epoch.workspace is None or epoch.ending_s is not None:
+            return {}
+        self._unwatch()
+        epoch.ending_s = clock_s()
+        return epoch.workspace.end()
 
     def _unwatch(self) -> None:
         if self.epoch is None or self.epoch.workspace is None or self.epoch.ending_s is not None:

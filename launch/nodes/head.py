@@ -9,6 +9,7 @@ messages of the epoch. The agent may join again, in a new epoch.
 from __future__ import annotations
 
 import secrets
+import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn import __version__
+from actorlearn.memory.account import LearnerSteps
 from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.parameters.checkpoint_folders import directory_of, folders, steps_of
@@ -29,6 +31,7 @@ from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import MessageError, Saved
 from actorlearn.worker.roles import ROLES
 from launch.nodes import messages
+from launch.nodes.accounts import NodeAccounts
 from launch.nodes.control import ControlSocket
 from launch.nodes.copies import Arriving, CopyError, Outgoing, name_set, remove_unfinished
 from launch.nodes.messages import (
@@ -42,6 +45,7 @@ from launch.nodes.messages import (
     Join,
     JoinOfAnyVersion,
     JoinRefused,
+    LearnerReleased,
     LogChunk,
     NodeEnded,
     NodeHeartbeat,
@@ -50,13 +54,15 @@ from launch.nodes.messages import (
     NodeLeft,
     NodeWarning,
     Prepare,
+    ReleaseLearner,
     Welcome,
 )
+from launch.nodes.moves import Moving, find_uneven
 from launch.nodes.node import NodeAction, ProtocolWarning
-from launch.nodes.remote import RemoteNode
+from launch.nodes.remote import RemoteNode, ends
 from launch.nodes.stream import Numbered, StreamError
 from launch.plan.nodes import NodeResources, need_of, place_learners, share_out, unlike_here
-from launch.plan.plan import Plan, Start
+from launch.plan.plan import NodeMessage, Plan, Start
 from launch.supervision import events as ev
 from launch.topology.load import TopologyError, dump
 from launch.topology.modes import mode
@@ -97,10 +103,21 @@ class Head:
         """Node of each process whose role is spread over the nodes, by the process's name."""
         self.members: dict[str, str] = {}
         """Node of each simulator whose segment still exists, by the simulator's socket id."""
+        self._accounts = NodeAccounts(plan.addresses.run_dir / "checkpoints", mode(plan.topology).outlived)
         self._unplaced: list[Start] = []
         """Starts that wait for a node with room for them."""
+        self._waiting: set[int] = set()
+        """Learners for which no node has room."""
         self._notes: list[ev.Note] = []
         """Notes that are yielded with the next events."""
+        self._moving: Moving | None = None
+        """The learner that is moving to another node."""
+        self._looked_s = 0.0
+        """Time at which the placement was looked at last."""
+        self._idle: set[str] = set()
+        """Nodes that were reported to have fewer learners than others."""
+        self._refused: dict[str, str] = {}
+        """Why each node was refused last, by name."""
         self._waited_s: float | None = None
         self._begun = self._over = False
         self._handlers: dict[type, Callable[[RemoteNode, Any], Iterator[NodeEvent]]] = {
@@ -110,6 +127,7 @@ class Head:
             FileChunk: self._write_chunk,
             CopyDone: self._finish_copy,
             NodeLeaving: self._leaving,
+            LearnerReleased: self._released,
             NodeEnded: self._ended,
         }
 
@@ -130,7 +148,9 @@ class Head:
 
         The exception is a Kill of a process that waits for a node: it returns Exited.
         """
-        if isinstance(action, ev.Answer):
+        if isinstance(action, ev.Move):
+            self._move(action)
+        elif isinstance(action, ev.Answer):
             self._control.send(action.client, action.reply)
         elif isinstance(action, Start):
             self._start(action)
@@ -157,25 +177,48 @@ class Head:
 
     def add_learners(self, learners: Collection[int]) -> None:
         """Place learners on nodes that are not leaving; raises TopologyError if no node has room."""
+        self._place(learners, "")
+
+    def _place(self, learners: Collection[int], why: str) -> None:
+        """Place learners as `add_learners` does; ``why`` they are placed again, in words."""
         machines = {name: machine for name, machine in self._machines().items() if not self.nodes[name].leaving}
-        self.placed |= place_learners(learners, machines, self._need, self.placed)
+        found = place_learners(learners, machines, self._need, self.placed)
+        self.placed |= found
+        for learner, name in found.items():
+            self._note_placed(learner, name, why)
+
+    def _note_placed(self, learner: int, name: str, why: str) -> None:
+        self._waiting.discard(learner)
+        said = f"learner {learner} on {name}{why}"
+        self._notes.append(ev.Note("placed", cause=said, fields={"learner": learner, "node": name}))
 
     def _machines(self) -> dict[str, NodeResources]:
         return share_out({name: node.machine for name, node in self.nodes.items()})
 
     def _start(self, start: Start) -> None:
-        node = self._node_for(start)
+        node = None if self._moves(start) else self._node_for(start)
         if node is None:
             self._unplaced.append(start)
             return
         own = start.process
-        if not ROLES.spec(own.role).spread and own.learner not in node.has:
-            node.has.add(own.learner)
-            if start.resume or own.learner in self._plan.resumption.goes_on_from:
-                self._bring_checkpoints(node, own.learner)
+        if not ROLES.spec(own.role).spread:
+            self._bring(start, node)
         if ROLES.spec(own.role).scores and mode(self._plan.topology).own_weights:
             self._notes += self._warn_of_weights(own, node)
         node.do(start, own.learner)
+
+    def _bring(self, start: Start, node: RemoteNode) -> None:
+        """Bring a learner's checkpoints to a node for the first process there that needs them."""
+        learner = start.process.learner
+        new, learns = learner not in node.has, ROLES.spec(start.process.role).learns
+        if new:
+            node.has.add(learner)
+            self._accounts.move(learner)
+        continues = new and learner in self._plan.resumption.goes_on_from
+        if learner not in node.brought and (start.resume or continues):
+            self._bring_checkpoints(node, learner)
+        if learns or continues:
+            node.brought.add(learner)
 
     def _start_unplaced(self) -> None:
         """Try again to start the processes for which no node had room."""
@@ -203,10 +246,15 @@ class Head:
             learner = min((known for known, name in self.placed.items() if name in self.nodes), default=learner)
         found = self.nodes.get(self.placed.get(learner, ""))
         if found is None or found.leaving:
-            self.placed.pop(learner, None)
+            before = self.placed.pop(learner, "")
+            why = f", because node {before} {'is leaving' if found else 'was lost'}" if before else ""
             try:
-                self.add_learners([learner])
-            except TopologyError:
+                self._place([learner], why)
+            except TopologyError as error:
+                if learner not in self._waiting:
+                    self._waiting.add(learner)
+                    reason = str(error) if self.nodes else "no node is left; start one with `actorlearn node`"
+                    self._notes.append(ev.Note("waiting", cause=f"learner {learner} for a node{why}: {reason}"))
                 return None
         return self.nodes[self.placed[learner]]
 
@@ -248,15 +296,21 @@ class Head:
             yield from self._receive(*received)
         for refusal in self._router.refusals():
             yield ev.Note("refused", cause=refusal)
-        notes, self._notes = self._notes, []
-        yield from notes
+        yield from self._take_notes()
         for node in list(self.nodes.values()):
             node.heard_s += gap_s
             if time.monotonic() - node.heard_s >= MARGIN * self._wanted.lease_s:
                 yield from self._lose(node, f"it has sent nothing for {MARGIN * self._wanted.lease_s:g} s")
         if not self._begun:
             yield from self._begin_if_joined()
+        elif time.monotonic() - self._looked_s >= self._wanted.lease_s:
+            self._looked_s = time.monotonic()
+            yield from self._look_for_uneven()
         self._send()
+
+    def _take_notes(self) -> Iterator[NodeEvent]:
+        notes, self._notes = self._notes, []
+        yield from notes
 
     def _send(self) -> None:
         for name, node in self.nodes.items():
@@ -281,14 +335,15 @@ class Head:
             except TopologyError as error:
                 yield ev.CannotRun(str(error))
                 return
-            for learner, name in self.placed.items():
-                yield ev.Note("placed", cause=f"learner {learner} on {name}", fields={"learner": learner, "node": name})
+            yield from self._take_notes()
             if differs := unlike_here(self._plan.choices, self._machines(), self._plan.cores.usable):
                 yield ev.Note("warned", cause=differs)
             yield ev.Begin()
         elif waited_s >= self._wanted.wait_s:
             self._begun = True
-            missing = ", ".join(name for name in self._names if name not in self.nodes) or "no keys are registered"
+            absent = [name for name in self._names if name not in self.nodes]
+            refused = {name: f" (refused: {reason})" for name, reason in self._refused.items()}
+            missing = ", ".join(f"{name}{refused.get(name, '')}" for name in absent) or "no keys are registered"
             yield ev.CannotRun(
                 f"nodes.count: {len(self.nodes)} of {self._wanted.count} nodes have joined within nodes.wait_s = "
                 f"{self._wanted.wait_s:g} s; missing: {missing}; start `actorlearn node --join "
@@ -301,7 +356,9 @@ class Head:
             message = messages.decode(body, "head")
         except MessageError as error:
             join = messages.decode_any_version(body)
-            if join is None or not self._refuse_version(name, join):
+            if join is not None and (reason := _mismatch(join)):
+                yield from self._refuse(name, join, reason)
+            else:
                 yield ProtocolWarning(f"a message from node {name} cannot be read: {error}")
             return
         node = self.nodes.get(name)
@@ -314,6 +371,7 @@ class Head:
             self._router.send(peer, messages.encode(NodeHeartbeatAck(epoch=node.epoch, sent_s=message.sent_s)))
             self._store_sections(message)
         elif isinstance(message, NodeLeft):
+            self._take_accounts(node, message)
             yield from self._lose(node, "its agent was stopped")
         else:
             node.heard_s = time.monotonic()
@@ -332,12 +390,15 @@ class Head:
             own = f"{message.name}.{message.incarnation}"
             yield ProtocolWarning(f"node {node.name} reports an event of {own}, which does not run on it")
             return
+        if self._is_moving(node, message):
+            yield from self._note_end(node, message)
+            return
         if node.ignores(message):
             return
         node.record(message)
         try:
             yield from self._handlers[type(message)](node, message)
-        except (OSError, CopyError) as error:
+        except (OSError, CopyError, MessageError) as error:
             yield ProtocolWarning(f"node {node.name}: {error}")
 
     def _store_sections(self, beat: NodeHeartbeat) -> None:
@@ -351,8 +412,7 @@ class Head:
     def _join(self, name: str, node: RemoteNode | None, join: Join) -> Iterator[NodeEvent]:
         known = node is not None and node.join.session == join.session
         if reason := _mismatch(join) or ("the run is over" if self._over and not known else ""):
-            turned = JoinRefused(session=join.session, reason=reason, final=True)
-            self._router.send(name, messages.encode(turned))
+            yield from self._refuse(name, join, reason)
             if node is not None and node.join.agent == join.agent and not known:
                 yield from self._lose(node, "its agent has ended all processes")
             return
@@ -367,7 +427,7 @@ class Head:
         if node is None:
             epoch = secrets.randbelow(_EPOCHS)
             arriving = Arriving(self._addresses.run_dir, f"{name}-{epoch:x}")
-            node = self.nodes[name] = RemoteNode(name, join, epoch, time.monotonic(), arriving)
+            node = self.nodes[name] = RemoteNode(name, join, epoch, time.monotonic(), time.monotonic(), arriving)
             node.outbox.put("learner-0", self._prepare())
             node.outbox.pump()  # ahead of all other lanes
             cores, gpus = node.machine.cores, node.machine.gpus
@@ -378,12 +438,12 @@ class Head:
         self._router.send(name, messages.encode(welcome))
         self._start_unplaced()
 
-    def _refuse_version(self, name: str, join: Join | JoinOfAnyVersion) -> bool:
-        """Refuse an agent of another version; returns whether it was refused."""
-        reason = _mismatch(join)
-        if reason:
-            self._router.send(name, messages.encode(JoinRefused(session=join.session, reason=reason, final=True)))
-        return bool(reason)
+    def _refuse(self, name: str, join: Join | JoinOfAnyVersion, reason: str) -> Iterator[NodeEvent]:
+        """Refuse an agent for good; yields a note, once for each reason."""
+        self._router.send(name, messages.encode(JoinRefused(session=join.session, reason=reason, final=True)))
+        if self._refused.get(name) != reason:
+            self._refused[name] = reason
+            yield ev.Note("refused", cause=f"node {name}: {reason}", fields={"node": name})
 
     def _prepare(self) -> Prepare:
         plan, resumption = self._plan, self._plan.resumption
@@ -400,13 +460,96 @@ class Head:
 
     def _lose(self, node: RemoteNode, why: str) -> Iterator[NodeEvent]:
         """Give up a node and all its processes."""
-        del self.nodes[node.name]
-        node.arriving.close()
+        self._forget(node, f"node {node.name} was lost")
+        if self._moving is not None and self._moving.node == node.name:
+            self._moving = None
         self.members = {word: name for word, name in self.members.items() if name != node.name}
         self._router.send(node.name, messages.encode(Fenced(epoch=node.epoch)))
         processes = tuple(node.living)
         yield ev.Note("lost", cause=f"node {node.name}: {why}", fields={"node": node.name})
         yield ev.Lost(node.name, processes, self._wanted.lost == "elsewhere")
+
+    def _take_accounts(self, node: RemoteNode, end: NodeLeft | NodeEnded) -> None:
+        self._accounts.add(end.accounts)
+        node.has -= end.accounts.keys()
+
+    def _forget(self, node: RemoteNode, why: str) -> None:
+        """Remove a node; ``why``: why the steps of its learners are not known, unless it has sent their accounts."""
+        del self.nodes[node.name]
+        node.arriving.close()
+        if node.has:
+            self._accounts.miss(why)
+
+    # Moves ----------------------------------------------------------------------------------------------------------
+
+    def _look_for_uneven(self) -> Iterator[NodeEvent]:
+        """Yield Uneven if a node has two learners more than another; only nodes that joined a lease ago count."""
+        settled = [name for name, node in self.nodes.items() if not node.leaving and self._is_settled(node)]
+        if self._moving is None and not self._unplaced and (found := find_uneven(self.placed, settled)):
+            learner, to, why = found
+            if self._wanted.rebalance:
+                yield ev.Uneven(learner, to, why)
+            elif to not in self._idle:
+                self._idle.add(to)
+                yield ev.Note("warned", cause=f"{why}; with nodes.rebalance: true learner {learner} would move there")
+
+    def _is_settled(self, node: RemoteNode) -> bool:
+        return time.monotonic() - node.joined_s >= self._wanted.lease_s
+
+    def _move(self, action: ev.Move) -> None:
+        """Begin a move: tell the trainer to save and end."""
+        node = self.nodes.get(self.placed.get(action.learner, ""))
+        if self._moving is not None or node is None:
+            return
+        for (name, incarnation), start in node.living.items():
+            if _is_trainer(start, action.learner):
+                self._moving = Moving(action.learner, node.name, action.to)
+                node.do(ev.Kill(name, incarnation, signal.SIGTERM), action.learner)
+
+    def _is_moving(self, node: RemoteNode, event: NodeMessage) -> bool:
+        """Whether an event is the end of a process that is moving from this node."""
+        if self._moving is None or self._moving.node != node.name or not ends(event):
+            return False
+        start = node.living.get((event.name, event.incarnation))  # type: ignore[attr-defined]
+        return start is not None and self._moves(start)
+
+    def _moves(self, start: Start) -> bool:
+        own = start.process
+        return self._moving is not None and own.learner == self._moving.learner and _of_learner(start)
+
+    def _note_end(self, node: RemoteNode, event: NodeMessage) -> Iterator[NodeEvent]:
+        """After the trainer has ended, kill the learner's other processes; then let its node release the learner."""
+        moving = self._moving
+        if moving is None or not isinstance(event, ev.Exited):
+            return
+        moving.ended.add((event.name, event.incarnation))
+        moved = {key: start for key, start in node.living.items() if self._moves(start)}
+        if any(_is_trainer(moved[key], moving.learner) for key in moving.ended if key in moved):
+            left = moved.keys() - moving.ended
+            for key in left:
+                node.do(ev.Kill(*key, signal.SIGKILL), moving.learner)
+            if not left and not moving.released:
+                moving.released = True
+                node.put(ReleaseLearner(moving.learner), moving.learner)
+        yield from ()
+
+    def _released(self, node: RemoteNode, released: LearnerReleased) -> Iterator[NodeEvent]:
+        """Complete a move: its processes can restart on the other node."""
+        moving = self._moving
+        if moving is None or moving.node != node.name or moving.learner != released.learner:
+            raise MessageError(f"learner {released.learner} was not to be released")
+        self._accounts.add({released.learner: released.steps})
+        node.has.discard(released.learner)
+        node.brought.discard(released.learner)
+        moved = tuple(key for key, start in node.living.items() if self._moves(start))
+        for key in moved:
+            del node.living[key]
+        self._moving = None
+        if moving.to in self.nodes and not self.nodes[moving.to].leaving:
+            self.placed[moving.learner] = moving.to
+            self._note_placed(moving.learner, moving.to, f", moved from node {node.name}")
+        yield ev.Lost(node.name, moved, True, moving.to)
+        self._start_unplaced()
 
     # Messages of nodes ----------------------------------------------------------------------------------------------
 
@@ -451,8 +594,9 @@ class Head:
         node.leaving = True
         yield ev.Note("leaving", cause=f"node {node.name}: its learners save checkpoints", fields={"node": node.name})
 
-    def _ended(self, node: RemoteNode, _ended: NodeEnded) -> Iterator[NodeEvent]:
+    def _ended(self, node: RemoteNode, ended: NodeEnded) -> Iterator[NodeEvent]:
         node.ended = True
+        self._take_accounts(node, ended)
         yield from ()
 
     # The end ----------------------------------------------------------------------------------------------------------
@@ -472,22 +616,31 @@ class Head:
                 pass
             for node in list(self.nodes.values()):
                 if time.monotonic() - node.heard_s >= MARGIN * self._wanted.lease_s:
-                    del self.nodes[node.name]
-                    node.arriving.close()
+                    self._forget(node, f"node {node.name} was lost at the end")
         for _ in range(3):  # send the acknowledgements for which agents wait
             self._send()
             self._router.recv(10)
-        for node in self.nodes.values():
-            node.arriving.close()
+        for node in list(self.nodes.values()):
+            self._forget(node, f"node {node.name} did not send them within {END_S:g} s")
 
-    def learner_steps(self) -> None:
-        """Return None: the accounts are in the memory of the nodes."""
+    def learner_steps(self) -> dict[int, LearnerSteps] | str:
+        """Return the steps of all learners, from the nodes' accounts; why they are not known if they are not."""
+        return self._accounts.all()
 
     def close(self) -> None:
         """End all processes and close the sockets."""
         self.end()
         self._router.close()
         self._control.close()
+
+
+def _of_learner(start: Start) -> bool:
+    spec = ROLES.spec(start.process.role)
+    return spec.scope == "learner" and not spec.spread
+
+
+def _is_trainer(start: Start, learner: int) -> bool:
+    return start.process.learner == learner and ROLES.spec(start.process.role).learns
 
 
 def _mismatch(join: Join | JoinOfAnyVersion) -> str:

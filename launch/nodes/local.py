@@ -114,6 +114,12 @@ class LocalNode:
                     self._create(f"{kind}-{learner}", fields)
             undo.pop_all()
 
+    def release(self, learner: int) -> LearnerSteps:
+        """Remove all segments of a learner whose processes have ended, and return its final steps."""
+        self._drop_members([own for own, member in self._members.items() if member.id.learner == learner])
+        self._drop_learner(learner)
+        return self._removed.pop(learner, LearnerSteps(counts=StepCounts()))
+
     def learner_steps(self) -> dict[int, LearnerSteps]:
         """Return the steps of all learners that the run has had; call it after ``end``, when no counts change."""
         found = {learner: self._account(learner) for learner in self._learners_so_far()}
@@ -191,8 +197,12 @@ class LocalNode:
         if (segment := self._segments.get(f"account-{learner}")) is None:
             return msgspec.structs.replace(removed)
         own = Account(segment)
-        counted = {"rollouts_learned": own.rollouts_learned, "commits": own.commits}
-        return LearnerSteps(counts=own.steps, in_flight=removed.in_flight, **counted)
+        return LearnerSteps(
+            counts=own.steps,
+            in_flight=removed.in_flight,
+            rollouts_learned=own.rollouts_learned,
+            commits=own.commits,
+        )
 
     def _create(self, name: str, fields: list[Field]) -> None:
         self._segments[name] = Segment.create(self._plan.addresses.shm / name, fields)

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from actorlearn.memory.account import LearnerSteps
 from actorlearn.memory.progress import ROWS
 from actorlearn.registry import decode_settings
 from actorlearn.wire.identity import Count, Name
@@ -28,7 +29,7 @@ from launch.plan.plan import NodeMessage, Start
 from launch.plan.probe import Description
 from launch.supervision import events as ev
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 """Increased when a struct below changes; a head refuses an agent of another version."""
 
 CHUNK_BYTES = 128 * 1024
@@ -40,6 +41,10 @@ FilePath = Annotated[
     str, Meta(pattern=r"^(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*$", max_length=255)
 ]
 """Path relative to the folder of a run, without hidden names."""
+
+
+Accounts = Annotated[dict[Count, LearnerSteps], Meta(max_length=ROWS)]
+"""Learner -> its steps on a node, when all its processes there have ended."""
 
 
 class Join(Message, frozen=True):
@@ -94,6 +99,7 @@ class NodeLeft(Message, frozen=True):
     """An agent was stopped and its processes have ended. If this message is lost, the head waits for its lease."""
 
     epoch: Count
+    accounts: Accounts = msgspec.field(default_factory=dict)
 
 
 class NodeHeartbeatAck(Message, frozen=True):
@@ -136,6 +142,19 @@ class DropLearner(NodeMessage, frozen=True):
     learner: Count
 
 
+class ReleaseLearner(NodeMessage, frozen=True):
+    """A learner moves to another node: end its processes, remove its segments; answered by LearnerReleased."""
+
+    learner: Count
+
+
+class LearnerReleased(NodeMessage, frozen=True):
+    """The processes of a learner have ended here, with these final steps."""
+
+    learner: Count
+    steps: LearnerSteps
+
+
 class End(NodeMessage, frozen=True):
     """The run is over: end all processes and leave; answered by NodeEnded."""
 
@@ -146,6 +165,8 @@ class NodeLeaving(NodeMessage, frozen=True):
 
 class NodeEnded(NodeMessage, frozen=True):
     """All processes of the node have ended, and their logs have been sent."""
+
+    accounts: Accounts = msgspec.field(default_factory=dict)
 
 
 class FileChunk(NodeMessage, frozen=True):
@@ -193,6 +214,7 @@ ToHead = (
     | LogChunk
     | NodeWarning
     | NodeLeaving
+    | LearnerReleased
     | NodeEnded
 )
 ToNode = (
@@ -203,6 +225,7 @@ ToNode = (
     | ev.Send
     | DropMembers
     | DropLearner
+    | ReleaseLearner
     | FileChunk
     | CopyDone
     | NodeWarning

@@ -26,7 +26,7 @@ class ProtocolWarning:
     text: str
 
 
-NodeAction = Start | ev.Kill | ev.ShowStack | ev.Send | ev.Answer | DropMembers | DropLearner
+NodeAction = Start | ev.Kill | ev.Move | ev.ShowStack | ev.Send | ev.Answer | DropMembers | DropLearner
 """Actions that a node carries out."""
 
 
@@ -53,8 +53,8 @@ class Node(Protocol):
     def add_learners(self, learners: Collection[int]) -> None:
         """Make room for learners; raises OSError or TopologyError, and then has made room for none of them."""
 
-    def learner_steps(self) -> dict[int, LearnerSteps] | None:
-        """Return the steps of all learners that the run has had, from memory; None if it is on other machines.
+    def learner_steps(self) -> dict[int, LearnerSteps] | str:
+        """Return the steps of all learners that the run has had; why they are not known if they are not.
 
         It is called after ``end``.
         """

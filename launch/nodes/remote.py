@@ -25,6 +25,8 @@ class RemoteNode:
     """Name that its key gives it."""
     join: Join
     epoch: int
+    joined_s: float
+    """Time by the head's clock at which it joined, in seconds."""
     heard_s: float
     """Time by the head's clock at which its newest message arrived, in seconds."""
     arriving: Arriving
@@ -32,7 +34,9 @@ class RemoteNode:
     living: dict[Key, Start] = field(default_factory=dict)
     """Starts that were sent to it and whose ends it has not reported."""
     has: set[int] = field(default_factory=set)
-    """Learners whose processes were started there, behind copies of the checkpoints that they need."""
+    """Learners that have processes or an account there."""
+    brought: set[int] = field(default_factory=set)
+    """Learners whose checkpoints are there, because they were copied to it or made there."""
     leaving: bool = False
     """Whether its agent was told to stop."""
     ended: bool = False
@@ -60,8 +64,7 @@ class RemoteNode:
 
     def ignores(self, event: NodeMessage) -> bool:
         """Whether an event has no effect: the end of a process of a node that is leaving."""
-        ends = isinstance(event, ev.Exited) or (isinstance(event, ev.Received) and isinstance(event.message, Finished))
-        return self.leaving and ends
+        return self.leaving and ends(event)
 
     def may_report(self, event: NodeMessage) -> bool:
         """Whether the node may send this event: a node reports only its own processes."""
@@ -82,3 +85,8 @@ class RemoteNode:
 
         self.outbox.pump()
         self.stream.send(now_s, frame)
+
+
+def ends(event: NodeMessage) -> bool:
+    """Whether an event is the end of a process, or says that it follows."""
+    return isinstance(event, ev.Exited) or (isinstance(event, ev.Received) and isinstance(event.message, Finished))

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from actorlearn.memory.account import LearnerSteps
 from actorlearn.memory.owned import OwnedDirectory, name_of
 from actorlearn.memory.shared import SHM_ROOT, reserve
 from actorlearn.wire.identity import ProcessId
@@ -22,7 +23,17 @@ from launch.machine.folders import new_run_id, runtime_root, sweep_all
 from launch.machine.network import address_of, address_towards
 from launch.nodes.copies import Arriving, Outgoing, steps_beside
 from launch.nodes.local import LocalNode
-from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, FileChunk, LogChunk, NodeWarning, Prepare
+from launch.nodes.messages import (
+    CHUNK_BYTES,
+    CopyDone,
+    DropLearner,
+    FileChunk,
+    LearnerReleased,
+    LogChunk,
+    NodeWarning,
+    Prepare,
+    ReleaseLearner,
+)
 from launch.nodes.node import NodeAction, ProtocolWarning
 from launch.nodes.outbox import Outbox
 from launch.plan.addresses import FOLDERS, Addresses
@@ -81,9 +92,12 @@ class NodeWorkspace:
         self._goes_on_from = goes_on_from
         self._arriving = Arriving(self._run_dir, "head")
 
-    def do(self, action: NodeAction | FileChunk | CopyDone) -> None:
+    def do(self, action: NodeAction | ReleaseLearner | FileChunk | CopyDone) -> None:
         """Carry out an action of the head; the resulting event goes into the outbox."""
-        if isinstance(action, FileChunk):
+        if isinstance(action, ReleaseLearner):
+            self._learners.discard(action.learner)
+            self._outbox.put("", LearnerReleased(action.learner, self.node.release(action.learner)))
+        elif isinstance(action, FileChunk):
             self._arriving.take(action)
         elif isinstance(action, CopyDone):
             self._arriving.finish(action)
@@ -134,9 +148,10 @@ class NodeWorkspace:
         for trainer in self.trainers:
             self.node.do(ev.Kill(trainer.name, trainer.incarnation, signal.SIGTERM))
 
-    def end(self) -> None:
-        """End all processes; logs and checkpoints stay."""
+    def end(self) -> dict[int, LearnerSteps]:
+        """End all processes, and return the steps of all learners; logs and checkpoints stay."""
         self.node.end()
+        return self.node.learner_steps()
 
     def close(self) -> None:
         """End all processes and remove memory and sockets."""

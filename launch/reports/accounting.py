@@ -45,6 +45,9 @@ def account(
             steps.counts = before.counts
             steps.counts.dropped["not_resumed"] += before.in_flight
     lost = _lost_of_all(learners, saved, finished) if shared else _lost_of_each(learners, saved)
+    for steps in learners.values():
+        for reason, number in steps.moved.items():
+            steps.counts.dropped[reason] += number
     counts = [steps.counts for steps in learners.values()]
     used, dropped = sum(own.used for own in counts), sum(own.dropped_steps for own in counts)
     in_flight = sum(steps.in_flight for steps in learners.values())
@@ -55,12 +58,25 @@ def account(
     return Accounting(row, "; ".join([*lost, sums]) if made and (lost or finished < len(learners)) else "")
 
 
-def unknown(learners: int, finished: int) -> Accounting:
-    """Return the account of a run of which only ``finished`` of the trainers have told their counts."""
+def unknown(why: str) -> Accounting:
+    """Return the account of a run some of whose steps are not known."""
     names = ("steps_made", "steps_used", "steps_dropped", "steps_in_flight")
     reasons = (f"dropped_{reason}" for reason in StepCounts().dropped)
-    said = f"{learners - finished} of {learners} trainers have not finished, so the steps of the run are not known"
-    return Accounting(dict.fromkeys((*names, *reasons)), said)
+    return Accounting(dict.fromkeys((*names, *reasons)), f"the steps of the run are not known, because {why}")
+
+
+def moved(there: LearnerSteps, saved: SavedSteps) -> dict[str, int]:
+    """Return the steps that a learner made on a node and that its checkpoint, on another node, does not count.
+
+    They are dropped, by the reasons in the result. ``there``: its final steps on the node that it has left.
+    """
+    if not there.commits:  # no trainer began there, so nothing was learned
+        return {"not_resumed": there.in_flight} if there.in_flight else {}
+    learned = max(0, there.counts.passed - saved.counts.passed)
+    made = there.counts.used + there.counts.dropped_steps + there.in_flight
+    known = saved.counts.used + saved.counts.dropped_steps + saved.in_flight
+    found = {"rolled_back": learned, "not_resumed": max(0, made - known - learned)}
+    return {reason: number for reason, number in found.items() if number}
 
 
 def _lost_of_each(learners: Mapping[int, LearnerSteps], saved: Mapping[int, SavedSteps]) -> list[str]:

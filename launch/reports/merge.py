@@ -20,11 +20,18 @@ def merge_rows(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str
 
     ``left``: the last rows of learners that have left; only their counters are included.
     """
-    row = dict(next(iter(rows.values()))) if len(rows) == 1 else _merged_several(rows)
-    for last in left:
+    several, row = [*left], dict(next(iter(rows.values()))) if len(rows) == 1 else _merged_several(rows)
+    for last in several:
         counters = [key for key in row if key in last and metric(key).kind is Kind.COUNTER]
         row |= {key: _value(metric(key), [row, last]) for key in counters}
-    return row
+    return row if len(rows) == 1 and not several else {**row, **_totals(row)}
+
+
+def _totals(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the steps of all learners if their own steps add up to more than any learner knew of."""
+    known, frames = row.get("env_steps") or 0, row.get("frames") or 0
+    learned = sum(row.get(name) or 0 for name in ("steps_used", "dropped_not_finite"))
+    return {"env_steps": learned, "frames": frames * learned // known} if learned > known > 0 else {}
 
 
 def merge(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

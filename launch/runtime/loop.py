@@ -17,12 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from actorlearn.address import AddressError, Tcp
-from actorlearn.memory.account import StepCounts
 from actorlearn.metrics.registry import LEARNERS
-from actorlearn.parameters.checkpoint_folders import CheckpointError, directory_of, newest_state
+from actorlearn.parameters.checkpoint_folders import CheckpointError
 from actorlearn.parameters.chosen_checkpoints import (
     NEWEST,
     choose_of_all,
@@ -36,6 +33,7 @@ from actorlearn.wire.keys import LIST_FOLDER, KeysError, make_keys, read_list, s
 from actorlearn.wire.messages import Reply, brief
 from launch.engines.specs import Engine, EngineSpec
 from launch.errors import RunError
+from launch.nodes.accounts import saved_steps
 from launch.nodes.head import Head
 from launch.nodes.local import LocalNode
 from launch.nodes.node import Node, ProtocolWarning
@@ -45,7 +43,7 @@ from launch.plan.plan import Plan, Resumption, Start
 from launch.plan.planning import plan
 from launch.plan.probe import Description, describe
 from launch.plan.resumption import find_resumption
-from launch.reports.accounting import Accounting, SavedSteps, account, unknown
+from launch.reports.accounting import Accounting, account, unknown
 from launch.runs.attached import find_attached, find_detached
 from launch.runs.find import RunFolder
 from launch.runtime.clock import AwakeClock
@@ -83,7 +81,7 @@ def run(
     """
     with Workspace(run_dir) as workspace:
         chosen = _resumed_from(workspace.run_dir, resume_at, mode(topology).in_step)
-        listen = choose_listen_address(topology.nodes, keys)
+        listen = choose_listen_address(topology.nodes, keys is not None or engine is not None)
         opened = choose_engine(engine, workspace.run_dir, topology.nodes, keys)
         refuse_disorder(topology)
         described = describe(topology)
@@ -145,16 +143,16 @@ def choose_engine(spec: EngineSpec | None, run_dir: Path, nodes: NodesSection, k
     return open_engine(spec, run_dir, nodes, keys)
 
 
-def choose_listen_address(nodes: NodesSection, keys: Path | None) -> Tcp:
-    """Return the address at which a head listens; raises RunError without keys unless it is a loopback address."""
+def choose_listen_address(nodes: NodesSection, keyed: bool) -> Tcp:
+    """Return the address at which a head listens; raises RunError if it is not ``keyed``, except on loopback."""
     try:
         address = Tcp.read(nodes.listen) if nodes.listen else Tcp("127.0.0.1", 0)
     except AddressError as error:
         raise RunError(f"nodes.listen: {error}") from None
-    if keys is None and (address.ip is None or not address.ip.is_loopback):
+    if not keyed and (address.ip is None or not address.ip.is_loopback):
         raise RunError(
             f"nodes.listen: {nodes.listen}: other machines can connect to this address, so the head needs keys; "
-            "create them with `actorlearn keys new --node NAME DIR`, and add --keys DIR"
+            "create them with `actorlearn keys new --node NAME DIR`, and add --keys DIR; engines need none"
         )
     return address
 
@@ -162,13 +160,14 @@ def choose_listen_address(nodes: NodesSection, keys: Path | None) -> Tcp:
 def open_head(plan: Plan, listen: Tcp, keys: Path | None, engine: Engine | None) -> Head:
     """Return the head of a run on several machines; ``keys``: the folder of the head's keys.
 
-    ``engine`` starts its nodes; None: users start them. If ``keys`` is None, keys are made in the folder of sockets.
+    ``engine`` starts its nodes; None: users start them. If ``keys`` is None, the run's own keys are used.
     Raises RunError or ChannelError.
     """
     try:
         if keys is None:
-            keys = plan.addresses.sockets / "keys"
-            make_keys(keys, [f"node-{number}" for number in range(plan.topology.nodes.count)])
+            lasting = engine is not None and plan.topology.nodes.listen is not None
+            place = plan.addresses.run_dir if lasting else plan.addresses.sockets
+            keys = own_keys(place / "keys", plan.topology.nodes.count)
         names = sorted(read_list(keys / LIST_FOLDER))
         router = Router(listen, server_keys(keys))
         if engine is None:
@@ -177,6 +176,15 @@ def open_head(plan: Plan, listen: Tcp, keys: Path | None, engine: Engine | None)
         return EngineHead(plan, router, keys, names, engine, commands)
     except KeysError as error:
         raise RunError(f"--keys {error}") from None
+
+
+def own_keys(folder: Path, count: int) -> Path:
+    """Make a run's own keys for ``count`` nodes, unless an earlier life has made them; returns the folder."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    names = (f"node-{number}" for number in range(count))
+    if missing := [name for name in names if not (folder / f"{name}.key").exists()]:
+        make_keys(folder, missing)
+    return folder
 
 
 class Runner:
@@ -217,7 +225,7 @@ class Runner:
         self._events: deque[ev.Event] = deque()
         self._actions: deque[ev.Action] = deque()
         self._handlers: dict[type, Callable[[Any], ev.Event | None]] = {
-            **dict.fromkeys((Start, ev.Kill, ev.ShowStack, ev.Send), node.do),
+            **dict.fromkeys((Start, ev.Kill, ev.Move, ev.ShowStack, ev.Send), node.do),
             ev.Answer: lambda answer: node.do(self.reporter.complete(answer)),
             ev.Enlarge: self.table.enlarge,
             ev.Note: self.reporter.note,
@@ -246,18 +254,13 @@ class Runner:
             done = self._done or ev.Done("failed", 1, error)
             self.reporter.end(done, self._accounting(done), self._now_s)
 
-    def _accounting(self, done: ev.Done) -> Accounting | None:
-        """Return the account of the run when all processes have ended; None if that of its trainers is complete."""
+    def _accounting(self, done: ev.Done) -> Accounting:
+        """Return the account of the run when all processes have ended."""
         finished = len(done.summary.get(LEARNERS) or (() if not done.summary else (done.summary,)))
         found = self.node.learner_steps()
-        if found is None:
-            trainers = sum(process["role"] == "trainer" for process in self.supervisor.processes())
-            return unknown(trainers, finished) if finished < trainers else None
-        saved = {}
-        for learner in found:
-            env_steps, state = newest_state(directory_of(self._checkpoints, learner))
-            counts = msgspec.convert(state.get("account", {}), StepCounts)
-            saved[learner] = SavedSteps(env_steps, counts, state.get("in_flight", 0))
+        if isinstance(found, str):
+            return unknown(found)
+        saved = {learner: saved_steps(self._checkpoints, learner) for learner in found}
         return account(found, saved, mode(self.plan.topology).outlived, finished)
 
     def _turn(self) -> None:

@@ -142,21 +142,18 @@ class Reporter:
     def _with_busy(self, listed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [{**process, "busy": self._busy.get(process["name"])} for process in listed]
 
-    def end(self, done: ev.Done, accounting: Accounting | None, now_s: float) -> None:
-        """Write the last row and the summary, and show the best and the last evaluation, then why the run failed.
-
-        ``accounting``: of the whole run; None: that of the trainers is complete.
-        """
+    def end(self, done: ev.Done, accounting: Accounting, now_s: float) -> None:
+        """Write the last row and the summary, and show the best and the last evaluation, then why the run failed."""
         try:
             if (merged := self._learners.merge_rest()) is not None:
                 self._write_row(merged)
         except Exception as error:  # the row is invalid, but the summary must be written
             self.complaint(brief(f"the last row was not written: {type(error).__name__}: {error}"))
         found = evaluations.best_and_last(self._events.new())
-        if accounting and accounting.said:
+        if accounting.said:
             self.note(ev.Note("warned", cause=accounting.said))
         summary = metadata.summary(done, self._deaths, self._complaints, self.last_row, now_s, found)
-        summary |= accounting.row if accounting else {}
+        summary |= accounting.row
         self._journal.summary(summary)
         if found:
             said = ev.Note("evaluated", cause=evaluations.best_and_last_line(found))

@@ -109,6 +109,8 @@ class Child:
     """Cause of its last death."""
     went_with_node: bool = False
     """Whether its newest incarnation ended because its node was lost."""
+    moved: bool = False
+    """Whether its next incarnation starts on another node because it moves there; this does not count as a restart."""
     saved_steps: int = -1
     """Environment steps of its newest checkpoint (trainers only)."""
     postponed: int = 0
@@ -132,9 +134,10 @@ class Child:
         self.incarnation += 1
         self.pid, self.member, self.listens, self.applied = None, None, None, 0
         self.killed_for, self.finished, self.admitted, self.went_with_node = "", False, False, False
-        if self.incarnation > 0:
+        if self.incarnation > 0 and not self.moved:
             self._restarts_s = [*self._recent(now_s), now_s]
             self._unsaved_restarts += 1
+        self.moved = False
 
     def postpone(self, now_s: float, jitter: Jitter) -> None:
         """Undo ``begin`` for an incarnation that could not be started; the retry does not count as a restart."""

@@ -277,22 +277,32 @@ class Children:
                 child.to(ChildState.EXITED, self.now_s)
 
     def lost(self, event: ev.Lost) -> None:
-        """Handle the loss of a node: its processes are restarted on another node, or given up."""
-        children = [self.current(name, incarnation) for name, incarnation in event.processes]
-        for child in filter(None, children):
+        """Handle the loss of a node, or a move: its processes are restarted on another node, or given up."""
+        why = f"moved to node {event.moved_to}" if event.moved_to else f"node {event.node} was lost"
+        found = (self.current(name, incarnation) for name, incarnation in event.processes)
+        children = [child for child in found if child is not None]
+        without = {child.learner for child in children if child.role.learns}  # their segments are lost too
+        self._ended = {own: member for own, member in self._ended.items() if member.id.learner not in without}
+        for child in children:
             child.member, child.went_with_node = None, True  # its segment is lost too
             needed = child.role.scope == "run" and child.role.needed == "each"
-            if event.elsewhere or needed or not self.restarting or child.leaving or child.finished:
-                self.gone(child, f"node {event.node} was lost")
+            if event.moved_to and self.restarting and not child.leaving:
+                self.note("ended", child, why)
+                child.moved = True
+                child.to(ChildState.BACKOFF, self.now_s)
+            elif event.elsewhere or needed or not self.restarting or child.leaving or child.finished:
+                self.gone(child, why)
             else:
-                child.cause = f"node {event.node} was lost"
+                child.cause = why
                 self.note("died", child, child.cause)
                 self._give_up(child, f"{child.cause}, and with nodes.lost: leave out its processes are not restarted")
 
     def _restart(self, child: Child) -> None:
         delay_s = child.restart_delay_s(self.now_s, self._jitter)
-        # A trainer that never ran has left no checkpoint to restart from, and an attach request waits for its reply.
-        if child.attaching or (child.role.learns and not child.ever_said_hello):
+        # A trainer that dies before it is ready would die again, unless it went with its node; an attach request waits
+        # for its reply.
+        unready = child.role.learns and not child.ever_said_hello and not child.went_with_node
+        if child.attaching or unready:
             self._give_up(child, f"{child.name} died before it was ready: {child.error or child.cause}")
         elif delay_s is None:
             often = f"died more often than supervision.restarts ({self._budget.restarts}) allows"

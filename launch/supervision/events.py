@@ -69,6 +69,18 @@ class Lost:
     """Name and incarnation of each process of the node."""
     elsewhere: bool
     """Whether its processes are started again on another node; otherwise the run continues without their learners."""
+    moved_to: str = ""
+    """Node to which these processes move from a node that is not lost; empty if the node is lost."""
+
+
+@dataclass(frozen=True)
+class Uneven:
+    """A learner can move to another node, which has fewer learners; `Move` is the answer if it may."""
+
+    learner: int
+    to: str
+    why: str
+    """Numbers of learners on both nodes, in words."""
 
 
 class Received(NodeMessage, frozen=True):
@@ -150,6 +162,7 @@ Event = (
     | NotSpawned
     | Exited
     | Lost
+    | Uneven
     | Received
     | ClientRequest
     | Enlarged
@@ -170,6 +183,14 @@ class Kill(NodeMessage, frozen=True):
     name: Name
     incarnation: Count
     signal: int
+
+
+@dataclass(frozen=True)
+class Move:
+    """Let a learner save and end on its node; `Lost` of its processes follows, and they restart on the node ``to``."""
+
+    learner: int
+    to: str
 
 
 class ShowStack(NodeMessage, frozen=True):
@@ -248,7 +269,7 @@ class Done:
     """Whether it failed only because nodes were missing, so that it can be resumed with others."""
 
 
-Action = Start | Kill | ShowStack | Send | Enlarge | Answer | Note | MetricsRow | NewBest | Done
+Action = Start | Kill | Move | ShowStack | Send | Enlarge | Answer | Note | MetricsRow | NewBest | Done
 
 # Display --------------------------------------------------------------------------------------------------------------
 

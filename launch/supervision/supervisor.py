@@ -105,6 +105,7 @@ class Supervisor:
             ev.NotSpawned: self._children.not_spawned,
             ev.Exited: lambda event: self._exited(event.name, event.incarnation, cause_of(event.returncode)),
             ev.Lost: self._children.lost,
+            ev.Uneven: self._uneven,
             ev.Received: self._received,
             ev.ClientRequest: lambda event: self._requests.asked(
                 event.client, event.request, self.phase, self.order.version
@@ -173,6 +174,14 @@ class Supervisor:
     def _exited(self, name: str, incarnation: int, cause: str) -> None:
         if child := self._children.current(name, incarnation):
             self._children.gone(child, cause)
+
+    def _uneven(self, event: ev.Uneven) -> None:
+        """Let a learner that is at work move to another node."""
+        at_work = [trainer for trainer in self._children.trainers() if trainer.state is ChildState.RUNNING]
+        mover = next((trainer for trainer in at_work if trainer.learner == event.learner and not trainer.leaving), None)
+        if self.phase == "running" and mover is not None:
+            self._children.note("moving", mover, f"to node {event.to}, because {event.why}", node=event.to)
+            self._do(ev.Move(event.learner, event.to))
 
     def _stalled(self, event: ev.Stalled) -> None:
         child = self._children.current(event.name, event.incarnation)

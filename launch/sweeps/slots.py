@@ -121,7 +121,7 @@ def _check_engine(nodes: NodesSection, folder: Path, engine: EngineSpec, keys: P
             f"nodes.hosts: {len(nodes.hosts)} hosts are fewer than nodes.count, {nodes.count}; name at least "
             f"{nodes.count} hosts"
         )
-    choose_listen_address(nodes, keys)
+    choose_listen_address(nodes, keyed=True)
     one = msgspec.structs.replace(nodes, hosts=nodes.hosts[: nodes.count])
     choose_engine(engine, folder, one, keys)
 

@@ -403,6 +403,13 @@ class NodesSection(Section, frozen=True, kw_only=True):
             "their newest checkpoints, leave out = the run continues without them"
         ),
     ] = "elsewhere"
+    rebalance: Annotated[
+        bool,
+        Meta(
+            description="whether a learner moves to a node that has joined, if its own node has at least two learners "
+            "more: it saves, and restarts there"
+        ),
+    ] = True
     hosts: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=300)], ...],
         Meta(

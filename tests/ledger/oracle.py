@@ -143,13 +143,13 @@ def _of_learner(world: World, learner: int, own: Balance) -> Iterator[str]:
 
 
 def behind(world: World, learner: int) -> bool:
-    """Whether a learner in mode async has taken weights of a newer checkpoint, which do not say what they have of it."""
+    """Whether a learner in async took weights of a newer checkpoint, which does not say what they have of it."""
     steps = {other: int(path.name) for other, path in world.resumed.items()}
     return world.topology.mode == "async" and learner in steps and steps[learner] < max(steps.values())
 
 
 def learned_since(world: World, learner: int) -> int:
-    """Steps in the weights of a newer checkpoint that a learner has taken, and that its own checkpoint does not know of.
+    """Steps in the weights of a newer checkpoint that a learner has taken, of which its own checkpoint does not know.
 
     Its own checkpoint knows of the steps that it had used, dropped and in flight.
     """

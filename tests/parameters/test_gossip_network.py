@@ -94,6 +94,21 @@ def learner(
     return made
 
 
+def test_near_the_end_each_batch_is_told_at_once(
+    tmp_path: Path, listing: Listing, opened: list[SocketMailbox | Gossip]
+) -> None:
+    one, other = made = [learner(tmp_path / str(rank), listing, rank, (0, 1)) for rank in range(2)]
+    opened += made
+    for each in made:
+        each.join(0, 0)
+        learn(each)
+    learn(one)
+    until(lambda: other.learned(1_000) == 20)  # of the first learner's batches only the first was told
+    assert one.learned(40) == 20
+    learn(one)
+    until(lambda: other.learned(1_000) == 40)
+
+
 # Who may speak -----------------------------------------------------------------------------------------------------
 
 

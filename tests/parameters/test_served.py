@@ -195,6 +195,18 @@ def test_learners_at_the_same_time_make_each_change_once_and_count_the_same(serv
         member.exchange.close()
 
 
+def test_near_the_end_a_learner_asks_what_the_others_have_learned(serving: Start) -> None:
+    own = serving(learners=2)
+    one, other = (Member(own, number) for number in range(2))
+    in_threads(one.join, other.join)
+    one.learn(torch.ones(PARAMETERS))
+    other.learn(torch.ones(PARAMETERS))
+    assert one.exchange.learned(1_000) == 7, "it is far from the end"
+    assert one.exchange.learned(50) == 14
+    for member in (one, other):
+        member.exchange.close()
+
+
 @pytest.mark.parametrize("machine", [False, True])
 def test_a_server_that_is_killed_among_requests_loses_no_change_and_makes_none_twice(
     serving: Start, machine: bool, monkeypatch: pytest.MonkeyPatch

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from actorlearn.parameters import waits
-from actorlearn.parameters.waits import NAME_EVERY_S, SURE_AFTER, Stragglers, StragglerWarnings, Waits
+from actorlearn.parameters.waits import NAME_EVERY_S, SURE_AFTER, SURE_S, Stragglers, StragglerWarnings, Waits
 
 
 class Clock:
@@ -55,6 +55,18 @@ def test_the_straggler_of_a_quorum_is_who_completed_it_and_the_wait_is_from_the_
     stragglers.count({3: 9.0})  # waits for nobody
     told = stragglers.metrics()
     assert (told["straggler"], told["straggler_share"], told["straggler_wait_s"]) == (1, 0.5, 2.5)
+
+
+def test_the_noise_of_a_few_seconds_names_no_straggler_however_often_it_is_reported() -> None:
+    now_s = [0.0]
+    warnings = StragglerWarnings(lambda: now_s[0])
+
+    def read() -> str:
+        now_s[0] += 0.5
+        return warnings.read({"straggler": 3, "straggler_wait_s": 0.4}, 0.5, lambda rank: f"trainer-{rank}")
+
+    said = [read() for _ in range(40)]
+    assert [bool(each) for each in said] == [number + 1 == 2 * SURE_S for number in range(40)]
 
 
 def test_a_straggler_is_named_once_it_is_sure_and_not_all_the_time() -> None:

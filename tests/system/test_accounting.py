@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.system.conftest import Start
+from tests.system.agents import Agents, node_of
+from tests.system.conftest import Command, Start
 from tests.system.launched import Launched
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(500)]
 
 COUNTED = "env.id=tests.system.environments:Counted"
 LONG = [COUNTED, "total_steps=1_000_000", "inference.count=1", "algorithm.horizon=5", "checkpoint.exact=false"]
@@ -123,3 +126,56 @@ def test_a_resumed_run_accounts_for_the_steps_since_its_checkpoint(launched: Sta
         resumed.wait_for_steps(before + 200)
     resumed.ctrl_c()
     ended(resumed, before)
+
+
+# Several nodes --------------------------------------------------------------------------------------------------------
+
+NODES = ["n0", "n1"]
+OVER_NODES = ["learners.count=2", "simulators.count=1", "algorithm.horizon=5", "checkpoint.exact=false", COUNTED]
+ROLLOUT = 4 * 5
+"""Steps of a rollout of each learner."""
+EXCHANGES = {
+    "sync": ["mode=sync"],
+    "async": ["mode=async", "parameter_servers.count=1"],
+    "gossip": ["mode=gossip", "gossip.graph=ring"],
+}
+
+
+@pytest.fixture
+def agents(environment: dict[str, str], tmp_path: Path, command: Command) -> Iterator[Agents]:
+    with Agents(tmp_path, environment, command, NODES) as made:
+        made.start(*NODES)
+        yield made
+
+
+@pytest.mark.parametrize("mode", ["sync", pytest.param("async", marks=pytest.mark.smoke), "gossip"])
+def test_all_steps_of_two_nodes_are_accounted_for(launched: Start, agents: Agents, mode: str) -> None:
+    run = launched("catch", *OVER_NODES, *EXCHANGES[mode], "total_steps=3000", *agents.options, "nodes.lease_s=20")
+    assert run.end(400) == 0, run.screen()
+    assert {node_of(run, f"trainer-{learner}") for learner in (0, 1)} == set(NODES)
+    summary = run.summary()
+    assert summary["status"] == "finished" and agents.end() == [0, 0]
+    assert made(run) == sum(summary[f"steps_{name}"] for name in ("used", "dropped", "in_flight"))
+    assert made(run) == summary["steps_made"]
+    assert summary["env_steps"] == summary["frames"] == summary["steps_used"] == run.rows()[-1]["steps_used"]
+    assert run.rows()[-1]["env_steps"] == summary["env_steps"]
+    assert 3000 <= summary["env_steps"] <= 3000 + 2 * ROLLOUT
+
+
+@pytest.mark.parametrize("mode", EXCHANGES)
+def test_steps_on_a_node_that_was_killed_are_not_known_and_the_run_says_so(
+    launched: Start, agents: Agents, mode: str
+) -> None:
+    long = ["total_steps=1_000_000", "checkpoint.every_steps=100"]
+    run = launched("catch", *OVER_NODES, *EXCHANGES[mode], *long, *agents.options, "nodes.lease_s=20")
+    run.wait_for_steps(200)
+    killed = node_of(run, "trainer-1")
+    agents.processes[killed].kill()
+    run.wait_for_event("restarted", "trainer-1", 1)
+    run.wait_for_steps(run.env_steps() + 100)
+    run.ctrl_c()
+    assert run.end() == 130, run.screen()
+    summary = run.summary()
+    assert {summary[f"steps_{name}"] for name in ("made", "used", "dropped", "in_flight")} == {None}
+    assert f"the steps of the run are not known, because node {killed} was lost" in run.screen()
+    assert summary["env_steps"] > 300

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -76,13 +77,15 @@ def test_nodes_are_started_through_sshd_and_end_with_their_connections(
             *("nodes.count=2", "nodes.hosts=[127.0.0.1,127.0.0.1]", f"nodes.listen=127.0.0.1:{free_port()}"),
             f"nodes.command=[{', '.join(command_there(environment))}]",
             f"nodes.options=[{', '.join(map(repr, options))}]",
-            *("--keys", str(keys), "--engine", "ssh"),
+            *("--engine", "ssh"),
         ]
-        run = launched("catch", *APART, "total_steps=4000", *words)
+        run = launched("catch", *APART, "total_steps=4000", *words, "--keys", str(keys))
         assert run.end() == 0, run.screen()
         assert {event["node"] for event in run.events("joined")} == {"a", "b"}
         killed = launched("catch", *APART, "total_steps=100_000_000", *words)
         killed.wait_for(lambda: len(killed.events("ready")) > 1, "both trainers")
+        assert {event["node"] for event in killed.events("joined")} == {"node-0", "node-1"}, "the run made keys"
+        assert stat.S_IMODE((killed.run_dir / "keys").stat().st_mode) == 0o700
         killed.kill()
         assert within(60, lambda: nodes_of(temporary) == [] and list(temporary.iterdir()) == [])
         command("clean")  # what the head has left

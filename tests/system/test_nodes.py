@@ -149,6 +149,33 @@ def test_learners_of_a_killed_node_go_on_elsewhere_and_one_that_was_stopped_find
     assert agents.end() == [0, 0] and run.leftovers() == []
 
 
+def test_a_node_that_returns_takes_its_learner_back(launched: Start, agents: Agents) -> None:
+    agents.start("n0", "n1")
+    words = [*APART, PACED, "total_steps=100_000_000", "checkpoint.every_steps=40", *agents.options, "nodes.lease_s=20"]
+    run = launched("catch", *words)
+    run.wait_for(lambda: len(run.events("saved", "trainer-1")) > 1, "checkpoint of trainer-1")
+    away = node_of(run, "trainer-1")
+    agents.processes[away].kill()
+    run.wait_for_event("restarted", "trainer-1", 1)
+    deaths = len(run.events("died"))
+    agents.start(away)
+    run.wait_for_event("restarted", "trainer-1", 2)
+    assert node_of(run, "trainer-1") == node_of(run, "simulator-1") == away
+    assert len(run.events("died")) == deaths and len(run.events("moving")) == 1
+    said = [event["cause"] for event in run.events("placed")][2:]
+    other = node_of(run, "trainer-0")
+    assert said == [
+        f"learner 1 on {other}, because node {away} was lost",
+        f"learner 1 on {away}, moved from node {other}",
+    ]
+    assert said[1] in run.screen()
+    steps = max(event["env_steps"] for event in run.events("saved", "trainer-1"))
+    run.wait_for(lambda: run.events("saved", "trainer-1")[-1]["env_steps"] > steps, "a newer checkpoint")
+    run.ctrl_c()
+    assert run.end() == 130, run.screen()
+    assert agents.end() == [0, 0] and run.leftovers() == []
+
+
 def test_a_head_that_was_killed_and_resumed_takes_its_nodes_back(launched: Start, agents: Agents) -> None:
     agents.start("n0", "n1")
     run = launched("catch", *APART, PACED, "total_steps=100_000_000", "checkpoint.every_steps=40", *agents.options)

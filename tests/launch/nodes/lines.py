@@ -55,7 +55,7 @@ class Lines:
 class Line:
     """An agent's end."""
 
-    trouble = None
+    trouble: str | None = None
 
     def __init__(self, lines: Lines, name: str) -> None:
         self.arrived: deque[bytes] = deque()

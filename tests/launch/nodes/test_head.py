@@ -154,6 +154,19 @@ def test_a_node_that_was_stopped_finds_itself_fenced(tmp_path: Path, monkeypatch
         assert not made.of(ev.Exited), "what an older epoch tells is not heard"
 
 
+def test_a_node_says_that_it_cannot_reach_the_head_once_this_has_lasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.agent("node-0")
+        made.lines.cut.add("node-0")
+        made.lines.lines["node-0"].trouble = "127.0.0.1:5555 cannot be reached"
+        made.turn(40)  # 4 s
+        assert made.told["node-0"] == []
+        made.turn(40)
+        assert made.told["node-0"] == ["127.0.0.1:5555 cannot be reached"]
+
+
 def test_a_second_node_of_a_name_waits_until_the_first_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path, monkeypatch) as made:
         made.begin("node-0", "node-1")
@@ -183,6 +196,14 @@ def test_nodes_of_another_version_are_turned_away(
         assert "of version 0.0.1, the head protocol" in made.told["node-0"][-1]
         assert __version__ in made.told["node-0"][-1] and not made.of(ProtocolWarning)
         assert made.agents["node-0"].exit_status == 1
+        (said,) = [note.cause for note in made.of(ev.Note) if note.kind == "refused"]
+        assert said.startswith("node node-0: ") and "0.0.1" in said and __version__ in said
+        made.agent("node-0")
+        made.turn(3)
+        assert made.notes().count("refused") == 1
+        made.turn(3000)
+        (refused,) = made.of(ev.CannotRun)
+        assert f"missing: node-0 (refused: {said.removeprefix('node node-0: ')})" in refused.reason
 
 
 def test_a_head_that_was_started_anew_takes_its_nodes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,6 +330,62 @@ def test_a_learner_takes_its_checkpoints_to_another_node(tmp_path: Path, monkeyp
             read_manifest(epoch.workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500")["env_steps"] == 500
         )
         assert made.of(ev.Spawned)[-1].node == "node-0"
+
+
+def test_a_learner_finds_its_checkpoints_on_another_node_where_its_simulator_is_started_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        checkpoint(tmp_path / "run" / "checkpoints" / "learner-1" / "500")
+        made.lines.cut.add("node-1")
+        made.turn(160)
+        made.head.do(Start(ProcessId("simulator", 1, 1).again(1), 3))
+        start(made, 1, 1, resume=True)
+        made.turn(10)
+        epoch = made.agents["node-0"].epoch
+        assert epoch and epoch.workspace
+        assert (epoch.workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500").is_dir()
+
+
+def placed(made: Cluster) -> list[str]:
+    return [note.cause for note in made.of(ev.Note) if note.kind == "placed"]
+
+
+@pytest.mark.parametrize("rebalance", [True, False])
+def test_a_node_that_returns_takes_a_learner_or_it_is_said_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rebalance: bool
+) -> None:
+    with cluster(tmp_path, monkeypatch, f"nodes.rebalance={str(rebalance).lower()}") as made:
+        made.begin("node-0", "node-1")
+        for learner in (0, 1):
+            start(made, learner)
+        made.turn(3)
+        made.lines.cut.add("node-1")
+        made.turn(160)
+        start(made, 1, 1)
+        made.head.do(Start(ProcessId("simulator", 1, 1).again(1), 3))
+        made.turn(3)
+        assert placed(made)[2:] == ["learner 1 on node-0, because node node-1 was lost"]
+        made.lines.cut.clear()
+        made.turn(30)
+        assert set(made.head.nodes) == {"node-0", "node-1"} and not made.of(ev.Uneven)
+        made.turn(120)
+        why = "node node-0 has 2 learners and node node-1 has no learners"
+        if not rebalance:
+            said = [note.cause for note in made.of(ev.Note) if note.kind == "warned"]
+            assert said == [f"{why}; with nodes.rebalance: true learner 1 would move there"]
+            return
+        assert made.of(ev.Uneven)[0] == ev.Uneven(1, "node-1", why)
+        made.head.do(ev.Move(1, "node-1"))
+        made.turn(10)
+        both = (("trainer-1", 1), ("simulator-1", 1))
+        assert made.of(ev.Lost)[-1] == ev.Lost("node-0", both, True, "node-1")
+        assert not made.of(ev.Exited), "they have ended because they move"
+        assert placed(made)[3:] == ["learner 1 on node-1, moved from node node-0"]
+        start(made, 1, 2)
+        made.turn(3)
+        assert made.of(ev.Spawned)[-1].node == "node-1" and set(made.head.nodes["node-0"].living) == {("trainer-0", 0)}
 
 
 def test_parameter_servers_stand_on_the_nodes_in_turn_and_stay_where_they_were(

@@ -109,3 +109,11 @@ def test_what_nobody_registered_is_averaged_and_what_is_no_number_is_the_first_o
     told = {"mine": 1.0, "device": "cpu", "gradient_cosine": {"0-1": 0.5}}
     row = merge_rows({"trainer-0": {**A, **told}, "trainer-1": {**B, "mine": 4.0, "device": "cuda", "only_here": 3.0}})
     assert (row["mine"], row["device"], row["gradient_cosine"], row["only_here"]) == (2.5, "cpu", {"0-1": 0.5}, 3.0)
+
+
+def test_the_steps_of_learners_that_know_little_of_each_other_are_added_up() -> None:
+    own = {"frames": 400, "steps_used": 70, "dropped_not_finite": 5}
+    row = merge_rows({"trainer-0": {**A, **own}, "trainer-1": {**B, **own, "frames": 440}})
+    assert (row["env_steps"], row["frames"]) == (150, 600)
+    assert merge_rows({"trainer-1": {**B, **own, "frames": 440}}, [{**A, **own}])["env_steps"] == 150
+    assert merge_rows({"trainer-0": {**A, **own, "steps_used": 20}, "trainer-1": {**B, **own}})["env_steps"] == 110

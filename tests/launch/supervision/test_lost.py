@@ -30,6 +30,15 @@ def test_processes_of_a_lost_node_are_begun_again() -> None:
     ]
 
 
+@pytest.mark.parametrize("mode", ["sync", "gossip"])
+def test_a_trainer_that_goes_with_its_node_before_its_first_word_is_begun_elsewhere(mode: str) -> None:
+    story = Story(TWO, mode=mode).at(0, ev.Begin(), *(spawned(name) for name in TWO), *up("trainer-0", "simulator-0"))
+    story.at(2, ev.Lost("n1", ON_THE_NODE, True)).at(4, ev.Tick())
+    assert story.started == [("trainer-1", 1, False), ("simulator-1", 1, False)]
+    story.at(5, *up("trainer-1", "simulator-1", incarnation=1))
+    assert story.supervisor.phase == "running" and story.done is None
+
+
 def test_learners_of_a_lost_node_are_left_out_where_the_topology_says_so() -> None:
     story = two().at(2, ev.Lost("n1", ON_THE_NODE, False))
     assert (
@@ -95,7 +104,7 @@ def ended(*names: str) -> list[ev.Exited]:
 def test_a_run_whose_only_learner_goes_with_its_node_before_it_came_to_run_has_failed_for_want_of_nodes() -> None:
     one = {"trainer-0": "trainer", "simulator-0": "simulator"}
     story = Story(one).at(0, ev.Begin(), *(spawned(name) for name in one))
-    story.at(1, ev.Lost("n0", (("trainer-0", 0), ("simulator-0", 0)), True))
+    story.at(1, ev.Lost("n0", (("trainer-0", 0), ("simulator-0", 0)), False))
     assert story.done == ev.Done("failed", 1, "trainer-0: node n0 was lost", lacks_nodes=True)
     story = Story(one).at(0, ev.Begin(), *(spawned(name) for name in one)).at(1, ev.Exited("trainer-0", 0, 1))
     assert story.at(2, *ended("simulator-0")).done == ev.Done("failed", 1, "trainer-0: exit 1")
@@ -112,3 +121,20 @@ def test_a_learner_that_goes_with_its_node_as_it_drains_has_failed_for_want_of_n
 def test_a_run_that_is_ending_ends_as_it_would_have() -> None:
     story = two().at(2, ev.Interrupted(), ev.Interrupted(), ev.CannotRun("all nodes are gone"))
     assert story.done is not None and story.done.status == "stopped"
+
+
+def test_a_learner_at_work_moves_to_a_node_with_fewer_learners_and_this_is_no_death() -> None:
+    story = two().at(2, ev.Uneven(1, "n2", "node n1 has 2 learners and node n2 has no learners"))
+    assert story.did(ev.Move) == [ev.Move(1, "n2")]
+    assert story.notes == [
+        ("moving", "trainer-1", 0, "to node n2, because node n1 has 2 learners and node n2 has no learners")
+    ]
+    story.at(3, ev.Lost("n1", ON_THE_NODE, True, "n2"))
+    assert [(kind, cause) for kind, _, _, cause in story.notes] == 2 * [("ended", "moved to node n2")]
+    story.at(3.1, ev.Tick())
+    assert story.started == [("trainer-1", 1, True), ("simulator-1", 1, False)]
+
+
+def test_no_learner_moves_while_a_run_ends() -> None:
+    story = two().at(2, ev.Interrupted()).then(ev.Uneven(1, "n2", "it has fewer"))
+    assert story.did(ev.Move) == []
