@@ -238,7 +238,7 @@ def nothing_left_behind(request: pytest.FixtureRequest, this_machine: Machine) -
     yield
     if len(os.listdir("/proc/self/fd")) > COLLECTED_FROM:
         gc.collect()
-    folder = request.node.funcargs.get("tmp_path")
+    folder = (request.node.funcargs or {}).get("tmp_path")  # none if the session was interrupted
     left = _new_remains(this_machine, folder, before)
     if left:
         report = _describe(left)
