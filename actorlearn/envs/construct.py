@@ -20,6 +20,7 @@ from actorlearn import imports
 from actorlearn.envs import registered
 from actorlearn.envs.gymnasium_vector import resets_by_mask
 from actorlearn.envs.specs import GymnasiumSettings, WrapperSettings
+from actorlearn.exceptions import in_one_line, words_of
 
 Environment = gymnasium.Env[Any, Any]
 Vector = gymnasium.vector.VectorEnv[Any, Any, Any]
@@ -214,6 +215,6 @@ def _one_line(what: str, module: str) -> Iterator[None]:
         if isinstance(missing, ModuleNotFoundError) and missing.name:
             install = imports.to_install(module, missing.name)
             raise ValueError(f"{what} needs {missing.name!r}, which is not installed: {install}") from error
-        raise ValueError(f"{what} cannot be made: {error}") from error  # its own message is written for users
+        raise ValueError(f"{what} cannot be made: {words_of(error)}") from error  # its own message is written for users
     except Exception as error:
-        raise ValueError(f"{what} cannot be made: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{what} cannot be made: {in_one_line(error)}") from error
