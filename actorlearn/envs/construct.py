@@ -37,6 +37,7 @@ def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
     try:
         for number, wrapper in enumerate(map(_named, settings.wrappers)):
             env = _wrapped(env, wrapper.name, wrapper.kwargs, f"env.wrappers[{number}]")
+        _check_spaces(settings.id, env, "")
     except BaseException:
         env.close()
         raise
@@ -61,7 +62,19 @@ def construct_vector(settings: GymnasiumSettings, count: int) -> tuple[Vector, i
     made = called(maker, (), {"num_envs": count, **kwargs}, what)
     if not isinstance(made, gymnasium.vector.VectorEnv):
         raise ValueError(f"{what} makes {imports.describe(made)}; it must make a gymnasium.vector.VectorEnv")
+    _check_spaces(settings.id, made, "single_")
     return made, limit
+
+
+def _check_spaces(env_id: str, env: Environment | Vector, prefix: str) -> None:
+    """Raise ValueError unless the attributes for the two spaces, whose names begin with ``prefix``, are spaces."""
+    for name in (f"{prefix}observation_space", f"{prefix}action_space"):
+        found = getattr(env, name, None)
+        if not isinstance(found, gymnasium.Space):
+            raise ValueError(
+                f"env.id: {env_id!r} has {name} {imports.describe(found)}; its constructor must set self.{name} to a "
+                "space of gymnasium.spaces"
+            )
 
 
 def _vector_class(settings: GymnasiumSettings) -> tuple[Maker, Arguments, str] | None:

@@ -410,5 +410,7 @@ class Children:
 
 def _in_log(child: Child) -> str:
     """Return the cause of a death that the process could not explain, and where its last output is."""
+    if child.went_with_node:
+        return child.cause
     why = ", by SIGTERM or because its code called os._exit" if child.cause == "exit 0" else ""
     return f"{child.cause}{why}; its last output is in logs/{child.name}.log"

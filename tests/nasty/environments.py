@@ -604,11 +604,14 @@ class ClosesOutput(Sound):
 
 
 class ClosesDescriptors(Sound):
-    """Closes its output as a daemon does. Accepted: nothing needs it."""
+    """Closes its input and output, as a daemon does. Accepted: nothing needs them."""
+
+    closed = False
 
     def spoilt(self, outcome: dict[str, Any]) -> dict[str, Any]:
-        for number in (0, 1, 2):
-            os.close(number) if self.made == self.after + 1 else None
+        if not ClosesDescriptors.closed:
+            ClosesDescriptors.closed = True
+            os.closerange(0, 3)
         return {}
 
 
@@ -638,7 +641,7 @@ class ChangesSeeds(Sound):
     def spoilt(self, outcome: dict[str, Any]) -> dict[str, Any]:
         import torch
 
-        np.random.seed(0)  # noqa: NPY002
+        np.random.seed(0)
         random.seed(0)
         torch.manual_seed(0)
         return {}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.tasks import describe
 from actorlearn.worker.settings import DescribeSettings
 from launch.plan import probe
-from launch.topology.load import TopologyError, load, parse
+from launch.topology.load import load, parse
 from tests.packages import installed
 from tests.sizes import ROOT
 
@@ -242,9 +240,7 @@ def described(overrides: list[str]) -> str:
         ("optimizer.name=misfits:NoModule", ["lacks step, state, restore", "actorlearn/optim/interface.py"]),
     ],
 )
-def test_a_class_that_does_not_fit_is_refused_by_what_it_lacks(
-    override: str, says: list[str]
-) -> None:
+def test_a_class_that_does_not_fit_is_refused_by_what_it_lacks(override: str, says: list[str]) -> None:
     line = described([override])
     assert [words for words in says if words not in line] == [], line
     assert "\n" not in line
@@ -266,9 +262,7 @@ def test_a_class_that_fits_is_described() -> None:
         (["env.id=Pendulum-v1", "algorithm.name=sac", "optimizer.groups.temperature.learning_rate=0.1"], ""),
     ],
 )
-def test_a_parameter_group_is_a_network_of_the_algorithm(
-    overrides: list[str], says: str
-) -> None:
+def test_a_parameter_group_is_a_network_of_the_algorithm(overrides: list[str], says: str) -> None:
     line = described(overrides)
     assert says in line and bool(says) == bool(line)
 
@@ -282,18 +276,14 @@ def test_a_parameter_group_is_a_network_of_the_algorithm(
         ("LossOfNothing", "losses returns 'critic_3', but the networks are actor, critic_1, critic_2, temperature"),
     ],
 )
-def test_an_algorithm_of_several_networks_is_refused_too(
-    name: str, says: str
-) -> None:
+def test_an_algorithm_of_several_networks_is_refused_too(name: str, says: str) -> None:
     line = described(["env.id=Pendulum-v1", f"algorithm.name=misfits:{name}", "env.scale_actions=true"])
     assert f"algorithm.name: 'misfits:{name}'" in line and says in line
 
 
 @pytest.mark.usefixtures("misfits")
 @pytest.mark.parametrize("key", ["env.id", "model.name", "algorithm.name", "optimizer.name"])
-def test_a_module_that_ends_the_process_that_imports_it_is_refused(
-    key: str, tmp_path: Path
-) -> None:
+def test_a_module_that_ends_the_process_that_imports_it_is_refused(key: str, tmp_path: Path) -> None:
     (tmp_path / "leaves.py").write_text("raise SystemExit(3)")
     assert "importing 'leaves' fails: SystemExit: 3" in described([f"{key}=leaves:X"])
 

@@ -13,9 +13,7 @@ from actorlearn.worker.settings import SpacesSettings
     ("env_id", "like"),
     [("Pendulum-v1", "continuous"), ("CartPole-v1", "vector"), ("FrozenLake-v1", "vector")],
 )
-def test_a_box_of_actions_is_continuous_and_choices_are_not(
-    env_id: str, like: str
-) -> None:
+def test_a_box_of_actions_is_continuous_and_choices_are_not(env_id: str, like: str) -> None:
     assert spaces.run(SpacesSettings(env=GymnasiumSettings(id=env_id))) == {"like": like}
 
 
