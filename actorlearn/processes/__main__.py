@@ -113,7 +113,8 @@ def main(arguments: list[str]) -> int:
             line.failed(f"{in_one_line(error)}{place_of(error)}")
             line.close()
         if answers is not None:
-            _write(answers, {"error": words_of(error) if type(error) is ValueError else in_one_line(error)})
+            own = words_of(error) if isinstance(error, ValueError | RuntimeError) else ""
+            _write(answers, {"error": own or in_one_line(error)})
         return 1
     if answers is not None:
         _write(answers, answer)
