@@ -45,7 +45,7 @@ def place_of(error: BaseException) -> str:
 
 
 def place_in_stack(text: str) -> str:
-    """Return the same from the stack of the current thread that faulthandler wrote; empty if there is none in a text."""
+    """Return the same from a text with a stack that faulthandler has written, of its current thread."""
     stack = f"\n{text}".partition("\nCurrent thread ")[2]
     own = [call for call in _CALL.findall(stack) if is_own(call[0])]
     return f" ({Path(own[0][0]).name}, line {own[0][1]})" if own else ""

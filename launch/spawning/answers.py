@@ -37,7 +37,7 @@ def ask(command: Sequence[str], limit_s: float | None = None, **environment: str
 
     Raises NoAnswerError, OSError, and subprocess.TimeoutExpired after ``limit_s``.
     """
-    done = guardian.run(command, limit_s, **environment)
+    done = guardian.run(command, limit_s, None, **environment)
     return answer(done.stdout, done.stderr, done.returncode)
 
 
