@@ -43,7 +43,7 @@ START_S = 120.0
 _END_S = 10.0
 """Longest time to end all processes, in seconds: some may hang in the kernel or belong to other users."""
 _TURN_S = 0.005
-_STACK_S = 0.5
+_STACK_S = 2.0
 """Time that a process has to write its stack, in seconds."""
 _REQUEST_BYTES = 1 << 16
 

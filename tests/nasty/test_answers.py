@@ -66,4 +66,4 @@ def test_however_it_ends_its_process_is_said(fault: str, said: str) -> None:
 @pytest.mark.parametrize("fault", ["HangsInStep", "HoldsTheLock"])
 def test_where_it_hangs_is_said(fault: str) -> None:
     with pytest.raises(TooSlowError, match=r"^ \(environments.py, line \d+\)$"):
-        ask("AtOnce", 10.0, fault=fault)
+        ask("AtOnce", 20.0, fault=fault)
