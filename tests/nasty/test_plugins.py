@@ -31,7 +31,7 @@ LATE = {
     "LossHangsLate": ["no sign of life for", "supervision.trainer_hang_s", "logs/trainer.log"],
     "LossExitsLate": ["SystemExit: 0 (plugins.py, line"],
 }
-"""Network or algorithm -> words of the run's last line and of its summary."""
+"""Network or algorithm -> words of the line with which the run ends, and of its summary."""
 
 
 def named(name: str) -> list[str]:
@@ -54,8 +54,7 @@ def test_one_that_fails_in_a_run_ends_it_with_one_line(name: str, launched: Star
     limits = ["supervision.restarts=1", "supervision.trainer_hang_s=5", "supervision.trainer_spin_s=20"]
     run = launched("catch", *SOUND, *named(name), *SMALL, *limits, "total_steps=4_000")
     assert run.end(300) == 1, run.screen()
-    line = run.stdout.read_text().splitlines()[-1]
-    assert "failed: trainer: " in line, run.screen()
+    (line,) = (line for line in run.stdout.read_text().splitlines() if "  failed: trainer: " in line)
     for text in (line, run.summary()["error"]):
         assert [words for words in LATE[name] if words not in text] == [], text
     assert "Traceback" not in run.screen() and run.stderr.read_text() == ""
