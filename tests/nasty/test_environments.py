@@ -163,7 +163,12 @@ def marked(names: Iterable[str]) -> list[Any]:
 
 def lived(launched: Start, name: str, *overrides: str) -> Launched:
     """A short run with this environment, which has ended and left nothing."""
-    limits = ["supervision.restarts=1", "supervision.simulator_hang_s=5", "supervision.simulator_spin_s=15"]
+    limits = [
+        "supervision.restarts=1",
+        "supervision.restarts_within_s=100_000",
+        "supervision.simulator_hang_s=5",
+        "supervision.simulator_spin_s=15",
+    ]
     run = launched("catch", named(name), *SMALL, *limits, "total_steps=400", *overrides)
     run.end(300)
     assert "Traceback" not in run.screen() and run.stderr.read_text() == ""

@@ -51,7 +51,12 @@ def test_one_that_cannot_be_used_is_refused_in_one_line(name: str, command: Comm
 
 @pytest.mark.parametrize("name", LATE)
 def test_one_that_fails_in_a_run_ends_it_with_one_line(name: str, launched: Start) -> None:
-    limits = ["supervision.restarts=1", "supervision.trainer_hang_s=5", "supervision.trainer_spin_s=20"]
+    limits = [
+        "supervision.restarts=1",
+        "supervision.restarts_within_s=100_000",
+        "supervision.trainer_hang_s=5",
+        "supervision.trainer_spin_s=20",
+    ]
     run = launched("catch", *SOUND, *named(name), *SMALL, *limits, "total_steps=4_000")
     assert run.end(300) == 1, run.screen()
     (line,) = (line for line in run.stdout.read_text().splitlines() if "  failed: trainer: " in line)
