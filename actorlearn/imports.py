@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
+from actorlearn.exceptions import in_one_line
+
 _SHARED_DEFAULT = re.compile(r"Using a non-empty mutable collection \((.*)\) as a default value")
 """msgspec's error for a class of settings; it names neither the class nor the field."""
 _OF_EXTRA = re.compile(r"""([\w.-]+).*\bextra *== *["']([\w.-]+)""")
@@ -55,10 +57,10 @@ def module(name: str, what: str) -> ModuleType:
             raise ValueError(f"{what}: the package {root} has no module {missing!r}") from error
         raise ValueError(f"{what} needs {missing!r}, which is not installed: {to_install(name, missing)}") from error
     except TypeError as error:
-        reason = _shared_default(error) or f"{type(error).__name__}: {error}"
+        reason = _shared_default(error) or in_one_line(error)
         raise ValueError(f"{what}: importing {name!r} fails: {reason}") from error
-    except (Exception, SystemExit) as error:  # a user's code may raise anything, also SystemExit
-        raise ValueError(f"{what}: importing {name!r} fails: {type(error).__name__}: {error}") from error
+    except BaseException as error:  # a user's code may raise anything, also SystemExit and KeyboardInterrupt
+        raise ValueError(f"{what}: importing {name!r} fails: {in_one_line(error)}") from error
 
 
 def attribute(name: str, what: str) -> Any:

@@ -20,6 +20,7 @@ from actorlearn import imports
 from actorlearn.envs import registered
 from actorlearn.envs.gymnasium_vector import resets_by_mask
 from actorlearn.envs.specs import GymnasiumSettings, WrapperSettings
+from actorlearn.exceptions import in_one_line, words_of
 
 Environment = gymnasium.Env[Any, Any]
 Vector = gymnasium.vector.VectorEnv[Any, Any, Any]
@@ -36,6 +37,7 @@ def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
     try:
         for number, wrapper in enumerate(map(_named, settings.wrappers)):
             env = _wrapped(env, wrapper.name, wrapper.kwargs, f"env.wrappers[{number}]")
+        _check_spaces(settings.id, env, "")
     except BaseException:
         env.close()
         raise
@@ -60,7 +62,19 @@ def construct_vector(settings: GymnasiumSettings, count: int) -> tuple[Vector, i
     made = called(maker, (), {"num_envs": count, **kwargs}, what)
     if not isinstance(made, gymnasium.vector.VectorEnv):
         raise ValueError(f"{what} makes {imports.describe(made)}; it must make a gymnasium.vector.VectorEnv")
+    _check_spaces(settings.id, made, "single_")
     return made, limit
+
+
+def _check_spaces(env_id: str, env: Environment | Vector, prefix: str) -> None:
+    """Raise ValueError unless the attributes for the two spaces, whose names begin with ``prefix``, are spaces."""
+    for name in (f"{prefix}observation_space", f"{prefix}action_space"):
+        found = getattr(env, name, None)
+        if not isinstance(found, gymnasium.Space):
+            raise ValueError(
+                f"env.id: {env_id!r} has {name} {imports.describe(found)}; its constructor must set self.{name} to a "
+                "space of gymnasium.spaces"
+            )
 
 
 def _vector_class(settings: GymnasiumSettings) -> tuple[Maker, Arguments, str] | None:
@@ -214,6 +228,6 @@ def _one_line(what: str, module: str) -> Iterator[None]:
         if isinstance(missing, ModuleNotFoundError) and missing.name:
             install = imports.to_install(module, missing.name)
             raise ValueError(f"{what} needs {missing.name!r}, which is not installed: {install}") from error
-        raise ValueError(f"{what} cannot be made: {error}") from error  # its own message is written for users
+        raise ValueError(f"{what} cannot be made: {words_of(error)}") from error  # its own message is written for users
     except Exception as error:
-        raise ValueError(f"{what} cannot be made: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{what} cannot be made: {in_one_line(error)}") from error

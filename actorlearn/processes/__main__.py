@@ -10,14 +10,18 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import io
+import json
 import os
 import signal
 import sys
+import threading
+import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from actorlearn.exceptions import in_one_line, place_of, words_of
 from actorlearn.memory.progress import STACK_SIGNAL
 from actorlearn.wire.control import Control, TurnedAwayError
 from actorlearn.worker import settings as all_settings
@@ -25,6 +29,8 @@ from actorlearn.worker.roles import ROLES, TASKS, RoleSpec, TaskSpec
 from actorlearn.worker.scheduling import SLICE_NS, set_slice
 
 _PR_SET_PDEATHSIG = 1
+LEAVE_S = 2.0
+"""Longest time from the end of the work to the end of the process, in seconds; it is below the supervisor's limit."""
 
 
 def die_with_parent() -> None:
@@ -67,7 +73,7 @@ def lose_what_finds_no_room() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run a role to its end; returns 0 done, 1 failed, 2 wrong request, 3 refused by the supervisor."""
+    """Run a role or task to its end; returns 0 done, 1 failed, 2 wrong request, 3 refused by the supervisor."""
     spec = _spec(arguments[0]) if len(arguments) == 2 else None
     if spec is None:
         known = ",".join((*ROLES.names(), *TASKS))
@@ -75,10 +81,13 @@ def main(arguments: list[str]) -> int:
         return 2
     die_with_parent()
     path = arguments[1]
+    answers = os.dup(1) if isinstance(spec, TaskSpec) else None  # the code of users may close standard output
     if isinstance(spec, RoleSpec):  # not for a task, whose output must reach the process that started it
         lose_what_finds_no_room()
+    faults = os.fdopen(os.dup(2), "w")
+    faulthandler.enable(faults)
     signal.signal(STACK_SIGNAL, signal.SIG_IGN)  # what the signal does again once faulthandler's handler has gone
-    faulthandler.register(STACK_SIGNAL, all_threads=True)
+    faulthandler.register(STACK_SIGNAL, faults, all_threads=True)
     if isinstance(spec, RoleSpec) and spec.latency_bound and not set_slice(SLICE_NS):
         print(
             "the kernel has no custom time slices (Linux 6.12 has): this process may wake up late on a busy machine",
@@ -92,18 +101,42 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     try:
-        run(settings)
+        answer = run(settings)
     except TurnedAwayError as refusal:
         print(f"refused: {refusal}", file=sys.stderr)
         return 3
-    except Exception as error:
-        traceback.print_exc()
+    except BaseException as error:  # the code of users may also raise SystemExit and KeyboardInterrupt
+        with suppress(ValueError):  # it may have closed the stream
+            traceback.print_exc()
         if isinstance(settings, all_settings.ProcessSettings):
             line = Control(settings.control, settings.id, settings.run_id, last_words=True)
-            line.failed(f"{type(error).__name__}: {error}")
+            line.failed(f"{in_one_line(error)}{place_of(error)}")
             line.close()
+        if answers is not None:
+            own = words_of(error) if isinstance(error, ValueError | RuntimeError) else ""
+            _write(answers, {"error": own or in_one_line(error)})
         return 1
+    if answers is not None:
+        _write(answers, answer)
     return 0
+
+
+def _write(answers: int, answer: Any) -> None:
+    """Write a task's answer as a line of JSON, after everything that was printed."""
+    with suppress(ValueError, OSError):
+        sys.stdout.flush()
+    os.write(answers, f"\n{json.dumps(answer)}\n".encode())
+
+
+def leave(status: int) -> NoReturn:
+    """End this process, within LEAVE_S also if threads, processes or exit handlers of users' code do not end."""
+
+    def end() -> None:
+        time.sleep(LEAVE_S)
+        os._exit(status)
+
+    threading.Thread(target=end, daemon=True).start()
+    sys.exit(status)
 
 
 def _spec(name: str) -> RoleSpec | TaskSpec | None:
@@ -118,4 +151,4 @@ def _spec(name: str) -> RoleSpec | TaskSpec | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

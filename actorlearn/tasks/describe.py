@@ -1,12 +1,10 @@
 """Describes an environment and a network for a plan, so that the planner does not import them.
 
-Reads its settings; prints one line of JSON: shapes, actions, columns and number of weights, or an error.
+Reads its settings; answers shapes, actions, columns and number of weights.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,15 +41,10 @@ from actorlearn.worker.settings import DescribeSettings
 SEED = 0
 
 
-def run(settings: DescribeSettings) -> None:
-    """Make and rehearse the parts and print their description; exits 2 with ``{"error": …}`` if that fails."""
-    try:
-        check_devices(settings.devices)
-        answer = describe(settings)
-    except (Exception, SystemExit) as error:  # a user's environment or model may raise anything
-        print(json.dumps({"error": " ".join(str(error).split()) or type(error).__name__}), flush=True)
-        sys.exit(2)
-    print(json.dumps(answer), flush=True)
+def run(settings: DescribeSettings) -> dict[str, Any]:
+    """Make and rehearse the parts and return their description; raises ValueError, one line, if that fails."""
+    check_devices(settings.devices)
+    return describe(settings)
 
 
 def describe(settings: DescribeSettings) -> dict[str, Any]:

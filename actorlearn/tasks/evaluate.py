@@ -1,11 +1,10 @@
-"""Plays N whole games with a checkpoint of a run, by default its newest valid one, and prints one line of JSON.
+"""Plays N whole games with a checkpoint of a run, by default its newest valid one, and answers the scores.
 
 If learners have their own weights, a checkpoint of each one and the average of these weights are played.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ from actorlearn.wire.identity import trainer_id
 from actorlearn.worker.settings import EvaluateSettings
 
 
-def run(settings: EvaluateSettings) -> None:
-    """Play and print; actions are sampled or greedy, as the settings say."""
+def run(settings: EvaluateSettings) -> dict[str, Any]:
+    """Play and return the scores; actions are sampled or greedy, as the settings say."""
     torch.set_num_threads(1)
     saved, warnings = opened(Path(settings.run_dir) / "checkpoints", settings.behind_steps, settings.at)
     policy = Policy(settings.policy, "cpu", settings.seed, stream=0, threads=settings.threads)
@@ -59,7 +58,7 @@ def run(settings: EvaluateSettings) -> None:
     others = {SECONDARY: results.pop(SECONDARY)} if SECONDARY in results else {}
     others |= {"learners": results} if results else {}
     told = {"checkpoint": str(latest.path), "warnings": warnings}
-    print(json.dumps({**about, **told, **average, **others, **recorded}), flush=True)
+    return {**about, **told, **average, **others, **recorded}
 
 
 def opened(root: Path, behind_steps: int | None, at: str | int = NEWEST) -> tuple[dict[str, Checkpoint], list[str]]:

@@ -1,4 +1,4 @@
-"""Writes the policy of a run to a folder, for use elsewhere, and prints one line of JSON about it.
+"""Writes the policy of a run to a folder, for use elsewhere, and answers what was written.
 
 Reads the run's settings and one of its checkpoints. Writes ``weights.safetensors`` with all weights by torch's
 names and, on request, ``policy.onnx`` (``acting/exported.py``) with ``play.py``, which plays it, and the file of an
@@ -7,11 +7,10 @@ environment that cannot be imported.
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import torch
 from safetensors.torch import save
@@ -24,22 +23,21 @@ from actorlearn.worker.settings import ExportSettings
 WEIGHTS, ONNX, RUNNER = "weights.safetensors", "policy.onnx", "play.py"
 
 
-def run(settings: ExportSettings) -> None:
-    """Write the files and print; exits 1 with a line on stderr if the policy cannot be loaded or written."""
+def run(settings: ExportSettings) -> dict[str, Any]:
+    """Write the files and return what was written.
+
+    Raises ValueError if no checkpoint is valid, and RuntimeError if torch's exporter does not support a layer.
+    """
     torch.set_num_threads(1)
     folder = Path(settings.folder)
-    try:
-        policy = load(settings.run_dir, settings.learner, seed=0, at=settings.at)
-        made = recipe(policy.env)
-        weights = {name: tensor.contiguous() for name, tensor in policy.network.state_dict().items()}
-        (folder / WEIGHTS).write_bytes(save(weights, metadata={"env_steps": str(policy.env_steps)}))
-        if settings.onnx:
-            _write_onnx(policy, folder)
-    except (ValueError, RuntimeError) as error:  # no checkpoint is valid, or torch's exporter does not support a layer
-        print(" ".join(str(error).split()), file=sys.stderr)
-        sys.exit(1)
+    policy = load(settings.run_dir, settings.learner, seed=0, at=settings.at)
+    made = recipe(policy.env)
+    weights = {name: tensor.contiguous() for name, tensor in policy.network.state_dict().items()}
+    (folder / WEIGHTS).write_bytes(save(weights, metadata={"env_steps": str(policy.env_steps)}))
+    if settings.onnx:
+        _write_onnx(policy, folder)
     scores = policy.saved.get("recent_returns") or []
-    answer = {
+    return {
         "checkpoint": str(policy.checkpoint),
         "env_steps": policy.env_steps,
         "elapsed_s": policy.saved.get("elapsed_s"),
@@ -51,7 +49,6 @@ def run(settings: ExportSettings) -> None:
         "state_size": policy.state_size,
         "not_made": made.missing,
     }
-    print(json.dumps(answer), flush=True)
 
 
 def _write_onnx(policy: LoadedPolicy, folder: Path) -> None:

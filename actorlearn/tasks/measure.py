@@ -1,11 +1,10 @@
 """Measures one part of a topology in a process of its own: simulation, inference, learning, or the optimizer's step.
 
-Reads its settings; prints one line of JSON with steps per second. It measures the code that runs use.
+Reads its settings; answers steps per second. It measures the code that runs use.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -40,10 +39,10 @@ ROLLOUT = 20
 _WARMUP_S = 1.0
 
 
-def run(settings: MeasureSettings) -> None:
-    """Measure one part and print the result."""
+def run(settings: MeasureSettings) -> dict[str, float]:
+    """Measure one part and return the result."""
     measure = {"simulate": simulate, "infer": infer, "learn": learn, "optimize": optimize}[settings.part]
-    print(json.dumps({"steps_per_s": measure(settings)}), flush=True)
+    return {"steps_per_s": measure(settings)}
 
 
 def simulate(settings: MeasureSettings) -> float:

@@ -9,20 +9,15 @@ run.
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import gymnasium
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-import actorlearn
 from actorlearn.actions import Actions
 from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm, ReadsSomeHeads
 from actorlearn.algorithms.make import extra_networks
@@ -31,6 +26,7 @@ from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, HardCo
 from actorlearn.algorithms.state import declared_by, unchanged
 from actorlearn.envs.gymnasium_env import Gymnasium
 from actorlearn.envs.interface import MalformedStepError, Row, VectorEnv, check_actions, empty_row
+from actorlearn.exceptions import in_one_line, place_of, words_of
 from actorlearn.extra_networks import ExtraNetwork
 from actorlearn.learning.items import following_outputs
 from actorlearn.learning.losses import LossAndMetrics
@@ -52,7 +48,6 @@ SEQUENCE = 2
 """Number of transitions of a replayed sequence."""
 SHIPPED = "actorlearn."
 """Beginning of the names of shipped modules."""
-_LIBRARIES = tuple(str(Path(str(module.__file__)).parent) for module in (actorlearn, torch, gymnasium, np))
 _TAKEN = frozenset(Batch.__slots__) | {"state", "priority"}
 
 
@@ -72,21 +67,15 @@ def blaming(part: RehearsedPart, deed: str) -> Iterator[None]:
     """Turn any exception of a part's code, also SystemExit, into a ValueError of one line that names the part."""
     try:
         yield
-    except (Exception, SystemExit) as error:
-        said = " ".join(str(error).split())
+    except BaseException as error:
+        said = words_of(error)
         if isinstance(error, ValueError) and said.startswith(f"{part.key.partition('.')[0]}."):
             raise  # the text already names the key
         if isinstance(error, MalformedStepError):
             raise ValueError(f"{part.key}: {said}") from error
-        what = said if type(error) is ValueError else f"{type(error).__name__}: {said}".removesuffix(": ")
-        where = f"{what}{_place(error)}; {part.described_in} describes what it must do"
+        what = said if type(error) is ValueError else in_one_line(error)
+        where = f"{what}{place_of(error)}; {part.described_in} describes what it must do"
         raise ValueError(f"{part.key}: {part.name!r} {deed}: {where}") from error
-
-
-def _place(error: BaseException) -> str:
-    """Return file and line of the innermost call outside the libraries, in brackets; empty if there is none."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((*_LIBRARIES, "<"))]
-    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
 def check_heads(heads: Any) -> None:

@@ -8,6 +8,7 @@ from dataclasses import fields
 import numpy as np
 
 from actorlearn.envs.interface import Row, VectorEnv, empty_row
+from actorlearn.exceptions import in_one_line, place_of
 
 STEPS = 8
 """Number of steps that both environments take after the state was saved."""
@@ -22,13 +23,13 @@ def difference_after_restore(env: VectorEnv, make_another: Callable[[], VectorEn
     try:
         state = {name: array.copy() for name, array in env.state().items()}
     except Exception as error:  # a user's environment may raise anything
-        return f"its state cannot be saved: {_line(error)}"
+        return f"its state cannot be saved: {in_one_line(error)}{place_of(error)}"
     other = make_another()
     try:
         try:
             other.restore(state)
         except Exception as error:
-            return f"its state cannot be restored: {_line(error)}"
+            return f"its state cannot be restored: {in_one_line(error)}{place_of(error)}"
         row, other_row = empty_row(env.spec, env.count), empty_row(env.spec, env.count)
         random = np.random.default_rng(0)
         for step in range(1, STEPS + 1):
@@ -51,7 +52,3 @@ def _differing(row: Row, other: Row) -> str:
         if not np.array_equal(getattr(row, column.name), getattr(other, column.name)):
             return column.name
     return ""
-
-
-def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")

@@ -67,9 +67,9 @@ class RoleSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec(PlugIn):
-    """Description of a process that answers one question on its standard output and ends.
+    """Description of a process that answers one question and ends.
 
-    ``made_by`` names the function that it runs.
+    ``made_by`` names the function that it runs, which returns the answer or raises an exception.
     """
 
     settings: type[msgspec.Struct]

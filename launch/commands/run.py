@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -121,6 +122,10 @@ def new_folder(name: str, run_dir: Path | None, option: str = "--run-dir ") -> P
     ``option``: how the caller writes ``run_dir``, for errors.
     """
     folder = run_dir or find.RUNS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in str(folder.resolve())):
+        raise RunError(
+            f"{option}{str(folder)!a}: its path has control characters or bytes that are not UTF-8; name another folder"
+        )
     if folder.is_dir() and any(folder.iterdir()):
         if find.read(folder) is None:
             raise RunError(f"{option}{folder}: is not empty; name a new folder")

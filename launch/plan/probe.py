@@ -7,14 +7,13 @@ cannot be built, a one-line error is raised before any process of the run is sta
 from __future__ import annotations
 
 import math
-import subprocess
 
 import msgspec
 import numpy as np
 
 from actorlearn.actions import Actions
 from actorlearn.worker.settings import DescribeSettings
-from launch.spawning.answers import NoAnswerError, ask_task
+from launch.spawning.answers import NoAnswerError, TaskError, TooSlowError, ask_task
 from launch.topology.load import Topology, TopologyError
 from launch.topology.modes import mode
 
@@ -88,15 +87,16 @@ def describe(topology: Topology) -> Description:
     limit_s = topology.supervision.start_s
     try:
         answer = ask_task("describe", msgspec.json.encode(question), limit_s)
+    except TaskError as error:
+        raise TopologyError(str(error)) from None
+    except TooSlowError as place:
+        raise TopologyError(
+            f"env.id {topology.env.id!r}: trying the environment and the network takes longer than {limit_s:g} s, the "
+            f"limit supervision.start_s{place}; find out what it waits for, or raise supervision.start_s"
+        ) from None
     except NoAnswerError as error:
         raise TopologyError(
-            f"env.id {topology.env.id!r}: the environment and the network cannot be made: {error}"
+            f"env.id {topology.env.id!r}: the process that tries the environment and the network has died: {error}; "
+            "find out what ended it, for example os._exit or a library that crashes"
         ) from None
-    except subprocess.TimeoutExpired:
-        raise TopologyError(
-            f"env.id {topology.env.id!r}: making and resetting the environment takes longer than {limit_s:g} s, the "
-            "limit supervision.start_s; find out what the environment waits for, or raise supervision.start_s"
-        ) from None
-    if "error" in answer:
-        raise TopologyError(answer["error"])
     return msgspec.convert(answer, Description, strict=False)

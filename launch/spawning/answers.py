@@ -6,6 +6,8 @@ Child processes do the imports that are slow or may fail (torch, environments), 
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -13,11 +15,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from actorlearn.exceptions import place_in_stack
+from actorlearn.memory.progress import STACK_SIGNAL
 from launch.spawning import guardian
 
 
 class NoAnswerError(RuntimeError):
-    """A child ended without an answer; the text is the last line that it wrote to stderr, or its exit status."""
+    """A child ended without an answer; the text says how it ended, or is the last line that it wrote to stderr."""
+
+
+class TaskError(NoAnswerError):
+    """A child answered that it cannot do its task; the text is its reason, in one line."""
+
+
+class TooSlowError(NoAnswerError):
+    """A child had no answer within its limit; the text is the place in the code of the user where it was, if known."""
 
 
 def ask(command: Sequence[str], limit_s: float | None = None, **environment: str) -> Any:
@@ -25,25 +37,42 @@ def ask(command: Sequence[str], limit_s: float | None = None, **environment: str
 
     Raises NoAnswerError, OSError, and subprocess.TimeoutExpired after ``limit_s``.
     """
-    done = guardian.run(command, limit_s, **environment)
+    done = guardian.run(command, limit_s, None, **environment)
     return answer(done.stdout, done.stderr, done.returncode)
 
 
 def ask_task(task: str, settings: bytes, limit_s: float | None = None, **environment: str) -> Any:
-    """Run a task of ``actorlearn/tasks`` with these settings, as JSON, and return its answer; raises as `ask` does."""
+    """Run a task of ``actorlearn/tasks`` with these settings, as JSON, and return its answer.
+
+    Raises NoAnswerError (TaskError if the task failed, TooSlowError after ``limit_s``) and OSError.
+    """
     with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
         path = Path(folder) / f"{task}.json"
         path.write_bytes(settings)
-        return ask([sys.executable, "-m", "actorlearn.processes", task, str(path)], limit_s, **environment)
+        command = [sys.executable, "-m", "actorlearn.processes", task, str(path)]
+        try:
+            done = guardian.run(command, limit_s, STACK_SIGNAL, **environment)
+        except subprocess.TimeoutExpired as late:
+            raise TooSlowError(place_in_stack(str(late.stderr))) from None
+    return answer(done.stdout, done.stderr, done.returncode)
 
 
 def answer(out: str, err: str, returncode: int) -> Any:
     """Return the last JSON object or array that a child wrote to stdout as a line; raises NoAnswerError without one.
 
-    Other lines are ignored: users' code in the child may print any text before and after the answer.
+    Other lines are ignored: users' code in the child may print any text before and after the answer. Raises TaskError
+    for the answer of a task that failed.
     """
     for line in reversed(out.splitlines()):
         with suppress(ValueError):
             if isinstance(told := json.loads(line), dict | list):
+                if isinstance(told, dict) and told.keys() == {"error"}:
+                    raise TaskError(told["error"])
                 return told
-    raise NoAnswerError((err.strip().splitlines() or [f"exit status {returncode}, no answer"])[-1])
+    if returncode < 0:
+        name = signal.Signals(-returncode).name
+        raise NoAnswerError(f"its process was ended by signal {-returncode}, {name}{place_in_stack(err)}")
+    said = (err.strip().splitlines() or [""])[-1]
+    if "Traceback (most recent call last)" in err:
+        raise NoAnswerError(said)
+    raise NoAnswerError(f"exit status {returncode}, no answer" + (f"; its last line is: {said:.500}" if said else ""))

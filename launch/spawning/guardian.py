@@ -43,6 +43,8 @@ START_S = 120.0
 _END_S = 10.0
 """Longest time to end all processes, in seconds: some may hang in the kernel or belong to other users."""
 _TURN_S = 0.005
+_STACK_S = 2.0
+"""Time that a process has to write its stack, in seconds."""
 _REQUEST_BYTES = 1 << 16
 
 
@@ -133,11 +135,13 @@ def end_marked(run_id: str, limit_s: float = _END_S) -> None:
         time.sleep(_TURN_S)
 
 
-def run(command: Sequence[str], limit_s: float | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    command: Sequence[str], limit_s: float | None = None, stack_signal: int | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command as subprocess.run does with captured output.
 
     Its descendants end when it ends, and all end when this process ends. Raises OSError, and TimeoutExpired after
-    ``limit_s``.
+    ``limit_s``. ``stack_signal``: signal at which the command writes its stack to stderr, sent to it after ``limit_s``.
     """
     guardian = Guardian(command[-1])
     try:
@@ -147,12 +151,16 @@ def run(command: Sequence[str], limit_s: float | None = None, **environment: str
             exits.register(pidfd, select.POLLIN)
             try:
                 ended = exits.poll(None if limit_s is None else 1000 * limit_s)
+                if not ended and stack_signal is not None:
+                    with suppress(OSError):
+                        signal.pidfd_send_signal(pidfd, stack_signal)
+                    exits.poll(1000 * _STACK_S)
             finally:
                 os.close(pidfd)
-            if not ended:
-                raise subprocess.TimeoutExpired(list(command), limit_s or 0.0)
-            returncode = guardian.returncode(pid)
+            returncode = guardian.returncode(pid) if ended else 0
             texts = [file.read() for file in (out, err) if file.seek(0) == 0]
+            if not ended:
+                raise subprocess.TimeoutExpired(list(command), limit_s or 0.0, *texts)
         return subprocess.CompletedProcess(list(command), returncode, *texts)
     finally:
         guardian.close()

@@ -97,6 +97,8 @@ class Child:
     applied: int = 0
     """Version of the newest order that this incarnation has applied."""
     sent_s: float = 0.0
+    silence: str = ""
+    """Newest report of its silence, which explains a hang."""
     killed_for: str = ""
     """Reason why it is being killed, which becomes the cause of its death."""
     leaving: bool = False

@@ -303,20 +303,20 @@ class Children:
         # for its reply.
         unready = child.role.learns and not child.ever_said_hello and not child.went_with_node
         if child.attaching or unready:
-            self._give_up(child, f"{child.name} died before it was ready: {child.error or child.cause}")
+            self._give_up(child, f"{child.name} died before it was ready: {child.error or _in_log(child)}")
         elif delay_s is None:
             often = f"died more often than supervision.restarts ({self._budget.restarts}) allows"
             if child.without_progress:
                 most = self._budget.unsaved_restarts
                 often = f"died more often than supervision.unsaved_restarts ({most}) allows without a newer checkpoint"
-            self._give_up(child, f"{often}; {child.error or child.cause}")
+            self._give_up(child, f"{often}; {child.error or _in_log(child)}")
         else:
             child.to(ChildState.BACKOFF, self.now_s)
             child.since_s += delay_s
 
     def _give_up(self, child: Child, reason: str) -> None:
         child.to(ChildState.FATAL, self.now_s)
-        child.error = child.error or child.refusal or child.cause
+        child.error = child.error or child.refusal or _in_log(child)
         if not child.refusal:  # a refusal was noted before
             self.note("gave up", child, reason)
         if child.attaching or child.leaving:
@@ -379,7 +379,8 @@ class Children:
             return
         where = f"; its stack is in logs/{child.name}.log" if event.stack else ""
         said = f"no sign of life for {event.seconds:.0f} s: {event.why}"
-        self.note("silent" if event.hangs else "slow", child, said + where)
+        child.silence = said + where
+        self.note("silent" if event.hangs else "slow", child, child.silence)
         if event.stack:
             self._do(ev.ShowStack(child.name, child.incarnation, said))
 
@@ -415,3 +416,11 @@ class Children:
     def note(self, kind: str, child: Child, cause: str = "", **fields: Any) -> None:
         """Note an event of a child."""
         self._do(ev.Note(kind, child.name, child.incarnation, cause, fields))
+
+
+def _in_log(child: Child) -> str:
+    """Return the cause of a death that the process could not explain, and where its last output is."""
+    if child.went_with_node:
+        return child.cause
+    why = ", by SIGTERM or because its code called os._exit" if child.cause == "exit 0" else ""
+    return f"{child.cause}{why}; its last output is in logs/{child.name}.log"

@@ -186,6 +186,7 @@ class Supervisor:
     def _stalled(self, event: ev.Stalled) -> None:
         child = self._children.current(event.name, event.incarnation)
         if child is not None and child.admitted:
+            child.failed(child.silence, self._now_s)
             self._children.kill_for(child, "hang")
         elif child is not None and child.state is ChildState.STARTING:
             self._children.kill_for(

@@ -15,9 +15,8 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
-from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -330,10 +329,10 @@ def described(text: str) -> Description:
         algorithm=topology.algorithm,
         optimizer=topology.optimizer,
     )
-    with redirect_stdout(StringIO()) as said, pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.delenv(VARIABLE, raising=False)  # the steps that are rehearsed are of no run
-        describe.run(question)
-    return msgspec.convert(json.loads(said.getvalue()), Description, strict=False)
+        answer = describe.run(question)
+    return msgspec.convert(json.loads(json.dumps(answer)), Description, strict=False)
 
 
 def _version() -> str:

@@ -71,7 +71,7 @@ def description(id: str) -> probe.Description:
     [
         (Chance, "an environment that was restored from its state plays another game: reward differs after 1 steps; "),
         (Forgets, "an environment that was restored from its state plays another game: reward differs after 1 steps; "),
-        (Unreadable, "its state cannot be saved: KeyError: 'ball'"),
+        (Unreadable, "its state cannot be saved: KeyError: 'ball' (test_restored_games.py, line "),
         (Unwritable, "its state cannot be restored: ValueError: "),
     ],
 )

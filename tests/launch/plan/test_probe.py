@@ -36,7 +36,7 @@ def gone(pid: int, within_s: float = 5.0) -> bool:
 
 def test_an_environment_that_is_never_made_is_one_line(slow: Path) -> None:
     with pytest.raises(
-        TopologyError, match=r"env.id 'slow:Env': making and resetting the environment takes longer than 2 s, "
+        TopologyError, match=r"env.id 'slow:Env': trying the environment and the network takes longer than 2 s, "
     ) as caught:
         probe.describe(parse("{env: {id: 'slow:Env'}, supervision: {start_s: 2}}"))
     assert "\n" not in str(caught.value)

@@ -190,7 +190,9 @@ def test_a_learner_that_loses_one_before_it_runs_leaves_again(victim: str) -> No
     other = next(name for name in NAMES[1:] if name != victim)
     story = bringing().at(3, *up("trainer-2", other), ev.Exited(victim, 0, 1))
     assert not story.reply.ok
-    assert story.reply.text.startswith(f"{victim} died before it was ready: exit 1; trainer-2 with ")
+    assert story.reply.text.startswith(
+        f"{victim} died before it was ready: exit 1; its last output is in logs/{victim}.log; trainer-2 with "
+    )
     story.at(3.5, ev.Tick())
     assert story.supervisor.order.learners == BOTH
     assert story.supervisor.order.leaving == ["trainer-2"]
@@ -273,12 +275,12 @@ def test_a_run_ends_when_the_last_learner_that_plays_plays_no_more() -> None:
     story = lose(gossip(), "simulator-1").at(90, *exits(["trainer-1"], 0))
     assert story.supervisor.phase == "running"
     lose(story, "simulator-0").at(200, *exits(["trainer-0"]))
-    assert story.done == ev.Done("failed", 1, "simulator-0: exit 1")
+    assert story.done == ev.Done("failed", 1, "simulator-0: exit 1; its last output is in logs/simulator-0.log")
 
 
 def test_learners_in_step_do_not_wait_for_one_that_plays_no_more() -> None:
     story = lose(two(), "simulator-1").then(*exits(["trainer-0", "trainer-1", "simulator-0"]))
-    assert story.done == ev.Done("failed", 1, "simulator-1: exit 1")
+    assert story.done == ev.Done("failed", 1, "simulator-1: exit 1; its last output is in logs/simulator-1.log")
 
 
 @pytest.mark.parametrize("names", [["simulator-2", "trainer-2"], NAMES], ids=["two", "all that attach returned"])

@@ -107,7 +107,9 @@ def test_a_run_whose_only_learner_goes_with_its_node_before_it_came_to_run_has_f
     story.at(1, ev.Lost("n0", (("trainer-0", 0), ("simulator-0", 0)), False))
     assert story.done == ev.Done("failed", 1, "trainer-0: node n0 was lost", lacks_nodes=True)
     story = Story(one).at(0, ev.Begin(), *(spawned(name) for name in one)).at(1, ev.Exited("trainer-0", 0, 1))
-    assert story.at(2, *ended("simulator-0")).done == ev.Done("failed", 1, "trainer-0: exit 1")
+    assert story.at(2, *ended("simulator-0")).done == ev.Done(
+        "failed", 1, "trainer-0: exit 1; its last output is in logs/trainer-0.log"
+    )
 
 
 def test_a_learner_that_goes_with_its_node_as_it_drains_has_failed_for_want_of_nodes() -> None:

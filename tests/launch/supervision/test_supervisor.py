@@ -296,7 +296,7 @@ def test_one_simulator_given_up_leaves_the_run_degraded() -> None:
 def test_all_simulators_given_up_fail_the_run() -> None:
     story = lose(lose(running(), "simulator-0"), "simulator-1")
     story.then(*exits(["trainer", "inference-0", "evaluator-0"]))
-    assert story.done == ev.Done("failed", 1, "simulator-0: exit 1")
+    assert story.done == ev.Done("failed", 1, "simulator-0: exit 1; its last output is in logs/simulator-0.log")
 
 
 def test_an_evaluator_given_up_touches_nothing() -> None:

@@ -1,0 +1,58 @@
+"""Puts exceptions of users' code into one line, whatever their text is.
+
+A text may be a megabyte, may contain control characters that a terminal obeys, and ``__str__`` itself may raise.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from pathlib import Path
+
+MOST_CHARACTERS = 1_000
+"""Longest text; the end of a longer one is cut off."""
+_FOLDERS = tuple(f"{Path(file).parent}{os.sep}" for file in (__file__, os.__file__))
+"""Folders of actorlearn and of Python's own modules."""
+_INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/]+)/")
+_LIBRARIES = frozenset({"actorlearn", "gymnasium", "numpy", "torch"})
+"""Packages that call the user's code, or are called by it; other installed packages may be plug-ins."""
+_CALL = re.compile(r'  File "(.*)", line (\d+) in ')
+"""A call in a stack of faulthandler."""
+
+
+def words_of(error: BaseException) -> str:
+    """Return the text of an exception in one line; empty if it has none."""
+    try:
+        text = str(error)
+    except Exception as own:
+        text = f"its text cannot be read, because its __str__ raises {type(own).__name__}"
+    text = " ".join(text.split())
+    text = text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…"
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return "Type: text" of an exception; only the type if it has no text."""
+    return f"{type(error).__name__}: {words_of(error)}".removesuffix(": ")
+
+
+def place_of(error: BaseException) -> str:
+    """Return file and line of the innermost call in the user's code, in brackets; empty if there is none."""
+    calls = [(call.filename, call.lineno) for call in traceback.extract_tb(error.__traceback__)]
+    own = [call for call in calls if is_own(call[0])]
+    return f" ({Path(own[-1][0]).name}, line {own[-1][1]})" if own else ""
+
+
+def place_in_stack(text: str) -> str:
+    """Return the same from a text with a stack that faulthandler has written, of its current thread."""
+    stack = f"\n{text}".partition("\nCurrent thread ")[2]
+    own = [call for call in _CALL.findall(stack) if is_own(call[0])]
+    return f" ({Path(own[0][0]).name}, line {own[0][1]})" if own else ""
+
+
+def is_own(file: str) -> bool:
+    """Whether code of this file is the user's or a plug-in's, and not of actorlearn, Python or another library."""
+    if package := _INSTALLED.match(file):
+        return package[1] not in _LIBRARIES
+    return not file.startswith((*_FOLDERS, "<"))

@@ -1,0 +1,5 @@
+"""Runs as in tests/system."""
+
+from tests.system.conftest import command, environment, launched, sockets_root
+
+__all__ = ["command", "environment", "launched", "sockets_root"]

@@ -1,0 +1,5 @@
+"""A module that takes for ever to import."""
+
+import time
+
+time.sleep(10**6)
