@@ -377,6 +377,40 @@ def test_what_is_open_and_focused_stays_so_while_reports_come(serve: Any, browse
     assert seen.complaints == []
 
 
+def test_rows_that_a_report_changes_are_patched_and_not_replaced(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """Hover, selection and focus were lost with every report."""
+    run = written(tmp_path / "watched", DIED)
+    write_run(tmp_path / "ended", [row(n) for n in range(3)], horizon=9)
+    seen = Watched(browser.new_page(viewport={"width": 1280, "height": 940}))
+    page = seen.page
+    desk = serve()
+    number = 7001  # a score that no cell contains before
+    for hash, selector, text, changed in (
+        ("#filter=-v", "#table tbody tr", "watched", "#table td"),
+        ("#filter=-v", "#runs li", "watched", "#runs .line"),
+        (f"#run={id_of(run)}", "#part-events li", "simulator-1 died", "#part-events li"),
+        (f"#run={id_of(run)}", "#part-graph .box", "trainer", "#part-events li"),
+    ):
+        page.goto(f"{desk.address}{hash}")
+        line = page.locator(selector, has_text=text).first
+        line.hover()
+        line.evaluate("line => { window.line = line; getSelection().selectAllChildren(line.querySelector('b, time, .name, th a')); }")
+        selected = page.evaluate("String(getSelection())")
+        assert selected
+        line.evaluate("line => (line.querySelector('a, [tabindex]') ?? line).focus({preventScroll: true})")
+        focused = page.evaluate("document.activeElement.nodeName")
+        append(run, METRICS_FILE, row(number, episode_return_mean=number))
+        append(run, EVENTS_FILE, {"kind": "warned", "cause": f"slow {number}", "time_s": 30.0})
+        seen.sees(changed, f"slow {number}" if "events" in changed else f"{number:,}")
+        assert line.evaluate("line => line === window.line"), selector
+        if "events" not in selector:  # a new event moves the others down
+            assert line.evaluate("line => line.matches(':hover')"), selector
+        assert page.evaluate("String(getSelection())") == selected, selector
+        assert page.evaluate("document.activeElement.nodeName") == focused, selector
+        number += 1
+    assert seen.complaints == []
+
+
 @pytest.mark.smoke
 def test_names_are_text_and_as_long_as_they_like(serve: Any, browser: Any, command: Any, tmp_path: Path) -> None:
     markup = "<img src=x onerror=alert(1)>"

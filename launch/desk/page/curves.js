@@ -90,7 +90,7 @@ class Picture {
     const last = this.curves.slice(0, MOST_SAID).map((curve) => `${curve.name} ${written(points(curve, this.axis)[1].at(-1))}`);
     if (this.curves.length > MOST_SAID) last.push(`and ${this.curves.length - MOST_SAID} more`);
     this.place.setAttribute("aria-label", `${label} against ${AXES[this.axis].title}; last: ${last.join(", ") || "none yet"}`);
-    renew(this.rows, () => this.table());
+    renew(this.rows);
     this.draw();
   }
 

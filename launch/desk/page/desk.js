@@ -84,11 +84,9 @@ function filtered(runs) {
 
 function show_list(runs, current) {
   const order = [...filtered(runs)].sort((a, b) => (a.status !== "running") - (b.status !== "running"));
-  const held = document.activeElement?.closest?.("#runs a")?.getAttribute("href");
   const items = order.map((run) => run_item(run, address({ run: run.id }), run.id === current, look_of(run.group)));
   const none = runs.length ? "No run matches the filter." : "There are no runs yet. Start one with `actorlearn run TOPOLOGY`.";
-  by_id("runs").replaceChildren(...(items.length ? items : [element("li", { class: "soft" }, none)]));
-  if (held) by_id("runs").querySelector(`a[href="${held}"]`)?.focus();
+  refill(by_id("runs"), items.length ? items : element("li", { class: "soft" }, none));
 }
 
 // Say deaths and the like as they happen, of whatever run; a mere warning stands among the events.
@@ -232,11 +230,11 @@ function show_run(run, changed) {
   const part = (name) => (all || changed.includes(`run/${run}/${name}`) ? parts.get(`run/${run}/${name}`) : undefined);
   const head = part("head");
   if (head) {
-    by_id("head").replaceChildren(...heading(head));
+    refill(by_id("head"), heading(head));
     document.title = `${head.name} · actorlearn`;
   }
   const numbers = part("figures");
-  if (numbers) by_id("figures").replaceChildren(figures(numbers));
+  if (numbers) refill(by_id("figures"), figures(numbers));
   for (const [name, draw] of Object.entries(SECTIONS)) {
     const value = part(name);
     if (value === undefined) continue;

@@ -113,7 +113,7 @@ function drawn_box(box, { x, y }) {
   const button = process && document.documentElement.dataset.live ? { "data-process": process, tabindex: "0", role: "button", "aria-label": `${box.name}, ${box.said}: log and load` } : {};
   return drawn(
     "g",
-    { class: `box ${box.state}`, transform: `translate(${x} ${y})`, ...button },
+    { class: `box ${box.state}`, "data-key": box.id, transform: `translate(${x} ${y})`, ...button },
     drawn("title", {}, [box.name, box.said, box.cause && `last death: ${box.cause}`].filter(Boolean).join(", ")),
     drawn("rect", { width: BOX.width, height: BOX.height, rx: 5 }),
     drawn("path", { d: `M2.5 6v${BOX.height - 12}`, class: "state" }),

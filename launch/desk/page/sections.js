@@ -35,7 +35,7 @@ function progress(run) {
 export function run_item(run, href, current, look) {
   return element(
     "li",
-    {},
+    { "data-key": run.id },
     element(
       "a",
       { href, "aria-current": current ? "page" : null },
@@ -93,7 +93,7 @@ export function runs_table(groups, runs, bands, looks, hrefs, acts, sort) {
     const name = many ? element("b", { title: group.name }, shortened(group.name)) : element("a", { href: hrefs(ids[0]), title: members[0].name }, shortened(group.name));
     const first = [tick(all, `Draw ${group.name}`, () => acts.pick(ids, !all)), swatch(looks(group.number)), unfold, name];
     const own = open ? members.map((run) => run_row(run, group, hrefs, acts)) : [];
-    return [row_of(first, numbers, {}), ...own];
+    return [row_of(first, numbers, { "data-key": `group ${group.number}` }), ...own];
   });
   const caption = "Runs that differ only in name and seed are one group; its score is the interquartile mean, in its 95 % interval, at the last step that all its finished and living seeds have reached. Tick groups or runs to draw and compare only these.";
   return element("table", { class: "runs" }, element("caption", {}, caption), element("thead", {}, element("tr", {}, head)), element("tbody", {}, body));
@@ -102,7 +102,7 @@ export function runs_table(groups, runs, bands, looks, hrefs, acts, sort) {
 function run_row(run, group, hrefs, acts) {
   const picked = acts.picked.has(run.id);
   const first = [tick(picked, `Draw ${run.name}`, () => acts.pick([run.id], !picked)), element("a", { href: hrefs(run.id), title: run.name }, shortened(run.name))];
-  return row_of(first, numbers_of_run(run, group), { class: "member" });
+  return row_of(first, numbers_of_run(run, group), { class: "member", "data-key": run.id });
 }
 
 function row_of(first, numbers, attributes) {
@@ -216,13 +216,13 @@ function histograms(part) {
 
 function events(part) {
   if (!part.length) return null;
-  const items = part.map((one) => element("li", { class: one.alarm ? "alarm" : null }, element("time", {}, one.time), " ", one.text));
+  const items = part.map((one) => element("li", { class: one.alarm ? "alarm" : null, "data-key": `${one.time} ${one.text}` }, element("time", {}, one.time), " ", one.text));
   return section("Events, newest first", element("ol", { class: "events", reversed: true, tabindex: "0", "aria-label": "Events" }, items));
 }
 
 function film({ said, file, data }) {
   const source = data ?? (file && `films/${film.run}/${file.replace(/^0+(?=\d)/, "")}`);
-  return element("figure", {}, source ? element("video", { src: source, controls: true, preload: "metadata", "aria-label": said }) : null, element("figcaption", {}, said));
+  return element("figure", { "data-key": said }, source ? element("video", { src: source, controls: true, preload: "metadata", "aria-label": said }) : null, element("figcaption", {}, said));
 }
 
 // Films are asked for by the id of their run.
