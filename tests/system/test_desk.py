@@ -411,6 +411,32 @@ def test_rows_that_a_report_changes_are_patched_and_not_replaced(serve: Any, bro
     assert seen.complaints == []
 
 
+def test_processes_are_a_table_that_sorts_and_runs_have_a_date(serve: Any, browser: Any, tmp_path: Path) -> None:
+    again = {**SPAWNED[2], "incarnation": 1, "time_s": 22.0}
+    run = written(tmp_path / "watched", DIED, again, started="2026-01-02T12:00:00+00:00")
+    seen = Watched(browser.new_context(timezone_id="UTC", viewport={"width": 1280, "height": 940}).new_page())
+    page = seen.page
+    page.goto(f"{serve().address}#filter=watched")
+    seen.sees("#table td", "2026-01-02 12:00")
+    page.goto(f"{page.url.partition('#')[0]}#run={id_of(run)}")
+    seen.sees("#head", "started 2026-01-02 12:00")
+    names = page.locator("#part-processes tbody th")
+    names.nth(2).wait_for()
+    for words, first in (("process", "simulator-0"), ("process ▲", "trainer"), ("last death", "simulator-1")):
+        page.locator("#part-processes thead button", has_text=words).click()
+        names.first.filter(has_text=first).wait_for()
+    page.locator("#part-processes thead button", has_text="last death ▲").click()
+    page.locator("#part-processes [aria-sort=descending]").wait_for()
+    assert names.first.inner_text() == "simulator-1", "what is missing comes last in either order"
+    page.reload()
+    page.locator("#part-processes [aria-sort=descending]").wait_for()
+    page.locator("#part-processes th button", has_text="trainer").click()
+    page.locator("#process[open]").wait_for()
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.textContent") == "trainer"
+    assert seen.complaints == [] or all("404" in text for text in seen.complaints), "these processes have no log"
+
+
 @pytest.mark.smoke
 def test_names_are_text_and_as_long_as_they_like(serve: Any, browser: Any, command: Any, tmp_path: Path) -> None:
     markup = "<img src=x onerror=alert(1)>"

@@ -5,7 +5,7 @@ import { is_dark, look_of, use_colours } from "./colours.js";
 import { element, refill } from "./elements.js";
 import { Pictures } from "./curves.js";
 import { ProcessDialog } from "./process.js";
-import { SECTIONS, differences, figures, films_of, heading, run_item, runs_table } from "./sections.js";
+import { SECTIONS, differences, figures, films_of, heading, run_item, runs_table, sort_processes } from "./sections.js";
 
 const by_id = (id) => document.getElementById(id);
 const parts = new Map();
@@ -235,6 +235,10 @@ function show_run(run, changed) {
   }
   const numbers = part("figures");
   if (numbers) refill(by_id("figures"), figures(numbers));
+  sort_processes(chosen().processes, (column) => {
+    rewrite({ processes: column });
+    show([`run/${run}/processes`]);
+  });
   for (const [name, draw] of Object.entries(SECTIONS)) {
     const value = part(name);
     if (value === undefined) continue;

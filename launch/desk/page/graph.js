@@ -31,7 +31,7 @@ export function topology({ boxes, lines }) {
     lines.filter((line) => line.said).map((line) => drawn_words(line, lines, places)),
     boxes.map((box) => drawn_box(box, places.get(box.id))),
   );
-  return element("div", {}, element("div", { class: "wide", tabindex: "0", "aria-label": "Topology" }, picture), behind("As a table", () => listed(boxes, lines)));
+  return element("div", {}, element("div", { class: "wide", tabindex: "0", "aria-label": "Topology" }, picture), behind("Data between processes", () => listed(boxes, lines)));
 }
 
 function summary(boxes) {
@@ -42,9 +42,8 @@ function summary(boxes) {
 
 function listed(boxes, lines) {
   const names = new Map(boxes.map((box) => [box.id, box.name]));
-  const rows = boxes.map((box) => [box.name, box.said, box.state === "memory" ? "" : String(box.learner), box.node, box.cause]);
   const passing = lines.filter((line) => line.said).map((line) => [names.get(line.from), names.get(line.to), line.kind, line.said]);
-  return element("div", {}, table("Processes", ["process", "state", "learner", "node", "last death"], rows), table("Data between processes", ["from", "to", "kind", "rate"], passing));
+  return table("Data between processes", ["from", "to", "kind", "rate"], passing);
 }
 
 // Places of boxes: a band for each learner, from top to bottom, and processes of the whole run beside all of them.
