@@ -437,6 +437,40 @@ def test_processes_are_a_table_that_sorts_and_runs_have_a_date(serve: Any, brows
     assert seen.complaints == [] or all("404" in text for text in seen.complaints), "these processes have no log"
 
 
+def test_a_picture_names_its_curves_and_counts_the_points_that_its_axes_cannot_show(
+    serve: Any, browser: Any, tmp_path: Path
+) -> None:
+    """All points of a run may be below 0: the picture was empty and did not say why."""
+    run = write_run(tmp_path / "watched", [row(n, episode_return_mean=n - 6.0) for n in range(10)])
+    seen = Watched(browser.new_page(viewport={"width": 1280, "height": 940}))
+    page = seen.page
+    page.goto(f"{serve().address}#run={id_of(run)}")
+    seen.sees("#curves .said", "last3watched")
+    assert page.locator("#curves .lost").first.inner_text() == ""
+    for axes, text in (("y", "7 of 10 points are not above 0"), ("xy", "7 of 10"), ("x", "1 of 10")):
+        page.locator("#log").select_option(axes)
+        seen.sees("#curves .lost", text)
+    assert seen.complaints == []
+
+
+def test_a_narrow_page_shows_the_run_before_the_list(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """On a telephone the list of runs, the topology and the histograms stood before what had happened."""
+    run = written(tmp_path / "watched", DIED)
+    write_run(tmp_path / "ended", [row(n) for n in range(3)], horizon=9)
+    seen = Watched(browser.new_page(viewport={"width": 390, "height": 844}))
+    page = seen.page
+    page.goto(f"{serve().address}#run={id_of(run)}")
+    order = ["#head", "#figures", "#curves", "#part-events", "#part-processes", "#part-graph", "#runs"]
+    seen.sees("#part-graph svg .box", "trainer")
+    boxes = [page.locator(selector).bounding_box() for selector in order]
+    tops = [box["y"] for box in boxes if box]
+    assert len(tops) == len(order) and tops == sorted(tops)
+    page.get_by_role("link", name="all runs").click()
+    seen.sees("#table th", "watched")
+    page.locator("#runs").wait_for(state="hidden")
+    assert seen.complaints == []
+
+
 @pytest.mark.smoke
 def test_names_are_text_and_as_long_as_they_like(serve: Any, browser: Any, command: Any, tmp_path: Path) -> None:
     markup = "<img src=x onerror=alert(1)>"

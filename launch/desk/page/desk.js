@@ -42,6 +42,7 @@ function show(changed) {
   if (is_new("runs", "groups")) show_list(runs, run);
   announce(runs);
   if (run !== focused) clear(run);
+  document.body.classList.toggle("one", Boolean(run));
   if (!changed.every((name) => name.startsWith("run/")) || !changed.length) show_curves(run);
   if (run) show_run(run, changed);
   else if (is_new("groups", "runs") || changed.some((name) => name.startsWith("curve/") || name.startsWith("band/"))) show_all();
@@ -230,7 +231,7 @@ function show_run(run, changed) {
   const part = (name) => (all || changed.includes(`run/${run}/${name}`) ? parts.get(`run/${run}/${name}`) : undefined);
   const head = part("head");
   if (head) {
-    refill(by_id("head"), heading(head));
+    refill(by_id("head"), element("a", { href: address({ run: "" }) }, "‹ all runs"), heading(head));
     document.title = `${head.name} · actorlearn`;
   }
   const numbers = part("figures");
