@@ -216,7 +216,7 @@ class Picture {
     });
     const values = there.slice(0, MOST_SAID).map(({ curve, value }) => element("span", { class: "value" }, swatch(curve), element("b", {}, written(value)), element("span", { class: "of" }, curve.name)));
     this.said.replaceChildren(
-      element("span", {}, this.pointed ? AXES[this.axis].said(at) : "last"),
+      element("span", {}, this.pointed ? AXES[this.axis].said(at) : this.raw.length ? "last, smoothed" : "last"),
       ...near.slice(-2).map((mark) => element("span", { class: mark.alarm ? "ill" : null }, mark.text)),
       ...values,
       ...(there.length > MOST_SAID ? [element("span", { class: "soft" }, `and ${there.length - MOST_SAID} more`)] : []),
