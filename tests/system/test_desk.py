@@ -367,10 +367,10 @@ def test_what_is_open_and_focused_stays_so_while_reports_come(serve: Any, browse
         summary.focus()
         page.keyboard.press("Enter")
         page.locator(f"{place} table").first.wait_for()
-        append(run, METRICS_FILE, row(5 + number))
+        append(run, METRICS_FILE, row(5 + number, env_steps_per_s=60.0 + number))
         append(run, EVENTS_FILE, {**DIED, "time_s": 10.0 + number})
         seen.sees(
-            f"{place} table", f"{500 + 100 * number} steps" if place == "#curves figure" else f"{number + 1} death"
+            f"{place} table", f"{500 + 100 * number} steps" if place == "#curves figure" else f"{60 + number} steps/s"
         )
         assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
         assert summary.evaluate("summary => summary === document.activeElement && summary.parentElement.open")
