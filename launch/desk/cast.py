@@ -32,6 +32,8 @@ class Process:
     deaths: int = 0
     cause: str = ""
     """Cause of its last death."""
+    since: str = ""
+    """Time at which this incarnation was spawned, as in its event."""
     busy: float | None = None
     """Share of its time in which it did not wait."""
 
@@ -52,7 +54,7 @@ class Cast:
             learner = event.get("learner")
             own = self._processes.setdefault(name, Process(name, role, learner if isinstance(learner, int) else 0))
             own.state, own.pid, own.node = "starting", event.get("pid"), str(event.get("node") or "")
-            own.incarnation = int(event.get("incarnation") or 0)
+            own.incarnation, own.since = int(event.get("incarnation") or 0), str(event.get("time") or "")
         elif kind == "detached":
             self._processes.pop(name, None)
         elif (own_now := self._processes.get(name)) and kind in _STATES:

@@ -44,6 +44,11 @@ class Load:
             kept = self._samples.setdefault(process.name, deque(maxlen=MOST_SAMPLES))
             kept.append((time.monotonic() - self._begin_s, *numbers))
 
+    def newest(self, name: str) -> tuple[float, int] | None:
+        """Return the cores in use and the bytes of a process; None if it is not measured now."""
+        rows = self._samples.get(name) if name in self._measured else None
+        return rows[-1][1:] if rows else None
+
     def of(self, name: str) -> dict[str, list[Any]]:
         """Return the samples of a process: seconds since the first look, cores in use, bytes of resident memory."""
         rows = list(self._samples.get(name, ()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
@@ -27,6 +28,7 @@ from actorlearn.metrics.registry import (
 from launch.desk.cast import Process
 from launch.desk.curves import CurvePoints
 from launch.desk.graph import graph
+from launch.desk.load import Load
 from launch.desk.watched import Group, WatchedRun
 from launch.display.plot import COLOURS, DARK_COLOURS
 from launch.display.screen import learning_metrics, slow_stage, stage_shares
@@ -114,6 +116,7 @@ def _run_line(watched: WatchedRun, group: int) -> dict[str, Any]:
         "name": printable(view.name),
         "env": printable(view.env_id),
         "status": view.status,
+        "started": _started(view.meta),
         "group": group,
         "seed": printable(str(view.topology.get("seed", DASH))),
         "done": view.share_done,
@@ -128,6 +131,22 @@ def _run_line(watched: WatchedRun, group: int) -> dict[str, Any]:
         },
         "alarm": None if view.alarm is None else event(view.alarm),
     }
+
+
+def _started(meta: Mapping[str, Any]) -> str:
+    """Return when the run was started, also if it was resumed later; empty if that is unknown."""
+    earlier = meta.get("earlier")
+    lives = [*(earlier if isinstance(earlier, list) else ()), meta]
+    at = _time(_mapping(lives[0]).get("started"))
+    return at.isoformat() if at else ""
+
+
+def _time(text: object) -> datetime | None:
+    """Return a time of a file of the run, in UTC; None if it is none."""
+    try:
+        return datetime.fromisoformat(str(text)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _outcome(view: RunView) -> Mapping[str, Any]:
@@ -278,6 +297,29 @@ def run_parts(view: RunView, processes: Sequence[Process], topology: str) -> dic
     }
 
 
+def process_list(processes: Sequence[Process], load: Load | None, now: datetime) -> Part:
+    """Return a line for each process of a run; a number is its value and its text."""
+    return [_process_line(process, load.newest(process.name) if load else None, now) for process in processes]
+
+
+def _process_line(process: Process, load: tuple[float, int] | None, now: datetime) -> dict[str, Any]:
+    cores, memory = load or (None, None)
+    born = None if process.state in ("died", "exited", "fatal") else _time(process.since)
+    age_s = None if born is None else max(0.0, (now - born).total_seconds())
+    return {
+        "name": printable(process.name),
+        "role": process.role,
+        "node": printable(process.node),
+        "state": printable(process.state),
+        "cause": printable(process.cause),
+        "restarts": [process.incarnation, as_whole(process.incarnation)],
+        "busy": [process.busy, as_percent(process.busy)],
+        "cores": [cores, as_percent(cores)],
+        "memory": [memory, DASH if memory is None else as_bytes(memory)],
+        "age": [age_s, DASH if age_s is None else as_duration(age_s)],
+    }
+
+
 def figure(row: Mapping[str, Any], name: str) -> dict[str, str]:
     """Return a metric of a report as its name, label, text and description."""
     return {
@@ -305,6 +347,7 @@ def _head(view: RunView) -> Part:
         "name": printable(view.name),
         "env": printable(view.env_id),
         "status": view.status,
+        "started": _started(view.meta),
         "elapsed": as_duration(view.elapsed_s),
         "left": "" if view.has_ended else as_duration(view.left_s),
         "done": view.share_done,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,8 @@ class InFull:
         if self._load is not None and not view.has_ended:
             self._load.sample(processes)
         found = parts.run_parts(view, processes, self._topology)
-        return {**found, "films": films(self.run.path)}
+        lines = parts.process_list(processes, self._load, datetime.now(UTC))
+        return {**found, "processes": lines, "films": films(self.run.path)}
 
 
 class Changes:

@@ -367,13 +367,110 @@ def test_what_is_open_and_focused_stays_so_while_reports_come(serve: Any, browse
         summary.focus()
         page.keyboard.press("Enter")
         page.locator(f"{place} table").first.wait_for()
-        append(run, METRICS_FILE, row(5 + number))
+        append(run, METRICS_FILE, row(5 + number, env_steps_per_s=60.0 + number))
         append(run, EVENTS_FILE, {**DIED, "time_s": 10.0 + number})
         seen.sees(
-            f"{place} table", f"{500 + 100 * number} steps" if place == "#curves figure" else f"{number + 1} death"
+            f"{place} table", f"{500 + 100 * number} steps" if place == "#curves figure" else f"{60 + number} steps/s"
         )
         assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
         assert summary.evaluate("summary => summary === document.activeElement && summary.parentElement.open")
+    assert seen.complaints == []
+
+
+def test_rows_that_a_report_changes_are_patched_and_not_replaced(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """Hover, selection and focus were lost with every report."""
+    run = written(tmp_path / "watched", DIED)
+    write_run(tmp_path / "ended", [row(n) for n in range(3)], horizon=9)
+    seen = Watched(browser.new_page(viewport={"width": 1280, "height": 940}))
+    page = seen.page
+    desk = serve()
+    number = 7001  # a score that no cell contains before
+    for hash, selector, text, changed in (
+        ("#filter=-v", "#table tbody tr", "watched", "#table td"),
+        ("#filter=-v", "#runs li", "watched", "#runs .line"),
+        (f"#run={id_of(run)}", "#part-events li", "simulator-1 died", "#part-events li"),
+        (f"#run={id_of(run)}", "#part-graph .box", "trainer", "#part-events li"),
+    ):
+        page.goto(f"{desk.address}{hash}")
+        line = page.locator(selector, has_text=text).first
+        line.hover()
+        line.evaluate("line => { window.line = line; }")
+        line.evaluate("line => getSelection().selectAllChildren(line.querySelector('b, time, .name, th a'))")
+        selected = page.evaluate("String(getSelection())")
+        assert selected
+        line.evaluate("line => (line.querySelector('a, [tabindex]') ?? line).focus({preventScroll: true})")
+        focused = page.evaluate("document.activeElement.nodeName")
+        append(run, METRICS_FILE, row(number, episode_return_mean=number))
+        append(run, EVENTS_FILE, {"kind": "warned", "cause": f"slow {number}", "time_s": 30.0})
+        seen.sees(changed, f"slow {number}" if "events" in changed else f"{number:,}")
+        assert line.evaluate("line => line === window.line"), selector
+        if "events" not in selector:  # a new event moves the others down
+            assert line.evaluate("line => line.matches(':hover')"), selector
+        assert page.evaluate("String(getSelection())") == selected, selector
+        assert page.evaluate("document.activeElement.nodeName") == focused, selector
+        number += 1
+    assert seen.complaints == []
+
+
+def test_processes_are_a_table_that_sorts_and_runs_have_a_date(serve: Any, browser: Any, tmp_path: Path) -> None:
+    again = {**SPAWNED[2], "incarnation": 1, "time_s": 22.0}
+    run = written(tmp_path / "watched", DIED, again, started="2026-01-02T12:00:00+00:00")
+    seen = Watched(browser.new_context(timezone_id="UTC", viewport={"width": 1280, "height": 940}).new_page())
+    page = seen.page
+    page.goto(f"{serve().address}#filter=watched")
+    seen.sees("#table td", "2026-01-02 12:00")
+    page.goto(f"{page.url.partition('#')[0]}#run={id_of(run)}")
+    seen.sees("#head", "started 2026-01-02 12:00")
+    names = page.locator("#part-processes tbody th")
+    names.nth(2).wait_for()
+    for words, first in (("process", "simulator-0"), ("process ▲", "trainer"), ("last death", "simulator-1")):
+        page.locator("#part-processes thead button", has_text=words).click()
+        names.first.filter(has_text=first).wait_for()
+    page.locator("#part-processes thead button", has_text="last death ▲").click()
+    page.locator("#part-processes [aria-sort=descending]").wait_for()
+    assert names.first.inner_text() == "simulator-1", "what is missing comes last in either order"
+    page.reload()
+    page.locator("#part-processes [aria-sort=descending]").wait_for()
+    page.locator("#part-processes th button", has_text="trainer").click()
+    page.locator("#process[open]").wait_for()
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.textContent") == "trainer"
+    assert all("404" in text for text in seen.complaints), "these processes have no log"
+
+
+def test_a_picture_names_its_curves_and_counts_the_points_that_its_axes_cannot_show(
+    serve: Any, browser: Any, tmp_path: Path
+) -> None:
+    """All points of a run may be below 0: the picture was empty and did not say why."""
+    run = write_run(tmp_path / "watched", [row(n, episode_return_mean=n - 6.0) for n in range(10)])
+    seen = Watched(browser.new_page(viewport={"width": 1280, "height": 940}))
+    page = seen.page
+    page.goto(f"{serve().address}#run={id_of(run)}")
+    seen.sees("#curves .said", "last3watched")
+    assert page.locator("#curves .lost").first.inner_text() == ""
+    for axes, text in (("y", "7 of 10 points are not above 0"), ("xy", "7 of 10"), ("x", "1 of 10")):
+        page.locator("#log").select_option(axes)
+        seen.sees("#curves .lost", text)
+    page.locator("#smooth").fill("0.5")
+    seen.sees("#curves .said", "last, smoothed")
+    assert seen.complaints == []
+
+
+def test_a_narrow_page_shows_the_run_before_the_list(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """On a telephone the list of runs, the topology and the histograms stood before what had happened."""
+    run = written(tmp_path / "watched", DIED)
+    write_run(tmp_path / "ended", [row(n) for n in range(3)], horizon=9)
+    seen = Watched(browser.new_page(viewport={"width": 390, "height": 844}))
+    page = seen.page
+    page.goto(f"{serve().address}#run={id_of(run)}")
+    order = ["#head", "#figures", "#curves", "#part-events", "#part-processes", "#part-graph", "#runs"]
+    seen.sees("#part-graph svg .box", "trainer")
+    boxes = [page.locator(selector).bounding_box() for selector in order]
+    tops = [box["y"] for box in boxes if box]
+    assert len(tops) == len(order) and tops == sorted(tops)
+    page.get_by_role("link", name="all runs").click()
+    seen.sees("#table th", "watched")
+    page.locator("#runs").wait_for(state="hidden")
     assert seen.complaints == []
 
 

@@ -1,6 +1,6 @@
 // What the page shows is in its address, so that a bookmark, a reload and the back button keep it.
 
-const CHOICES = ["run", "filter", "smooth", "log", "sort"];
+const CHOICES = ["run", "filter", "smooth", "log", "sort", "processes"];
 const CHOICES_OF_SEVERAL = ["metric", "picked"];
 
 // The choices in the address: texts, and arrays of texts; what is not given is empty.

@@ -63,9 +63,10 @@ class Picture {
     this.axis = axis;
     this.place = element("div", { class: "plot", role: "img" });
     this.said = element("p", { class: "said", "aria-hidden": "true" });
+    this.lost = element("p", { class: "lost soft" });
     this.rows = behind("As a table", () => this.table());
     this.whole = element("button", { type: "button", class: "whole", hidden: true, click: () => this.show_whole() }, "show the whole curve");
-    this.figure = element("figure", {}, this.whole, this.place, this.said, this.rows);
+    this.figure = element("figure", {}, this.whole, this.place, this.lost, this.said, this.rows);
     this.shape = "";
     this.zoom = null; // the range of x that was chosen by dragging
     this.pointed = false; // whether a pointer is over this picture, or over another of its environment
@@ -90,12 +91,13 @@ class Picture {
     const last = this.curves.slice(0, MOST_SAID).map((curve) => `${curve.name} ${written(points(curve, this.axis)[1].at(-1))}`);
     if (this.curves.length > MOST_SAID) last.push(`and ${this.curves.length - MOST_SAID} more`);
     this.place.setAttribute("aria-label", `${label} against ${AXES[this.axis].title}; last: ${last.join(", ") || "none yet"}`);
-    renew(this.rows, () => this.table());
+    renew(this.rows);
     this.draw();
   }
 
   draw() {
     const all = [...this.raw, ...this.curves];
+    this.lost.textContent = said_of_lost(this.curves, this.axis, this.log);
     if (!all.length) {
       this.plot?.destroy();
       this.plot = null;
@@ -117,8 +119,7 @@ class Picture {
       this.shape = shape;
       if (zoomed) this.plot.setScale("x", zoomed);
     }
-    if (!this.pointed) this.said.replaceChildren();
-    else this.say(this.plot);
+    this.say(this.plot);
   }
 
   redraw() {
@@ -201,24 +202,21 @@ class Picture {
     ctx.restore();
   }
 
-  // Say what is under the pointer, the highest curve first.
+  // Say what is under the pointer, or the last numbers where none is, the highest curve first.
   say(plot) {
     const { left, idx } = plot.cursor;
     this.pointed = !(left === undefined || left < 0 || idx === null || idx === undefined);
-    if (!this.pointed) {
-      this.said.replaceChildren();
-      return;
-    }
-    const at = plot.posToVal(left, "x");
-    const there = this.curves.map((curve) => ({ curve, value: value_at(points(curve, this.axis), at) })).filter(({ value }) => value !== null);
+    const at = this.pointed ? plot.posToVal(left, "x") : null;
+    const value = (line) => (this.pointed ? value_at(line, at) : line[1].at(-1));
+    const there = this.curves.map((curve) => ({ curve, value: value(points(curve, this.axis)) })).filter(({ value }) => value !== null);
     there.sort((a, b) => b.value - a.value);
     const near = this.marks.filter((mark) => {
       const x = this.place_of(mark);
-      return x !== null && Math.abs(plot.valToPos(x, "x") - left) <= NEAR;
+      return this.pointed && x !== null && Math.abs(plot.valToPos(x, "x") - left) <= NEAR;
     });
     const values = there.slice(0, MOST_SAID).map(({ curve, value }) => element("span", { class: "value" }, swatch(curve), element("b", {}, written(value)), element("span", { class: "of" }, curve.name)));
     this.said.replaceChildren(
-      element("span", {}, AXES[this.axis].said(at)),
+      element("span", {}, this.pointed ? AXES[this.axis].said(at) : this.raw.length ? "last, smoothed" : "last"),
       ...near.slice(-2).map((mark) => element("span", { class: mark.alarm ? "ill" : null }, mark.text)),
       ...values,
       ...(there.length > MOST_SAID ? [element("span", { class: "soft" }, `and ${there.length - MOST_SAID} more`)] : []),
@@ -265,6 +263,18 @@ function positive([at, ...columns], log) {
   const pick = (column) => (kept ? kept.map((index) => column[index]) : column);
   const above = (column) => (log.includes("y") ? column.map((value) => (value > 0 ? value : null)) : column);
   return [pick(at), ...columns.map((column) => above(pick(column)))];
+}
+
+// What logarithmic axes leave out of curves; empty if nothing.
+function said_of_lost(curves, axis, log) {
+  let [lost, count] = [0, 0];
+  for (const curve of curves) {
+    const [at, ...columns] = curve.band?.[axis] ?? curve[axis];
+    const is_lost = (_, row) => (log.includes("x") && at[row] <= 0) || (log.includes("y") && columns.some((column) => column[row] !== null && column[row] <= 0));
+    lost += at.filter(is_lost).length;
+    count += at.length;
+  }
+  return lost ? `${whole.format(lost)} of ${whole.format(count)} points are not above 0: a logarithmic axis cannot show them.` : "";
 }
 
 // The height of the line at a place, between its points too; null outside of the curve.

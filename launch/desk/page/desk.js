@@ -5,7 +5,7 @@ import { is_dark, look_of, use_colours } from "./colours.js";
 import { element, refill } from "./elements.js";
 import { Pictures } from "./curves.js";
 import { ProcessDialog } from "./process.js";
-import { SECTIONS, differences, figures, films_of, heading, run_item, runs_table } from "./sections.js";
+import { SECTIONS, differences, figures, films_of, heading, run_item, runs_table, sort_processes } from "./sections.js";
 
 const by_id = (id) => document.getElementById(id);
 const parts = new Map();
@@ -42,6 +42,7 @@ function show(changed) {
   if (is_new("runs", "groups")) show_list(runs, run);
   announce(runs);
   if (run !== focused) clear(run);
+  document.body.classList.toggle("one", Boolean(run));
   if (!changed.every((name) => name.startsWith("run/")) || !changed.length) show_curves(run);
   if (run) show_run(run, changed);
   else if (is_new("groups", "runs") || changed.some((name) => name.startsWith("curve/") || name.startsWith("band/"))) show_all();
@@ -84,11 +85,9 @@ function filtered(runs) {
 
 function show_list(runs, current) {
   const order = [...filtered(runs)].sort((a, b) => (a.status !== "running") - (b.status !== "running"));
-  const held = document.activeElement?.closest?.("#runs a")?.getAttribute("href");
   const items = order.map((run) => run_item(run, address({ run: run.id }), run.id === current, look_of(run.group)));
   const none = runs.length ? "No run matches the filter." : "There are no runs yet. Start one with `actorlearn run TOPOLOGY`.";
-  by_id("runs").replaceChildren(...(items.length ? items : [element("li", { class: "soft" }, none)]));
-  if (held) by_id("runs").querySelector(`a[href="${held}"]`)?.focus();
+  refill(by_id("runs"), items.length ? items : element("li", { class: "soft" }, none));
 }
 
 // Say deaths and the like as they happen, of whatever run; a mere warning stands among the events.
@@ -232,11 +231,15 @@ function show_run(run, changed) {
   const part = (name) => (all || changed.includes(`run/${run}/${name}`) ? parts.get(`run/${run}/${name}`) : undefined);
   const head = part("head");
   if (head) {
-    by_id("head").replaceChildren(...heading(head));
+    refill(by_id("head"), element("a", { href: address({ run: "" }) }, "‹ all runs"), heading(head));
     document.title = `${head.name} · actorlearn`;
   }
   const numbers = part("figures");
-  if (numbers) by_id("figures").replaceChildren(figures(numbers));
+  if (numbers) refill(by_id("figures"), figures(numbers));
+  sort_processes(chosen().processes, (column) => {
+    rewrite({ processes: column });
+    show([`run/${run}/processes`]);
+  });
   for (const [name, draw] of Object.entries(SECTIONS)) {
     const value = part(name);
     if (value === undefined) continue;

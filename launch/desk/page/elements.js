@@ -3,7 +3,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 // An element of HTML. Children are elements, texts, or lists of them; null and "" are left out. An attribute that is a
-// function is a listener, one that is true stands without a value, one that is null or false is left out.
+// function is the listener of an event, one that is true stands without a value, one that is null or false is left out.
 export function element(tag, attributes, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
@@ -15,7 +15,7 @@ export function drawn(tag, attributes, ...children) {
 
 function filled(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
-    if (typeof value === "function") node.addEventListener(name, value);
+    if (typeof value === "function") node[`on${name}`] = value;
     else if (value !== null && value !== false && value !== undefined) node.setAttribute(name, value === true ? "" : value);
   }
   node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""));
@@ -41,32 +41,50 @@ export function table(caption, headings, rows, attributes) {
 
 // What stands behind a picture for those who do not see it, or want numbers; it is made when it is opened.
 export function behind(title, make) {
-  const details = element("details", { class: "behind" }, element("summary", {}, title));
-  details.addEventListener("toggle", () => {
-    if (details.open && details.children.length === 1) details.append(make());
-  });
+  const details = element("details", { class: "behind", toggle: (event) => renew(event.currentTarget) }, element("summary", {}, title));
+  details.make = make;
   return details;
 }
 
-// Make what stands behind a picture anew where it is open; else it will be made when it is opened.
-export function renew(details, make) {
-  const made = details.children[1];
-  if (details.open) made?.replaceWith(make());
-  else made?.remove();
+// Make what stands behind a picture anew where it is open.
+export function renew(details) {
+  refill(details, details.firstChild, details.open && details.make());
 }
 
-const FOCUSED = "a, button, input, select, summary, [tabindex]";
-const SCROLLED = "ol, pre, .wide";
-
-// Put other children into a place; what is open, scrolled and focused there stays so.
+// Make the children of a place like the given ones. A child that is there already and is alike stays the same element: what
+// is open, scrolled, selected, focused and under the pointer stays so. Alike are elements of one tag and one data-key.
 export function refill(place, ...children) {
-  const held = [...place.querySelectorAll(FOCUSED)].indexOf(document.activeElement);
-  const open = [...place.querySelectorAll("details")].map((details) => details.open);
-  const scrolled = [...place.querySelectorAll(SCROLLED)].map(({ scrollLeft, scrollTop }) => [scrollLeft, scrollTop]);
-  place.replaceChildren(...children.filter(Boolean));
-  place.querySelectorAll("details").forEach((details, at) => (details.open = open[at] ?? false));
-  place.querySelectorAll(SCROLLED).forEach((made, at) => made.scrollTo(...(scrolled[at] ?? [0, 0])));
-  if (held >= 0) place.querySelectorAll(FOCUSED)[held]?.focus({ preventScroll: true });
+  const held = document.activeElement;
+  patch_children(place, children.flat().filter(Boolean));
+  if (held !== document.activeElement && place.contains(held)) held.focus({ preventScroll: true }); // it was moved
+}
+
+function patch_children(place, given) {
+  const left = [...place.childNodes];
+  const key = (node) => node.getAttribute?.("data-key");
+  const wanted = given.map((node) => {
+    const at = left.findIndex((old) => old.nodeName === node.nodeName && key(old) === key(node));
+    return at < 0 ? node : patched(left.splice(at, 1)[0], node);
+  });
+  left.forEach((node) => node.remove());
+  wanted.forEach((node, at) => node !== place.childNodes[at] && place.insertBefore(node, place.childNodes[at] ?? null));
+}
+
+// A node that is made like another; what a reader has opened stays open.
+function patched(node, wanted) {
+  if (node === wanted) return node;
+  if (node.nodeType === Node.TEXT_NODE) {
+    if (node.data !== wanted.data) node.data = wanted.data;
+    return node;
+  }
+  for (const { name } of [...node.attributes]) if (name !== "open" && !wanted.hasAttribute(name)) node.removeAttribute(name);
+  for (const { name, value } of wanted.attributes) if (name !== "style" && node.getAttribute(name) !== value) node.setAttribute(name, value);
+  if (node.style.cssText !== wanted.style.cssText) node.style.cssText = wanted.style.cssText; // the page's policy forbids the attribute
+  if (node.checked !== wanted.checked) node.checked = wanted.checked;
+  [node.onclick, node.ontoggle, node.make] = [wanted.onclick, wanted.ontoggle, wanted.make];
+  if (node.open && node.make) wanted.append(node.make());
+  patch_children(node, [...wanted.childNodes]);
+  return node;
 }
 
 // A short piece of a line of a picture: its colour and its dashes.

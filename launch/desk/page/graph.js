@@ -31,7 +31,7 @@ export function topology({ boxes, lines }) {
     lines.filter((line) => line.said).map((line) => drawn_words(line, lines, places)),
     boxes.map((box) => drawn_box(box, places.get(box.id))),
   );
-  return element("div", {}, element("div", { class: "wide", tabindex: "0", "aria-label": "Topology" }, picture), behind("As a table", () => listed(boxes, lines)));
+  return element("div", {}, element("div", { class: "wide", tabindex: "0", "aria-label": "Topology" }, picture), behind("Data between processes", () => listed(boxes, lines)));
 }
 
 function summary(boxes) {
@@ -42,9 +42,8 @@ function summary(boxes) {
 
 function listed(boxes, lines) {
   const names = new Map(boxes.map((box) => [box.id, box.name]));
-  const rows = boxes.map((box) => [box.name, box.said, box.state === "memory" ? "" : String(box.learner), box.node, box.cause]);
   const passing = lines.filter((line) => line.said).map((line) => [names.get(line.from), names.get(line.to), line.kind, line.said]);
-  return element("div", {}, table("Processes", ["process", "state", "learner", "node", "last death"], rows), table("Data between processes", ["from", "to", "kind", "rate"], passing));
+  return table("Data between processes", ["from", "to", "kind", "rate"], passing);
 }
 
 // Places of boxes: a band for each learner, from top to bottom, and processes of the whole run beside all of them.
@@ -113,7 +112,7 @@ function drawn_box(box, { x, y }) {
   const button = process && document.documentElement.dataset.live ? { "data-process": process, tabindex: "0", role: "button", "aria-label": `${box.name}, ${box.said}: log and load` } : {};
   return drawn(
     "g",
-    { class: `box ${box.state}`, transform: `translate(${x} ${y})`, ...button },
+    { class: `box ${box.state}`, "data-key": box.id, transform: `translate(${x} ${y})`, ...button },
     drawn("title", {}, [box.name, box.said, box.cause && `last death: ${box.cause}`].filter(Boolean).join(", ")),
     drawn("rect", { width: BOX.width, height: BOX.height, rx: 5 }),
     drawn("path", { d: `M2.5 6v${BOX.height - 12}`, class: "state" }),

@@ -10,10 +10,7 @@ export class ProcessDialog {
   constructor(dialog) {
     this.dialog = dialog;
     this.timer = 0;
-    dialog.addEventListener("close", () => {
-      this.ended();
-      document.querySelector(`[data-process="${CSS.escape(this.choice?.value ?? "")}"]`)?.focus();
-    });
+    dialog.addEventListener("close", () => this.ended());
   }
 
   // Show a process; `names` are all processes of the run, any of which can be chosen instead.

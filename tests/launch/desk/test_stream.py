@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,30 @@ def test_one_run_in_full_says_what_top_says(tmp_path: Path) -> None:
     assert told["topology"].startswith("name: made")
     assert any("1.3 MiB/s" in line["said"] for line in told["graph"]["lines"]), "50 steps/s of 28,224 bytes"
     assert json.loads(msgspec.json.encode(told)) == told
+
+
+def test_a_run_has_the_date_of_its_first_start(tmp_path: Path) -> None:
+    resumed = {"started": "2026-01-03T12:00:00+00:00", "earlier": [{"started": "2026-01-02T13:00:00+01:00"}]}
+    write_run(tmp_path / "resumed", [row(1)], **resumed)
+    write_run(tmp_path / "odd", [row(1)], started="yesterday", earlier=7)
+    write_run(tmp_path / "unknown", [row(1)])
+    told = Overview(WatchedRuns(tmp_path)).changed()
+    dates = {run["name"]: run["started"] for run in told["runs"]}
+    assert dates == {"resumed": "2026-01-02T12:00:00+00:00", "odd": "", "unknown": ""}
+
+
+def test_processes_are_listed_with_restarts_load_and_age(tmp_path: Path) -> None:
+    born = (datetime.now(UTC) - timedelta(minutes=65)).isoformat()
+    spawned = [{**one, "time": born, "pid": os.getpid()} for one in SPAWNED]
+    again = {**spawned[2], "incarnation": 1, "time": "no time"}
+    run = write_run(tmp_path / "run", [row(1)], [*spawned, DIED, again], **me())
+    full = InFull(run, Load())
+    for _ in range(3):
+        lines = {one["name"]: one for one in full.changed()["processes"]}
+    trainer, simulator = lines["trainer"], lines["simulator-1"]
+    assert trainer["age"][1].startswith("1:05:0") and trainer["restarts"] == [0, "0"]
+    assert trainer["cores"][1].endswith("%") and trainer["memory"][1].endswith("MiB")
+    assert simulator["restarts"] == [1, "1"] and simulator["cause"] == "signal 9" and simulator["age"] == [None, "–"]
 
 
 def test_films_are_named_by_the_evaluation_and_its_scores(tmp_path: Path) -> None:
