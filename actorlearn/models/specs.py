@@ -205,6 +205,6 @@ IMPALA = ModelSpec(
 )
 MLP = ModelSpec(name="mlp", settings=MLPSettings, made_by="actorlearn.models.encoders:Perceptron", separate=True)
 
-MIXED = ModelSpec(name="mixed", settings=MixedSettings, made_by="actorlearn.models.mixed:MixedEncoder")
+MIXED = ModelSpec(name="mixed", settings=MixedSettings, made_by="actorlearn.models.mixed:MixedEncoder", separate=True)
 
 MODELS = Registry("model", "actorlearn.models", ModelSpec)

@@ -131,8 +131,8 @@ def test_the_hint_for_an_unknown_key_names_the_counterpart_or_the_reason(
         ("net_arch", "did you mean model.hidden_sizes (Stable-Baselines3: widths of pi; those of vf or qf"),
         (
             "model.policy",
-            "did you mean model.name (MlpPolicy is mlp, CnnPolicy is nature; MultiInputPolicy is the default, mixed if there "
-            "are images, else mlp)?",
+            "did you mean model.name (MlpPolicy is mlp, CnnPolicy is nature; MultiInputPolicy is the default, mixed if "
+            "there are images, else mlp)?",
         ),
         ("max_episode_steps", "did you mean env.time_limit_steps?"),
         ("env.max_episode_steps", "did you mean env.time_limit_steps?"),

@@ -77,7 +77,7 @@ PARTS = "env.id=tests.envs.parts:Parts"
 def test_an_image_in_a_dict_gets_a_network_with_convolutions(algorithm: str, file: Path) -> None:
     made = load.load(file, [PARTS, f"algorithm.name={algorithm}"])
     assert made.model.name == "mixed"
-    assert made.model.images == (ImagePart(0, (12, 12, 1)),)  # type: ignore[attr-defined]
+    assert made.model.images == (ImagePart(0, (16, 16, 1)),)  # type: ignore[attr-defined]
     file.write_text(load.dump(made))
     assert load.load(file) == made
 
