@@ -313,6 +313,7 @@ def _spec(settings: EnvPoolSettings) -> EnvSpec:
         actions=actions_of(settings.id, action),
         frames_per_step=1,
         observation_from=observations.words,
+        images=observations.images,
         left_out=left_out,
         inexact="" if module in REPLAYED else f"it is not known whether games of {module} are repeatable",
     )

@@ -179,6 +179,7 @@ def _spec(env_id: str, env: Environment, observations: ObservationLayout, left_o
         actions=actions_of(env_id, env.action_space),
         frames_per_step=1,
         observation_from=observations.words,
+        images=observations.images,
         left_out=left_out,
         inexact=states.inexact(env),
     )

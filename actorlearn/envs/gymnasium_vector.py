@@ -88,6 +88,7 @@ class GymnasiumVector(CheckedRows):
             actions=self._actions.actions,
             frames_per_step=1,
             observation_from=observations.words,
+            images=observations.images,
             left_out=left_out,
             inexact=states.inexact(vector),
             no_restart=no_restart,

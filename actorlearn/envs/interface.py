@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actorlearn.actions import Actions, MultiDiscrete, describe_actions
+from actorlearn.image_part import ImagePart
 
 
 class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +44,7 @@ class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
     frames_per_step: int
     stack: int = 1  # frames that an observation is made of, oldest first; those before a game's first are zeros
     observation_from: str = ""  # in words: the space that observations are made from, and how
+    images: tuple[ImagePart, ...] = ()  # images in an observation of several parts, which is one vector
     left_out: tuple[str, ...] = ()  # parts of the environment's observations that rows leave out
     agents: int = 1  # rows of one game, which are adjacent: one for each of its agents
     fire: int | None = None  # the action that presses FIRE, in Atari games that have it

@@ -51,8 +51,8 @@ def spec(settings: EnvSettings) -> EnvSpec:
     return found
 
 
-def like(settings: EnvSettings) -> str:
+def like(settings: EnvSettings, found: EnvSpec) -> str:
     """Return the kind of default numbers for this environment (``specs.FINER``), from its actions and its kind."""
-    found, kind = spec(settings), ENVIRONMENTS.spec(settings.kind).like
+    kind = ENVIRONMENTS.spec(settings.kind).like
     finer = "continuous" if isinstance(found.actions, tuple) else kind
     return finer if FINER.get(finer) == kind else kind

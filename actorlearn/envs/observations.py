@@ -33,8 +33,13 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
 
+from actorlearn.image_part import ImagePart
+
 MOST_CHOICES = 65_536
 """Longest one-hot vector."""
+
+SMALLEST_SIDE = 3
+"""Smallest height and width of an image that networks can convolve."""
 
 Array = npt.NDArray[Any]
 Keys = tuple[str | int, ...]
@@ -67,6 +72,10 @@ class ObservationLayout(Protocol):
     @property
     def words(self) -> str:
         """Description of the contents in words."""
+
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """The images in a vector of several parts; empty for an observation that is one image."""
 
     def store(self, observation: Any, into: Array, i: int) -> None:
         """Write an observation to ``into[i]``; raises MisfitError."""
@@ -136,6 +145,8 @@ def _held(space: Space[Any], keys: Keys) -> Iterator[tuple[Keys, Space[Any]]]:
 
 class Whole:
     """Layout of a single Box: unchanged, but images get their channels first."""
+
+    images = ()
 
     def __init__(self, box: Box, keys: Keys) -> None:
         """Bind to the space, and the keys to it if it is in Dicts or Tuples."""
@@ -223,6 +234,16 @@ class Vector:
         """Return the name, in the observation, of the element at an index of the vector."""
         piece = next(piece for piece in self._pieces if place[0] < piece.cells.stop)
         return f"{_name(piece.keys)}[{place[0] - piece.cells.start}]"
+
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """The Boxes of three sides, of which both that are lines and columns are 3 or more."""
+        found = (
+            ImagePart(piece.cells.start, piece.shape, channels_come_last(piece.shape))
+            for piece in self._pieces
+            if type(piece) is Piece and len(piece.shape) == 3
+        )
+        return tuple(image for image in found if min(image.channels_first[1:]) >= SMALLEST_SIDE)
 
     @property
     def parts(self) -> list[dict[str, Any]]:

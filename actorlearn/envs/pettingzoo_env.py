@@ -230,6 +230,7 @@ class Indexed:
         self.dtype = vectors.dtype
         self.words = f"{vectors.words}, and the index of the agent, one-hot of {agents}"
         self._one = 255 if self.dtype == np.uint8 else 1  # networks divide bytes by 255
+        self.images = vectors.images
 
     def store(self, observation: Any, into: npt.NDArray[Any], i: int) -> None:
         """Write the observation of row ``i`` to ``into[i]``; raises MisfitError."""
@@ -269,6 +270,7 @@ def _spec(
         frames_per_step=1,
         agents=len(agents),
         observation_from=observations.words,
+        images=observations.images,
         left_out=left_out,
         inexact=states.inexact(game),
     )

@@ -14,9 +14,11 @@ from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta
 
+from actorlearn.image_part import ImagePart
 from actorlearn.registry import Registry, Settings, Spec, settings_of, tag_settings
 
 Width = Annotated[int, Meta(ge=1, le=65_536)]
+Activation = Literal["tanh", "relu", "leaky_relu", "elu", "gelu", "silu"]
 LayerNorm = Annotated[
     bool,
     Meta(
@@ -129,11 +131,29 @@ class MLPSettings(EncoderSettings, frozen=True, kw_only=True, tag="mlp"):
             "critic (sac); null = hidden_sizes"
         ),
     ] = None
-    activation: Annotated[
-        Literal["tanh", "relu", "leaky_relu", "elu", "gelu", "silu"],
-        Meta(description="activation function of each hidden layer"),
-    ] = "tanh"
+    activation: Annotated[Activation, Meta(description="activation function of each hidden layer")] = "tanh"
     layer_norm: LayerNorm = False
+
+
+class MixedSettings(EncoderSettings, frozen=True, kw_only=True, tag="mixed"):
+    """Keys of the network for observations of several parts."""
+
+    images: Annotated[
+        tuple[ImagePart, ...],
+        Meta(
+            max_length=64,
+            description="images in the observation: first cell, shape, and whether the channels are its last side; by "
+            "default those that the environment's space has",
+        ),
+    ] = ()
+    image_features: Annotated[Width, Meta(description="outputs of the layer after the convolutions of an image")] = 128
+    hidden_sizes: Annotated[
+        tuple[Width, ...],
+        Meta(max_length=16, description="units per hidden layer, on the features of the images and all other numbers"),
+    ] = (64, 64)
+    activation: Annotated[
+        Activation, Meta(description="activation function of each hidden layer; convolutions have relu")
+    ] = "relu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,5 +204,7 @@ IMPALA = ModelSpec(
     convolutional=True,
 )
 MLP = ModelSpec(name="mlp", settings=MLPSettings, made_by="actorlearn.models.encoders:Perceptron", separate=True)
+
+MIXED = ModelSpec(name="mixed", settings=MixedSettings, made_by="actorlearn.models.mixed:MixedEncoder", separate=True)
 
 MODELS = Registry("model", "actorlearn.models", ModelSpec)

@@ -45,9 +45,9 @@ run = actorlearn.train("CartPole-v1", **keys)
 * *Schedules*: `"lin_2.5e-4"` of RL Baselines3 Zoo, and any function of the remaining progress that is constant,
   linear or half a period of a cosine.
 * *Atari*: `env_wrapper` with `AtariWrapper` sets the preprocessing. Give `train` an id such as `ALE/Pong-v5`.
-* *Policies*: `MlpPolicy` is `model.name: mlp`, and `CnnPolicy` is `nature`. `MultiInputPolicy` is `mlp` too: a Dict
-  becomes one vector. Stable-Baselines3 gives each image of a Dict a convolutional network. Here its bytes are numbers
-  of the vector; convolutions need [a network of your own](environments.md#what-a-policy-sees).
+* *Policies*: `MlpPolicy` is `model.name: mlp`, and `CnnPolicy` is `nature`. `MultiInputPolicy` sets no key, because the
+  default does the same: an observation with images and numbers gets the network
+  [`mixed`](environments.md#what-a-policy-sees), with convolutions for each image; other observations get `mlp`.
 * *Time limits*: `env_wrapper` with `TimeLimit`, and `max_episode_steps`, are `env.time_limit_steps`.
 * *Acting*: `model.predict(observation, deterministic=True)` is `run.policy().act(observation, greedy=True)`, which
   returns the action alone. A recurrent policy keeps its state itself.

@@ -19,7 +19,7 @@ OTHERS = {
 NAMED_ELSEWHERE = {
     "mlppolicy": "mlp",
     "cnnpolicy": "nature",
-    "multiinputpolicy": "mlp",
+    "multiinputpolicy": "mixed",
     "ddpg": "sac",
     "td3": "sac",
     "trpo": "ppo",

@@ -223,6 +223,8 @@ def _perceptron(values: Values) -> bool:
 
 
 def _policy(values: Values) -> Keys:
+    if _word(values["policy"]).endswith("MultiInputPolicy"):
+        return {}
     if _perceptron(values):
         return {"model.name": "mlp"}
     if _word(values["policy"]).endswith("CnnPolicy"):
@@ -357,7 +359,9 @@ def _none(names: str, algorithms: tuple[str, ...], why: str, convert: Callable[[
 _SCHEDULE = "the schedule is constant, linear or cosine; the latter two set optimizer.learning_rate_final"
 _FUNCTIONS = f"one of {', '.join(_ACTIVATIONS.values())}"
 _SIZES = "widths of pi; those of vf or qf, if they differ, are model.value_hidden_sizes"
-_POLICIES = "MlpPolicy and MultiInputPolicy are mlp, CnnPolicy is nature"
+_POLICIES = (
+    "MlpPolicy is mlp, CnnPolicy is nature; MultiInputPolicy is the default, mixed if there are images, else mlp"
+)
 _WRAPPERS = "package.module:Class; TimeLimit is env.time_limit_steps, AtariWrapper is env.preset: dqn"
 _RATIO = "batch_size x gradient_steps / (train_freq x n_envs), and batch_size for -1"
 _EPSILON = "exploration_fraction x total_timesteps"

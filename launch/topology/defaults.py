@@ -14,20 +14,32 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import NODEFAULT
 
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSpec
 from actorlearn.envs.specs import DEFAULTS, ENVIRONMENTS, FINER, EnvironmentSpec
+from actorlearn.models.specs import MIXED
 from actorlearn.optim.specs import OPTIMIZERS
 from launch.machine.cores import usable_cores
 from launch.topology.keys import CHOSEN, Key, keys_of, learns_from_replay, section_of_role, struct_at, with_integers
 from launch.topology.schema import LONGEST_NAME, TOPOLOGY, learners_of_a_node
 
 Tree = dict[str, Any]
-Ask = Callable[[Tree], str]
-"""Finds the kind of an environment from its actions and observations; takes the section ``env``; "" = use its id."""
+
+
+class Spaces(NamedTuple):
+    """What defaults depend on in an environment's actions and observations."""
+
+    like: str = ""
+    """Kind of its default numbers (``actorlearn/envs/specs.py``); empty: that of its id."""
+    images: tuple[Tree, ...] = ()
+    """Images in its observations of several parts (``actorlearn/image_part.py``), as plain values."""
+
+
+Ask = Callable[[Tree], Spaces]
+"""Returns the spaces of an environment; takes the section ``env``."""
 
 ALGORITHM = "a2c"
 """Algorithm of a topology that names no algorithm."""
@@ -44,10 +56,10 @@ WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = {
 """Counts -> keys of the same section that nothing reads if the count is 0."""
 
 
-def unasked(env: Tree) -> str:
-    """Return "": defaults depend on the id alone, and no environment is made."""
+def unasked(env: Tree) -> Spaces:
+    """Return nothing: defaults depend on the id alone, and no environment is made."""
     del env
-    return ""
+    return Spaces()
 
 
 def resolve(raw: Tree, ask: Ask = unasked) -> Tree:
@@ -64,6 +76,7 @@ def resolve(raw: Tree, ask: Ask = unasked) -> Tree:
     _fill(resolved, {"algorithm": {"name": ALGORITHM, **_horizon(resolved)}})
     algorithm = _spec(ALGORITHMS, resolved, "algorithm")
     likes = _likes(resolved, env, algorithm, ask) if algorithm else ()
+    _fill(resolved, {"model": _mixed(resolved, env, ask)})
     for like in likes:
         _fill(resolved, algorithm.defaults.get(like, {}))
     _fill(resolved, env.defaults)
@@ -109,8 +122,19 @@ def _likes(tree: Tree, env: EnvironmentSpec, algorithm: AlgorithmSpec, ask: Ask)
     numbers = [algorithm.defaults.get(like, {}) for like in finer]
     numbers += [{"optimizer": keys} for like in finer for keys in algorithm.optimizers.get(like, {}).values()]
     missing = any(key not in section(tree, name) for some in numbers for name, keys in some.items() for key in keys)
-    like = ask(section(tree, "env")) if missing else ""
+    like = ask(section(tree, "env")).like if missing else ""
     return (like, env.like) if like in finer else (env.like,)
+
+
+def _mixed(tree: Tree, env: EnvironmentSpec, ask: Ask) -> Tree:
+    """Return the keys of the network for observations of several parts; {} if another is named or no part is an image.
+
+    Calls ``ask`` only if the kind of environments has no network of its own and the topology does not name one.
+    """
+    given = section(tree, "model")
+    name = given.get("name", "" if "model" in env.defaults else MIXED.name)
+    images = ask(section(tree, "env")).images if name == MIXED.name and "images" not in given else ()
+    return {"name": name, "images": list(images)} if images else {}
 
 
 def _fill(tree: Tree, defaults: Mapping[str, Any]) -> None:

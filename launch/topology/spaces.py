@@ -15,25 +15,26 @@ import msgspec
 from actorlearn.envs.specs import EnvSettings
 from actorlearn.worker.settings import SpacesSettings
 from launch.spawning import answers
+from launch.topology.defaults import Spaces
 from launch.topology.keys import struct_at
 
 LIMIT_S = 60.0
 """Longest time in seconds that the child process may take."""
 
 
-def ask(env: Mapping[str, Any]) -> str:
-    """Return the kind of defaults (``actorlearn/envs/specs.py``) for a section ``env``; empty if it cannot be found."""
+def ask(env: Mapping[str, Any]) -> Spaces:
+    """Return what defaults depend on in the environment of a section ``env``; empty if it cannot be found."""
     try:
         settings = msgspec.convert(env, cast("type[EnvSettings]", struct_at("env", {"env": env})))
     except ValueError:  # validation reports it
-        return ""
+        return Spaces()
     return _ask(msgspec.json.encode(SpacesSettings(env=settings)))
 
 
 @cache
-def _ask(question: bytes) -> str:
+def _ask(question: bytes) -> Spaces:
     try:
         answer = answers.ask_task("spaces", question, LIMIT_S)
     except answers.NoAnswerError:
-        return ""
-    return str(answer["like"])
+        return Spaces()
+    return Spaces(str(answer["like"]), tuple(answer["images"]))

@@ -129,7 +129,11 @@ def test_the_hint_for_an_unknown_key_names_the_counterpart_or_the_reason(
         ("algorithm.batch_size", "did you mean algorithm.minibatches (ppo: n_steps x n_envs / batch_size"),
         ("simulators.n_envs", "did you mean simulators.count and simulators.envs"),
         ("net_arch", "did you mean model.hidden_sizes (Stable-Baselines3: widths of pi; those of vf or qf"),
-        ("model.policy", "did you mean model.name (MlpPolicy and MultiInputPolicy are mlp, CnnPolicy is nature)?"),
+        (
+            "model.policy",
+            "did you mean model.name (MlpPolicy is mlp, CnnPolicy is nature; MultiInputPolicy is the default, mixed if "
+            "there are images, else mlp)?",
+        ),
         ("max_episode_steps", "did you mean env.time_limit_steps?"),
         ("env.max_episode_steps", "did you mean env.time_limit_steps?"),
         ("env_wrapper", "did you mean env.wrappers (package.module:Class; TimeLimit is env.time_limit_steps, Atari"),
@@ -254,7 +258,7 @@ def test_atari_of_the_zoo() -> None:
         (
             "ppo",
             {"policy": "MultiInputPolicy", "net_arch": [8]},
-            {"model.name": "mlp", "model.hidden_sizes": [8]},
+            {"model.hidden_sizes": [8]},
         ),
         ("dqn", {"policy": type("DQNPolicy", (), {})}, {"model.name": "mlp"}),
         (
@@ -378,7 +382,7 @@ def test_wrong_names_and_values_are_refused(call, says: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("MultiInputPolicy", "mlp"), ("MlpPolicy", "mlp"), ("CnnPolicy", "nature")]
+    ("name", "meant"), [("MultiInputPolicy", "mixed"), ("MlpPolicy", "mlp"), ("CnnPolicy", "nature")]
 )
 def test_a_policy_as_a_network_is_answered_with_ours(name: str, meant: str) -> None:
     with pytest.raises(TopologyError, match=rf"did you mean {meant}\?"):

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.image_part import ImagePart
 from launch.topology import load, spaces
+from launch.topology.defaults import Spaces
 from launch.topology.load import Topology, TopologyError
 
 PENDULUM = "env: {id: Pendulum-v1}\nalgorithm: {name: ppo}\ntotal_steps: 100_000\n"
@@ -68,10 +70,26 @@ def test_one_that_cannot_be_made_is_of_the_kind_that_its_id_says(env_id: str, fi
     assert load.load(file, [f"env.id={env_id}"]) == load.parse(PENDULUM, [f"env.id={env_id}"])
 
 
+PARTS = "env.id=tests.envs.parts:Parts"
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c", "dqn", "sac"])
+def test_an_image_in_a_dict_gets_a_network_with_convolutions(algorithm: str, file: Path) -> None:
+    made = load.load(file, [PARTS, f"algorithm.name={algorithm}"])
+    assert made.model.name == "mixed"
+    assert made.model.images == (ImagePart(0, (16, 16, 1)),)  # type: ignore[attr-defined]
+    file.write_text(load.dump(made))
+    assert load.load(file) == made
+
+
+def test_another_network_that_is_named_stays(file: Path) -> None:
+    assert load.load(file, [PARTS, "model.name=mlp"]).model.name == "mlp"
+
+
 def test_a_wrong_key_of_the_environment_is_reported_as_written(file: Path) -> None:
     with pytest.raises(TopologyError, match="env has no key 'colour'|section env has no key 'colour'"):
         load.load(file, ["env={id: Pendulum-v1, colour: red}"])
 
 
-def refuse_to_be_asked(env: Mapping[str, Any]) -> str:
+def refuse_to_be_asked(env: Mapping[str, Any]) -> Spaces:
     raise AssertionError(f"asked of {env}")
