@@ -210,10 +210,10 @@ def initial_notes(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
         how = f"simulators begin new games, because {anew}" if anew else "the run continues exactly"
         said = [f"at {before.env_steps:,} steps, from {taken}", how, *filter(None, [before.stretched])]
         yield ev.Note("resumed", cause="; ".join(said), fields={"env_steps": before.env_steps})
-    if before.changed:
-        cause = f"with changed keys: {say(before.changed)}"
-        yield ev.Note("resumed", cause=cause, fields={"changed": before.changed})
-    if algorithm := before.changed.get("algorithm.name"):
+    if said_changes := say(before.changed):
+        yield ev.Note("resumed", cause=f"with changed keys: {said_changes}", fields={"changed": before.changed})
+    algorithm = before.changed.get("algorithm.name", {})
+    if "was" in algorithm:
         cause = f"{algorithm['is']} continues with the weights and the state of the optimizer of {algorithm['was']}"
         yield ev.Note("resumed", cause=cause)
     if before.other_task:

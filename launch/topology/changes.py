@@ -62,7 +62,7 @@ def undo(topology: Tree, changed: Changes) -> dict[str, Any]:
 
 def changes_task(changed: Mapping[str, Any]) -> bool:
     """Whether a key of the environment is among these changes, so that scores before and after cannot be compared."""
-    return any(key.startswith("env.") for key in changed)
+    return any(key.startswith("env.") for key in _of_both(changed))
 
 
 def say(changed: Changes) -> str:
@@ -70,5 +70,12 @@ def say(changed: Changes) -> str:
 
     Keys that only one of the topologies has are left out: they follow from a choice, or from the version.
     """
-    both = {key: change for key, change in changed.items() if change.keys() >= {"was", "is"}}
+    both = _of_both(changed)
     return ", ".join(f"{key}: {typed(change['was'])} → {typed(change['is'])}" for key, change in both.items())
+
+
+def _of_both(changed: Mapping[str, Any]) -> Changes:
+    """Return the changes of keys that both topologies have."""
+    return {
+        key: change for key, change in changed.items() if isinstance(change, Mapping) and change.keys() >= {"was", "is"}
+    }

@@ -103,7 +103,7 @@ def refusal(settings: EnvSettings) -> str:
     for ask in (spec, lambda settings: make(settings, [0])):
         with pytest.raises(ValueError) as caught:
             ask(settings)
-    assert "\n" not in str(caught.value).replace("no\nscreen", "")
+    assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
@@ -223,8 +223,8 @@ def test_a_package_that_we_pin_is_installed_by_our_extra(
             "no module 'corridors-of-ours' can be imported: the package corridors-of-ours is installed, and its module "
             "is called corridors: write corridors",
         ),
-        ("corridors:Broken-v0", "cannot be made: RuntimeError: no\nscreen"),
-        ("corridors:Broken", "cannot be made: RuntimeError: no\nscreen"),
+        ("corridors:Broken-v0", "cannot be made: RuntimeError: no screen"),
+        ("corridors:Broken", "cannot be made: RuntimeError: no screen"),
         (":", "importing '' fails: ValueError: Empty module name"),
     ],
 )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from launch.machine import signals
@@ -45,7 +45,8 @@ def test_whatever_a_file_of_a_run_holds_it_is_drawn_or_refused(
 
 
 @settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
-@given(odd_files())
+@given(odd=odd_files())
+@example(odd=("topology.yaml", b"env: {id: ALE/Pong-v5}\n"))  # without the algorithm
 def test_whatever_a_file_of_a_run_holds_it_goes_on_or_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: tuple[str, bytes]
 ) -> None:

@@ -47,4 +47,5 @@ def test_the_path_of_a_stored_environment_is_no_change_and_stays() -> None:
     assert changes(PICKLED, moved) == {}
     longer = {"env": {"id": PICKLED["env"]["id"], "kwargs": {"file": "b", "sha256": "1", "length": 8}}}
     assert undo(longer, changes(PICKLED, longer)) == moved
-    assert changes_task(changes(PICKLED, longer)) and not changes_task({"seed": {}})
+    assert changes_task(changes(PICKLED, longer)) and not changes_task({"seed": {"was": 1, "is": 2}})
+    assert not changes_task({"env.preset": {"is": 1}}), "a default that this version has and an earlier one had not"
