@@ -11,7 +11,9 @@ import traceback
 from pathlib import Path
 
 MOST_CHARACTERS = 1_000
-"""Longest text; the end of a longer one is cut off."""
+"""Longest text; a longer one loses its middle, because the place in the code often stands at its end."""
+_END = 200
+"""Number of the last characters that are kept."""
 _FOLDERS = tuple(f"{Path(file).parent}{os.sep}" for file in (__file__, os.__file__))
 """Folders of actorlearn and of Python's own modules."""
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/]+)/")
@@ -28,7 +30,8 @@ def words_of(error: BaseException) -> str:
     except Exception as own:
         text = f"its text cannot be read, because its __str__ raises {type(own).__name__}"
     text = " ".join(text.split())
-    text = text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…"
+    if len(text) > MOST_CHARACTERS:
+        text = f"{text[: MOST_CHARACTERS - _END]}…{text[-_END:]}"
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
