@@ -43,10 +43,15 @@ def unroll(
     """Return outputs {head: [T, B, size]} for observations [T, B, *shape], and the state after the last row.
 
     A recurrent network needs the state [B, S] before the first row, and `first` [T, B], which marks rows that begin
-    games. Other networks need neither and return the state unchanged.
+    games. Other networks need neither and return the state unchanged. Raises ValueError for outputs of other lengths.
     """
     if state_size(network):
         outputs, state = network(observation, state, first)
         return outputs, state
-    outputs = network(observation.flatten(0, 1))
-    return {name: output.unflatten(0, observation.shape[:2]) for name, output in outputs.items()}, state
+    outputs, sides = network(observation.flatten(0, 1)), observation.shape[:2]
+    try:
+        return {name: output.unflatten(0, sides) for name, output in outputs.items()}, state
+    except RuntimeError:
+        shapes = ", ".join(f"{name} {list(output.shape)}" for name, output in outputs.items())
+        rule = f"the first side of each must be {sides.numel()} (actorlearn/models/interface.py)"
+        raise ValueError(f"the network returns {shapes} for {sides.numel()} observations; {rule}") from None
