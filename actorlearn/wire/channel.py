@@ -441,6 +441,8 @@ class Dealer:
         """Frames that are sent before the body."""
         self._monitor: _Monitor | None = None
         self._trouble: str | None = None
+        self.answered = False
+        """Whether `trouble` is an answer of the listener, a refusal; else the listener was not reached."""
         self._refused, self._dialled_s = False, time.monotonic()
         if isinstance(address, Tcp):
             self._before = [identity.encode(), new_session()]
@@ -477,7 +479,7 @@ class Dealer:
                 return frames[0]
             if len(frames) == _FRAMES and not frames[0]:  # a refusal; a single empty frame only tests the connection
                 self._look()
-                self._trouble = frames[1].decode("utf-8", "replace")
+                self._trouble, self.answered = frames[1].decode("utf-8", "replace"), True
         return None
 
     @property
@@ -490,6 +492,8 @@ class Dealer:
         """Read the connection's events, and connect again after a refusal."""
         for event, value in self._monitor.read() if self._monitor else ():
             self._trouble = self._told(event, value)
+            if event != zmq.EVENT_DISCONNECTED:  # it follows a refusal
+                self.answered = bool(event & _FAILED)
             self._refused = bool(event & _FAILED) or (self._refused and event != zmq.EVENT_HANDSHAKE_SUCCEEDED)
         if self._refused and time.monotonic() - self._dialled_s >= REDIAL_S:
             self._refused, self._dialled_s = False, time.monotonic()

@@ -221,13 +221,14 @@ class Agent:
             self._note_trouble(self._line.trouble, now_s)
 
     def _note_trouble(self, trouble: str | None, now_s: float) -> None:
-        """Show why the head cannot be reached, if this has lasted: a head that is busy may answer late."""
+        """Show a refusal at once, and that the head cannot be reached if this has lasted: it may answer late."""
         if trouble is None:
             self._troubled_s = None
             return
         self._troubled_s = now_s if self._troubled_s is None else self._troubled_s
         self._reason = trouble
-        if now_s - self._troubled_s >= TROUBLE_S and trouble not in self._troubles:
+        is_sure = self._line.answered or now_s - self._troubled_s >= TROUBLE_S
+        if is_sure and trouble not in self._troubles:
             self._troubles.add(trouble)
             self._show(trouble)
 

@@ -56,6 +56,7 @@ class Line:
     """An agent's end."""
 
     trouble: str | None = None
+    answered = False
 
     def __init__(self, lines: Lines, name: str) -> None:
         self.arrived: deque[bytes] = deque()
