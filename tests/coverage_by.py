@@ -8,6 +8,7 @@ shown to work by the tests of what it is made for.
 from __future__ import annotations
 
 COVERED_BY = {
+    "actorlearn/image_part.py": "tests/models/test_mixed.py",
     "actorlearn/__main__.py": "tests/system/test_installed.py",
     "actorlearn/extra_networks.py": "tests/models/test_several.py",
     "actorlearn/imports.py": "tests/test_registry.py",
@@ -133,7 +134,9 @@ COVERED_BY = {
     "launch/commands/node.py": "tests/system/test_nodes.py",
     "launch/machine/file_locks.py": "tests/launch/runtime/test_workspace.py",
     "launch/machine/folders.py": "tests/launch/runtime/test_workspace.py",
+    "launch/nodes/accounts.py": "tests/system/test_accounting.py",
     "launch/nodes/agent.py": "tests/launch/nodes/test_head.py",
+    "launch/nodes/moves.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/messages.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/workspace.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/remote.py": "tests/launch/nodes/test_head.py",

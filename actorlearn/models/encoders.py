@@ -187,7 +187,7 @@ def check_image(shape: tuple[int, ...], side: int, name: str) -> None:
         )
     if len(shape) == 1:
         way_out = (
-            "a Dict or Tuple becomes one vector; use model.name: mixed or mlp, or for the image of a Dict alone "
+            "a Dict or Tuple becomes one vector; use model.name: mlp or mixed, or for the image of a Dict alone "
             "env.wrappers: [{name: 'actorlearn.envs.wrappers:DictEntry', kwargs: {key: KEY}}]"
         )
     raise ValueError(

@@ -312,6 +312,8 @@ def _learned_since(state: Mapping[str, Any], tensors: Mapping[str, Tensor], lear
     ``tensors``: of another learner's newer checkpoint, whose weights contain those rollouts. The steps that were in
     flight at the learner's checkpoint were the first to be learned. Nothing is known of steps dropped since.
     """
+    if "consumed" not in tensors:  # a mode of a package need not save it
+        return {}
     consumed = Consumed(learner + 1)
     consumed.restore(tensors["consumed"].numpy())
     position, account = consumed.position(learner), state["account"]

@@ -19,4 +19,4 @@ def run(settings: SpacesSettings) -> dict[str, Any]:
     Raises any exception if it cannot be made.
     """
     found = make.spec(settings.env)
-    return {"like": make.like(settings.env, found), "images": msgspec.to_builtins(found.images)}
+    return {"like": make.like(settings.env, found), "images": [msgspec.to_builtins(image) for image in found.images]}

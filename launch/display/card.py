@@ -151,7 +151,9 @@ def _resumed(before: Life, now: Life) -> str:
 
 def _env_since(view: RunView, life: Life) -> str:
     """Return the keys of the environment that a later resume has changed, and with which the policy plays."""
-    changed = {key: change for key, change in changes(life.topology, view.topology).items() if changes_task({key: 0})}
+    changed = {
+        key: change for key, change in changes(life.topology, view.topology).items() if changes_task({key: change})
+    }
     return f"the policy plays with {printable(say(changed))}" if changed else ""
 
 

@@ -51,7 +51,8 @@ def test_the_topology_schema_asks_for_little_and_knows_ranges_and_grouped_digits
     schema = topology_schema()
     assert schema["required"] == ["env"]
     required = {name: part["required"] for name, part in schema["$defs"].items() if part.get("required")}
-    assert required == {**{f"env-{kind}": ["id"] for kind in ENVIRONMENTS.names()}, "WrapperSettings": ["name"]}
+    parts = {"WrapperSettings": ["name"], "ImagePart": ["start", "shape"]}
+    assert required == {**{f"env-{kind}": ["id"] for kind in ENVIRONMENTS.names()}, **parts}
     assert all(part["additionalProperties"] is False for part in (schema, *schema["$defs"].values()))
     steps = schema["properties"]["total_steps"]
     assert steps["minimum"] == 1

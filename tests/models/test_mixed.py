@@ -42,7 +42,7 @@ def test_one_image_alone_and_a_box_too_small_to_convolve_are_none(space: object)
 
 def test_a_convolution_sees_the_pixels_of_its_image_in_their_places() -> None:
     network = make(named.model("mixed", images=(CAMERA, FRAMES)), (LENGTH,), "float32", {"value": 1}, 0)
-    camera, frames = network.encoder.convolutions  # type: ignore[union-attr, attr-defined]
+    camera, frames = network.trunks["value"].encoder.convolutions  # type: ignore[union-attr, index, attr-defined]
     seen: list[torch.Tensor] = []
     for convolutions in (camera, frames):
         convolutions.register_forward_hook(lambda _module, given, _out: seen.append(given[0]))

@@ -13,7 +13,7 @@ from launch.spawning.answers import NoAnswerError, TaskError, TooSlowError, ask_
 from tests.nasty import environments
 
 LIMIT_S = 45.0
-ANSWER = {"like": "vector"}
+ANSWER = {"like": "vector", "images": []}
 
 
 def ask(name: str, limit_s: float = LIMIT_S, **kwargs: str) -> object:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from actorlearn.models.normalize import merge_into, moments_of
 from actorlearn.optim.specs import OptimizerSettings
+from actorlearn.parameters import waits
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.frame_headers import SHARD, SHARD_ROW_BYTES
@@ -322,7 +323,10 @@ def test_of_a_quorum_all_have_the_same_weights_after_each_version(serving: Start
         member.exchange.close()
 
 
-def test_a_server_reports_its_versions_their_straggler_and_a_stranger_and_warns_of_both(serving: Start) -> None:
+def test_a_server_reports_its_versions_their_straggler_and_a_stranger_and_warns_of_both(
+    serving: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "SURE_S", 0.5)  # three reports of this test take 1.5 s
     own = serving(learners=2, quorum=2, servers=2)
     server = own.running[0][2]
     members = [Member(own, number) for number in range(2)]

@@ -14,11 +14,11 @@ from actorlearn.worker.settings import SpacesSettings
     [("Pendulum-v1", "continuous"), ("CartPole-v1", "vector"), ("FrozenLake-v1", "vector")],
 )
 def test_a_box_of_actions_is_continuous_and_choices_are_not(env_id: str, like: str) -> None:
-    assert spaces.run(SpacesSettings(env=GymnasiumSettings(id=env_id))) == {"like": like}
+    assert spaces.run(SpacesSettings(env=GymnasiumSettings(id=env_id))) == {"like": like, "images": []}
 
 
 def test_games_of_ale_stay_what_their_id_says() -> None:
-    assert spaces.run(SpacesSettings(env=AtariSettings(id="ALE/Pong-v5"))) == {"like": "atari"}
+    assert spaces.run(SpacesSettings(env=AtariSettings(id="ALE/Pong-v5"))) == {"like": "atari", "images": []}
 
 
 def test_one_that_cannot_be_made_is_an_error_on_one_line() -> None:

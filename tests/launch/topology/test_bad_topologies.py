@@ -296,7 +296,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         [
             "t:2",
             "'nipz'",
-            "a3c, dqn-net, gala, impala, minatar, mlp, nature, nips or package.module:Name",
+            "a3c, dqn-net, gala, impala, minatar, mixed, mlp, nature, nips or package.module:Name",
             "did you mean nips?",
         ],
     ),
