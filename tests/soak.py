@@ -29,6 +29,7 @@ from launch.errors import FailedError, RunError
 from launch.python.run import Run
 from launch.runs.jsonl import read_object
 from tests.sizes import ROOT
+from tests.system.launched import pids_of
 
 SAMPLE_S, KILL_S, CHANGE_S = 10.0, 30.0, 60.0
 WARM_S = 120.0
@@ -70,14 +71,8 @@ class Sample(NamedTuple):
 
 def living(run: Run) -> dict[str, psutil.Process]:
     """The processes of a run by name."""
-    pids: dict[str, int] = {}
-    for event in run.events():
-        if event["kind"] == "spawned":
-            pids[event["process"]] = event["pid"]
-        elif event["kind"] in ("died", "ended", "detached", "refused"):
-            pids.pop(event["process"], None)
     found = {}
-    for name, pid in pids.items():
+    for name, pid in pids_of(run.events()).items():
         with suppress(psutil.NoSuchProcess):
             found[name] = psutil.Process(pid)
     return found

@@ -142,8 +142,8 @@ class MixedSettings(EncoderSettings, frozen=True, kw_only=True, tag="mixed"):
         tuple[ImagePart, ...],
         Meta(
             max_length=64,
-            description="images in the observation: first cell, shape, and whether the channels are its last side; by "
-            "default those that the environment's space has",
+            description="images in the observation: first cell, shape, and whether the channels are the last side; left "
+            "out = the images of the environment's space",
         ),
     ] = ()
     image_features: Annotated[Width, Meta(description="outputs of the layer after the convolutions of an image")] = 128

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -87,13 +87,7 @@ class Launched:
 
     def pids(self) -> dict[str, int]:
         """Newest process id of every process of this life that has not gone."""
-        found: dict[str, int] = {}
-        for event in self.new_events():
-            if event["kind"] == "spawned":
-                found[event["process"]] = event["pid"]
-            elif event["kind"] in ("died", "ended", "detached", "refused"):
-                found.pop(event["process"], None)
-        return found
+        return pids_of(self.new_events())
 
     def screen(self) -> str:
         """Everything it printed."""
@@ -173,6 +167,17 @@ class Launched:
         meta = self.meta()
         places = [meta[key] for key in ("shm", "sockets") if key in meta and Path(meta[key]).exists()]
         return [*(f"process {pid}" for pid in processes_of(self.run_dir)), *places]
+
+
+def pids_of(events: Iterable[Event]) -> dict[str, int]:
+    """Newest process id of every process that has not gone by these events."""
+    found: dict[str, int] = {}
+    for event in events:
+        if event["kind"] == "spawned":
+            found[event["process"]] = event["pid"]
+        elif event["kind"] in ("died", "ended", "detached", "refused"):
+            found.pop(event["process"], None)
+    return found
 
 
 def hear_ctrl_c() -> None:
