@@ -1,8 +1,7 @@
 """Encoder of observations of several parts: convolutions for each image, and a perceptron on all features.
 
 As in Stable-Baselines3's MultiInputPolicy, the features of the images are joined with the numbers that are in no image.
-Each head has an encoder of its own. In a game in which a bright pixel among 12x12 and a number tell the right of four
-actions, PPO with one encoder for both heads was no better than chance after 100,000 steps; with two it had 10.1 of 20.
+Each head has an encoder of its own, as with the perceptron (``heads.SeparateTrunks``).
 """
 
 from __future__ import annotations

@@ -138,12 +138,16 @@ class MLPSettings(EncoderSettings, frozen=True, kw_only=True, tag="mlp"):
 class MixedSettings(EncoderSettings, frozen=True, kw_only=True, tag="mixed"):
     """Keys of the network for observations of several parts."""
 
+    init: Annotated[
+        Literal["torch", "orthogonal", "ba3c"],
+        Meta(description="initial weights, as in other networks"),
+    ] = "orthogonal"
     images: Annotated[
         tuple[ImagePart, ...],
         Meta(
             max_length=64,
-            description="images in the observation: first cell, shape, and whether the channels are the last side; left "
-            "out = the images of the environment's space",
+            description="images in the observation: first cell, shape, and whether the channels are the last side; "
+            "left out = the images of the environment's space",
         ),
     ] = ()
     image_features: Annotated[Width, Meta(description="outputs of the layer after the convolutions of an image")] = 128
