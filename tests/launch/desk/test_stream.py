@@ -203,7 +203,7 @@ def test_processes_are_listed_with_restarts_load_and_age(tmp_path: Path) -> None
         lines = {one["name"]: one for one in full.changed()["processes"]}
     trainer, simulator = lines["trainer"], lines["simulator-1"]
     assert trainer["age"][1].startswith("1:05:0") and trainer["restarts"] == [0, "0"]
-    assert trainer["cores"][1].endswith("%") and trainer["memory"][1].endswith("MiB")
+    assert trainer["cores"][1].endswith("%") and trainer["memory"][1].endswith(("MiB", "GiB"))
     assert simulator["restarts"] == [1, "1"] and simulator["cause"] == "signal 9" and simulator["age"] == [None, "–"]
 
 
