@@ -57,7 +57,8 @@ test: lint  ## lint, every unit test, and a few whole runs: at most eight minute
 
 nightly: lint  ## every test but slow ones, which are for hands, and those for a GPU; properties with all their examples
 	@cd "$(ROOT)"
-	$(BIN)/python -m pytest -m "not slow and not gpu" --hypothesis-profile=nightly
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not system and not slow and not gpu" --hypothesis-profile=nightly
+	$(BIN)/python -m pytest -m "system and not slow and not gpu" --hypothesis-profile=nightly
 
 bench: setup  ## measure this machine
 	@cd "$(ROOT)"

@@ -63,6 +63,7 @@ def test_however_it_ends_its_process_is_said(fault: str, said: str) -> None:
         ask("AtOnce", fault=fault)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("fault", ["HangsInStep", "HoldsTheLock"])
 def test_where_it_hangs_is_said(fault: str) -> None:
     with pytest.raises(TooSlowError, match=r"^ \(environments.py, line \d+\)$"):

@@ -306,20 +306,25 @@ def test_the_simulator_that_was_chosen_stays_chosen_while_others_come(serve: Any
     assert choice.input_value() == "", "no other process takes its place"
 
 
+def rename_environment(run: Path, name: str) -> None:
+    topology = run / "topology.yaml"
+    topology.write_text(topology.read_text().replace("CartPole-v1", name))
+
+
 def test_runs_are_sorted_picked_filtered_and_drawn_by_environment_and_the_address_keeps_it(
     serve: Any, browser: Any, tmp_path: Path
 ) -> None:
     for name, horizon, seed in (("pole-a", 5, 1), ("pole-b", 5, 2), ("pole-c", 9, 1)):
-        write_run(tmp_path / name, [row(n, loss=0.5) for n in range(9 + horizon)], seed=seed, horizon=horizon)
+        made = write_run(tmp_path / name, [row(n, loss=0.5) for n in range(9 + horizon)], seed=seed, horizon=horizon)
+        rename_environment(made.path, "CartPole-v99")
     other = write_run(tmp_path / "cat", [row(n) for n in range(40)])
-    topology = other.path / "topology.yaml"
-    topology.write_text(topology.read_text().replace("CartPole-v1", "Catch-v0"))
+    rename_environment(other.path, "Catch-v99")
     seen = Watched(browser.new_page(viewport={"width": 1400, "height": 1000}))
     page = seen.page
-    page.goto(f"{serve().address}#filter=-v")  # without other runs of this machine
+    page.goto(f"{serve().address}#filter=-v99")  # without other runs of this machine
     titles = page.locator(".pair-title")
     page.locator("#table tbody tr").nth(2).wait_for()
-    assert sorted(titles.all_inner_texts()) == ["CartPole-v1", "Catch-v0"]
+    assert sorted(titles.all_inner_texts()) == ["CartPole-v99", "Catch-v99"]
 
     def first_cells() -> list[str]:
         return page.locator("#table tbody th").all_inner_texts()
