@@ -537,7 +537,9 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
     suite: Annotated[str | None, typer.Argument(help="Suite to run. Default: list the suites.")] = None,
     topology: Annotated[
         str | None,
-        typer.Argument(help="Topology to measure. Default: configs/pong.yaml, or the topology of the suite."),
+        typer.Argument(
+            help="Topology to measure. Default: configs/pong.yaml, or that of the suite. games: runs; zoo: rows."
+        ),
     ] = None,
     overrides: Overrides = None,
     repetitions: Annotated[
@@ -552,7 +554,7 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
     seeds: Annotated[
         str | None,
         typer.Option(
-            help="time-to-score: number of seeds to draw from the clock, or seeds separated by commas. Default: 5."
+            help="time-to-score, zoo: number of seeds to draw from the clock, or seeds separated by commas. Default: 5."
         ),
     ] = None,
     whole: Annotated[
@@ -563,10 +565,13 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
         list[str] | None, typer.Option("--part", metavar="NAME", help="gpu: part to measure; repeatable. Default: all.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="gpu: device to measure, cuda or cpu. Default: cuda.")] = None,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="zoo: number of runs at once. Default: the number of cores.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for SUITE.json, .md, .png.")] = None,
     json: Json = False,
 ) -> int:
-    """Measure this machine: sampling, training, replay, memory, the time to a score, a GPU."""
+    """Measure this machine: sampling, training, replay, memory, the time to a score, a GPU; and tables of scores."""
     from launch.commands.bench import bench
 
     words = [*([topology] if topology is not None else []), *(overrides or [])]
@@ -578,6 +583,7 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
         "whole": whole,
         "parts": tuple(parts or ()),
         "device": device,
+        "at_once": at_once,
         "output": output,
     }
     return bench(suite, words, wanted, json)

@@ -40,6 +40,10 @@ class SuiteRequest:
     """Folder of the report, which exists; None: the report is only shown."""
     runs: tuple[str, ...] = ()
     """Names of runs, for suites that read runs instead of measuring."""
+    rows: tuple[str, ...] = ()
+    """Names of the rows to run, for a suite that is a table; empty: all."""
+    at_once: int | None = None
+    """Number of runs at once, for a suite that is a table; None: one for each core."""
     parts: tuple[str, ...] = ()
     """Names of the parts to measure, for a suite in parts; empty: all."""
     device: str | None = None
@@ -80,6 +84,10 @@ class Suite:
     """Shipped topology measured by default; None: the suite has its own topologies, or measures nothing."""
     reads_runs: bool = False
     """Whether it reads runs instead of measuring; runs then take the place of topology and overrides."""
+    in_rows: bool = False
+    """Whether it is a table of topologies; names of rows then take the place of topology and overrides."""
+    to_score: bool = False
+    """Whether its runs end at a score."""
     sets_modes: bool = False
     """Whether it runs a topology in several modes, and gives each run the overrides that its mode reads."""
     keys: tuple[str, ...] = ()
@@ -106,7 +114,8 @@ SUITES: Mapping[str, Suite] = {
     "replay": Suite("launch.bench.replay:replay", topology=None),
     "memory": Suite("launch.bench.memory:memory"),
     "neighbours": Suite("launch.bench.neighbours:neighbours", topology="atari/paac.yaml"),
-    "time-to-score": Suite("launch.bench.time_to_score:time_to_score", draws_seeds=True),
+    "time-to-score": Suite("launch.bench.time_to_score:time_to_score", draws_seeds=True, to_score=True),
+    "zoo": Suite("launch.bench.zoo:zoo", topology=None, draws_seeds=True, in_rows=True),
     "gpu": Suite("launch.bench.gpu:gpu", topology=None, in_parts=True),
     "games": Suite("launch.bench.games:games_of", topology=None, reads_runs=True),
 }

@@ -36,13 +36,16 @@ REPORT_EVERY_S = 0.5
 ENDLESS = 10**12
 POLL_S = 0.001
 _TURN_S = 0.05
-_ENDS_WITH_US = """
+ENDS_WITH_US = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG, which exec keeps: told to end however we end
 if os.getppid() == int(sys.argv[1]):
     os.execvp(sys.argv[2], sys.argv[2:])
 """
-"""Program that replaces itself by the command in its arguments."""
+"""Program that replaces itself by a command, which gets SIGTERM when this process ends.
+
+Its arguments are this process's id and the command.
+"""
 _STOP_LIMIT_S = 90.0
 
 
@@ -106,7 +109,7 @@ class Running:
     def __enter__(self) -> Running:
         """Start the run and wait for its first report; raises FailedError with its message if it ends early."""
         command = [sys.executable, "-m", "actorlearn", "run", self._topology, *self._overrides]
-        ended_with_us = [sys.executable, "-c", _ENDS_WITH_US, str(os.getpid()), *self._by]
+        ended_with_us = [sys.executable, "-c", ENDS_WITH_US, str(os.getpid()), *self._by]
         with self._errors.open("wb") as errors:  # a file, because a full pipe would stop the run
             self._process = subprocess.Popen(
                 [*ended_with_us, *command, *self._options, "--run-dir", str(self.run_dir)],

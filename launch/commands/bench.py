@@ -20,7 +20,7 @@ _CHECKOUT = "papers and other programs are measured in a checkout, with python -
 def bench(name: str | None, words: Sequence[str], wanted: Mapping[str, Any], json: bool) -> int:
     """Run a suite, or list all; return the exit status.
 
-    ``words``: topology and overrides, or runs; ``wanted``: the other fields of a SuiteRequest.
+    ``words``: topology and overrides, or runs, or rows; ``wanted``: the other fields of a SuiteRequest.
     """
     if name is None:
         show_list(SUITES)
@@ -29,10 +29,12 @@ def bench(name: str | None, words: Sequence[str], wanted: Mapping[str, Any], jso
         raise RunError(f"there is no suite {name!r}; choose one of {', '.join(SUITES)}; {_CHECKOUT}")
     suite = SUITES[name]
     for flag, fields, options in (
-        ("draws_seeds", ("seeds_wanted", "whole"), "--seeds or --whole"),
+        ("draws_seeds", ("seeds_wanted",), "--seeds"),
+        ("to_score", ("score", "whole"), "--score or --whole"),
+        ("in_rows", ("at_once",), "--at-once"),
         ("in_parts", ("parts", "device"), "--part or --device"),
     ):
-        if any(wanted.get(field) for field in fields) and not getattr(suite, flag):
+        if any(wanted.get(field) not in (None, False, ()) for field in fields) and not getattr(suite, flag):
             takers = ", ".join(known for known, one in SUITES.items() if getattr(one, flag))
             raise RunError(f"suite {name} does not take {options}; omit them; suites that take them: {takers}")
     measure(name, suite, SuiteRequest(**what_to_measure(name, suite, words), **wanted), json)
@@ -50,6 +52,8 @@ def what_to_measure(name: str, suite: Suite, words: Sequence[str]) -> dict[str, 
     """Return the fields of a SuiteRequest that select what is measured; raises TopologyError for a wrong topology."""
     if suite.reads_runs:
         return {"topology": "", "overrides": (), "runs": tuple(words)}
+    if suite.in_rows:
+        return {"topology": "", "overrides": (), "rows": tuple(words)}
     topology, overrides = None, words
     if words and ("=" not in words[0] or Path(words[0]).exists()):
         topology, overrides = words[0], words[1:]

@@ -131,9 +131,10 @@ def _facts(
             f"{scored['mean']:.2f} ± {scored['std']:.2f}, mean and standard deviation of {scored['episodes']} whole "
             f"games with the likeliest actions, with weights of {scored['env_steps']:,} steps"
         )
+    games = as_whole(told["episodes"])
+    recent = f"last {RECENT_GAMES} of {games}" if (told["episodes"] or 0) > RECENT_GAMES else games
     facts["score in training"] = (
-        f"{as_number(told['episode_return_mean'])}, mean of the last {RECENT_GAMES} of "
-        f"{as_whole(told['episodes'])} games that it learned from"
+        f"{as_number(told['episode_return_mean'])}, mean of the {recent} games that it learned from"
     )
     machine = life.meta.get("machine")
     if isinstance(machine, Mapping):

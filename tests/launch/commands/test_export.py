@@ -91,6 +91,11 @@ def test_a_card_claims_nothing_that_is_not_there() -> None:
     assert "play.py" not in bare and "policy.onnx" not in bare
 
 
+def test_a_card_of_few_games_says_how_many_there_were() -> None:
+    text = card(VIEW, LIVES, {**TOLD, "episodes": 64}, SCORED, FILES)
+    assert "| score in training | 480.2, mean of the 64 games that it learned from |" in text
+
+
 def test_a_card_says_what_the_players_environment_needs() -> None:
     stored = replace(VIEW, env_id="actorlearn.envs.pickled:Own")
     text = card(stored, LIVES, TOLD, None, sorted([*FILES, "environment.pickle"]))

@@ -1,0 +1,297 @@
+"""The suite ``zoo``: trains the tasks of a published table, several seeds each, and compares the final scores with it.
+
+``zoo.csv`` has the rows. Each row is a sweep over its seeds (``actorlearn sweep``), and each ended run is evaluated by
+``actorlearn eval``; both are started as a user would start them. All files are in ``runs/zoo/ROW/``: the seeds and
+values in ``ROW.yaml``, the runs in ``runs/``, and the evaluation of each run in ``evaluations/``. So the same command
+continues where an earlier one ended, in whatever way, and repeats no run and no evaluation that has ended.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from importlib.util import find_spec
+from math import ceil
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from actorlearn.files import write_atomically
+from actorlearn.nearest import did_you_mean
+from launch.bench import SuiteRequest, shipped
+from launch.bench.report import SuiteReport
+from launch.bench.running import ENDS_WITH_US
+from launch.bench.seed_table import draw, read_seeds
+from launch.display.plot import COLOURS, INK, draw_line, dress, make_figure, save
+from launch.errors import FailedError, RunError
+from launch.machine.cores import usable_cores
+from launch.reports.statistics import Interval, interquartile_mean, interval
+from launch.runs import find
+from launch.runs.curves import read_curve
+from launch.runs.find import RUNS
+from launch.runs.jsonl import read_object
+from launch.sweeps.history import Ended, RunId
+from launch.sweeps.state import STATE_FILE
+from launch.sweeps.state import read as read_history
+from launch.topology.load import load
+
+FILE = Path(__file__).with_name("zoo.csv")
+DEFAULT_SEEDS = "5"
+EVALUATIONS = "evaluations"
+GREEDY = "greedy"
+COLUMNS_OF_PICTURE = 4
+HEADINGS = ("row", "steps", "seeds", "IQM", "worst", "minutes", "table", "verdict")
+
+
+class ZooRow(msgspec.Struct, frozen=True):
+    """One row of ``zoo.csv``."""
+
+    row: str
+    topology: str
+    """Name of a shipped topology; empty: the keys are the whole topology."""
+    keys: str
+    """Overrides, separated by spaces."""
+    steps: int
+    """Environment steps of a run, which are also those of the published score."""
+    score: float
+    """The published score."""
+    games: int
+    """Whole games of the final evaluation."""
+    actions: str
+    """``greedy`` or ``sampled``."""
+    needs: str
+    """Module that must be installed; empty: none."""
+    extra: str
+    """Extra that installs it; empty: the module's own package."""
+
+    @property
+    def overrides(self) -> list[str]:
+        """The overrides of its topology."""
+        return [*self.keys.split(), f"total_steps={self.steps}"]
+
+    @property
+    def lacking(self) -> str:
+        """What must be installed before the row can be run; empty if nothing is missing."""
+        if not self.needs or find_spec(self.needs):
+            return ""
+        package = f"actorlearn[{self.extra}]" if self.extra else self.needs
+        return f"pip install '{package}'"
+
+
+@cache
+def rows() -> dict[str, ZooRow]:
+    """Return the rows by name."""
+    with FILE.open(encoding="utf-8", newline="") as file:
+        found = csv.DictReader(line for line in file if not line.startswith("#"))
+        return {row["row"]: msgspec.convert(row, ZooRow, strict=False) for row in found}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A run that has ended."""
+
+    seed: int
+    score: float | None
+    """Mean raw score of the final evaluation; None if the run has failed."""
+    minutes: float
+    error: str
+
+
+class RowFolder:
+    """The files of one row."""
+
+    def __init__(self, row: ZooRow, folder: Path) -> None:
+        """Read nothing yet."""
+        self.row, self.folder = row, folder
+        self._sweep_file = folder / f"{row.row}.yaml"
+        self._runs = folder / "runs"
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds so far, in the order in which they were drawn or given; empty before the first command."""
+        try:
+            return list(msgspec.yaml.decode(self._sweep_file.read_bytes())["seeds"])
+        except FileNotFoundError:
+            return []
+
+    def prepare(self, wanted: str, at_once: int) -> None:
+        """Write the sweep's file, with the seeds there are and as many new ones as are missing; raises RunError.
+
+        ``wanted``: a number of seeds, or the seeds themselves, separated by commas.
+        """
+        given, seeds = read_seeds(wanted), self.seeds
+        if isinstance(given, int):
+            seeds += draw(max(0, given - len(seeds)))
+        else:
+            seeds += [seed for seed in given if seed not in seeds]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        topology = self.folder / "topology.yaml"
+        source = (
+            Path(shipped(self.row.topology)).read_bytes() if self.row.topology else f"name: {self.row.row}\n".encode()
+        )
+        write_atomically(topology, source)
+        one_each = {key: 1 for key in sorted(load(str(topology), self.row.overrides).left_to_cores)}
+        overrides = [override.partition("=") for override in self.row.overrides]
+        keys = {
+            "topology": topology.name,
+            "overrides": {**{key: msgspec.yaml.decode(value) for key, _, value in overrides}, **one_each},
+            "seeds": seeds,
+            "at_once": at_once,
+        }
+        write_atomically(self._sweep_file, msgspec.yaml.encode(keys))
+
+    def train(self) -> None:
+        """Run the sweep to its end, or continue it; raises FailedError if another command runs it."""
+        command = [sys.executable, "-m", "actorlearn", "sweep", str(self._sweep_file), "--folder", str(self._runs)]
+        process = subprocess.Popen(
+            [sys.executable, "-c", ENDS_WITH_US, str(os.getpid()), *command],
+            stdout=sys.stderr,  # --json prints the report to stdout
+        )
+        try:
+            status = process.wait()
+        except BaseException:
+            process.terminate()  # its runs save and end
+            process.wait()
+            raise
+        if status not in (0, 1):  # 1: a run failed, which its row tells
+            raise FailedError(f"the sweep of {self.row.row} ended with status {status}; its message is above")
+
+    def run(self, seed: int) -> Path:
+        """Return the folder of a seed's run."""
+        return self._runs / f"{self.row.row}-000-s{seed}"
+
+    def evaluate(self) -> None:
+        """Evaluate the final weights of each run that has finished and has no evaluation yet; raises FailedError."""
+        (self.folder / EVALUATIONS).mkdir(exist_ok=True)
+        for ended in self._ended():
+            if ended.status == "finished" and not self._evaluation(ended.seed).exists():
+                actions = "--greedy" if self.row.actions == GREEDY else "--sample"
+                options = ["--episodes", str(self.row.games), actions, "--json"]
+                command = [sys.executable, "-m", "actorlearn", "eval", str(self.run(ended.seed)), *options]
+                played = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+                if played.returncode:
+                    raise FailedError(f"{self.run(ended.seed)} cannot be evaluated; the message is above")
+                write_atomically(self._evaluation(ended.seed), played.stdout)
+
+    def scored(self) -> list[Scored]:
+        """Return the runs that have been evaluated or have failed."""
+        found = []
+        for ended in self._ended():
+            played, minutes = read_object(self._evaluation(ended.seed)), ended.wall_time_s / 60
+            if played or ended.error:
+                found.append(Scored(ended.seed, played.get("mean"), minutes, ended.error))
+        return found
+
+    def _ended(self) -> list[Ended]:
+        """Return the ends of the runs, in the order of the seeds."""
+        ended = read_history(self._runs / STATE_FILE).ended
+        return [ended[run] for run in (RunId(0, seed) for seed in self.seeds) if run in ended]
+
+    def _evaluation(self, seed: int) -> Path:
+        return self.folder / EVALUATIONS / f"{seed}.json"
+
+
+def zoo(request: SuiteRequest) -> SuiteReport:
+    """Scores of tasks of a published table after the same steps, --seeds drawn from the clock; ROW … or all."""
+    names = list(request.rows or rows())
+    for name in names:
+        if name not in rows():
+            way_out = did_you_mean(name, rows(), f"its rows are {', '.join(rows())}")
+            raise RunError(f"zoo has no row {name!r}; {way_out}")
+    if request.rows and (lacking := next((row for name in names if (row := rows()[name]).lacking), None)):
+        raise RunError(f"zoo: row {lacking.row} needs {lacking.needs}, which is not installed: {lacking.lacking}")
+    at_once = request.at_once or max(1, int(usable_cores()))
+    folders = [RowFolder(rows()[name], RUNS / "zoo" / name) for name in names]
+    for folder in folders:
+        if not folder.row.lacking:
+            folder.prepare(request.seeds_wanted or DEFAULT_SEEDS, at_once)
+            folder.train()
+            folder.evaluate()
+            told = report([folder]).rows[0]
+            print(" · ".join(f"{heading} {its}" for heading, its in zip(HEADINGS, told, strict=True)), file=sys.stderr)
+    return report(folders)
+
+
+def verdict(found: Interval, score: float) -> str:
+    """Return whether an interval is above the published score, contains it (equal), or is below."""
+    return "above" if found.low > score else "below" if found.high < score else "equal"
+
+
+def report(folders: Sequence[RowFolder]) -> SuiteReport:
+    """Return the table of these rows, as far as they have been run."""
+    told, figures, notes = [], [], []
+    for folder in folders:
+        row, scored = folder.row, folder.scored()
+        scores = [one.score for one in scored if one.score is not None]
+        found = interval(interquartile_mean, [scores]) if scores else None
+        failed = [one for one in scored if one.score is None]
+        said = "failed" if failed else verdict(found, row.score) if found else "-"
+        told.append(
+            (
+                row.row,
+                f"{row.steps:,}",
+                f"{len(scores)} of {len(folder.seeds)}",
+                found.written if found else "-",
+                f"{min(scores):,.2f}" if scores else "-",
+                f"{median(one.minutes for one in scored):.1f}" if scored else "-",
+                f"{row.score:g}",
+                said,
+            )
+        )
+        figures.append(_as_json(row, scored, found, said))
+        notes += [f"{row.row}, seed {one.seed} failed: {one.error}" for one in failed]
+        if row.lacking and not scored:
+            notes.append(f"{row.row} was not run: {row.lacking}")
+    judged = [row["verdict"] for row in figures if row["verdict"] != "-"]
+    notes += [
+        f"{sum(said in ('above', 'equal') for said in judged)} of {len(judged)} rows are at or above the table",
+        "table: rl-baselines3-zoo, one trained agent after the same steps; IQM: interquartile mean of the final "
+        "evaluations of the seeds, with a bootstrap interval of 95 %; verdict: the table's score is below (above), in "
+        "(equal) or above (below) the interval; minutes: median of a run, with the others at once",
+    ]
+    with_curves = [folder for folder in folders if folder.scored()]
+    return SuiteReport(
+        suite="zoo",
+        headings=HEADINGS,
+        rows=told,
+        bars={},
+        unit="",
+        notes=notes,
+        figures={"zoo": figures},
+        picture=partial(_draw, with_curves) if with_curves else None,
+    )
+
+
+def _as_json(row: ZooRow, scored: Sequence[Scored], found: Interval | None, said: str) -> dict[str, Any]:
+    its = {"iqm": found._asdict() if found else None, "verdict": said, "runs": [asdict(one) for one in scored]}
+    return {**msgspec.structs.asdict(row), **its}
+
+
+def _draw(folders: Sequence[RowFolder], path: Path) -> None:
+    """Draw a panel for each row: the learning curve of each seed, and a line at the published score."""
+    columns = min(COLUMNS_OF_PICTURE, len(folders))
+    lines = ceil(len(folders) / columns)
+    figure = make_figure(path, 3.2 * columns)
+    figure.set_figheight(2.4 * lines)
+    panels = figure.subplots(lines, columns, squeeze=False).flatten()
+    for panel in panels[len(folders) :]:
+        panel.set_visible(False)
+    for panel, folder in zip(panels, folders, strict=False):
+        for one in folder.scored():
+            run = find.read(folder.run(one.seed))
+            with suppress(ValueError):  # no game has ended
+                draw_line(panel, read_curve(run), 0, 1e3, COLOURS[0], "-") if run else None
+        panel.axhline(folder.row.score, color=COLOURS[1], linewidth=1.2, linestyle="--")
+        panel.set_title(folder.row.row, fontsize=10, color=INK)
+        dress(panel)
+    figure.supxlabel("environment steps (thousands)", fontsize=9, color=INK)
+    figure.supylabel("mean score of the last 100 training games", fontsize=9, color=INK)
+    save(figure, path)
