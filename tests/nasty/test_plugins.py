@@ -7,7 +7,7 @@ import pytest
 from tests.nasty import environments, plugins
 from tests.system.conftest import CONFIGS, Command, Start
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 SOUND = [f"env.id={environments.__name__}:Sound", "env.kwargs.after=1_000_000_000"]
 SMALL = ["simulators.count=1", "simulators.envs=2", "algorithm.horizon=8"]

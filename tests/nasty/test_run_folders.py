@@ -16,7 +16,7 @@ import pytest
 
 from tests.system.conftest import CONFIGS, PACED, Command, Start
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 Mount = Callable[[str], Path]
 

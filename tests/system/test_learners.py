@@ -36,8 +36,9 @@ def test_the_same_file_is_learned_in_all_modes(launched: Start, mode: str, name:
         assert [row[key] for row in run.rows()] == sorted(row[key] for row in run.rows())
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("outer", [[], DILOCO], ids=["gradients", "diloco"])
+@pytest.mark.parametrize(
+    "outer", [pytest.param([], id="gradients", marks=pytest.mark.smoke), pytest.param(DILOCO, id="diloco")]
+)
 def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start, outer: list[str]) -> None:
     runs = [launched("catch", *TWO, *outer, "total_steps=4000") for _ in range(2)]
     hashes = [finished(run)["weights_sha256"] for run in runs]
@@ -119,7 +120,7 @@ def test_each_learner_may_be_killed_and_the_run_be_stopped_and_resumed(
     assert again.leftovers() == []
 
 
-@pytest.mark.parametrize("mode", [pytest.param("async", marks=pytest.mark.smoke), "gossip"])
+@pytest.mark.parametrize("mode", ["async", "gossip"])
 def test_each_learner_is_evaluated_and_so_is_the_average(launched: Start, command: Command, mode: str) -> None:
     evaluated = ["evaluator.count=1", "evaluator.every_steps=200", "evaluator.episodes=3", "evaluator.scheduling=other"]
     run = launched("catch", PACED, *TWO, *evaluated, f"mode={mode}", "total_steps=6_000")
