@@ -147,17 +147,22 @@ class Perceptron(nn.Module):
     def __init__(self, settings: MLPSettings, shape: tuple[int, ...]) -> None:
         """Make the layers for observations of this shape; without hidden sizes heads are linear in the observation."""
         super().__init__()
-        layers: list[nn.Module] = []
-        self.features = self.inputs = prod(shape)
-        for size in settings.hidden_sizes:
-            normalized = [nn.LayerNorm(size)] if settings.layer_norm else []
-            layers += [nn.Linear(self.features, size), *normalized, ACTIVATIONS[settings.activation]()]
-            self.features = size
-        self.layers = nn.Sequential(*layers)
+        self.inputs = prod(shape)
+        self.layers, self.features = hidden_layers(self.inputs, settings)
 
     def forward(self, observation: Tensor) -> Tensor:
         """Map [N, *shape] to [N, features]."""
         return self.layers(scale(observation).reshape(-1, self.inputs))  # type: ignore[no-any-return]
+
+
+def hidden_layers(inputs: int, settings: MLPSettings) -> tuple[nn.Sequential, int]:
+    """Make the hidden layers of a perceptron on so many inputs; return them and the number of their outputs."""
+    layers: list[nn.Module] = []
+    for size in settings.hidden_sizes:
+        normalized = [nn.LayerNorm(size)] if settings.layer_norm else []
+        layers += [nn.Linear(inputs, size), *normalized, ACTIVATIONS[settings.activation]()]
+        inputs = size
+    return nn.Sequential(*layers), inputs
 
 
 def scale(observation: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from actorlearn.image_part import ImagePart
-from actorlearn.models.encoders import ACTIVATIONS, STACKS, scale, smallest_side
+from actorlearn.models.encoders import STACKS, hidden_layers, scale, smallest_side
 from actorlearn.models.specs import MixedSettings
 
 
@@ -33,12 +33,8 @@ class MixedEncoder(nn.Module):
         self.convolutions = nn.ModuleList(_convolutions(image, settings.image_features) for image in settings.images)
         others = sorted(set(range(size)) - set(taken))
         self.register_buffer("others", torch.tensor(others, dtype=torch.int64), persistent=False)
-        layers: list[nn.Module] = []
-        self.features = len(others) + settings.image_features * len(settings.images)
-        for width in settings.hidden_sizes:
-            layers += [nn.Linear(self.features, width), ACTIVATIONS[settings.activation]()]
-            self.features = width
-        self.layers = nn.Sequential(*layers)
+        features = len(others) + settings.image_features * len(settings.images)
+        self.layers, self.features = hidden_layers(features, settings)
 
     def forward(self, observation: Tensor) -> Tensor:
         """Map [N, *shape] to [N, features]."""

@@ -135,7 +135,7 @@ class MLPSettings(EncoderSettings, frozen=True, kw_only=True, tag="mlp"):
     layer_norm: LayerNorm = False
 
 
-class MixedSettings(EncoderSettings, frozen=True, kw_only=True, tag="mixed"):
+class MixedSettings(MLPSettings, frozen=True, kw_only=True, tag="mixed"):
     """Keys of the network for observations of several parts."""
 
     init: Annotated[
@@ -151,10 +151,6 @@ class MixedSettings(EncoderSettings, frozen=True, kw_only=True, tag="mixed"):
         ),
     ] = ()
     image_features: Annotated[Width, Meta(description="outputs of the layer after the convolutions of an image")] = 128
-    hidden_sizes: Annotated[
-        tuple[Width, ...],
-        Meta(max_length=16, description="units per hidden layer, on the features of the images and all other numbers"),
-    ] = (64, 64)
     activation: Annotated[
         Activation, Meta(description="activation function of each hidden layer; convolutions have relu")
     ] = "relu"

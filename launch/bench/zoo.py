@@ -33,7 +33,7 @@ from launch.bench.seed_table import draw, read_seeds
 from launch.display.plot import COLOURS, INK, draw_line, dress, make_figure, save
 from launch.errors import FailedError, RunError
 from launch.machine.cores import usable_cores
-from launch.reports.statistics import Interval, interquartile_mean, interval
+from launch.reports.statistics import ONE_RUN, Interval, interquartile_mean, interval
 from launch.runs import find
 from launch.runs.curves import read_curve
 from launch.runs.find import RUNS
@@ -154,6 +154,7 @@ class RowFolder:
         process = subprocess.Popen(
             [sys.executable, "-c", ENDS_WITH_US, str(os.getpid()), *command],
             stdout=sys.stderr,  # --json prints the report to stdout
+            start_new_session=True,  # Ctrl-C ends this process, which then asks the sweep once
         )
         try:
             status = process.wait()
@@ -161,7 +162,7 @@ class RowFolder:
             process.terminate()  # its runs save and end
             process.wait()
             raise
-        if status not in (0, 1):  # 1: a run failed, which its row tells
+        if status not in (0, 1):  # 1: a run failed or did not end, which the table tells
             raise FailedError(f"the sweep of {self.row.row} ended with status {status}; its message is above")
 
     def run(self, seed: int) -> Path:
@@ -225,21 +226,34 @@ def verdict(found: Interval, score: float) -> str:
     return "above" if found.low > score else "below" if found.high < score else "equal"
 
 
+def judge(row: ZooRow, scored: Sequence[Scored], seeds: int) -> tuple[Interval | None, str, str]:
+    """Return the interquartile mean of a row with its interval, how it is written, and the verdict.
+
+    The verdict is "-" until all seeds have ended, "failed" if one has failed, and "one seed" if there is no interval.
+    """
+    scores = [one.score for one in scored if one.score is not None]
+    found = interval(interquartile_mean, [scores]) if scores else None
+    written = "-" if found is None else found.written if len(scores) > 1 else f"{found.estimate:,.2f} ({ONE_RUN})"
+    if len(scores) < len(scored):
+        return found, written, "failed"
+    if found is None or len(scored) < seeds:
+        return found, written, "-"
+    return found, written, verdict(found, row.score) if seeds > 1 else "one seed"
+
+
 def report(folders: Sequence[RowFolder]) -> SuiteReport:
     """Return the table of these rows, as far as they have been run."""
     told, figures, notes = [], [], []
     for folder in folders:
-        row, scored = folder.row, folder.scored()
+        row, scored, seeds = folder.row, folder.scored(), folder.seeds
         scores = [one.score for one in scored if one.score is not None]
-        found = interval(interquartile_mean, [scores]) if scores else None
-        failed = [one for one in scored if one.score is None]
-        said = "failed" if failed else verdict(found, row.score) if found else "-"
+        found, written, said = judge(row, scored, len(seeds))
         told.append(
             (
                 row.row,
                 f"{row.steps:,}",
-                f"{len(scores)} of {len(folder.seeds)}",
-                found.written if found else "-",
+                f"{len(scores)} of {len(seeds)}",
+                written,
                 f"{min(scores):,.2f}" if scores else "-",
                 f"{median(one.minutes for one in scored):.1f}" if scored else "-",
                 f"{row.score:g}",
@@ -247,12 +261,15 @@ def report(folders: Sequence[RowFolder]) -> SuiteReport:
             )
         )
         figures.append(_as_json(row, scored, found, said))
-        notes += [f"{row.row}, seed {one.seed} failed: {one.error}" for one in failed]
+        notes += [f"{row.row}, seed {one.seed} failed: {one.error}" for one in scored if one.score is None]
+        if seeds and len(scored) < len(seeds):
+            notes.append(f"{row.row}: {len(seeds) - len(scored)} runs have not ended; the same command continues them")
         if row.lacking and not scored:
             notes.append(f"{row.row} was not run: {row.lacking}")
-    judged = [row["verdict"] for row in figures if row["verdict"] != "-"]
+    verdicts = [row["verdict"] for row in figures]
+    good = sum(said in ("above", "equal") for said in verdicts)
     notes += [
-        f"{sum(said in ('above', 'equal') for said in judged)} of {len(judged)} rows are at or above the table",
+        f"{good} of {len(verdicts) - verdicts.count('-')} rows are at or above the table",
         "table: rl-baselines3-zoo, one trained agent after the same steps; IQM: interquartile mean of the final "
         "evaluations of the seeds, with a bootstrap interval of 95 %; verdict: the table's score is below (above), in "
         "(equal) or above (below) the interval; minutes: median of a run, with the others at once",

@@ -34,7 +34,7 @@ def bench(name: str | None, words: Sequence[str], wanted: Mapping[str, Any], jso
         ("in_rows", ("at_once",), "--at-once"),
         ("in_parts", ("parts", "device"), "--part or --device"),
     ):
-        if any(wanted.get(field) not in (None, False, ()) for field in fields) and not getattr(suite, flag):
+        if any(wanted.get(field) != getattr(SuiteRequest, field) for field in fields) and not getattr(suite, flag):
             takers = ", ".join(known for known, one in SUITES.items() if getattr(one, flag))
             raise RunError(f"suite {name} does not take {options}; omit them; suites that take them: {takers}")
     measure(name, suite, SuiteRequest(**what_to_measure(name, suite, words), **wanted), json)

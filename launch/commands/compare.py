@@ -17,11 +17,17 @@ from launch.display.plot import draw_groups
 from launch.errors import RunError
 from launch.reports.compare import permutation_p, resample
 from launch.reports.format import DASH, as_number, as_whole
-from launch.reports.statistics import Interval, Numbers, interquartile_mean, interval, probability_of_improvement
+from launch.reports.statistics import (
+    ONE_RUN,
+    Interval,
+    Numbers,
+    interquartile_mean,
+    interval,
+    probability_of_improvement,
+)
 from launch.runs.curves import RunGroup, group_runs, leave_out_empty, names_of
 from launch.runs.find import RunFolder, describe_found, find_all
 
-ONE_RUN = "one run: no interval"
 WIDE = 200
 """Columns of the table if the output is not a terminal."""
 

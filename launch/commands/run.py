@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -121,7 +120,7 @@ def new_folder(name: str, run_dir: Path | None, option: str = "--run-dir ") -> P
 
     ``option``: how the caller writes ``run_dir``, for errors.
     """
-    folder = run_dir or find.RUNS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = run_dir or find.RUNS / find.with_time(name)
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in str(folder.resolve())):
         raise RunError(
             f"{option}{str(folder)!a}: its path has control characters or bytes that are not UTF-8; name another folder"

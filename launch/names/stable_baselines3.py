@@ -223,7 +223,7 @@ def _perceptron(values: Values) -> bool:
 
 
 def _policy(values: Values) -> Keys:
-    if _word(values["policy"]).endswith("MultiInputPolicy"):
+    if "MultiInput" in _word(values["policy"]):  # the class of PPO and A2C is MultiInputActorCriticPolicy
         return {}
     if _perceptron(values):
         return {"model.name": "mlp"}

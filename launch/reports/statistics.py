@@ -22,6 +22,8 @@ RESAMPLES = 20_000
 CURVE_RESAMPLES = 2_000
 """Resamples for each point of a curve: fewer suffice, because a band is only drawn."""
 LEVEL = 0.95
+ONE_RUN = "one run: no interval"
+"""What tables show instead of the interval of a single run, which would have no width."""
 _AT_ONCE = 2_000_000
 """Most resampled scores in memory at once; it bounds the memory for long curves of many runs."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ RUNS = Path("runs")
 """Folder of runs without --run-dir, relative to the working directory."""
 
 _TIME = re.compile(r"-\d{8}-\d{6}$")
-"""The time that a folder's name has after the name of the run, without --run-dir (``launch/commands/run.py``)."""
+"""The time in the name of a folder, which ``with_time`` adds."""
 SUMMARY_FILE = "summary.json"
 IMPORTED = "imported"
 """Status of an imported run of another program, which has only a learning curve; also its key in meta.json."""
@@ -154,13 +155,18 @@ def all_runs(folder: Path = RUNS) -> list[RunFolder]:
     return sorted(found.values(), key=_age)
 
 
+def with_time(name: str) -> str:
+    """Return the name of the folder of a run that starts now: the name of the run and the time."""
+    return f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
 def output_of(runs: Sequence[RunFolder], name: str) -> Path:
     """Return the file that shows runs if no other is named: in the folder of a single run, else in this folder."""
     return runs[0].path / name if len(runs) == 1 else Path(name)
 
 
 def find(word: str | None, folder: Path = RUNS) -> RunFolder:
-    """Return the run for a folder, a name or its beginning; for "newest" or no word the newest, living ones first."""
+    """Return the run for a folder, a name, its beginning or "newest"; without a word the newest, living ones first."""
     if not word:
         runs = _some_runs("", folder)
         return next((run for run in reversed(runs) if run.alive), runs[-1])
@@ -168,6 +174,8 @@ def find(word: str | None, folder: Path = RUNS) -> RunFolder:
     if len(found) > 1 and len({run.name for run in found}) == 1:
         folders = ", ".join(str(run.path) for run in reversed(found))
         raise RunError(f"{word!r} means {len(found)} runs of one name; write the folder: {folders}")
+    if len(found) > 1 and _TIME.sub("", found[0].name) == word:
+        raise RunError(f"{len(found)} runs are named {word!r}; write the time too: one of {_names(found)}")
     if len(found) > 1:
         raise RunError(f"{word!r} is the beginning of {len(found)} names; write more of one of {_names(found)}")
     return found[0]
@@ -196,7 +204,7 @@ def _named(word: str, folder: Path) -> list[RunFolder]:
     runs = _some_runs(f"{word!r:.100} is not a run folder, and ", folder)
     own = [run for run in runs if run.name == word]
     if not own and word == NEWEST:
-        return [find(None, folder)]
+        return [runs[-1]]
     own = own or [run for run in runs if _TIME.sub("", run.name) == word]
     found = own or [run for run in runs if run.name.startswith(word)]
     if not found:

@@ -72,3 +72,15 @@ def test_each_number_outside_the_images_changes_the_output() -> None:
 def test_images_that_are_not_in_the_observation_or_overlap_are_refused(images: tuple[ImagePart, ...]) -> None:
     with pytest.raises(ValueError, match=r"model.images: .* must not overlap, and end at the observation's last"):
         make(named.model("mixed", images=images), (LENGTH,), "float32", {"value": 1}, 0)
+
+
+def test_it_has_the_keys_of_the_perceptron() -> None:
+    """With them a topology may leave the network out: with an image in its observations it gets this one."""
+    model = named.model("mixed", images=(FRAMES,), hidden_sizes=(8,), value_hidden_sizes=(16, 4), layer_norm=True)
+    trunks = make(model, (LENGTH,), "float32", {"logits": 2, "value": 1}, 0).trunks
+    widths = {
+        head: [layer.out_features for layer in trunks[head].encoder.layers if isinstance(layer, torch.nn.Linear)]  # type: ignore[union-attr, index]
+        for head in ("logits", "value")
+    }
+    assert widths == {"logits": [8], "value": [16, 4]}
+    assert sum(isinstance(layer, torch.nn.LayerNorm) for layer in trunks["value"].encoder.layers) == 2  # type: ignore[union-attr, index]

@@ -70,10 +70,10 @@ def test_seeds_stay_and_more_are_added(tmp_path: Path) -> None:
     assert written["overrides"]["total_steps"] == 30_000 and written["at_once"] == 4
 
 
-def ended_runs(folder: Path, scores: dict[int, float | None]) -> RowFolder:
-    """The files of a row whose runs have ended, with these scores; None: the run has failed."""
+def ended_runs(folder: Path, scores: dict[int, float | None], also: tuple[int, ...] = ()) -> RowFolder:
+    """The files of a row whose runs have ended, with these scores; None: the run has failed; ``also``: other seeds."""
     made = RowFolder(CATCH, folder)
-    made.prepare(",".join(map(str, [*scores, 99])), 1)
+    made.prepare(f"{','.join(map(str, [*scores, *also]))},", 1)
     (folder / "runs").mkdir()
     (folder / "evaluations").mkdir()
     history = json.dumps({"kind": "begun", "format": 1, "version": "1", "keys": {}, "topology": ""}).encode() + b"\n"
@@ -90,23 +90,27 @@ def ended_runs(folder: Path, scores: dict[int, float | None]) -> RowFolder:
 def test_the_table_tells_the_worst_seed_and_every_failure(tmp_path: Path) -> None:
     good = ended_runs(tmp_path / "good", {1: 0.9, 2: 0.7, 3: 0.8})
     bad = ended_runs(tmp_path / "bad", {1: 0.9, 2: None})
+    begun = ended_runs(tmp_path / "begun", {1: 0.9, 2: 0.8}, also=(3,))
+    alone = ended_runs(tmp_path / "alone", {1: 0.9})
     none = RowFolder(msgspec.structs.replace(CATCH, row="none", needs="no_such_module"), tmp_path / "none")
-    made = zoo.report([good, bad, none])
+    made = zoo.report([good, bad, begun, alone, none])
     rows = [dict(zip(made.headings, row, strict=True)) for row in made.rows]
     assert rows[0] == {
         "row": "catch",
         "steps": "30,000",
-        "seeds": "3 of 4",
+        "seeds": "3 of 3",
         "IQM": "0.80 (0.70 to 0.90)",
         "worst": "0.70",
         "minutes": "1.0",
         "table": "0.5",
         "verdict": "above",
     }
-    assert rows[1]["verdict"] == "failed" and rows[2]["verdict"] == "-"
+    assert [row["verdict"] for row in rows[1:]] == ["failed", "-", "one seed", "-"]
+    assert rows[3]["IQM"] == "0.90 (one run: no interval)"
+    assert "catch: 1 runs have not ended; the same command continues them" in made.notes
     assert "catch, seed 2 failed: broken" in made.notes
     assert "none was not run: pip install 'no_such_module'" in made.notes
-    assert "1 of 2 rows are at or above the table" in made.notes
+    assert "1 of 3 rows are at or above the table" in made.notes
     assert made.figures["zoo"][0]["runs"][1] == {"seed": 2, "score": 0.7, "minutes": 1.0, "error": ""}
 
 
@@ -126,20 +130,25 @@ def test_what_is_killed_or_interrupted_goes_on_and_each_run_is_done_once(tmp_pat
     values = ",".join(str(getattr(CATCH, column)) for column in columns)
     (tmp_path / "zoo.csv").write_text(f"{','.join(columns)}\n{values}\n")
     state = tmp_path / "runs" / "zoo" / "catch" / "runs" / STATE_FILE
+    interrupted = tmp_path / "stderr"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
     def starts() -> int:
         return state.read_text().count('"started"') if state.exists() else 0
 
     for number, sent in enumerate((signal.SIGKILL, signal.SIGTERM, signal.SIGINT), start=1):
-        process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND], cwd=tmp_path, env=environment, start_new_session=True
-        )
+        with interrupted.open("ab") as said:
+            process = subprocess.Popen(
+                [sys.executable, "-c", COMMAND], cwd=tmp_path, env=environment, stderr=said, start_new_session=True
+            )
         until_s = time.monotonic() + 60
         while starts() < number and process.poll() is None and time.monotonic() < until_s:
             time.sleep(0.05)
         time.sleep(1.0)
-        process.send_signal(sent)
+        if sent == signal.SIGINT:
+            os.killpg(process.pid, sent)  # as a terminal does
+        else:
+            process.send_signal(sent)
         process.wait(60)
         with state.open() as file:  # the sweep of a command that was killed saves its runs first
             fcntl.flock(file, fcntl.LOCK_SH)
@@ -150,6 +159,7 @@ def test_what_is_killed_or_interrupted_goes_on_and_each_run_is_done_once(tmp_pat
     (row,) = json.loads(done.stdout)["zoo"]
     assert len(row["runs"]) == 2
     assert {*read_history(state).ended} == {RunId(0, run["seed"]) for run in row["runs"]}
+    assert "ends now" not in interrupted.read_text(), "a second signal ends runs without saving them"
     evaluated = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs/zoo/catch/evaluations").iterdir()}
     again = subprocess.run(
         [sys.executable, "-c", COMMAND], cwd=tmp_path, env=environment, capture_output=True, text=True

@@ -381,6 +381,11 @@ def test_wrong_names_and_values_are_refused(call, says: str) -> None:
         call()
 
 
+@pytest.mark.parametrize("name", ["MultiInputPolicy", "MultiInputActorCriticPolicy"])
+def test_a_policy_of_several_inputs_sets_no_network(name: str) -> None:
+    assert "model.name" not in actorlearn.from_stable_baselines3("ppo", {"policy": type(name, (), {})})[0]
+
+
 @pytest.mark.parametrize(
     ("name", "meant"), [("MultiInputPolicy", "mixed"), ("MlpPolicy", "mlp"), ("CnnPolicy", "nature")]
 )

@@ -44,7 +44,9 @@ def test_the_name_in_the_topology_wins_over_longer_names(tmp_path: Path) -> None
     assert [run.path for run in find.find_all(["pong"], tmp_path)] == [exact]
     again = make_run(tmp_path, "pong-20260103-000000")
     assert [run.path for run in find.find_all(["pong"], tmp_path)] == [exact, again]
-    with pytest.raises(RunError, match="beginning of 2 names; write more of one of pong-20260103-000000, pong-2026"):
+    with pytest.raises(
+        RunError, match="2 runs are named 'pong'; write the time too: one of pong-20260103-000000, pong-2026"
+    ):
         find.find("pong", tmp_path)
 
 
@@ -63,6 +65,13 @@ def test_newest_means_the_newest_run_unless_a_run_has_this_name(tmp_path: Path) 
     assert [run.path for run in find.find_all(["newest"], tmp_path)] == [new]
     named = make_run(tmp_path, "newest", age_s=99)
     assert find.find("newest", tmp_path).path == named
+
+
+def test_newest_is_the_newest_run_also_while_an_older_one_lives(tmp_path: Path) -> None:
+    living = make_run(tmp_path, "old", age_s=9, **me())
+    ended = make_run(tmp_path, "new", age_s=1)
+    assert find.find("newest", tmp_path).path == ended
+    assert find.find(None, tmp_path).path == living
 
 
 def test_an_ambiguous_beginning_names_the_runs(tmp_path: Path) -> None:
