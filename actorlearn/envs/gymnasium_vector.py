@@ -102,7 +102,7 @@ class GymnasiumVector(CheckedRows):
         self._cut = np.zeros(self.count, np.bool_)  # truncated by the limit counted here; the vector would continue
 
     def reset(self, row: Row) -> None:
-        """Start every environment from its seed; writes first rows."""
+        """Start every environment from its seed, and write the first observations to ``row``."""
         self._reset_from_seeds()
         self._write(row, False, False, True)
 

@@ -30,7 +30,7 @@ def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object]
 def make_rendered(
     settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
 ) -> RenderedEnv:
-    """Make the same environments with pictures; raises ValueError, one line, if their kind has none."""
+    """Make environments as ``make`` does, which also render; raises ValueError if their kind cannot render."""
     module = ENVIRONMENTS.spec(settings.kind).load()
     if not hasattr(module, "make_rendered"):
         raise ValueError(f"env.id: {settings.id!r} cannot be shown: {module.__name__} has no function make_rendered")

@@ -116,7 +116,7 @@ class PettingZoo(CheckedRows):
             seeds, begun, steps = (state[name].tolist() for name in ("seeds", "begun", "steps"))
             present = np.array(state["present"], np.bool_)
             if present.shape != self._present.shape or {len(seeds), len(begun), len(steps)} != {len(self._games)}:
-                raise ValueError(f"it has {present.size} rows instead of {self.count}")
+                raise ValueError(f"the state has {present.size} agents instead of {self.count}")
             for game in range(len(self._games)):
                 self._begin(game)
             states.put_back(self._games, state)

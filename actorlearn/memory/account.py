@@ -95,7 +95,10 @@ class Account:
         return self._record.commits
 
     def read_committed(self) -> tuple[int, StepCounts]:
-        """Return the next rollout to be learned and the counts of all rollouts before it; any process may call this."""
+        """Return, as last committed, the number of rollouts learned, and their steps that were used and dropped.
+
+        Any process may call this.
+        """
         (record,) = self._record.read(slice(2 + len(REASONS)))
         rollouts_learned, used, *dropped = record.tolist()
         return rollouts_learned, StepCounts(used=used, dropped=dict(zip(REASONS, dropped, strict=True)))

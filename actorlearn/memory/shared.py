@@ -58,7 +58,10 @@ class Segment:
 
     @classmethod
     def create(cls, path: Path, fields: list[Field]) -> Segment:
-        """Make a new segment filled with its poison; raises SharedMemoryFull, or FileExistsError if the path exists."""
+        """Make a segment whose fields hold their poison values.
+
+        Raises SharedMemoryFull, and FileExistsError if the path exists.
+        """
         table = msgspec.msgpack.encode(fields)
         if len(table) > _HEADER_BYTES - _PREFIX.size:
             raise SegmentError(

@@ -220,7 +220,7 @@ class Rehearsal:
                 _check_tensor(after, "the state after", (2, size))
                 state = after[:1].detach()
             if not isinstance(found, Mapping):
-                raise ValueError(f"returns {type(found).__name__}; it must return one tensor per head")
+                raise ValueError(f"returns {type(found).__name__}; it must return a dict with one tensor for each head")
             for head, count in self._heads.items():
                 if head not in found:
                     raise ValueError(f"returns {', '.join(found) or 'nothing'}, but not the head {head}")
@@ -288,7 +288,9 @@ class Rehearsal:
         numbers = sum(part.numel() for part in declared_by(self._algorithm).values())
         most = self._network.weights.numel()
         if numbers > most:
-            raise ValueError(f"its state has {numbers} numbers; it must have at most as many as the weights, {most}")
+            raise ValueError(
+                f"the algorithm's state has {numbers} numbers; at most {most} are allowed, the number of weights"
+            )
 
     def _prepared(self, algorithm: Algorithm, batch: Batch) -> Minibatch:
         epochs = Epochs(algorithm, self._network, 1, 1, 0)

@@ -157,7 +157,11 @@ class Door:
         """
         name = self.sender(user_id, frames[-1:])
         if len(frames) != _FRAMES or len(frames[1]) != SESSION_BYTES or len(frames[0]) > _ID_BYTES:
-            raise RefusedError(f"{name} sent an invalid message: frames of {[len(part) for part in frames[:4]]} bytes")
+            sizes = [len(part) for part in frames[:4]]
+            raise RefusedError(
+                f"{name} sent a message of another protocol: parts of {sizes} bytes instead of an id of at most "
+                f"{_ID_BYTES}, a session of {SESSION_BYTES} and the body"
+            )
         said, session, body = frames
         peer = said.decode("utf-8", "replace")
         if peer != name and not (peer.startswith(f"{name}/") and peer.isprintable()):

@@ -229,7 +229,7 @@ def _policy(values: Values) -> Keys:
         return {"model.name": "mlp"}
     if _word(values["policy"]).endswith("CnnPolicy"):
         return {"model.name": "nature"}
-    raise NoCounterpartError("only MlpPolicy, MultiInputPolicy and CnnPolicy have one; write model.name")
+    raise NoCounterpartError("only MlpPolicy, MultiInputPolicy and CnnPolicy have a counterpart; set model.name")
 
 
 def _no_images(values: Values) -> Keys:

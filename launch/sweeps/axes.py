@@ -67,7 +67,7 @@ class Range:
 
     @property
     def examples(self) -> Sequence[Any]:
-        """Values that the topology must accept: the two ends."""
+        """The lowest and the highest value; a sweep is refused unless the topology accepts both."""
         return (self.low, self.high)
 
     def draw(self, random: Random) -> float:

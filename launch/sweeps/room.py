@@ -30,7 +30,7 @@ class Room:
 
 
 def here() -> Room:
-    """Return what is free on this machine now; cores are those that this process and its children may use."""
+    """Return the memory and GPUs that are free on this machine now, and all cores that this process may use."""
     memory = psutil.virtual_memory().available
     return Room(cores=usable_cores(), memory_bytes=memory, shm_bytes=free_bytes(), gpus=len(visible_gpus()))
 

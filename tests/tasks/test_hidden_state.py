@@ -51,7 +51,7 @@ def test_declared_state_and_constants_leave_resume_exact(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", [*stateful.REFUSED, stateful.DeclaresMuch])
 def test_state_that_cannot_be_saved_is_refused(kind: type) -> None:
-    why = stateful.REFUSED.get(kind, "its state has 1000000 numbers; it must have at most as many as the weights")
+    why = stateful.REFUSED.get(kind, "the algorithm's state has 1000000 numbers; at most ")
     with pytest.raises(ValueError) as refused:
         described(topology(kind))
     assert f"'{stateful.__name__}:{kind.__name__}' cannot" in str(refused.value)

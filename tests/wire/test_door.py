@@ -184,7 +184,7 @@ def test_an_id_that_is_not_the_key_s(keys: Keys, own: ClientKeys, router: Router
     keys.node("node-2")
     dealer = Dealer(router.address, said, own)
     until(lambda: dealer.send(b"hello"), lambda: silent(router))
-    lines = refused(router, "node-1 (connected as .*; its key allows only its own name|sent an invalid message)")
+    lines = refused(router, "node-1 (connected as .*; its key allows only its own name|sent a message of another protocol)")
     assert all(line.isprintable() for line in lines)
     assert not router.send(said, b"order")
     dealer.close()
@@ -210,7 +210,7 @@ def test_frames_that_are_no_message(own: ClientKeys, router: Router, node: Deale
     until(lambda: dealer.send(b""), lambda: silent(router))
     router.refusals()
     dealer.socket.send_multipart(frames)
-    refused(router, "node-1 sent an invalid message")
+    refused(router, "node-1 sent a message of another protocol")
     dealer.close()
 
 
