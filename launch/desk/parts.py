@@ -29,12 +29,13 @@ from launch.desk.cast import Process
 from launch.desk.curves import CurvePoints
 from launch.desk.graph import graph
 from launch.desk.load import Load
+from launch.desk.names import group_names, group_places
 from launch.desk.watched import Group, WatchedRun
 from launch.display.plot import COLOURS, DARK_COLOURS
 from launch.display.screen import learning_metrics, slow_stage, stage_shares
 from launch.machine.cores import usable_cores
 from launch.reports.checks import is_number
-from launch.reports.compare import find_differences, resample, said
+from launch.reports.compare import find_differences, resample
 from launch.reports.format import (
     DASH,
     as_bytes,
@@ -56,6 +57,8 @@ Part = Any
 BAND_POINTS = 100
 BAND_DRAWS = 200
 """Resamples of a bootstrap that is repeated with every report."""
+EXACT = 2**53
+"""Largest whole number that a browser knows exactly."""
 _FIGURES = (
     *("episode_return_mean", "env_steps_per_s", "episodes", "episode_length_mean", "updates", "frames_per_s"),
     *("policy_lag_mean", "steps_made", "steps_made_per_s", "steps_used", "steps_dropped"),
@@ -88,7 +91,8 @@ def _curve_names(row: Mapping[str, Any]) -> list[str]:
 
 @lru_cache(1024)
 def _described(name: str) -> dict[str, str]:
-    return {"name": name, "label": _label(name), "description": describe_metric(name)}
+    form = metric(name).form.name.lower()
+    return {"name": name, "label": _label(name), "description": describe_metric(name), "form": form}
 
 
 @lru_cache(1024)
@@ -102,18 +106,32 @@ def _metric_order(name: str) -> tuple[bool, bool, str]:
     return name != SCORE, not metric(name).learning, name
 
 
-def run_list(runs: Sequence[WatchedRun], groups: Sequence[Group]) -> Part:
-    """Return a line for each run."""
+def run_list(
+    runs: Sequence[WatchedRun],
+    groups: Sequence[Group],
+    places: Mapping[str, str],
+    columns: Sequence[str] | None,
+) -> Part:
+    """Return a line for each run.
+
+    ``places``: by the id of a run what tells it from others of its name; ``columns``: metrics in the table of runs,
+    None for all.
+    """
     group_of = {watched.id: group.number for group in groups for watched in group.members}
-    return [_run_line(watched, group_of[watched.id]) for watched in runs if watched.id in group_of]
+    return [
+        _run_line(watched, group_of[watched.id], places[watched.id], columns)
+        for watched in runs
+        if watched.id in group_of
+    ]
 
 
-def _run_line(watched: WatchedRun, group: int) -> dict[str, Any]:
+def _run_line(watched: WatchedRun, group: int, place: str, columns: Sequence[str] | None) -> dict[str, Any]:
     view = watched.view
     row = _outcome(view)
     return {
         "id": watched.id,
         "name": printable(view.name),
+        "place": place,
         "env": printable(view.env_id),
         "status": view.status,
         "started": _started(view.meta),
@@ -129,6 +147,7 @@ def _run_line(watched: WatchedRun, group: int) -> dict[str, Any]:
             "steps": view.env_steps,
             "minutes": None if view.elapsed_s is None else round(view.elapsed_s / 60.0, 2),
         },
+        "metrics": {name: _number(row.get(name)) for name in (_curve_names(row) if columns is None else columns)},
         "alarm": None if view.alarm is None else event(view.alarm),
     }
 
@@ -155,7 +174,10 @@ def _outcome(view: RunView) -> Mapping[str, Any]:
 
 
 def _number(value: object) -> float | None:
-    return float(f"{value:.6g}") if is_number(value) else None
+    """Return a number, rounded to six digits if it has a fraction; None for what is no number."""
+    if not is_number(value):
+        return None
+    return int(value) if abs(value) <= EXACT and value == int(value) else float(f"{value:.6g}")
 
 
 def _progress(view: RunView) -> str:
@@ -163,11 +185,15 @@ def _progress(view: RunView) -> str:
     return f"{view.env_steps:,} of {as_whole(view.total_steps)} steps{awaited}"
 
 
-def group_list(groups: Sequence[Group]) -> Part:
-    """Return the groups of runs that differ only in their seeds, and the keys in which the groups differ."""
+def group_list(groups: Sequence[Group], places: Mapping[str, str]) -> Part:
+    """Return the groups of runs that differ only in their seeds, and the keys in which the groups differ.
+
+    ``places``: by the id of a run what tells it from others of its name.
+    """
     firsts = [group.members[0].view for group in groups]
     topologies = [view.topology for view in firsts]
-    names = _distinct_names(groups)
+    names = group_names(groups)
+    group_place = group_places(groups, names, places)
     differing = find_differences(topologies) if topologies else []
     keys = list(differing[0]) if len(differing) > 1 else []
     return {
@@ -176,41 +202,27 @@ def group_list(groups: Sequence[Group]) -> Part:
             {
                 "number": group.number,
                 "name": name,
+                "place": group_place[index],
                 "env": printable(firsts[index].env_id),
                 "algorithm": _name_in(topologies[index], "algorithm"),
                 "mode": printable(str(topologies[index].get("mode") or "")),
                 "runs": [watched.id for watched in group.members],
-                "values": [printable(str(differing[index][key])) for key in keys],
+                "values": [_value(differing[index][key]) for key in keys],
             }
             for index, (name, group) in enumerate(zip(names, groups, strict=True))
         ],
     }
 
 
+def _value(value: object) -> float | str:
+    """Return a number, which the page writes with the others of its key, or the text of any other value."""
+    if is_number(value) and not isinstance(value, bool) and abs(value) <= EXACT:
+        return value
+    return printable(str(value))
+
+
 def _name_in(topology: Mapping[str, Any], section: str) -> str:
     return printable(str(_mapping(topology.get(section)).get("name") or ""))
-
-
-def _distinct_names(groups: Sequence[Group]) -> list[str]:
-    """Return the name of each group: that of its only run, or of its topology, with the keys that tell it from others.
-
-    Only groups of several runs whose topologies have the same name are told apart by keys.
-    """
-    names: list[str] = []
-    same: dict[str, list[int]] = {}
-    for index, group in enumerate(groups):
-        view = group.members[0].view
-        if len(group.members) == 1:
-            names.append(printable(view.name))
-        else:
-            names.append(printable(str(view.topology.get("name") or "unnamed")))
-            same.setdefault(names[-1], []).append(index)
-    for name, indices in same.items():
-        if len(indices) > 1:
-            differences = find_differences([groups[index].members[0].view.topology for index in indices])
-            for index, keys in zip(indices, differences, strict=True):
-                names[index] = f"{name} {said(keys)}"
-    return names
 
 
 def curve(watched: WatchedRun, shown: Sequence[str]) -> Part:
@@ -392,10 +404,10 @@ def _histogram(row: Mapping[str, Any], prefix: str, title: str, classes: Sequenc
 
 def _evaluation(one: Mapping[str, Any]) -> Part:
     return {
-        "steps": as_whole(one["env_steps"]),
-        "mean": as_number(one["mean"]),
-        "deviation": as_number(one["std"]),
-        "games": as_whole(one["episodes"]),
+        "steps": _number(one["env_steps"]),
+        "mean": _number(one["mean"]),
+        "deviation": _number(one["std"]),
+        "games": _number(one["episodes"]),
     }
 
 

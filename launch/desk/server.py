@@ -43,6 +43,8 @@ KEEP_ALIVE_S = 15.0
 """Longest silence of a stream; sending something reveals that a page was closed."""
 MOST_METRICS = 6
 """Most metrics that a page draws."""
+MOST_COLUMNS = 50
+"""Most metrics in the table of runs."""
 MOST_BODY = 10_000
 """Most bytes of a request for a change."""
 HEADERS = {
@@ -177,8 +179,15 @@ class DeskServer:
         return JSONResponse({"ok": True, "text": f"{watched.run.name}: {reply.text}"})
 
     async def _stream(self, request: Request) -> Response:
-        metrics = list(dict.fromkeys(request.query_params.getlist("metric")))[:MOST_METRICS] or [SCORE]
-        overview = Overview(self._runs, metrics, changes=self._changes, live=True, most_metrics=MOST_METRICS)
+        metrics, columns = (list(dict.fromkeys(request.query_params.getlist(name))) for name in ("metric", "column"))
+        overview = Overview(
+            self._runs,
+            metrics[:MOST_METRICS] or [SCORE],
+            columns[:MOST_COLUMNS],
+            changes=self._changes,
+            live=True,
+            most_metrics=MOST_METRICS,
+        )
         messages = self._messages(overview, request.query_params.get("run", ""))
         return StreamingResponse(messages, media_type="text/event-stream")
 

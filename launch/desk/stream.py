@@ -20,6 +20,7 @@ from actorlearn.files import is_regular, open_regular
 from launch.desk import parts
 from launch.desk.cast import Cast
 from launch.desk.load import Load
+from launch.desk.names import run_places
 from launch.desk.watched import Group, WatchedRun, WatchedRuns
 from launch.plan.roles import FILMS
 from launch.reports.checks import is_number
@@ -41,13 +42,25 @@ MOST_LOG = 64 * 1024
 class Overview:
     """The parts about all runs, for one page."""
 
-    def __init__(self, runs: WatchedRuns, metrics: Sequence[str] = (SCORE,), **about: Any) -> None:
-        """``metrics``: those drawn; ``about``: further facts for the page, such as whether it may change runs."""
-        self._runs, self._metrics, self._about = runs, tuple(metrics), about
+    def __init__(
+        self,
+        runs: WatchedRuns,
+        metrics: Sequence[str] = (SCORE,),
+        columns: Sequence[str] | None = (),
+        **about: Any,
+    ) -> None:
+        """Read nothing yet.
+
+        ``metrics``: those drawn; ``columns``: further metrics in the table of runs, None for all; ``about``: further
+        facts for the page, such as whether it may change runs.
+        """
+        self._runs, self._metrics, self._columns, self._about = runs, tuple(metrics), columns, about
         self._seen: dict[str, tuple[WatchedRun, int]] = {}
         self._grouped: list[Group] | None = None
         self._groups: parts.Part = None
-        """The part about these groups, which depends only on topologies."""
+        """The part about these groups, which depends only on folders and topologies."""
+        self._places: dict[str, str] = {}
+        """By the id of a run: what tells it from others of its name."""
         self._version: tuple[int, int] | None = None
 
     @property
@@ -64,14 +77,15 @@ class Overview:
         runs = self._runs.look()
         groups = self._runs.groups
         if groups is not self._grouped:
-            self._grouped, self._groups = groups, parts.group_list(groups)
+            self._places = run_places(groups)
+            self._grouped, self._groups = groups, parts.group_list(groups, self._places)
         news = [watched for watched in runs if self._seen.get(watched.id) != (watched, watched.version)]
         if not news and len(runs) == len(self._seen):
             return {} if self._seen else {"desk": self._desk(runs), "runs": [], "groups": self._groups}
         self._seen = {watched.id: (watched, watched.version) for watched in runs}
         found: dict[str, Any] = {
             "desk": self._desk(runs),
-            "runs": parts.run_list(runs, groups),
+            "runs": parts.run_list(runs, groups, self._places, self._columns),
             "groups": self._groups,
         }
         for watched in news:

@@ -5,6 +5,8 @@ Pictures for docs/ are taken on the way: with ACTORLEARN_PICTURES=docs they repl
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import signal
@@ -16,7 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
 from launch.desk.watched import id_of
@@ -358,6 +362,219 @@ def test_runs_are_sorted_picked_filtered_and_drawn_by_environment_and_the_addres
     page.goto(page.url.partition("#")[0] + "#run=unknown")
     seen.sees("#head", "knows no run of this address")
     assert seen.complaints == []
+
+
+def write_pongs(folder: Path) -> list[RunFolder]:
+    """Two runs of one name in two folders, and another; the filter -v98 leaves only these."""
+    runs = [
+        write_run(folder / "monday" / "pong", [row(n, episode_return_mean=0.25 * n - 1) for n in range(9)]),
+        write_run(folder / "tuesday" / "pong", [row(n, episode_return_mean=n / 3) for n in range(9)], horizon=9),
+        write_run(folder / "other", [row(n, episode_return_mean=20.0 * n, loss=0.5) for n in range(90)], horizon=20),
+    ]
+    for run in runs:
+        rename_environment(run.path, "CartPole-v98")
+    return runs
+
+
+def test_runs_of_one_name_are_told_apart_by_their_folders(
+    serve: Any, browser: Any, command: Any, tmp_path: Path
+) -> None:
+    monday, *others = write_pongs(tmp_path)
+    report = tmp_path / "report.html"
+    assert command("report", *(run.path for run in (monday, *others)), "-o", report).returncode == 0
+    for address in (serve().address, report.as_uri()):
+        for name, width in (("desk-places", 1400), ("desk-places-narrow", 390)):
+            seen = Watched(browser.new_page(viewport={"width": width, "height": 900}))
+            page = seen.page
+            page.goto(f"{address}#filter=-v98")
+            for place in ("monday", "tuesday"):
+                seen.sees("#table tbody th .place", place)
+                seen.sees("#curves .said .place", place)
+                page.locator("#runs .place", has_text=place).first.wait_for(state="attached")  # hidden if narrow
+            assert page.locator("#table tbody tr", has_text="other").locator(".place").count() == 0
+            places = page.locator("#table .place, .said .place")
+            assert places.evaluate_all("places => places.every(place => place.scrollWidth <= place.clientWidth + 1)")
+            seen.picture(name, whole=True)
+            page.locator("#curves summary").first.click()
+            seen.sees("#curves thead th", "pong · monday")
+            page.goto(f"{page.url.partition('#')[0]}#run={id_of(monday)}")
+            seen.sees("h2 .place", "monday")
+            assert seen.complaints == []
+
+
+def column(page: Any, heading: str) -> tuple[list[str], list[float]]:
+    """The texts of a column of the table of runs, and where they end."""
+    at = page.locator("#table thead th").all_inner_texts().index(heading) + 1
+    cells = page.locator(f"#table tbody tr > :nth-child({at})")
+    ends = cells.evaluate_all(
+        "cells => cells.map(cell => { const range = document.createRange(); range.selectNodeContents(cell);"
+        " return range.getBoundingClientRect().right; })"
+    )
+    return cells.all_inner_texts(), ends
+
+
+def test_numbers_of_a_column_have_one_precision_and_one_right_edge(serve: Any, browser: Any, tmp_path: Path) -> None:
+    for number, (score, rate) in enumerate(((20.123456, "0.00028374198234712"), (-3.0, "0.01"), (1 / 3, "0.0005"))):
+        run = write_run(tmp_path / f"run-{number}", [row(12_345 * (number + 1), episode_return_mean=score)])
+        topology = run.path / "topology.yaml"
+        topology.write_text(f"{topology.read_text()}optimizer: {{learning_rate: {rate}}}\n")
+        rename_environment(run.path, "CartPole-v97")
+    seen = Watched(browser.new_page(viewport={"width": 1400, "height": 900}))
+    page = seen.page
+    names = ("score", "steps", "minutes", "key%3Aoptimizer.learning_rate")
+    page.goto(f"{serve().address}#filter=-v97&sort=steps&{'&'.join(f'column={name}' for name in names)}")
+    page.locator("#table tbody tr").nth(2).wait_for()
+    texts = {
+        "score": ["20.12", "-3.00", "0.33"],
+        "steps ▲": ["1,234,500", "2,469,000", "3,703,500"],
+        "minutes": ["412", "823", "1,235"],
+        "optimizer.learning_rate": ["0.00028", "0.01000", "0.00050"],
+    }
+    for heading, expected in texts.items():
+        shown, ends = column(page, heading)
+        assert shown == expected
+        assert max(ends) - min(ends) < 1, heading
+    numeric = page.locator("#table td.number").first.evaluate("cell => getComputedStyle(cell).fontVariantNumeric")
+    assert numeric == "tabular-nums"
+    digits = page.locator("body").inner_text()
+    assert "00028374198234712" not in digits and "0.333333" not in digits
+    page.locator("#curves summary").first.click()
+    cells = page.locator("#curves table td").all_inner_texts()
+    assert {len(cell.rpartition(".")[2]) for cell in cells if cell != "–"} == {2}, "one picture has one precision"
+    seen.picture("desk-digits")
+    assert seen.complaints == []
+
+
+def test_the_columns_of_the_table_are_chosen_and_the_address_keeps_them(
+    serve: Any, browser: Any, command: Any, tmp_path: Path
+) -> None:
+    runs = write_pongs(tmp_path)
+    report = tmp_path / "report.html"
+    assert command("report", *(run.path for run in runs), "-o", report).returncode == 0
+    for address in (serve().address, report.as_uri()):
+        seen = Watched(browser.new_page(viewport={"width": 1400, "height": 1000}))
+        page = seen.page
+        page.goto(f"{address}#filter=-v98")
+        page.locator("#table tbody tr").nth(2).wait_for()
+
+        def headings(page: Any = page) -> list[str]:
+            found: list[str] = page.locator("#table thead th").all_inner_texts()
+            return found
+
+        first = headings()
+        assert first[:3] == ["group or run", "score", "best"] and "loss" not in first
+        assert "95 % interval" not in first and "mode" not in first, "columns without a value are left out"
+        page.locator("#tools summary", has_text="Columns").click()
+        for name in ("best", "minutes", "environment", "algorithm", "started"):
+            if name in first:
+                page.locator("#tools").get_by_label(name, exact=True).uncheck()
+        page.locator("#tools").get_by_label("mode", exact=True).check()
+        page.locator("#tools").get_by_label("algorithm.horizon", exact=True).check()
+        page.locator("#tools").get_by_label("loss", exact=True).check()
+        seen.sees("#table td", "0.5")
+        chosen = ["group or run", "score", "steps", "steps/s", "state", "mode", "seeds", "algorithm.horizon", "loss"]
+        assert headings() == chosen
+        seen.picture("desk-columns")
+        page.get_by_role("button", name="loss", exact=True).click()
+        page.locator("#table [aria-sort=ascending]").wait_for()
+        assert "other" in page.locator("#table tbody th").first.inner_text(), "what is missing comes last"
+        page.reload()
+        seen.sees("#table td", "0.5")
+        assert headings() == [*chosen[:-1], "loss ▲"]
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.locator("#tools summary", has_text="Columns").click()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        seen.picture("desk-columns-narrow", whole=True)
+        page.get_by_role("button", name="default columns").click()
+        page.locator("#table thead th", has_text="best").wait_for()
+        assert headings() == first
+        assert seen.complaints == []
+
+
+def saved(page: Any, link: str) -> list[list[str]]:
+    """The rows of the CSV file that a link saves."""
+    with page.expect_download() as caught:
+        page.get_by_role("link", name=link).click()
+    data = Path(caught.value.path()).read_bytes()
+    assert not data.startswith(b"\xef\xbb\xbf") and data.endswith(b"\r\n")
+    return list(csv.reader(data.decode().splitlines(), strict=True))
+
+
+def test_the_table_and_the_curves_are_saved_as_csv(serve: Any, browser: Any, command: Any, tmp_path: Path) -> None:
+    scores = {"=cmd|'x'!A1": -20.123456, '+a "quoted", name': 0.25, "plain;=1+1": 7.0, "left out": 1.0}
+    runs = []
+    for number, (name, score) in enumerate(scores.items()):
+        rows = [row(n, episode_return_mean=score, **{"=loss": 0.125}) for n in range(3)]
+        runs.append(write_run(tmp_path / name, rows, horizon=number + 1))
+        rename_environment(runs[-1].path, "Ködel-v96" if number < 3 else "Left-out-v96")
+    report = tmp_path / "report.html"
+    assert command("report", *(run.path for run in runs), "-o", report).returncode == 0
+    choice = "&".join(f"column={name}" for name in ("score", "env", "key%3Aalgorithm.horizon", "metric%3A%3Dloss"))
+    for address in (serve().address, report.as_uri()):
+        seen = Watched(browser.new_page(viewport={"width": 1400, "height": 900}, accept_downloads=True))
+        page = seen.page
+        page.goto(f"{address}#filter=ködel&sort=-score&metric=%3Dloss&metric=episode_return_mean&{choice}")
+        page.locator("#table tbody tr").nth(2).wait_for()
+        seen.sees("#table td", "0.125")
+        assert saved(page, "table as CSV") == [
+            ["group or run", "score", "environment", "algorithm.horizon", "'=loss"],
+            ["plain;'=1+1", "7", "Ködel-v96", "3", "0.125"],
+            ['\'+a "quoted", name', "0.25", "Ködel-v96", "2", "0.125"],
+            ["'=cmd|'x'!A1", "-20.1235", "Ködel-v96", "1", "0.125"],
+        ]
+        if address.startswith("file:"):
+            continue  # a report has the curves of one metric
+        head, *points = saved(page, "curves as CSV")
+        assert head[:5] == ["environment", "metric", "curve", "smoothed", "axis"]
+        assert head[5:] == ["at", "value", "interval from", "interval to"]
+        assert {len(point) for point in points} == {len(head)}
+        assert len(points) == 2 * 2 * 3 * 3, "of two metrics, on two axes, of three runs, three points"
+        assert ["Ködel-v96", "episode_return_mean", "'=cmd|'x'!A1", "0", "steps", "200", "-20.1235", "", ""] in points
+        assert ["Ködel-v96", "'=loss", "plain;'=1+1", "0", "minutes", "0", "0.125", "", ""] in points
+        page.goto(f"{page.url.partition('#')[0]}#run={id_of(runs[0])}")
+        seen.sees("h2", "cmd")
+        assert len(saved(page, "curves as CSV")) == 1 + 2 * 3
+        assert seen.complaints == []
+
+
+def brightest(page: Any, box: Any, at: str) -> int:
+    """The brightest pixel of a strip at the edge of a box: white where nothing is hidden behind the edge."""
+    x = box["x"] + 2 if at == "left" else box["x"] + box["width"] - 5
+    clip = {"x": x, "y": box["y"], "width": 3, "height": box["height"]}
+    return int(np.asarray(Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("L")).max())
+
+
+def test_what_is_wider_than_a_narrow_screen_is_shaded_where_it_goes_on(
+    serve: Any, browser: Any, tmp_path: Path
+) -> None:
+    """Scroll bars of telephones are hidden until one scrolls."""
+    run = written(tmp_path / "watched", DIED)
+    write_run(tmp_path / "ended", [row(n) for n in range(3)], horizon=9)
+    page = Watched(browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="light")).page
+    desk = serve()
+    for hash, selector, rows in (
+        ("#filter=-v", "#table .wide", "#table tbody tr"),
+        (f"#run={id_of(run)}", "#part-graph .wide", "#part-graph svg"),
+        (f"#run={id_of(run)}", "#part-processes .wide", "#part-processes tbody tr"),
+    ):
+        page.goto(f"{desk.address}{hash}")
+        wide = page.locator(selector).first
+        page.locator(rows).first.wait_for()
+        wide.scroll_into_view_if_needed()
+        assert wide.evaluate("wide => wide.scrollWidth > wide.clientWidth"), selector
+        place, line = wide.bounding_box(), page.locator(rows).first.bounding_box()
+        box = {**place, "y": line["y"], "height": min(line["height"], 200)}
+        assert brightest(page, box, "right") < 235, f"{selector} goes on"
+        wide.evaluate("wide => wide.scrollBy(10_000, 0)")
+        assert brightest(page, box, "right") > 250, f"{selector} ends"
+        if "graph" in selector:  # the first column of a table stays in its place
+            assert brightest(page, box, "left") < 235
+            wide.evaluate("wide => wide.scrollTo(0, 0)")
+            assert brightest(page, box, "left") > 250
+    page.goto(f"{desk.address}#filter=-v")
+    page.locator("#table tbody tr").first.wait_for()
+    if PICTURES:
+        Path(PICTURES, "desk-scroll-narrow.png").write_bytes(page.screenshot())
 
 
 @pytest.mark.smoke

@@ -1,7 +1,7 @@
 // What the page shows is in its address, so that a bookmark, a reload and the back button keep it.
 
 const CHOICES = ["run", "filter", "smooth", "log", "sort", "processes"];
-const CHOICES_OF_SEVERAL = ["metric", "picked"];
+const CHOICES_OF_SEVERAL = ["metric", "picked", "column"];
 
 // The choices in the address: texts, and arrays of texts; what is not given is empty.
 export function chosen() {

@@ -1,6 +1,7 @@
 // Pictures of curves: lines of runs, bands of seeds, marks of events. All pictures share one crosshair.
 
-import { behind, element, renew, swatch, table } from "./elements.js";
+import { behind, element, renew, swatch, table, titled } from "./elements.js";
+import { column_form, column_texts, compact, placed, plain, whole, written } from "./texts.js";
 
 const HEIGHT = 250;
 const NEAR = 6; // pixels between the pointer and a mark whose event is then said
@@ -9,19 +10,10 @@ const MOST_SAID = 8; // curves whose numbers are said
 const CELLS = 400_000; // most numbers of a picture: all curves at all places of any of them
 const PLACES = 2_000; // places of a picture of more: more than it has pixels
 
-export const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
-const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
-const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-
 const AXES = {
-  by_steps: { title: "steps", tick: (value) => compact.format(value), said: (value) => `${whole.format(value)} steps` },
-  by_minutes: { title: "minutes", tick: (value) => plain.format(value), said: (value) => `${plain.format(value)} min` },
+  by_steps: { title: "steps", unit: "steps", tick: compact.format, said: whole.format, form: () => whole.format },
+  by_minutes: { title: "minutes", unit: "min", tick: plain.format, said: plain.format, form: column_form },
 };
-
-// A number as it stands beside a curve.
-export function written(value) {
-  return value === null || value === undefined ? "–" : plain.format(value);
-}
 
 // Pairs of pictures, one pair for each metric of each environment: against steps and against minutes.
 export class Pictures {
@@ -30,8 +22,9 @@ export class Pictures {
     this.pairs = new Map();
   }
 
-  // Show pairs of {key, environment, title, label, curves, marks}; pictures of one environment share zoom and crosshair. A curve is {name, colour, width, dash, by_steps: [at, numbers],
-  // by_minutes: …, band: {by_steps: [at, middle, low, high], …} or null}; a mark is an event with its steps and minutes.
+  // Show pairs of {key, synced, title, env, metric, label, curves, marks}; pictures that are synced share zoom and
+  // crosshair. A curve is {name, place, colour, width, dash, by_steps: [at, numbers], by_minutes: …,
+  // band: {by_steps: [at, middle, low, high], …} or null}; a mark is an event with its steps and minutes.
   // The manner is {smooth: share of the earlier curve, log: which of x and y are logarithmic}.
   show(pairs, manner) {
     const before = this.pairs;
@@ -39,11 +32,17 @@ export class Pictures {
     for (const [key, { pictures }] of before) if (!this.pairs.has(key)) pictures.forEach((picture) => picture.end());
     const boxes = [...this.pairs.values()].map(({ box }) => box);
     if (boxes.length !== this.place.children.length || boxes.some((box, at) => box !== this.place.children[at])) this.place.replaceChildren(...boxes);
-    for (const { key, environment, title, label, curves, marks } of pairs) {
-      const { heading, pictures } = this.pairs.get(key);
-      heading.textContent = pairs.length > 1 ? title : "";
-      for (const picture of pictures) picture.show(environment, label, curves, marks, manner);
+    for (const pair of pairs) {
+      const { heading, pictures } = this.pairs.get(pair.key);
+      heading.textContent = pairs.length > 1 ? pair.title : "";
+      for (const picture of pictures) picture.show(pair, manner);
     }
+  }
+
+  // What is drawn as rows for a file: headings, and a row for each point.
+  csv_rows() {
+    const pictures = [...this.pairs.values()].flatMap((pair) => pair.pictures);
+    return [["environment", "metric", "curve", "smoothed", "axis", "at", "value", "interval from", "interval to"], ...pictures.flatMap((picture) => picture.csv_rows())];
   }
 
   // Draw anew, in the colours and the size of now.
@@ -79,16 +78,13 @@ class Picture {
     this.plot?.destroy();
   }
 
-  show(environment, label, curves, marks, { smooth, log }) {
-    if (environment !== this.environment) [this.shape, this.zoom] = ["", null];
-    this.environment = environment;
+  show({ synced, env, metric, label, curves, marks }, { smooth, log }) {
+    if (synced !== this.synced) [this.shape, this.zoom] = ["", null];
+    Object.assign(this, { synced, env, metric, label, marks, smooth, log });
     const drawn = curves.filter((curve) => points(curve, this.axis)[0].length);
-    this.label = label;
-    this.marks = marks;
-    this.log = log;
     this.curves = smooth ? drawn.map((curve) => smoothed(curve, this.axis, smooth)) : drawn;
     this.raw = smooth ? drawn.filter((curve) => !curve.band?.[this.axis]).map((curve) => ({ ...curve, width: 1, colour: `${curve.colour.slice(0, 7)}88` })) : [];
-    const last = this.curves.slice(0, MOST_SAID).map((curve) => `${curve.name} ${written(points(curve, this.axis)[1].at(-1))}`);
+    const last = this.curves.slice(0, MOST_SAID).map((curve) => `${titled(curve)} ${written(points(curve, this.axis)[1].at(-1))}`);
     if (this.curves.length > MOST_SAID) last.push(`and ${this.curves.length - MOST_SAID} more`);
     this.place.setAttribute("aria-label", `${label} against ${AXES[this.axis].title}; last: ${last.join(", ") || "none yet"}`);
     renew(this.rows);
@@ -170,7 +166,7 @@ class Picture {
       series,
       bands,
       legend: { show: false },
-      cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false }, sync: { key: `${this.axis} ${this.environment}`, scales: ["x", null], setSeries: false } },
+      cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false }, sync: { key: `${this.axis} ${this.synced}`, scales: ["x", null], setSeries: false } },
       scales: { x: { time: false, distr: this.log.includes("x") ? 3 : 1 }, y: { distr: this.log.includes("y") ? 3 : 1 } },
       axes: [
         { ...axis, values: ticks(AXES[this.axis].tick), label: AXES[this.axis].title, labelSize: 18, labelFont: axis.font, size: 34 },
@@ -214,9 +210,9 @@ class Picture {
       const x = this.place_of(mark);
       return this.pointed && x !== null && Math.abs(plot.valToPos(x, "x") - left) <= NEAR;
     });
-    const values = there.slice(0, MOST_SAID).map(({ curve, value }) => element("span", { class: "value" }, swatch(curve), element("b", {}, written(value)), element("span", { class: "of" }, curve.name)));
+    const values = there.slice(0, MOST_SAID).map(({ curve, value }) => element("span", { class: "value" }, swatch(curve), element("b", {}, written(value)), element("span", { class: "of" }, curve.name), placed(curve)));
     this.said.replaceChildren(
-      element("span", {}, this.pointed ? AXES[this.axis].said(at) : this.raw.length ? "last, smoothed" : "last"),
+      element("span", {}, this.pointed ? `${AXES[this.axis].said(at)} ${AXES[this.axis].unit}` : this.raw.length ? "last, smoothed" : "last"),
       ...near.slice(-2).map((mark) => element("span", { class: mark.alarm ? "ill" : null }, mark.text)),
       ...values,
       ...(there.length > MOST_SAID ? [element("span", { class: "soft" }, `and ${there.length - MOST_SAID} more`)] : []),
@@ -227,12 +223,21 @@ class Picture {
     const all = this.curves.flatMap((curve) => [points(curve, this.axis)[0][0], points(curve, this.axis)[0].at(-1)]);
     if (!all.length) return element("p", {}, "No numbers yet.");
     const [first, last] = [Math.min(...all), Math.max(...all)];
+    const { title, unit, form } = AXES[this.axis];
     const places = Array.from({ length: ROWS }, (_, row) => first + ((last - first) * row) / (ROWS - 1));
-    const cells = places.map((at) => [
-      AXES[this.axis].said(at),
-      ...this.curves.map((curve) => written(value_at(points(curve, this.axis), at))),
-    ]);
-    return table(`${this.label} against ${AXES[this.axis].title}`, [AXES[this.axis].title, ...this.curves.map((curve) => curve.name)], cells);
+    const write = form(places);
+    const texts = column_texts(places.flatMap((at) => this.curves.map((curve) => value_at(points(curve, this.axis), at))));
+    const count = this.curves.length;
+    const rows = places.map((at, row) => [`${write(at)} ${unit}`, ...texts.slice(row * count, (row + 1) * count)]);
+    return table(`${this.label} against ${title}`, [title, ...this.curves.map(titled)], rows, {}, () => true);
+  }
+
+  csv_rows() {
+    return this.curves.flatMap((curve) => {
+      const about = [this.env, this.metric, titled(curve), Number(this.smooth), AXES[this.axis].title];
+      const [at, values, low, high] = curve.band?.[this.axis] ?? curve[this.axis];
+      return at.map((place, row) => [...about, place, values[row], low?.[row], high?.[row]]);
+    });
   }
 }
 

@@ -2,10 +2,12 @@
 
 import { address, chosen, rewrite } from "./address.js";
 import { is_dark, look_of, use_colours } from "./colours.js";
-import { element, refill } from "./elements.js";
+import { element, refill, titled } from "./elements.js";
 import { Pictures } from "./curves.js";
 import { ProcessDialog } from "./process.js";
-import { SECTIONS, differences, figures, films_of, heading, run_item, runs_table, sort_processes } from "./sections.js";
+import { column_choice, columns_of, csv_rows, differences, lines_of_runs, run_item, runs_table, shown_columns } from "./runs.js";
+import { SECTIONS, figures, films_of, heading, sort_processes } from "./sections.js";
+import { csv_link } from "./texts.js";
 
 const by_id = (id) => document.getElementById(id);
 const parts = new Map();
@@ -98,7 +100,7 @@ function announce(runs) {
   const fresh = runs.filter((run) => before.has(run.id) && is_grave(run.alarm) && before.get(run.id) !== announced.get(run.id));
   if (!fresh.length) return;
   const hide = () => by_id("alarm").replaceChildren();
-  const links = fresh.map((run) => element("a", { href: address({ run: run.id }) }, `${run.name}: ${run.alarm.text}`));
+  const links = fresh.map((run) => element("a", { href: address({ run: run.id }) }, `${titled(run)}: ${run.alarm.text}`));
   by_id("alarm").replaceChildren(...links, element("button", { type: "button", "aria-label": "Hide the alarm", click: hide }, "×"));
   clearTimeout(silence);
   silence = setTimeout(hide, ALARM_MS);
@@ -129,7 +131,9 @@ function pairs_of_all(groups, shown) {
   return shown.flatMap(({ name, label }) =>
     environments.map((env) => ({
       key: `${env} ${name}`,
-      environment: env,
+      synced: env,
+      env,
+      metric: name,
       title: environments.length > 1 ? (shown.length > 1 ? `${env}: ${label}` : env) : label,
       label,
       curves: left.filter((group) => group.env === env).flatMap((group) => group_curves(group, name)),
@@ -139,35 +143,39 @@ function pairs_of_all(groups, shown) {
 }
 
 function pairs_of_run(run, groups, shown) {
-  if (!groups.some(({ runs }) => runs.includes(run))) return [];
+  const group = groups.find(({ runs }) => runs.includes(run));
+  if (!group) return [];
   const marks = parts.get(`curve/${run}`)?.marks ?? [];
-  return shown.map(({ name, label }) => ({ key: `run ${name}`, environment: run, title: label, label, curves: run_curves(run, groups, name), marks }));
+  return shown.map(({ name, label }) => ({ key: `run ${name}`, synced: run, env: group.env, metric: name, title: label, label, curves: run_curves(run, group, name), marks }));
 }
 
 // A group: its band, where several seeds have come far enough, and the line of each of its runs.
 function group_curves(group, metric) {
   const look = look_of(group.number);
   const band = group.whole ? parts.get(`band/${group.number}`)?.[metric] : null;
-  const names = new Map(parts.get("runs").map((run) => [run.id, run.name]));
   const alone = !band?.by_steps;
-  const lines = group.runs.map((id) => line_of(id, metric, { ...look, name: names.get(id), width: alone ? 2 : 1.1 })).filter(Boolean);
-  if (alone) return lines.map((line) => (lines.length === 1 ? { ...line, name: group.name } : line));
-  const middle = { ...look, name: group.name, width: 2.2, by_steps: [[], []], by_minutes: [[], []], band };
+  const lines = group.runs.map((id) => line_of(id, metric, { ...look, width: alone ? 2 : 1.1 })).filter(Boolean);
+  const { name, place } = group;
+  if (alone) return lines.map((line) => (lines.length === 1 ? { ...line, name, place } : line));
+  const middle = { ...look, name, place, width: 2.2, by_steps: [[], []], by_minutes: [[], []], band };
   return [middle, ...lines.map((line) => ({ ...line, colour: `${look.colour}cc` }))];
 }
 
 // A run, in front of others of its group.
-function run_curves(run, groups, metric) {
-  const group = groups.find(({ runs }) => runs.includes(run));
-  if (!group) return [];
-  const names = new Map(parts.get("runs").map((one) => [one.id, one.name]));
-  const others = group.runs.filter((id) => id !== run).map((id) => line_of(id, metric, { name: names.get(id), colour: is_dark() ? "#8a949c" : "#8a9298", width: 1 }));
-  return [line_of(run, metric, { name: names.get(run), colour: look_of(group.number).colour, width: 2.2 }), ...others].filter(Boolean);
+function run_curves(run, group, metric) {
+  const others = group.runs.filter((id) => id !== run).map((id) => line_of(id, metric, { colour: is_dark() ? "#8a949c" : "#8a9298", width: 1 }));
+  return [line_of(run, metric, { colour: look_of(group.number).colour, width: 2.2 }), ...others].filter(Boolean);
 }
 
 function line_of(id, metric, look) {
   const curve = parts.get(`curve/${id}`)?.metrics[metric];
-  return curve ? { ...look, by_steps: curve.by_steps, by_minutes: curve.by_minutes, band: null } : null;
+  if (!curve) return null;
+  const { name, place } = run_of(id) ?? {};
+  return { ...look, name, place, by_steps: curve.by_steps, by_minutes: curve.by_minutes, band: null };
+}
+
+function run_of(id) {
+  return parts.get("runs").find((run) => run.id === id);
 }
 
 // All runs -------------------------------------------------------------------------------------------------------------
@@ -195,17 +203,26 @@ function nothing() {
 
 function show_all() {
   by_id("top").hidden = true;
-  const { sort, picked } = chosen();
+  const { sort, picked, column } = chosen();
   const left = new Map(filtered(parts.get("runs")).map((run) => [run.id, run]));
   const { keys, groups } = parts.get("groups");
   const there = groups.filter((group) => group.runs.some((id) => left.has(id)));
   const band = (group) => (group.runs.every((id) => left.has(id)) ? parts.get(`band/${group.number}`)?.episode_return_mean : null);
-  const made = runs_table(there, left, band, look_of, (id) => address({ run: id }), { ...ACTS, picked: new Set(picked) }, sort);
+  const columns = columns_of(keys, groups, parts.get("desk").metrics);
+  const lines = lines_of_runs(there, left, band, unfolded, columns, sort);
+  const shown = shown_columns(columns, column, lines);
+  const made = runs_table(lines, shown, look_of, (id) => address({ run: id }), { ...ACTS, picked: new Set(picked) }, sort);
   const drawn = drawn_runs();
   const compared_groups = there.filter((group) => group.runs.some((id) => drawn.has(id)));
   const card = left.size ? element("section", { class: "card wide", tabindex: "0", "aria-label": "Runs" }, made) : null;
+  const save = csv_link("table as CSV", "runs.csv", () => csv_rows(lines, shown));
+  refill(by_id("tools"), left.size ? [column_choice(columns, shown, (names) => (location.hash = address({ column: names }))), save, curves_link()] : null);
   refill(by_id("table"), card ?? nothing());
   refill(by_id("rest"), compared_groups.length > 1 ? differences(keys, compared_groups) : null);
+}
+
+function curves_link() {
+  return csv_link("curves as CSV", "curves.csv", () => pictures.csv_rows());
 }
 
 // One run --------------------------------------------------------------------------------------------------------------
@@ -213,6 +230,7 @@ function show_all() {
 function clear(run) {
   focused = run;
   by_id("table").replaceChildren();
+  by_id("tools").replaceChildren(...(run ? [curves_link()] : []));
   films_of(run);
   by_id("top").replaceChildren(...(run ? [element("div", { id: "head" }), element("div", { id: "changes" }), element("div", { id: "figures" })] : []));
   by_id("rest").replaceChildren(...(run ? Object.keys(SECTIONS).map((name) => element("div", { id: `part-${name}`, class: `part ${name}` })) : []));
@@ -221,18 +239,19 @@ function clear(run) {
 
 function show_run(run, changed) {
   by_id("top").hidden = false;
-  if (!parts.get("runs").some(({ id }) => id === run)) {
+  if (!run_of(run)) {
     clear(run);
+    by_id("tools").replaceChildren();
     const gone = "The desk knows no run of this address: its folder is gone, or is not in the folder that the desk shows.";
     by_id("head").replaceChildren(element("p", {}, gone, " ", element("a", { href: address({ run: "" }) }, "Show all runs.")));
     return;
   }
   const all = by_id("head").children.length === 0; // it has just been turned to
   const part = (name) => (all || changed.includes(`run/${run}/${name}`) ? parts.get(`run/${run}/${name}`) : undefined);
-  const head = part("head");
+  const head = part("head") ?? (changed.includes("groups") ? parts.get(`run/${run}/head`) : null); // a run of its name may have come
   if (head) {
-    refill(by_id("head"), element("a", { href: address({ run: "" }) }, "‹ all runs"), heading(head));
-    document.title = `${head.name} · actorlearn`;
+    refill(by_id("head"), element("a", { href: address({ run: "" }) }, "‹ all runs"), heading(head, run_of(run).place));
+    document.title = `${titled(run_of(run))} · actorlearn`;
   }
   const numbers = part("figures");
   if (numbers) refill(by_id("figures"), figures(numbers));
@@ -325,8 +344,9 @@ async function change(run, word, body) {
 
 // What the stream is to be asked for.
 function wanted_of_stream() {
-  const { run, metric } = chosen();
-  return String(new URLSearchParams([...(run ? [["run", run]] : []), ...metric.map((name) => ["metric", name])]));
+  const { run, metric, column } = chosen();
+  const in_table = column.filter((name) => name.startsWith("metric:")).map((name) => ["column", name.slice("metric:".length)]);
+  return String(new URLSearchParams([...(run ? [["run", run]] : in_table), ...metric.map((name) => ["metric", name])]));
 }
 
 function connect() {

@@ -22,18 +22,25 @@ function filled(node, attributes, children) {
   return node;
 }
 
-// A table with headings over its columns; the first column names the row. Cells are as children of `element`.
-export function table(caption, headings, rows, attributes) {
+// The name of a run or a group, with what tells it from others of its name.
+export function titled({ name, place }) {
+  return place ? `${name} · ${place}` : name;
+}
+
+// A table with headings over its columns; the first column names the row. Cells are as children of `element`. `is_right`
+// says by its place whether a column has numbers, which end at its right edge.
+export function table(caption, headings, rows, attributes, is_right = () => false) {
+  const number = (at) => (is_right(at) ? "number" : null);
   return element(
     "table",
     attributes,
     element("caption", {}, caption),
-    element("thead", {}, element("tr", {}, headings.map((heading) => element("th", { scope: "col" }, heading)))),
+    element("thead", {}, element("tr", {}, headings.map((heading, at) => element("th", { scope: "col", class: number(at) }, heading)))),
     element(
       "tbody",
       {},
       rows.map((row) =>
-        element("tr", {}, row.map((cell, at) => (at ? element("td", {}, cell) : element("th", { scope: "row" }, cell)))),
+        element("tr", {}, row.map((cell, at) => (at ? element("td", { class: number(at) }, cell) : element("th", { scope: "row", class: number(at) }, cell)))),
       ),
     ),
   );

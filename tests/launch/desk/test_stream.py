@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
-from launch.desk import parts
+from launch.desk import names, parts
 from launch.desk import watched as watching
 from launch.desk.cast import Process
 from launch.desk.load import Load
@@ -306,7 +306,8 @@ def test_groups_are_named_once_and_not_with_every_report(tmp_path: Path, monkeyp
         looked["differences"] += 1
         return find_differences(*given)
 
-    monkeypatch.setattr(parts, "find_differences", counted)
+    for module in (parts, names):
+        monkeypatch.setattr(module, "find_differences", counted)
     runs = [
         write_run(tmp_path / f"run-{n}-{seed}", [row(1)], horizon=n + 1, seed=seed, **(me() if n == 0 else {}))
         for n in range(9)
