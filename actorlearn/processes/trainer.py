@@ -95,7 +95,9 @@ class Trainer:
         """Return the rollout to learn from next; None while it is not complete."""
         broken_off, self._broken_off = self._broken_off, None
         if broken_off is not None:
-            return broken_off
+            if not self._skips(broken_off):
+                return broken_off
+            self.link.open_next()
         while (parts := self.link.parts()) is not None:
             rollout, lacking = self.counts.account.rollouts_learned, self.learning.lacks_statistics
             gathered = self.gatherer.gather(rollout, parts, self._version, lacking)

@@ -14,7 +14,7 @@ from actorlearn.algorithms.interface import Batch
 from actorlearn.failpoints import Killed
 from actorlearn.parameters.allreduce import Sync
 from actorlearn.parameters.alone import Alone
-from actorlearn.parameters.interface import Stopped
+from actorlearn.parameters.interface import PeerLost, Stopped
 from launch.topology.load import Topology
 from tests.ledger import fibers
 from tests.ledger.oracle import stored, times_used
@@ -60,6 +60,30 @@ def test_survivors_of_a_lost_peer_learn_from_no_minibatch_again(
     ppo = {"name": "ppo", "epochs": 2, "minibatches": 3}
     world = died(tmp_path, topology(mode="sync", algorithm=ppo, **TWO), "trainer-1.0", "")
     assert {row: times for row, times in times_used(world).items() if times != 2} == {}
+
+
+def test_an_update_that_only_the_others_have_completed_is_not_learned_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a hub dies with learner 0 while it answers: learner 2 has an update's last step, learner 1 has not."""
+    world = World(tmp_path / "run", topology(mode="sync", learners={"count": 3}, total_steps=270))
+    original, calls, lost = Sync._average, itertools.count(1), list[int]()
+
+    def average(self: Sync, *arguments: Any) -> None:
+        original(self, *arguments)
+        if self.learner.number == 1 and next(calls) == 4:
+            lost.append(world.turns)
+            raise PeerLost
+
+    def kill(world: World) -> None:
+        if lost and world.turns == lost[0] + 1:
+            world.kill("trainer-0")
+
+    monkeypatch.setattr(Sync, "_average", average)
+    world.interfere = kill
+    assert world.run() == 0, world.summary
+    assert lost and not world.errors and world.summary["deaths"] == 1
+    assert {row: times for row, times in times_used(world).items() if times != 1} == {}
 
 
 @pytest.mark.parametrize("turn", [13, 14, 15])  # a rollout takes three: once it is complete when the order comes
