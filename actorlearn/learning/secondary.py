@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
-from actorlearn.learning.update import Learning
+from actorlearn.learning.update import NOTHING, Early, Learning
 from actorlearn.parameters.checkpoint import Checkpoint
 from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.published import Published
@@ -31,10 +31,16 @@ class LearningWithSecondary(Learning):
         secondary.going_on = lambda: self.going_on()
 
     def pass_over(
-        self, prepared: Batch, env_steps: int, position: Position, remaining: int, idle: int = 0
+        self,
+        prepared: Batch,
+        env_steps: int,
+        position: Position,
+        remaining: int,
+        idle: int = 0,
+        early: Early = NOTHING,
     ) -> dict[str, float]:
         """Make the pass, and then the secondary learner's; either may be broken off."""
-        metrics = super().pass_over(prepared, env_steps, position, remaining, idle)
+        metrics = super().pass_over(prepared, env_steps, position, remaining, idle, early)
         due = self.secondary.minibatches.due(prepared, 0, env_steps, position.used)
         own = self.secondary.pass_over(prepared, env_steps, position, due)
         del own["replay_transitions"]

@@ -67,6 +67,28 @@ class Update(NamedTuple):
     """Metrics of the newest optimizer step, or of the first skipped one."""
 
 
+class Computed(NamedTuple):
+    """What was computed of a minibatch, besides the gradient, which is in `Learning.gradients`."""
+
+    loss: Tensor
+    metrics: dict[str, Tensor]
+    proposed: Tensor
+    """The algorithm's own state after the step."""
+
+
+class Early(NamedTuple):
+    """What was computed of a pass before the learners agreed on it, to be exchanged with the agreement."""
+
+    moments: Tensor | None = None
+    """Moments of the observations."""
+    first: Computed | None = None
+    """The first minibatch's."""
+
+
+NOTHING = Early()
+"""If everything is computed after the agreement."""
+
+
 class Learning:
     """A network, the minibatches that it learns from, a loss, and an exchange that turns gradients into new weights."""
 
@@ -180,8 +202,9 @@ class Learning:
 
     def _update(self, gathered: Gathered, position: Position, env_steps: int) -> Update:
         prepared = self.minibatches.prepare(gathered.batch if gathered.shared is None else gathered.shared)
-        self._timings.add("learn")
         steps = 0 if gathered.only_statistics else self.due(prepared, env_steps, position)
+        early = self._compute_early(prepared, env_steps, position, steps) if self.exchange.early else NOTHING
+        self._timings.add("learn")
         agreed = self.exchange.agree(gathered.steps, steps, position)
         self._timings.add("wait")
         if agreed.draining:
@@ -191,12 +214,29 @@ class Learning:
             self.minibatches.storage.store(gathered.rollout, gathered.parts)
         hit("update.stored")
         self.diagnosis.note_rollout(gathered.batch)
-        metrics = self.pass_over(prepared, env_steps, position, steps, agreed.idle)
+        metrics = self.pass_over(prepared, env_steps, position, steps, agreed.idle, early)
         hit("update.learned")
         self.exchange.settle()
         hit("update.settled")
         skipped = min(self.minibatches.skipped_steps(prepared), gathered.steps) if steps else 0
         return Update("learned", agreed.env_steps, agreed.updates, skipped, metrics)
+
+    def _compute_early(self, prepared: Batch, env_steps: int, position: Position, steps: int) -> Early:
+        """Compute what the exchange needs first: moments of observations or, without these, the first gradient.
+
+        Minibatches of a replay are drawn only after the agreement, as the replay then contains the rollout.
+        """
+        if self.normalizes:
+            early = Early(moments=_moments(prepared))
+            self.exchange.bring(moments=early.moments)
+            return early
+        if not steps or self.minibatches.replay is not None:
+            return NOTHING
+        first = self._compute(next(self.minibatches.draw(prepared, position.rollout, steps, env_steps)), env_steps)
+        if not torch.isfinite(first.loss):
+            self.gradients.fill_(torch.nan)
+        self.exchange.bring(gradients=self.gradients)
+        return Early(first=first)
 
     def due(self, prepared: Batch, env_steps: int, position: Position) -> int:
         """Return how many optimizer steps remain to be taken with a prepared batch; arguments as for ``update``."""
@@ -204,24 +244,37 @@ class Learning:
         return self.minibatches.due(prepared, done, env_steps, position.used)
 
     def pass_over(
-        self, prepared: Batch, env_steps: int, position: Position, remaining: int, idle: int = 0
+        self,
+        prepared: Batch,
+        env_steps: int,
+        position: Position,
+        remaining: int,
+        idle: int = 0,
+        early: Early = NOTHING,
     ) -> dict[str, float]:
         """Take the remaining optimizer steps of a rollout; returns metrics of the newest, or of the first skipped.
 
         A pass may take minutes: ``going_on`` is called between two steps, and Stopped is raised if it returns False. A
         pass that was broken off continues later, in this process or in one that restores its state. In the first
         ``idle`` steps only other learners have minibatches, and this learner's gradient is not used. The pass ends
-        early if the policy has moved too far from the acting one (``algorithm.target_kl``).
+        early if the policy has moved too far from the acting one (``algorithm.target_kl``). ``early``: what was
+        computed before; the first minibatch's gradient is computed again if steps of others come before it.
         """
         self.finite, taken = True, 0
-        self._observe(prepared)
+        self._observe(prepared, early.moments)
+        computed = None if idle else early.first
         minibatches = self.minibatches.draw(prepared, position.rollout, remaining, env_steps)
         for step in range(idle + remaining):
             if step and not self.going_on():
                 raise Stopped("told to end between two minibatches of a rollout")
             if step >= idle:
-                if not self.learn_from(next(minibatches), env_steps):
+                minibatch = next(minibatches)
+                stepped = (
+                    self._take(minibatch, computed, env_steps) if computed else self.learn_from(minibatch, env_steps)
+                )
+                if not stepped:
                     break
+                computed = None
                 taken += 1
             elif self._moved_too_far({}):
                 break
@@ -247,14 +300,12 @@ class Learning:
         except (PeerLost, Stopped):
             self.exchange.break_off()
 
-    def _observe(self, prepared: Batch) -> None:
+    def _observe(self, prepared: Batch, moments: Tensor | None) -> None:
         """Update the statistics of observations by the batch's valid rows, each once."""
         if not self.normalizes:
             return
-        seen, valid = prepared.observation[: len(prepared.valid)], prepared.valid
-        seen = seen.flatten(0, 1) if valid.all() else seen[valid]  # a selection is a copy
         complete = self._has_statistics()
-        self.exchange.merge(moments_of(seen), merge_into)
+        self.exchange.merge(_moments(prepared) if moments is None else moments, merge_into)
         if not complete:
             self._opened_before = self.algorithm_settings.open_rollouts(self.settings.blocks) - 1
         elif self._opened_before:
@@ -267,10 +318,18 @@ class Learning:
 
         Returns False, without a step, if the policy has moved too far from the acting one.
         """
-        self.diagnosis.note_minibatch(minibatch.batch)
+        return self._take(minibatch, self._compute(minibatch, env_steps), env_steps)
+
+    def _compute(self, minibatch: Minibatch, env_steps: int) -> Computed:
+        """Compute the gradient of a minibatch; changes nothing but the gradient."""
         before = self.state.vector.clone()
         loss, metrics = self.losses.compute_gradient(minibatch, self.settings.schedule_progress(env_steps))
-        proposed = self.state.put_back(before)
+        return Computed(loss, metrics, self.state.put_back(before))
+
+    def _take(self, minibatch: Minibatch, computed: Computed, env_steps: int) -> bool:
+        """Take the optimizer step of a minibatch whose gradient is computed; returns as ``learn_from`` does."""
+        self.diagnosis.note_minibatch(minibatch.batch)
+        loss, metrics, proposed = computed
         if self._moved_too_far(metrics):
             return False
         share = self._rate_share(metrics)
@@ -373,3 +432,9 @@ class Learning:
         self._newest = dict(saved.state["newest_metrics"])
         self._opened_before = saved.state["opened_before_statistics"] if goes_on else 0
         self.minibatches.restore(saved, goes_on)
+
+
+def _moments(prepared: Batch) -> Tensor:
+    """Return the moments of the observations in a batch's valid rows."""
+    seen, valid = prepared.observation[: len(prepared.valid)], prepared.valid
+    return moments_of(seen.flatten(0, 1) if valid.all() else seen[valid])  # a selection is a copy

@@ -13,7 +13,11 @@ therefore have equal weights, and know which minibatches of each learner are in 
 continue where they were. A restarted learner takes their weights and continues from its position in them.
 
 Learners on one machine exchange through shared memory and open no socket. Learners on several machines meet at a hub
-(``remote_rendezvous.py``).
+(``remote_rendezvous.py``). There a meeting takes a round trip, so learners compute the gradient of the first step, or
+with normalised observations the moments of the batch, before they agree, and send it with the description of the batch.
+The agreement takes no round trip of its own then. If it turns out that a learner is leaving, that a learner has nothing
+to bring, or that some have fewer steps left, the gradients are not used, and the learners go on from the agreement as
+if it had been alone.
 """
 
 from __future__ import annotations
@@ -138,6 +142,16 @@ class Sync(Exchange):
         """The algorithm's own state at that exchange; None if it has none."""
         self._moved_bytes = (0, 0)
         """Bytes sent and received up to the last report."""
+        self.early = self._remote is not None and self.outer is None
+        self._brought: Tensor | None = None
+        """Moments or gradient that this learner brings to the agreement."""
+        self._brings_gradient = False
+        self._early_rows: NDArray[Any] | None = None
+        """Moments of all learners that came with the agreement; None if they did not."""
+        self._early_sum: NDArray[np.float32] | None = None
+        """Sum of all gradients of the batch's first step that came with the agreement; None if they did not."""
+        self._asks = self._ends = False
+        """Whether this learner asks to break the batch off, and whether a learner has asked at the newest step."""
 
     def state(self) -> dict[str, Tensor]:
         """Return the optimizer's state."""
@@ -194,7 +208,7 @@ class Sync(Exchange):
         self._agreements += 1
         fingerprint = self._fingerprint() if checked else 0
         with self._waits.waiting():
-            said = self.rendezvous.meet(
+            said = self._announce(
                 _NextBatch(
                     env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint, self.saving, *position
                 )
@@ -210,6 +224,24 @@ class Sync(Exchange):
         agreed = self.own.agree(sum(batch.env_steps for batch in batches), optimizer_steps, position, leaving)
         return agreed if leaving else agreed._replace(idle=self._first[self.settings.rank])
 
+    def bring(self, moments: Tensor | None = None, gradients: Tensor | None = None) -> None:
+        """Keep the moments or the gradient until `agree`, which sends them with the description of the batch."""
+        self._brought, self._brings_gradient = gradients if moments is None else moments, moments is None
+
+    def _announce(self, batch: _NextBatch) -> NDArray[np.int64]:
+        """Send the description of the batch, with what `bring` was given; returns the descriptions of all learners."""
+        brought, self._brought = self._brought, None
+        self._early_rows = self._early_sum = None
+        if self._remote is None or brought is None:
+            return self.rendezvous.meet(batch)
+        among = range(self.settings.learners) if self._brings_gradient else ()
+        said, vectors = self._remote.bring(batch, _on_cpu(brought), among)
+        if not self._brings_gradient:
+            self._early_rows = vectors
+        elif len({_NextBatch._make(each[: len(batch)]).optimizer_steps for each in said.tolist()}) == 1:
+            self._early_sum = vectors  # all take part in the first step
+        return said
+
     def _begin(self, batches: Sequence[_NextBatch]) -> None:
         """Compute from which step each learner takes part, and whose moments the statistics do not have yet."""
         consumed = self.own.consumed
@@ -220,6 +252,7 @@ class Sync(Exchange):
                 self._merging.append(rank)
         most = max(batch.optimizer_steps for batch in batches)
         self._first, self._step, self._steps = [most - batch.optimizer_steps for batch in batches], 0, most
+        self._asks = self._ends = False
         self._batch_steps = [batch.env_steps for batch in batches]
 
     @property
@@ -231,7 +264,8 @@ class Sync(Exchange):
         """Combine the learners' moments that are missing in the statistics, in the order of ranks."""
         if not self._merging:
             return
-        shown = self._gather(moments)
+        rows, self._early_rows = self._early_rows, None
+        shown = self._gather(moments) if rows is None else [torch.from_numpy(row) for row in rows]
         for rank in self._merging:
             combine(self.own.statistics, shown[rank].to(moments.device))
             self.own.consumed.merge(self._numbers[rank])
@@ -249,7 +283,7 @@ class Sync(Exchange):
             gradients.fill_(torch.nan)
         among = self.taking_part
         self._average(gradients, among)
-        stepped = self.own.apply(gradients, learning_rates)
+        stepped = self.own.apply(gradients, learning_rates, usable)  # an early sum may be finite all the same
         hit("allreduce.stepped")
         self.own.consumed.step(self._numbers[rank] for rank in among)
         self._step += 1
@@ -297,7 +331,14 @@ class Sync(Exchange):
             self._local = []
 
     def ending(self, asked: bool) -> bool:
-        """Whether any learner is to end; the learners exchange this every ``ask_after`` calls."""
+        """Whether any learner is to end.
+
+        The learners exchange this every ``ask_after`` calls or, if they are on several machines, with the gradients of
+        each step: all then end before the step after it.
+        """
+        if self.early:
+            self._asks = asked
+            return self._ends
         self._calls += 1
         if self._calls < self._ask_after:
             return False
@@ -335,8 +376,11 @@ class Sync(Exchange):
     def _average(self, gradients: Tensor, among: Sequence[int]) -> None:
         """Replace a flat vector by its mean over these learners, summed by rank: the same bits in every learner."""
         if self._remote is not None:
-            with self._waits.waiting():
-                total = self._remote.add(gradients.detach().cpu().contiguous().numpy(), among)
+            total, self._early_sum = self._early_sum, None
+            if total is None:
+                with self._waits.waiting():
+                    said, total = self._remote.add(_on_cpu(gradients), among, [self._asks])
+                self._ends = bool(said[:, 0].any())
             gradients.copy_(torch.from_numpy(total)).mul_(1.0 / len(among))
             return
         learners, rank = self.settings.learners, self.settings.rank
@@ -356,9 +400,8 @@ class Sync(Exchange):
         return [torch.from_numpy(row[: tensor.numel()]).view(tensor.shape) for row in self._rows(tensor)]
 
     def _rows(self, tensor: Tensor) -> NDArray[Any]:
-        own = tensor.detach().cpu().contiguous().view(-1).numpy()
         with self._waits.waiting():
-            return self._gathering.gather(own)
+            return self._gathering.gather(_on_cpu(tensor))
 
     def _fingerprint(self) -> int:
         weights = self.weights.detach().cpu().numpy()
@@ -370,6 +413,11 @@ class Sync(Exchange):
             raise Disagreement(
                 f"the weights of the learners differ after update {self.own.updates}; their hashes: {all_values}"
             )
+
+
+def _on_cpu(tensor: Tensor) -> NDArray[Any]:
+    """Return the numbers of a tensor as one vector, which may share its memory."""
+    return np.asarray(tensor.detach().cpu().contiguous().view(-1).numpy())
 
 
 def ask_after(calls: int, seconds: float) -> int:

@@ -46,9 +46,9 @@ class FrameHeader:
         return tuple(numbers) if (magic, protocol, own) == (self.magic, self.protocol, run) else None
 
 
-MEETING = FrameHeader(b"ACTLMEET", 2, "BxxxqqQ")
+MEETING = FrameHeader(b"ACTLMEET", 3, "BxxxqqQ")
 """Frames between learners in lock-step and their hub (``meetings.py``): kind, generation, meeting, ranks whose
-contributions are summed."""
+vectors are added."""
 
 MAILBOX = FrameHeader(b"ACTLMESG", 3, "IqII")
 """Frames between learners in mode gossip (``socket_mailbox.py``): sender, version, rows of the table, CRC-32 of the

@@ -217,6 +217,18 @@ class Exchange(ABC):
     def settle(self) -> None:
         """Count a batch after its last step, and pass on changes that other learners do not have yet."""
 
+    early = False
+    """Whether `agree` also exchanges what the first `merge` or `step` of the batch is given, if `bring` has it.
+
+    Learners on several machines save a round trip by this."""
+
+    def bring(self, moments: Tensor | None = None, gradients: Tensor | None = None) -> None:
+        """Take what the first `merge` or, without one, the first `step` will be given; called before `agree`.
+
+        It is called only if `early`. A gradient that is unusable is not finite.
+        """
+        return
+
     saving = False
     """Whether this learner's next checkpoint is due by time; set before `agree`.
 

@@ -1,10 +1,11 @@
 """Meetings of learners on several machines: learners send contributions to a hub, which answers each with all of them.
 
-Pure; ``remote_rendezvous.py`` has the sockets. The first learner of a generation runs the hub. A meeting is complete
-when all learners of the generation have contributed to it. Then each gets the same answer: all contributions or, for
-gradients, their sum in the order of ranks, with the same bits for all. Learners repeat contributions until they are
-answered. The hub keeps each contribution once, and the newest answer until all have come to the next meeting, so lost
-and repeated messages change nothing.
+Pure; ``remote_rendezvous.py`` has the sockets. The first learner of a generation runs the hub. A contribution has some
+numbers, and may have a vector. A meeting is complete when all learners of the generation have contributed to it. Then
+each gets the same answer: the numbers of all, and their vectors or, for gradients, the sum of these in the order of
+ranks, with the same bits for all. If a learner has brought no vector, the answer has none either. Learners repeat
+contributions until they are answered. The hub keeps each contribution once, and the newest answer until all have come
+to the next meeting, so lost and repeated messages change nothing.
 
 If a learner that has not come to a meeting is gone, the generation ends, and the hub tells all waiting learners. If the
 hub dies while it answers, some learners have the answer and some do not. They become equal again in the next
@@ -13,18 +14,21 @@ generation, when all take the state of the learner that is furthest (``allreduce
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.parameters.frame_headers import MEETING
+from actorlearn.parameters.rendezvous import NUMBERS
 
-ROWS, SUM, ACKNOWLEDGED, LEFT, LOST = range(5)
-"""Kinds of frames. ROWS and SUM: contributions and their answers. ACKNOWLEDGED and LEFT: from a learner, not answered.
-LOST: from the hub; a learner is gone, and the meeting will not be answered."""
+CONTRIBUTION, ACKNOWLEDGED, LEFT, LOST = range(4)
+"""Kinds of frames. CONTRIBUTION: a learner's contribution, and the answer to all of them. ACKNOWLEDGED and LEFT: from a
+learner, not answered. LOST: from the hub; a learner is gone, and the meeting will not be answered."""
 
+NUMBERS_BYTES = 8 * NUMBERS
+"""Bytes of the numbers with which the content of a contribution begins; the rest is the vector."""
 _FLOAT32_BYTES = 4
 
 
@@ -35,7 +39,7 @@ class MeetingFrame(NamedTuple):
     generation: int
     meeting: int
     among: int = 0
-    """Kind SUM: a bit for each rank whose contribution is added."""
+    """A bit for each rank whose vector is added; 0: vectors are not added."""
     content: bytes = b""
 
 
@@ -63,7 +67,7 @@ class MeetingHub:
         """Number of the meeting that is completed next."""
         self._came: dict[int, MeetingFrame] = {}
         """Contributions to that meeting, by rank."""
-        self._answer = MeetingFrame(ROWS, generation, 0)
+        self._answer = MeetingFrame(CONTRIBUTION, generation, 0)
         self._heard = set(self._learners)
         """Ranks that are known to have the newest answer."""
         self._left: set[int] = set()
@@ -71,21 +75,23 @@ class MeetingHub:
 
     def take(self, rank: int, frame: MeetingFrame) -> dict[int, MeetingFrame]:
         """Handle a learner's frame; returns the frames to send, by rank. An invalid frame is dropped."""
-        if frame.generation != self._generation or (frame.kind == SUM and not self._adds_up(frame)):
+        if frame.generation != self._generation or (frame.kind == CONTRIBUTION and not self._is_whole(frame)):
             return {}
         if frame.kind == LEFT:
             self._left.add(rank)
         elif frame.kind == ACKNOWLEDGED:
             self._heard |= {rank} if frame.meeting == self._answer.meeting else set()
-        elif frame.kind in (ROWS, SUM) and frame.meeting == self._answer.meeting:
+        elif frame.kind == CONTRIBUTION and frame.meeting == self._answer.meeting:
             return {rank: self._answer}
-        elif frame.kind in (ROWS, SUM) and frame.meeting == self._meeting:
+        elif frame.kind == CONTRIBUTION and frame.meeting == self._meeting:
             return self._contribute(rank, frame)
         return {}
 
-    def _adds_up(self, frame: MeetingFrame) -> bool:
-        """Whether a contribution to a sum has whole float32 numbers and at least one rank, all of this generation."""
-        return 0 < frame.among < 1 << len(self._learners) and len(frame.content) % _FLOAT32_BYTES == 0
+    def _is_whole(self, frame: MeetingFrame) -> bool:
+        """Whether a contribution has all numbers and, if its vector is added, whole float32 numbers and known ranks."""
+        vector_bytes = len(frame.content) - NUMBERS_BYTES
+        added = frame.among < 1 << len(self._learners) and vector_bytes % _FLOAT32_BYTES == 0
+        return vector_bytes >= 0 and (not frame.among or added)
 
     def _contribute(self, rank: int, frame: MeetingFrame) -> dict[int, MeetingFrame]:
         if self._lost is not None:
@@ -95,10 +101,10 @@ class MeetingHub:
         if len(self._came) < len(self._learners):
             return {}
         came = [self._came[each] for each in self._learners]
-        if len({(each.kind, each.among, len(each.content)) for each in came}) > 1:
-            return self._lose(f"the learners sent contributions of different kinds to meeting {self._meeting}")
-        content = add(came) if frame.kind == SUM else b"".join(each.content for each in came)
-        self._answer = frame._replace(content=content)
+        brought = {(each.among, len(each.content)) for each in came if len(each.content) > NUMBERS_BYTES}
+        if len(brought) > 1:
+            return self._lose(f"the learners sent vectors of different kinds to meeting {self._meeting}")
+        self._answer = answer_to(came)
         self._came, self._heard = {}, set()
         self._meeting += 1
         return dict.fromkeys(self._learners, self._answer)
@@ -119,15 +125,39 @@ class MeetingHub:
         return [rank for rank in self._learners if rank not in {*gone, *self._left, *self._heard}]
 
 
-def add(frames: list[MeetingFrame]) -> bytes:
+def answer_to(came: Sequence[MeetingFrame]) -> MeetingFrame:
+    """Return the answer to the contributions of all ranks, in their order."""
+    content = b"".join(each.content[:NUMBERS_BYTES] for each in came)
+    vectors = [each.content[NUMBERS_BYTES:] for each in came]
+    if not all(vectors):
+        return came[0]._replace(among=0, content=content)
+    return came[0]._replace(content=content + (add(vectors, came[0].among) if came[0].among else b"".join(vectors)))
+
+
+def add(vectors: Sequence[bytes], among: int) -> bytes:
     """Return the sum of the float32 vectors of the ranks in ``among``, in the order of ranks."""
-    rows = [frame.content for rank, frame in enumerate(frames) if frames[0].among >> rank & 1]
-    total = np.frombuffer(rows[0], np.float32).copy()
-    for row in rows[1:]:
-        total += np.frombuffer(row, np.float32)
+    first, *others = [np.frombuffer(vector, np.float32) for rank, vector in enumerate(vectors) if among >> rank & 1]
+    total = first.copy()
+    for vector in others:
+        total += vector
     return total.tobytes()
 
 
-def rows_of(frame: MeetingFrame, learners: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the contributions in an answer [learners, n]."""
-    return np.frombuffer(bytearray(frame.content), dtype).reshape(learners, -1)
+def content_of(numbers: Sequence[int], vector: NDArray[Any] | None = None) -> bytes:
+    """Return the content of a contribution; raises ValueError for more than NUMBERS numbers."""
+    whole = np.zeros(NUMBERS, np.int64)
+    whole[: len(numbers)] = numbers
+    return whole.tobytes() + (b"" if vector is None else vector.tobytes())
+
+
+def numbers_in(answer: MeetingFrame, learners: int) -> NDArray[np.int64]:
+    """Return the numbers of all learners in an answer [learners, NUMBERS]."""
+    return np.frombuffer(bytearray(answer.content[: learners * NUMBERS_BYTES]), np.int64).reshape(learners, NUMBERS)
+
+
+def vectors_in(answer: MeetingFrame, learners: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """Return the sum in an answer [n], or the vectors of all learners [learners, n]; None if a learner had none."""
+    brought = bytearray(answer.content[learners * NUMBERS_BYTES :])
+    if not brought:
+        return None
+    return np.frombuffer(brought, dtype).reshape(-1 if answer.among else (learners, -1))

@@ -20,17 +20,18 @@ from actorlearn.parameters.frame_headers import MEETING
 from actorlearn.parameters.interface import PeerLost, Stopped
 from actorlearn.parameters.meetings import (
     ACKNOWLEDGED,
+    CONTRIBUTION,
     LEFT,
     LOST,
-    ROWS,
-    SUM,
+    NUMBERS_BYTES,
     MeetingFrame,
     MeetingHub,
+    content_of,
     decode,
     encode,
-    rows_of,
+    numbers_in,
+    vectors_in,
 )
-from actorlearn.parameters.rendezvous import NUMBERS
 from actorlearn.parameters.settings import MOST_LEARNERS
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.endpoints import Endpoints
@@ -49,7 +50,7 @@ _LINGER_MS = 500
 
 def most_bytes(weights: int) -> int:
     """Return the size in bytes of the largest contribution of learners with this number of weights."""
-    return max(4 * weights, 8 * CONSUMED_WORDS * (1 + MOST_LEARNERS), 8 * NUMBERS)
+    return NUMBERS_BYTES + max(4 * weights, 8 * CONSUMED_WORDS * (1 + MOST_LEARNERS))
 
 
 class MeetingServer:
@@ -61,6 +62,7 @@ class MeetingServer:
         """Listen at a free port; raises ChannelError. ``most``: bytes of the largest contribution."""
         self._endpoints, self._trainers = endpoints, trainers
         self._ranks = {trainer.socket_id: rank for rank, trainer in enumerate(trainers)}
+        self._own_ranks = [rank for rank, trainer in enumerate(trainers) if trainer == endpoints.own]
         self._hub = MeetingHub(len(trainers), generation)
         self._router = endpoints.router(host, MEETING.size + most)
         self._over = threading.Event()
@@ -89,10 +91,11 @@ class MeetingServer:
             gone = self._gone()
             if received is not None:
                 self._take(*received)
-            self._send(self._hub.miss(gone))
-            if self._over.is_set():
+            over = self._over.is_set()
+            self._send(self._hub.miss([*gone, *self._own_ranks] if over else gone))
+            if over:
                 end_s = min(end_s, time.monotonic() + LINGER_S)
-                if not [rank for rank in self._hub.unheard(gone) if self._trainers[rank] != self._endpoints.own]:
+                if not self._hub.unheard([*gone, *self._own_ranks]):
                     break
 
     def _take(self, peer: str, body: bytes) -> None:
@@ -149,19 +152,31 @@ class RemoteRendezvous:
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
         """Contribute numbers; returns the numbers of all learners [learners, NUMBERS]."""
-        own = np.zeros(NUMBERS, np.int64)
-        own[: len(numbers)] = numbers
-        return self._rows(own, stay)
+        return numbers_in(self._ask(content_of(numbers), 0, stay), self.learners)
 
     def gather(self, own: NDArray[Any]) -> NDArray[Any]:
         """Share a vector; returns the vectors of all learners [learners, n], which must be of one size."""
-        return self._rows(own, stay=True)
+        if not own.size:  # an optimizer without centring has an empty mean
+            return np.empty((self.learners, 0), own.dtype)
+        return self._all_brought(self.bring((), own, ())[1])
 
-    def add(self, own: NDArray[np.float32], among: Sequence[int]) -> NDArray[np.float32]:
-        """Share a vector; returns the sum of the vectors of the ranks in ``among``."""
-        bits = sum(1 << rank for rank in among)
-        answer = self._ask(SUM, own.tobytes(), bits, stay=True)
-        return np.frombuffer(bytearray(answer.content), np.float32)
+    def add(
+        self, own: NDArray[np.float32], among: Sequence[int], numbers: Sequence[int] = ()
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Share numbers and a vector; returns the numbers of all, and the sum of the vectors of ranks ``among``."""
+        said, total = self.bring(numbers, own, among)
+        return said, self._all_brought(total)
+
+    def bring(
+        self, numbers: Sequence[int], vector: NDArray[Any], among: Sequence[int]
+    ) -> tuple[NDArray[np.int64], NDArray[Any] | None]:
+        """Share numbers and a vector; returns the numbers of all learners and, if all have brought one, the vectors.
+
+        The vectors are added if ``among`` has ranks: the sum of theirs is returned. A learner that is told to end still
+        waits until all have come or one is lost, as the others may use its vector.
+        """
+        answer = self._ask(content_of(numbers, vector), sum(1 << rank for rank in among), stay=True)
+        return numbers_in(answer, self.learners), vectors_in(answer, self.learners, vector.dtype)
 
     def close(self) -> None:
         """Leave the generation, which cannot be joined again; a second call does nothing."""
@@ -173,19 +188,21 @@ class RemoteRendezvous:
             self._server.close()
             self._server = None
 
-    def _rows(self, own: NDArray[Any], stay: bool) -> NDArray[Any]:
-        return rows_of(self._ask(ROWS, own.tobytes(), 0, stay), self.learners, own.dtype)
+    def _all_brought(self, vectors: NDArray[Any] | None) -> NDArray[Any]:
+        if vectors is None:
+            raise RuntimeError(f"a learner brought no vector to meeting {self.meetings} of vectors; this is a defect")
+        return vectors
 
     def _frame(self, kind: int, among: int = 0, content: bytes = b"") -> bytes:
         return encode(self._endpoints.run, MeetingFrame(kind, self._generation, self.meetings, among, content))
 
-    def _ask(self, kind: int, content: bytes, among: int, stay: bool) -> MeetingFrame:
+    def _ask(self, content: bytes, among: int, stay: bool) -> MeetingFrame:
         """Come to the next meeting, and wait for its answer.
 
         Raises PeerLost, Stopped, and RuntimeError if the hub in this process has failed.
         """
         self.meetings += 1
-        body = self._frame(kind, among, content)
+        body = self._frame(CONTRIBUTION, among, content)
         self._sent_s = -np.inf
         while True:
             if self._server is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import ceil, hypot, sqrt
 from statistics import NormalDist
 
 from launch.simulate.scenario import Scenario
@@ -95,7 +95,8 @@ def _saturation(s: Scenario) -> Iterator[tuple[str, float]]:
 def _late_s(s: Scenario, needed: int) -> float:
     """Return the mean delay of the last learner that is waited for, relative to the mean learner.
 
-    Through a hub learners meet after each rollout and after each gradient, so each of these stages has a last learner.
+    Learners in lock-step meet after each gradient. On one machine, or with local steps, they also meet after each
+    rollout. Each stage between two meetings has a last learner.
     """
     work, deviation = s.work, s.costs.deviation
     collect_s, steps = _collect_s(s) - s.costs.wake_s, work.optimizer_steps
@@ -104,8 +105,10 @@ def _late_s(s: Scenario, needed: int) -> float:
         spread_s = sqrt(collect_s**2 + steps * s.costs.gradient_s**2)
         return deviation * (own_s + kth_of(needed, s.learners) * spread_s)
     simulators, threads = s.learners * work.simulators.count, s.learners * work.threads
-    stages_s = kth_of(simulators, simulators) * collect_s, steps * kth_of(threads, threads) * s.costs.gradient_s
-    return deviation * sum(stages_s)
+    collected_s, gradient_s = kth_of(simulators, simulators) * collect_s, kth_of(threads, threads) * s.costs.gradient_s
+    if s.exchanging == "hub" and not s.agrees_apart:
+        return deviation * (hypot(collected_s, gradient_s) + (steps - 1) * gradient_s)
+    return deviation * (collected_s + steps * gradient_s)
 
 
 def _exchange_s(s: Scenario) -> float:
@@ -123,7 +126,7 @@ def _exchange_s(s: Scenario) -> float:
         wire_s = others * s.vector_bytes / s.link_bytes_per_s if away else 0.0
         end_s = s.costs.message_s + s.vector_bytes * s.costs.byte_s
         ways_s = 2 * (end_s + max(wire_s, s.learners * end_s)) + s.costs.add_s
-        return meetings * (once_s + ways_s) + once_s
+        return meetings * (once_s + ways_s) + once_s * s.agrees_apart
     part = s.header_bytes + s.weight_bytes * s.weights / s.parameter_servers
     together = s.learners if s.exchanging == "quorum" else 1
     link_s = max(together * part, s.vector_bytes) / s.link_bytes_per_s if away else 0.0

@@ -18,7 +18,7 @@ from launch.simulate.network import Machine, Port, SimulatedNetwork, Steps
 from launch.simulate.scenario import Scenario
 
 _NUMBERS_BYTES = 8.0 * NUMBERS
-"""Size of the numbers of a learner by which all agree on the next batch; a hub adds a header."""
+"""Size of the numbers that a learner sends to each meeting at a hub."""
 
 
 @dataclass
@@ -124,24 +124,24 @@ class HubExchange(SimulatedExchange):
         self._barrier = _Barrier(self.env, self.scenario.learners)
 
     def agree(self, peer: Peer) -> Steps:
-        """Send a few numbers to the hub, which answers with those of all learners."""
-        own, learners = MEETING.size + _NUMBERS_BYTES, self.scenario.learners
-        yield from self._meet(peer, own, own + (learners - 1) * _NUMBERS_BYTES, 0.0)
+        """Agree in a meeting of its own, unless the agreement is sent with the first gradient."""
+        if self.scenario.agrees_apart:
+            yield from self._meet(peer, MEETING.size, 0.0)
 
     def step(self, peer: Peer) -> Steps:
         """Send the gradient, or after local steps the weights, to the hub, which adds them and answers with the sum."""
-        size = self.scenario.vector_bytes
         if self.meets(peer):
-            yield from self._meet(peer, size, size, self.scenario.costs.add_s)
+            yield from self._meet(peer, self.scenario.vector_bytes, self.scenario.costs.add_s)
         yield self.optimize(peer)
 
-    def _meet(self, peer: Peer, said: float, answer: float, add_s: float) -> Steps:
-        yield from self.network.send(peer.port, self._port, said)
+    def _meet(self, peer: Peer, size: float, add_s: float) -> Steps:
+        """Send numbers and perhaps a vector to the hub, which answers with the numbers of all learners and the sum."""
+        yield from self.network.send(peer.port, self._port, size + _NUMBERS_BYTES)
         with self._thread.request() as turn:
             yield turn
             yield self.at.cores.work(add_s)
         yield from self.wait(peer, self._barrier.arrive())
-        yield from self.network.send(self._port, peer.port, answer)
+        yield from self.network.send(self._port, peer.port, size + self.scenario.learners * _NUMBERS_BYTES)
         self.env.process(self.network.send(peer.port, self._port, MEETING.size))  # the learner confirms the answer
 
 

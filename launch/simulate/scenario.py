@@ -130,6 +130,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         """Bytes of a message with all weights."""
         return self.header_bytes + self.weight_bytes * self.weights
 
+    @property
+    def agrees_apart(self) -> bool:
+        """Whether learners that meet at a hub agree on a batch before they send its first gradient."""
+        return self.local_steps > 1 or self.work.optimizer_steps < 1
+
     def machine_of(self, learner: int) -> int:
         """Return the machine of a learner: learners are assigned to nodes in turn, and nodes to machines in turn."""
         return learner % self.nodes % self.machines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,91 +13,113 @@ from hypothesis import strategies as st
 from actorlearn.parameters.frame_headers import MEETING
 from actorlearn.parameters.meetings import (
     ACKNOWLEDGED,
+    CONTRIBUTION,
     LEFT,
     LOST,
-    ROWS,
-    SUM,
     MeetingFrame,
     MeetingHub,
     add,
+    content_of,
     decode,
     encode,
-    rows_of,
+    numbers_in,
+    vectors_in,
 )
 from tests.examples import examples
 
 RUN = b"r" * 16
 
 
-def said(rank: int, meeting: int) -> bytes:
-    return np.array([rank + 0.1, meeting, rank * meeting / 3], np.float32).tobytes()
+def vector(rank: int, meeting: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.array([rank + 0.1, meeting, rank * meeting / 3], np.float32)
+
+
+def come(meeting: int, *numbers: int, vector: Any = None, among: int = 0, generation: int = 0) -> MeetingFrame:
+    return MeetingFrame(CONTRIBUTION, generation, meeting, among, content_of(numbers, vector))
 
 
 @settings(max_examples=examples(100))
-@given(learners=st.integers(1, 4), seed=st.integers(0, 2**32), kind=st.sampled_from([ROWS, SUM]))
-def test_every_meeting_is_of_everybody_however_frames_travel(learners: int, seed: int, kind: int) -> None:
+@given(
+    learners=st.integers(1, 4),
+    seed=st.integers(0, 2**32),
+    added=st.booleans(),
+    without=st.sets(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=3),
+)
+def test_every_meeting_is_of_everybody_however_frames_travel(
+    learners: int, seed: int, added: bool, without: set[tuple[int, int]]
+) -> None:
+    """``without``: ranks that bring no vector to a meeting, which then has none for anybody."""
     chance = random.Random(seed)
-    hub, among = MeetingHub(learners, 7), (1 << learners) - 1
+    hub, among = MeetingHub(learners, 7), ((1 << learners) - 1) * added
     at, heard, travelling = (
         [1] * learners,
-        [dict[int, bytes]() for _ in range(learners)],
+        [dict[int, MeetingFrame]() for _ in range(learners)],
         list[tuple[int, MeetingFrame]](),
     )
     while min(at) <= 4:
         rank = chance.randrange(learners)
-        travelling.append((rank, MeetingFrame(kind, 7, at[rank], among if kind == SUM else 0, said(rank, at[rank]))))
+        brought = None if (rank, at[rank]) in without else vector(rank, at[rank])
+        bits = among if brought is not None else 0
+        travelling.append((rank, come(at[rank], rank, -at[rank], vector=brought, among=bits, generation=7)))
         for _ in range(2):
             sender, frame = chance.choice(travelling)  # perhaps once more, perhaps an old one
             for to, answer in hub.take(sender, frame).items():
                 if chance.random() < 0.7 and answer.meeting == at[to]:  # the rest is lost
-                    heard[to][at[to]] = answer.content
+                    heard[to][at[to]] = answer
                     at[to] += 1
         assert hub.miss([]) == {}
     for meeting in range(1, 5):
-        rows = [said(rank, meeting) for rank in range(learners)]
-        total = np.frombuffer(rows[0], np.float32)
+        rows = [vector(rank, meeting) for rank in range(learners)]
+        total = rows[0]
         for row in rows[1:]:
-            total = total + np.frombuffer(row, np.float32)
-        expected = total.tobytes() if kind == SUM else b"".join(rows)
-        assert [each[meeting] for each in heard] == [expected] * learners
+            total = total + row
+        expected = total if added else np.stack(rows)
+        for each in heard:
+            assert numbers_in(each[meeting], learners)[:, :2].tolist() == [[rank, -meeting] for rank in range(learners)]
+            vectors = vectors_in(each[meeting], learners, np.dtype(np.float32))
+            if any((rank, meeting) in without for rank in range(learners)):
+                assert vectors is None
+            else:
+                assert vectors is not None and vectors.tobytes() == expected.tobytes()
+                assert vectors.shape == expected.shape
 
 
 def test_a_sum_is_of_those_that_take_part() -> None:
-    rows = [MeetingFrame(SUM, 0, 1, 0b101, np.float32([rank + 1]).tobytes()) for rank in range(3)]
-    assert np.frombuffer(add(rows), np.float32).tolist() == [4.0]
-    answer = MeetingFrame(ROWS, 0, 1, 0, np.arange(6).tobytes())
-    assert rows_of(answer, 3, np.dtype(np.int64)).tolist() == [[0, 1], [2, 3], [4, 5]]
+    rows = [np.float32([rank + 1]).tobytes() for rank in range(3)]
+    assert np.frombuffer(add(rows, 0b101), np.float32).tolist() == [4.0]
+    answer = MeetingFrame(CONTRIBUTION, 0, 1, 0, content_of((1,)) * 3 + np.arange(6).tobytes())
+    assert numbers_in(answer, 3)[:, 0].tolist() == [1, 1, 1]
+    vectors = vectors_in(answer, 3, np.dtype(np.int64))
+    assert vectors is not None and vectors.tolist() == [[0, 1], [2, 3], [4, 5]]
 
 
 @pytest.mark.parametrize("how", ["gone", "left"])
 def test_one_that_has_not_come_and_is_gone_is_missed_by_all_who_wait(how: str) -> None:
     hub = MeetingHub(3, 0)
     assert hub.miss([2]) == {}  # nobody waits
-    hub.take(0, MeetingFrame(ROWS, 0, 1))
+    hub.take(0, come(1))
     if how == "left":
         hub.take(2, MeetingFrame(LEFT, 0, 0))
     told = hub.miss([2] if how == "gone" else [])
     assert [frame.kind for frame in told.values()] == [LOST] and told.keys() == {0}
-    assert hub.take(1, MeetingFrame(ROWS, 0, 1))[1].kind == LOST
-    assert hub.take(2, MeetingFrame(ROWS, 0, 1))[2].kind == LOST  # it cannot come back to this generation
+    assert hub.take(1, come(1))[1].kind == LOST
+    assert hub.take(2, come(1))[2].kind == LOST  # it cannot come back to this generation
 
 
 def test_one_that_has_come_and_died_is_missed_at_the_next_meeting() -> None:
     hub = MeetingHub(2, 0)
-    hub.take(1, MeetingFrame(ROWS, 0, 1, 0, b"1"))
+    hub.take(1, come(1, 5))
     assert hub.miss([1]) == {}
-    assert {rank: frame.content for rank, frame in hub.take(0, MeetingFrame(ROWS, 0, 1, 0, b"0")).items()} == {
-        0: b"01",
-        1: b"01",
-    }
-    hub.take(0, MeetingFrame(ROWS, 0, 2, 0, b"0"))
+    answers = hub.take(0, come(1, 4))
+    assert {rank: numbers_in(frame, 2)[:, 0].tolist() for rank, frame in answers.items()} == {0: [4, 5], 1: [4, 5]}
+    hub.take(0, come(2))
     assert hub.miss([1])[0].kind == LOST
 
 
 def test_who_may_still_ask_for_the_last_answer() -> None:
     hub = MeetingHub(3, 0)
     for rank in range(3):
-        hub.take(rank, MeetingFrame(ROWS, 0, 1))
+        hub.take(rank, come(1))
     assert hub.unheard([]) == [0, 1, 2]
     hub.take(0, MeetingFrame(ACKNOWLEDGED, 0, 1))
     hub.take(1, MeetingFrame(LEFT, 0, 1))
@@ -105,23 +128,30 @@ def test_who_may_still_ask_for_the_last_answer() -> None:
 
 def test_other_generations_and_different_contributions() -> None:
     hub = MeetingHub(2, 3)
-    assert hub.take(0, MeetingFrame(ROWS, 2, 1)) == {}
-    hub.take(0, MeetingFrame(ROWS, 3, 1, 0, b"long"))
-    assert {frame.kind for frame in hub.take(1, MeetingFrame(ROWS, 3, 1, 0, b"")).values()} == {LOST}
+    assert hub.take(0, come(1, generation=2)) == {}
+    hub.take(0, come(1, generation=3, vector=np.zeros(3)))
+    answers = hub.take(1, come(1, generation=3, vector=np.zeros(2)))
+    assert {frame.kind for frame in answers.values()} == {LOST}
 
 
-@pytest.mark.parametrize(("among", "content"), [(0, b"four"), (0b100, b"four"), (0b111, b"four"), (0b11, b"three" * 3)])
-def test_a_contribution_that_cannot_be_added_is_dropped(among: int, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("among", "content"),
+    [(0b100, content_of((), np.zeros(1))), (0b11, content_of((), np.zeros(9, np.int8))), (0, content_of(())[:-1])],
+    ids=["unknown rank", "no float32", "too few numbers"],
+)
+def test_a_contribution_that_cannot_be_used_is_dropped(among: int, content: bytes) -> None:
     hub = MeetingHub(2, 0)
     for rank in (0, 1, 1):
-        assert hub.take(rank, MeetingFrame(SUM, 0, 1, among, content)) == {}
-    good = MeetingFrame(SUM, 0, 1, 0b11, np.float32([2]).tobytes())
-    assert hub.take(0, good) == {} and hub.take(1, good)[0].content == np.float32([4]).tobytes()
+        assert hub.take(rank, MeetingFrame(CONTRIBUTION, 0, 1, among, content)) == {}
+    good = come(1, vector=np.float32([2]), among=0b11)
+    assert hub.take(0, good) == {}
+    total = vectors_in(hub.take(1, good)[0], 2, np.dtype(np.float32))
+    assert total is not None and total.tolist() == [4.0]
 
 
 @given(st.binary(max_size=MEETING.size + 8))
 def test_other_bytes_are_no_frame(body: bytes) -> None:
     assert decode(RUN, body) is None
-    good = encode(RUN, MeetingFrame(SUM, 3, 5, 0b11, body))
-    assert decode(RUN, good) == MeetingFrame(SUM, 3, 5, 0b11, body)
+    good = encode(RUN, MeetingFrame(CONTRIBUTION, 3, 5, 0b11, body))
+    assert decode(RUN, good) == MeetingFrame(CONTRIBUTION, 3, 5, 0b11, body)
     assert decode(b"x" * 16, good) is None

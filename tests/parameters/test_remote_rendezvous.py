@@ -62,7 +62,7 @@ def test_all_hear_the_same_and_sums_have_the_same_bits(listing: Listing, opened:
     def attend(place: RemoteRendezvous) -> tuple[list[list[int]], bytes, bytes, bytes]:
         said = place.meet([10**15 + place.rank, 5])[:, :2].tolist()
         rows = place.gather(vectors[place.rank])
-        total, two = place.add(vectors[place.rank], [0, 1, 2]), place.add(vectors[place.rank], [0, 2])
+        (_, total), (_, two) = (place.add(vectors[place.rank], among) for among in ([0, 1, 2], [0, 2]))
         return said, rows.tobytes(), total.tobytes(), two.tobytes()
 
     with ThreadPoolExecutor(3) as threads:
@@ -70,8 +70,8 @@ def test_all_hear_the_same_and_sums_have_the_same_bits(listing: Listing, opened:
     total = (vectors[0] + vectors[1]) + vectors[2]
     said = [[10**15 + rank, 5] for rank in range(3)]
     assert heard == [(said, vectors.tobytes(), total.tobytes(), (vectors[0] + vectors[2]).tobytes())] * 3
-    sent = 4 * (MEETING.size + MEETING.size) + 8 * 16 + 3 * 4 * SIZE  # each answer is acknowledged
-    received = 4 * MEETING.size + 3 * 8 * 16 + (3 + 1 + 1) * 4 * SIZE
+    sent = 4 * (MEETING.size + 8 * 16 + MEETING.size) + 3 * 4 * SIZE  # each answer is acknowledged
+    received = 4 * (MEETING.size + 3 * 8 * 16) + (3 + 1 + 1) * 4 * SIZE
     assert {(place.bytes_sent, place.bytes_received) for place in opened} == {(sent, received)}
     for place in reversed(opened):  # the hub's learner last: a hub that all have heard does not wait for farewells
         place.close()
@@ -226,17 +226,22 @@ def test_learners_on_several_machines_have_the_same_weights_as_those_on_one(tmp_
 
 
 @pytest.mark.parametrize("learners", [2, 3])
-def test_bytes_of_an_update_are_those_of_its_agreement_its_moments_and_its_step(tmp_path: Path, learners: int) -> None:
-    Segment.create(tmp_path / "gradients", rows_fields(learners, len(start()))).close()
-    listing = Listing()
-    exchanges = [sync_learner(rank, learners, tmp_path, listing) for rank in range(learners)]
+@pytest.mark.parametrize("brought", ["nothing", "moments", "gradients"])
+def test_bytes_of_an_update_are_those_of_its_meetings(learners: int, brought: str) -> None:
+    """What is brought to the agreement needs no meeting of its own."""
+    listing, meetings = Listing(), {"nothing": 3, "moments": 2, "gradients": 1}[brought]
+    exchanges = [sync_learner(rank, learners, Path(), listing) for rank in range(learners)]
+    moments, gradients = torch.zeros(3, dtype=torch.float64), torch.ones(PARAMETERS)
 
     def learn(exchange: Sync) -> tuple[float, float]:
         exchange.join(0, 0)
         exchange.metrics()
+        if brought != "nothing":
+            exchange.bring(**{brought: {"moments": moments, "gradients": gradients}[brought]})
         exchange.agree(10, 1)
-        exchange.merge(torch.zeros(3, dtype=torch.float64), lambda *_: None)
-        exchange.step(torch.ones(PARAMETERS), [0.05])
+        if brought != "gradients":  # observations are not normalised
+            exchange.merge(moments, lambda *_: None)
+        exchange.step(gradients, [0.05])
         exchange.settle()
         moved = exchange.metrics()
         exchange.close()
@@ -244,6 +249,18 @@ def test_bytes_of_an_update_are_those_of_its_agreement_its_moments_and_its_step(
 
     with ThreadPoolExecutor(learners) as threads:
         found = set(threads.map(learn, exchanges))
-    sent = (112 + 4 * PARAMETERS) + 240 + (112 + 8 * 3)
-    received = (56 + 4 * PARAMETERS) + (56 + 128 * learners) + (56 + 8 * 3 * learners)
+    moments_bytes = 8 * 3 * (brought != "gradients")
+    sent = meetings * 240 + 4 * PARAMETERS + moments_bytes
+    received = meetings * (56 + 128 * learners) + 4 * PARAMETERS + learners * moments_bytes
     assert found == {(sent, received)}
+
+
+def test_the_last_learner_of_a_hub_that_closes_is_answered(listing: Listing, opened: list[RemoteRendezvous]) -> None:
+    """It waits for the hub's learner, which does not come, and stays though it is told to end."""
+    opened += places(listing, 2, alive=lambda: False)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(opened[1].bring, [], np.zeros(3, np.float32), [0, 1])
+        time.sleep(0.3)
+        opened[0].close()
+        with pytest.raises(PeerLost, match=r"learners \[0\] are gone"):
+            waiting.result(20)
