@@ -1,7 +1,8 @@
 """Machines that are network namespaces of this one: own addresses, and links of a rate, which can be cut.
 
-The head has a namespace with a bridge, each node one that a veth pair joins to it. Nothing of the machine's own network
-is touched. Processes, memory and disks are shared. Needs root, and iproute2 and nsenter. ``linked`` runs a topology on
+The head has a namespace with a bridge, each node one that a veth pair joins to it. If links are to have a latency, a
+switch of this process joins all of them instead (``delayed_switch.py``). Nothing of the machine's own network is
+touched. Processes, memory and disks are shared. Needs root, and iproute2 and nsenter. ``linked`` runs a topology on
 such machines.
 """
 
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from actorlearn.wire.keys import make_keys
+from benchmarks.delayed_switch import DelayedSwitch
 from launch.bench.running import Running
 from launch.engines.shells import ShellEngine, shell
 from launch.engines.specs import NodeCommand
@@ -53,6 +55,21 @@ class Namespaces:
         self.nodes = nodes
         self.names = [HEAD, *nodes]
         """Names of all machines."""
+        self._switch: DelayedSwitch | None = None
+
+    def make_delayed(self, delay_s: float) -> None:
+        """Make them; what one machine sends to another takes ``delay_s``. Raises CalledProcessError and OSError."""
+        self._switch = DelayedSwitch(delay_s)
+        for number, name in enumerate(self.names):
+            own, port = self.namespace(name), f"{self._word}-{number}"
+            _call("ip", "netns", "add", own)
+            self._switch.add_port(port)
+            _call("ip", "link", "set", port, "netns", own)
+            self._in(name, "ip", "link", "set", "lo", "up")
+            self._in(name, "ip", "link", "set", port, "name", "net")
+            self._in(name, *f"ip address add 10.77.0.{number or 100}/24 dev net".split())
+            self._in(name, "ip", "link", "set", "net", "up")
+        self._switch.start()
 
     def make(self, rate: str, buffers: str = BUFFERS) -> None:
         """Make them; each link passes on at most ``rate`` in each direction (tc-tbf(8)). Raises CalledProcessError."""
@@ -114,14 +131,21 @@ class Namespaces:
             with suppress(subprocess.CalledProcessError):
                 self.signal(name, signal.SIGKILL)
                 _call("ip", "netns", "delete", self.namespace(name))
+        if self._switch is not None:
+            self._switch.close()
 
     def _in(self, name: str, *words: str) -> str:
         return _call(*self.enter(name), *words)
 
 
 @contextmanager
-def namespaces(nodes: Sequence[str], rate: str, buffers: str = BUFFERS) -> Iterator[Namespaces]:
-    """Make namespaces for as long as they are needed; raises FailedError where they cannot be made."""
+def namespaces(
+    nodes: Sequence[str], rate: str, buffers: str = BUFFERS, delay_s: float | None = None
+) -> Iterator[Namespaces]:
+    """Make namespaces for as long as they are needed; raises FailedError where they cannot be made.
+
+    With ``delay_s`` links have this latency in each direction, and no limit of their rate.
+    """
     if missing := [word for word in NEEDED if shutil.which(word) is None]:
         raise FailedError(f"{', '.join(missing)}: not installed; install iproute2 and util-linux")
     if os.geteuid():
@@ -129,10 +153,15 @@ def namespaces(nodes: Sequence[str], rate: str, buffers: str = BUFFERS) -> Itera
     made = Namespaces(nodes)
     try:
         try:
-            made.make(rate, buffers)
+            if delay_s is None:
+                made.make(rate, buffers)
+            else:
+                made.make_delayed(delay_s)
         except subprocess.CalledProcessError as error:
             why = f"{' '.join(error.cmd)}: {error.stderr.strip()}"
             raise FailedError(f"no network namespaces can be made here: {why}") from None
+        except OSError as error:
+            raise FailedError(f"no network namespaces can be made here: {error}") from None
         yield made
     finally:
         made.close()

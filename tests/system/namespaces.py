@@ -15,11 +15,11 @@ RATE = "200mbit"
 
 
 @contextmanager
-def namespaces(*nodes: str, rate: str = RATE) -> Iterator[Namespaces]:
+def namespaces(*nodes: str, rate: str = RATE, delay_s: float | None = None) -> Iterator[Namespaces]:
     """Make namespaces for as long as they are needed; a test is left out where they cannot be."""
     with ExitStack() as stack:
         try:
-            made = stack.enter_context(machines.namespaces(nodes, rate))
+            made = stack.enter_context(machines.namespaces(nodes, rate, delay_s=delay_s))
         except FailedError as error:
             pytest.skip(str(error))
         yield made

@@ -89,6 +89,41 @@ def test_pong_is_played_on_four_nodes(launched: Start, network: Namespaces, agen
         assert all(torch.equal(saved[0][name], other[name]) for other in saved[1:] for name in saved[0])
 
 
+ROUND_TRIP_S = 0.4
+
+
+@pytest.mark.parametrize(
+    ("words", "round_trips"),
+    [
+        ([], 1),
+        (["model.normalize_observation=true"], 2),
+        (["algorithm.name=ppo", "algorithm.epochs=2", "algorithm.horizon=16"], 2),
+    ],
+    ids=["one step", "one step, normalised", "two steps"],
+)
+def test_an_update_in_sync_takes_a_round_trip_for_each_step(
+    launched: Start, environment: dict[str, str], tmp_path: Path, command: Command, words: list[str], round_trips: int
+) -> None:
+    """A network so small that a gradient is in the first packets that TCP sends after a pause."""
+    small = ["learners.count=2", "model.hidden_sizes=[8]", "algorithm.minibatches=1"]
+    two = [*FOUR, *small, *words, "total_steps=3200", "report.every_s=1"]
+    with (
+        namespaces(*NODES[:2], delay_s=ROUND_TRIP_S / 2) as network,
+        Agents(tmp_path, environment, command, NODES[:2], network) as agents,
+    ):
+        agents.start(*NODES[:2])
+        run = launched("catch", "mode=sync", *two, *agents.options, "nodes.lease_s=20", by=network.enter("head"))
+        assert run.end(600) == 0, run.screen()
+        assert agents.end() == [0] * 2 and run.leftovers() == []
+    first, *_, last = [row for row in run.rows() if row["updates"] > 3]
+    made = last["updates"] - first["updates"]
+    assert made > 10
+    each_s = (last["time_s"] - first["time_s"]) / made
+    print(f"{each_s:.3f} s an update")
+    rest_s = each_s - round_trips * ROUND_TRIP_S
+    assert 0.0 <= rest_s < 0.6, f"{each_s:.3f} s an update"  # on a busy machine the rollout takes most of it
+
+
 CAPTURE = """
 import socket, sys
 wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3))
