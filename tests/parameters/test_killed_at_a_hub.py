@@ -101,7 +101,7 @@ class Hub:
     def come(self, learner: int, where: str) -> None:
         """Come to a place in the code, at which the victim may die."""
         with self.changed:
-            if learner == self.plan.victim:
+            if learner == self.plan.victim and learner not in self.dead:
                 if self.events == self.plan.dies_at:
                     self.plan.died.append(where)
                     self._kill(learner)
