@@ -29,8 +29,8 @@ from launch.plan.plan import NodeMessage, Start
 from launch.plan.probe import Description
 from launch.supervision import events as ev
 
-PROTOCOL_VERSION = 5
-"""Increased when a struct below changes; a head refuses an agent of another version."""
+PROTOCOL_VERSION = 6
+"""Increased when a struct below or a frame between learners changes; a head refuses an agent of another version."""
 
 CHUNK_BYTES = 128 * 1024
 """Maximum bytes of a file in one message."""
