@@ -117,6 +117,8 @@ class Child:
     """Environment steps of its newest checkpoint (trainers only)."""
     postponed: int = 0
     """Number of consecutive starts that failed for a cause that may pass, such as a full disk."""
+    _counted: bool = False
+    """Whether its newest incarnation counts as a restart."""
     _unsaved_restarts: int = 0
     _restarts_s: list[float] = field(default_factory=list)
     _failed_starts: int = 0
@@ -136,7 +138,8 @@ class Child:
         self.incarnation += 1
         self.pid, self.member, self.listens, self.applied = None, None, None, 0
         self.killed_for, self.finished, self.admitted, self.went_with_node = "", False, False, False
-        if self.incarnation > 0 and not self.moved:
+        self._counted = self.incarnation > 0 and not self.moved
+        if self._counted:
             self._restarts_s = [*self._recent(now_s), now_s]
             self._unsaved_restarts += 1
         self.moved = False
@@ -146,9 +149,10 @@ class Child:
         self.to(ChildState.BACKOFF, now_s)
         self.since_s += self._delay_s(self.postponed, jitter)
         self.postponed += 1
-        if self.incarnation > 0:
+        if self._counted:
             self._restarts_s.pop()
             self._unsaved_restarts -= 1
+        self.moved = self.incarnation > 0 and not self._counted
         self.incarnation -= 1
 
     def admit(self, now_s: float) -> None:

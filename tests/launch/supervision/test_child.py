@@ -79,6 +79,23 @@ def test_what_could_not_be_started_for_want_of_room_has_never_been_and_costs_no_
     assert (child.incarnation, die(child, 40.0)) == (1, pytest.approx(0.4))  # the second restart, as without the tries
 
 
+def test_a_move_whose_start_fails_for_want_of_room_is_still_no_restart() -> None:
+    child = started()
+    for now_s in (1.0, 2.0):
+        die(child, now_s)
+        child.begin(now_s)
+        child.admit(now_s)
+    child.to(ChildState.BACKOFF, 3.0)
+    child.moved = True
+    for _ in range(3):
+        child.begin(4.0)
+        child.postpone(4.0, no_jitter)
+        assert child.moved and child.incarnation == 2
+    child.begin(5.0)
+    child.admit(5.0)
+    assert (child.incarnation, die(child, 6.0)) == (3, pytest.approx(0.8))  # the third restart: two came before
+
+
 def test_delays_double() -> None:
     child, now_s, delays = started(), 0.0, []
     for _ in range(RESTARTS):
