@@ -173,7 +173,8 @@ def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: Mod
     simulators = [child for child in children.values() if child.role.makes_rows]
     known = [child.name for child in (*simulators, *(trainers if mode.elastic else ()))]
     leaving = {trainer.learner for trainer in trainers if trainer.name in names}
-    with_trainer = [child.name for child in children.values() if child.learner in leaving]
+    of_learners = [child for child in children.values() if child.role.scope == "learner"]
+    with_trainer = [child.name for child in of_learners if child.learner in leaving]
     if not names:
         return f"detach: no process is named; choose from {', '.join(known)}"
     for name in names:

@@ -291,6 +291,18 @@ def test_processes_of_a_learner_that_leaves_can_be_named_too(names: list[str]) -
     assert story.reply.text.startswith("trainer-2 with ") and story.reply.text.endswith(" detached after 1.0 s")
 
 
+def test_a_process_of_the_run_is_not_detached_with_a_learner() -> None:
+    roles = {**TWO, "evaluator": "evaluator"}
+    story = Story(roles, mode="gossip").at(0, ev.Begin(), *up(*roles))
+    story.at(2, asked("detach", names=["trainer-0", "evaluator"]))
+    assert not story.reply.ok and "'evaluator' is not a simulator or trainer of this run" in story.reply.text
+    assert story.supervisor.order.leaving == []
+    story.at(3, asked("detach", names=["trainer-0"]))
+    story.at(4, finished("trainer-0", "drained"), *exits(["trainer-0", "simulator-0"], 0))
+    assert story.reply.text == "trainer-0 with simulator-0 detached after 1.0 s"
+    assert story.state("evaluator") == "running"
+
+
 def test_a_leaving_learner_that_dies_is_gone_all_the_same() -> None:
     story = with_a_third().at(4, asked("detach", names=["trainer-2"])).at(5, ev.Exited("trainer-2", 0, -9))
     assert [note[0] for note in story.notes] == ["died", "detached"]
