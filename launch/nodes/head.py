@@ -61,8 +61,8 @@ from launch.nodes.moves import Moving, find_uneven
 from launch.nodes.node import NodeAction, ProtocolWarning
 from launch.nodes.remote import RemoteNode, ends
 from launch.nodes.stream import Numbered, StreamError
-from launch.plan.nodes import NodeResources, need_of, place_learners, share_out, unlike_here
-from launch.plan.plan import NodeMessage, Plan, Start
+from launch.plan.nodes import NodeResources, fits, need_of, place_learners, share_out, unlike_here
+from launch.plan.plan import Plan, Start
 from launch.supervision import events as ev
 from launch.topology.load import TopologyError, dump
 from launch.topology.modes import mode
@@ -483,9 +483,10 @@ class Head:
     # Moves ----------------------------------------------------------------------------------------------------------
 
     def _look_for_uneven(self) -> Iterator[NodeEvent]:
-        """Yield Uneven if a node has two learners more than another; only nodes that joined a lease ago count."""
+        """Yield Uneven if a learner would be better off on another node; only nodes that joined a lease ago count."""
         settled = [name for name, node in self.nodes.items() if not node.leaving and self._is_settled(node)]
-        if self._moving is None and not self._unplaced and (found := find_uneven(self.placed, settled)):
+        machines = {name: machine for name, machine in self._machines().items() if name in settled}
+        if self._moving is None and not self._unplaced and (found := find_uneven(self.placed, machines, self._need)):
             learner, to, why = found
             if self._wanted.rebalance:
                 yield ev.Uneven(learner, to, why)
@@ -534,7 +535,7 @@ class Head:
         yield from ()
 
     def _released(self, node: RemoteNode, released: LearnerReleased) -> Iterator[NodeEvent]:
-        """Complete a move: its processes can restart on the other node."""
+        """Complete a move: its processes can restart on the other node, or here if it has no room any more."""
         moving = self._moving
         if moving is None or moving.node != node.name or moving.learner != released.learner:
             raise MessageError(f"learner {released.learner} was not to be released")
@@ -545,11 +546,18 @@ class Head:
         for key in moved:
             del node.living[key]
         self._moving = None
-        if moving.to in self.nodes and not self.nodes[moving.to].leaving:
-            self.placed[moving.learner] = moving.to
-            self._note_placed(moving.learner, moving.to, f", moved from node {node.name}")
-        yield ev.Lost(node.name, moved, True, moving.to)
+        to, why = moving.to, f", moved from node {node.name}"
+        if not self._has_room(to):
+            to, why = node.name, f", because node {to} has no room for it any more"
+        self.placed[moving.learner] = to
+        self._note_placed(moving.learner, to, why)
+        yield ev.Lost(node.name, moved, True, to)
         self._start_unplaced()
+    def _has_room(self, name: str) -> bool:
+        """Whether a node is there, stays, and has room for one more learner."""
+        node, there = self.nodes.get(name), list(self.placed.values()).count(name)
+        return node is not None and not node.leaving and fits(self._machines()[name], self._need, there)
+
 
     # Messages of nodes ----------------------------------------------------------------------------------------------
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import permutations
 
+from launch.plan.nodes import Need, NodeResources, fits
 from launch.spawning.spawner import Key
 
 
@@ -22,19 +24,28 @@ class Moving:
     """Whether its node was told to release it."""
 
 
-def find_uneven(placed: Mapping[int, str], nodes: Collection[str]) -> tuple[int, str, str] | None:
-    """Return a learner that can move, its new node, and why; None if no node has two learners more than another.
+def find_uneven(
+    placed: Mapping[int, str], machines: Mapping[str, NodeResources], need: Need
+) -> tuple[int, str, str] | None:
+    """Return a learner that can move, its new node, and why; None if no learner would be better off on another node.
 
-    ``nodes``: the nodes that can have learners. Of the fullest node its newest learner moves.
+    ``machines``: the nodes that can have learners. A learner moves to a node with room for it and at least two learners
+    fewer, if more cores are left there after the move than on its own node before. Of the node with the fewest cores
+    left, the newest learner moves to the node with the most.
     """
-    there = {name: [learner for learner, at in placed.items() if at == name] for name in sorted(nodes)}
-    if not there:
+    there = {name: [learner for learner, at in placed.items() if at == name] for name in sorted(machines)}
+    left = {name: machines[name].cores - need.cores * len(own) for name, own in there.items()}
+    moves = [
+        (source, to)
+        for source, to in permutations(there, 2)
+        if len(there[source]) >= len(there[to]) + 2
+        and fits(machines[to], need, len(there[to]))
+        and left[to] - need.cores > left[source]
+    ]
+    if not moves:
         return None
-    most = max(there, key=lambda name: len(there[name]))
-    least = min(there, key=lambda name: len(there[name]))
-    if len(there[most]) < len(there[least]) + 2:
-        return None
-    return max(there[most]), least, f"node {most} has {_count(there[most])} and node {least} has {_count(there[least])}"
+    source, to = min(moves, key=lambda move: (left[move[0]], -left[move[1]]))
+    return max(there[source]), to, f"node {source} has {_count(there[source])} and node {to} has {_count(there[to])}"
 
 
 def _count(learners: Collection[int]) -> str:

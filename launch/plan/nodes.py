@@ -85,7 +85,7 @@ def place_learners(
     found: dict[int, str] = {}
     for learner in learners:
         there = [*placed.values(), *found.values()]
-        fitting = [name for name in sorted(machines) if _fits(machines[name], need, there.count(name))]
+        fitting = [name for name in sorted(machines) if fits(machines[name], need, there.count(name))]
         if not fitting:
             what = f"{need.shm_bytes >> 20} MiB of shared memory" + (f" and {need.gpus} GPU" if need.gpus else "")
             raise TopologyError(
@@ -111,6 +111,6 @@ def unlike_here(choices: Collection[Choice], machines: Mapping[str, NodeResource
     )
 
 
-def _fits(machine: NodeResources, need: Need, there: int) -> bool:
+def fits(machine: NodeResources, need: Need, there: int) -> bool:
     """Whether a machine with ``there`` learners has room for one more."""
     return need.shm_bytes * (there + 1) <= machine.shm_bytes and need.gpus * (there + 1) <= machine.gpus

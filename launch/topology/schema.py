@@ -406,8 +406,8 @@ class NodesSection(Section, frozen=True, kw_only=True):
     rebalance: Annotated[
         bool,
         Meta(
-            description="whether a learner moves to a node that has joined, if its own node has at least two learners "
-            "more: it saves, and restarts there"
+            description="whether a learner moves to a node that has joined, if that has room for it, at least two "
+            "learners fewer and more cores left: it saves, and restarts there"
         ),
     ] = True
     hosts: Annotated[

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from actorlearn import __version__
+from actorlearn.memory.account import LearnerSteps, StepCounts
 from actorlearn.parameters.checkpoint_folders import directory_of, find_common, folders, read_manifest, seal, steps_of
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Saved, encode
+from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Finished, Saved, encode
 from launch.nodes.copies import SET_FILE, Outgoing, name_set
 from launch.nodes.messages import CopyDone, DropLearner, DropMembers, Join
 from launch.nodes.node import ProtocolWarning
@@ -386,6 +387,57 @@ def test_a_node_that_returns_takes_a_learner_or_it_is_said_how(
         start(made, 1, 2)
         made.turn(3)
         assert made.of(ev.Spawned)[-1].node == "node-1" and set(made.head.nodes["node-0"].living) == {("trainer-0", 0)}
+
+
+def test_learners_stay_on_a_large_node_that_has_more_cores_left_than_a_small_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch, "learners.count=3") as made:
+        each = need_of(made.plan.topology, made.plan.description).cores
+        cores, boots = iter([8 * each, each]), map(str, itertools.count())
+        monkeypatch.setattr("launch.nodes.agent.usable_cores", lambda: next(cores))
+        monkeypatch.setattr("launch.nodes.agent.boot_id", lambda: next(boots))
+        made.begin("node-0", "node-1")
+        made.turn(250)
+        assert set(made.head.placed.values()) == {"node-0"} and not made.of(ev.Uneven)
+
+
+def moving(made: Cluster) -> None:
+    """Have learner 1, which is on node-0 like learner 0, begin to move to node-1; node-0 does nothing more."""
+    made.begin("node-0", "node-1")
+    made.head.placed[1] = "node-0"
+    for learner in (0, 1):
+        start(made, learner)
+    made.turn(3)
+    made.head.do(ev.Move(1, "node-1"))
+    made.stopped.add("node-0")
+    made.turn(3)
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["gone", "full"])
+def test_a_learner_restarts_on_its_node_if_the_other_has_no_room_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        room = need_of(made.plan.topology, made.plan.description).shm_bytes * 5 // 2
+        monkeypatch.setattr("launch.nodes.agent.free_bytes", lambda: room)
+        boots = map(str, itertools.count())  # each node on a machine of its own
+        monkeypatch.setattr("launch.nodes.agent.boot_id", lambda: next(boots))
+        moving(made)
+        checkpoint(tmp_path / "run" / "checkpoints" / "learner-1" / "500")
+        if gone:
+            made.agents["node-1"].stop()
+            made.stopped.add("node-1")
+        else:
+            made.head.placed |= {2: "node-1", 3: "node-1"}
+        made.turn(3)
+        made.stopped.discard("node-0")
+        made.turn(5)
+        assert made.of(ev.Lost)[-1] == ev.Lost("node-0", (("trainer-1", 0),), True, "node-0")
+        assert placed(made)[2:] == ["learner 1 on node-0, because node node-1 has no room for it any more"]
+        start(made, 1, 1, resume=True)
+        made.turn(10)
+        assert made.of(ev.Spawned)[-1] == ev.Spawned("trainer-1", 1, 1, None, "node-0")
 
 
 def test_parameter_servers_stand_on_the_nodes_in_turn_and_stay_where_they_were(
