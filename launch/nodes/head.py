@@ -59,7 +59,7 @@ from launch.nodes.messages import (
 )
 from launch.nodes.moves import Moving, find_uneven
 from launch.nodes.node import NodeAction, ProtocolWarning
-from launch.nodes.remote import RemoteNode, ends
+from launch.nodes.remote import RemoteNode
 from launch.nodes.stream import Numbered, StreamError
 from launch.plan.nodes import NodeResources, fits, need_of, place_learners, share_out, unlike_here
 from launch.plan.plan import Plan, Start
@@ -390,8 +390,8 @@ class Head:
             own = f"{message.name}.{message.incarnation}"
             yield ProtocolWarning(f"node {node.name} reports an event of {own}, which does not run on it")
             return
-        if self._is_moving(node, message):
-            yield from self._note_end(node, message)
+        if isinstance(message, ev.Exited) and self._is_moving(node, message):
+            self._note_end(node, message)
             return
         if node.ignores(message):
             return
@@ -507,23 +507,22 @@ class Head:
                 self._moving = Moving(action.learner, node.name, action.to)
                 node.do(ev.Kill(name, incarnation, signal.SIGTERM), action.learner)
 
-    def _is_moving(self, node: RemoteNode, event: NodeMessage) -> bool:
-        """Whether an event is the end of a process that is moving from this node."""
-        if self._moving is None or self._moving.node != node.name or not ends(event):
+    def _is_moving(self, node: RemoteNode, exited: ev.Exited) -> bool:
+        """Whether a process that has ended is moving from this node."""
+        if self._moving is None or self._moving.node != node.name:
             return False
-        start = node.living.get((event.name, event.incarnation))  # type: ignore[attr-defined]
+        start = node.living.get((exited.name, exited.incarnation))
         return start is not None and self._moves(start)
 
     def _moves(self, start: Start) -> bool:
         own = start.process
         return self._moving is not None and own.learner == self._moving.learner and _of_learner(start)
 
-    def _note_end(self, node: RemoteNode, event: NodeMessage) -> Iterator[NodeEvent]:
+    def _note_end(self, node: RemoteNode, exited: ev.Exited) -> None:
         """After the trainer has ended, kill the learner's other processes; then let its node release the learner."""
         moving = self._moving
-        if moving is None or not isinstance(event, ev.Exited):
-            return
-        moving.ended.add((event.name, event.incarnation))
+        assert moving is not None
+        moving.ended.add((exited.name, exited.incarnation))
         moved = {key: start for key, start in node.living.items() if self._moves(start)}
         if any(_is_trainer(moved[key], moving.learner) for key in moving.ended if key in moved):
             left = moved.keys() - moving.ended
@@ -532,7 +531,6 @@ class Head:
             if not left and not moving.released:
                 moving.released = True
                 node.put(ReleaseLearner(moving.learner), moving.learner)
-        yield from ()
 
     def _released(self, node: RemoteNode, released: LearnerReleased) -> Iterator[NodeEvent]:
         """Complete a move: its processes can restart on the other node, or here if it has no room any more."""

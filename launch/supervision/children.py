@@ -278,7 +278,7 @@ class Children:
 
     def lost(self, event: ev.Lost) -> None:
         """Handle the loss of a node, or a move: its processes are restarted on another node, or given up."""
-        why = f"moved to node {event.moved_to}" if event.moved_to else f"node {event.node} was lost"
+        why = f"node {event.node} was lost"
         found = (self.current(name, incarnation) for name, incarnation in event.processes)
         children = [child for child in found if child is not None]
         without = {child.learner for child in children if child.role.learns}  # their segments are lost too
@@ -286,16 +286,30 @@ class Children:
         for child in children:
             child.member, child.went_with_node = None, True  # its segment is lost too
             needed = child.role.scope == "run" and child.role.needed == "each"
-            if event.moved_to and self.restarting and not child.leaving:
-                self.note("ended", child, why)
-                child.moved = True
-                child.to(ChildState.BACKOFF, self.now_s)
+            if event.moved_to:
+                self._ended_to_move(child, event)
             elif event.elsewhere or needed or not self.restarting or child.leaving or child.finished:
                 self.gone(child, why)
             else:
                 child.cause = why
                 self.note("died", child, child.cause)
                 self._give_up(child, f"{child.cause}, and with nodes.lost: leave out its processes are not restarted")
+
+    def _ended_to_move(self, child: Child, event: ev.Lost) -> None:
+        """Handle the end of a process that the head has ended for a move: it is restarted, unless it was to end."""
+        why = f"ended to move from node {event.node}"
+        if self.restarting and not child.leaving:
+            moved = event.moved_to != event.node
+            self.note("ended", child, f"{'moved to' if moved else 'restarts on'} node {event.moved_to}")
+            child.moved = True
+            child.to(ChildState.BACKOFF, self.now_s)
+        elif child.finished or (child.leaving and child.with_trainer):
+            self.gone(child, "exit 0")
+        elif child.leaving or child.role.learns:
+            self.gone(child, why)
+        else:
+            self.note("ended", child, why)
+            child.to(ChildState.EXITED, self.now_s)
 
     def _restart(self, child: Child) -> None:
         delay_s = child.restart_delay_s(self.now_s, self._jitter)

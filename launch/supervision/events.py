@@ -70,7 +70,8 @@ class Lost:
     elsewhere: bool
     """Whether its processes are started again on another node; otherwise the run continues without their learners."""
     moved_to: str = ""
-    """Node to which these processes move from a node that is not lost; empty if the node is lost."""
+    """Node on which processes of a learner that has moved restart, which is ``node`` if the other had no room for it;
+    empty if the node is lost."""
 
 
 @dataclass(frozen=True)

@@ -440,6 +440,19 @@ def test_a_learner_restarts_on_its_node_if_the_other_has_no_room_any_more(
         assert made.of(ev.Spawned)[-1] == ev.Spawned("trainer-1", 1, 1, None, "node-0")
 
 
+def test_the_summary_of_a_learner_that_moves_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        moving(made)
+        epoch = made.agents["node-0"].epoch
+        assert epoch
+        summary = ev.Received("trainer-1", 0, Finished(reason="stopped", summary={"env_steps": 50}))
+        epoch.outbox.put("trainer-1", summary)
+        made.stopped.discard("node-0")
+        made.turn(5)
+        assert made.of(ev.Received) == [summary] and not made.of(ev.Exited)
+        assert made.of(ev.Lost)[-1] == ev.Lost("node-0", (("trainer-1", 0),), True, "node-1")
+
+
 def test_parameter_servers_stand_on_the_nodes_in_turn_and_stay_where_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from actorlearn.wire.messages import Saved
 from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.identities import trainer
-from tests.launch.supervision.story import RESTARTS, TWO, Story, spawned, up
+from tests.launch.supervision.story import RESTARTS, TWO, Story, asked, finished, received, spawned, up
 
 ON_THE_NODE = (("trainer-1", 0), ("simulator-1", 0))
 
@@ -140,3 +141,72 @@ def test_a_learner_at_work_moves_to_a_node_with_fewer_learners_and_this_is_no_de
 def test_no_learner_moves_while_a_run_ends() -> None:
     story = two().at(2, ev.Interrupted()).then(ev.Uneven(1, "n2", "it has fewer"))
     assert story.did(ev.Move) == []
+
+
+def moving() -> Story:
+    """A run of two learners, of which one is moving to another node, and has saved."""
+    story = two().at(2, ev.Uneven(1, "n2", "it has fewer")).at(3, finished("trainer-1", "stopped", env_steps=50))
+    assert story.done is None and story.notes == []
+    return story
+
+
+def test_a_learner_that_moves_restarts_although_its_trainer_has_finished() -> None:
+    story = moving().at(4, ev.Lost("n1", ON_THE_NODE, True, "n2")).at(4.1, ev.Tick())
+    assert story.started == [("trainer-1", 1, True), ("simulator-1", 1, False)]
+
+
+def test_a_learner_that_could_not_move_restarts_on_its_node() -> None:
+    story = moving().at(4, ev.Lost("n1", ON_THE_NODE, True, "n1"))
+    assert [(kind, cause) for kind, _, _, cause in story.notes] == 2 * [("ended", "restarts on node n1")]
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["interrupted after the trainer finished", "before"])
+def test_a_learner_that_moves_while_the_run_is_stopped_has_not_died_and_is_in_the_summary(late: bool) -> None:
+    story = moving() if late else two().at(2, ev.Uneven(1, "n2", "it has fewer"))
+    story.at(3, ev.Interrupted())
+    if not late:
+        story.at(3, finished("trainer-1", "stopped", env_steps=50))
+    story.at(4, ev.Lost("n1", ON_THE_NODE, True, "n2"))
+    assert [(kind, process) for kind, process, _, _ in story.notes] == [
+        ("ended", "trainer-1"),
+        ("ended", "simulator-1"),
+    ]
+    story.at(5, finished("trainer-0", "drained", env_steps=60), ev.Exited("trainer-0", 0, 0), *ended("simulator-0"))
+    assert story.done is not None and story.done.status == "stopped"
+    assert set(story.done.summary["learners"]) == {"trainer-0", "trainer-1"}
+    assert "died" not in [note.kind for note in story.ever(ev.Note)]
+
+
+@pytest.mark.parametrize("order", [ON_THE_NODE, ON_THE_NODE[::-1]], ids=["trainer first", "simulator first"])
+def test_a_learner_that_is_detached_as_it_moves_has_drained(order: tuple[tuple[str, int], ...]) -> None:
+    story = two().at(2, ev.Uneven(1, "n2", "it has fewer")).at(3, asked("detach", names=["trainer-1"]))
+    story.at(4, finished("trainer-1", "drained"), ev.Lost("n1", order, True, "n2"))
+    assert story.reply.text == "trainer-1 with simulator-1 detached after 1.0 s"
+    assert "died" not in [note.kind for note in story.ever(ev.Note)]
+    assert [process["name"] for process in story.supervisor.processes()] == ["trainer-0", "simulator-0"]
+
+
+def test_a_learner_that_dies_as_it_moves_and_the_run_is_stopped_has_died() -> None:
+    story = two().at(2, ev.Uneven(1, "n2", "it has fewer"), ev.Interrupted())
+    story.at(4, ev.Lost("n1", ON_THE_NODE, True, "n2"))
+    assert story.notes == [
+        ("died", "trainer-1", 0, "ended to move from node n1"),
+        ("ended", "simulator-1", 0, "ended to move from node n1"),
+    ]
+
+
+def test_a_move_to_a_node_that_is_full_for_a_while_is_retried_and_is_still_no_restart() -> None:
+    story = moving().at(4, ev.Lost("n1", ON_THE_NODE, True, "n2")).at(4.1, ev.Tick())
+    for _ in range(3):
+        story.then(ev.NotSpawned("trainer-1", 1, "cannot be started: no space left", passing=True))
+        assert story.state("trainer-1") == "backoff"
+        story.at(story.now_s + 4, ev.Tick())
+        assert ("trainer-1", 1, True) in story.started
+    story.then(*up("trainer-1", "simulator-1", incarnation=1))
+    for incarnation in range(1, RESTARTS + 1):
+        story.at(story.now_s + 0.1, ev.Exited("trainer-1", incarnation, 1)).at(story.now_s + 8, ev.Tick())
+        assert story.started == [("trainer-1", incarnation + 1, True)]
+        story.then(received("trainer-1", Saved(path="x", env_steps=incarnation, order=0), incarnation + 1))
+        story.then(*up("trainer-1", incarnation=incarnation + 1))
+    story.at(story.now_s + 0.1, ev.Exited("trainer-1", RESTARTS + 1, 1))
+    assert story.state("trainer-1") == "fatal"
