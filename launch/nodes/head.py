@@ -201,7 +201,7 @@ class Head:
             self._unplaced.append(start)
             return
         own = start.process
-        if not ROLES.spec(own.role).spread:
+        if _of_learner(start):
             self._bring(start, node)
         if ROLES.spec(own.role).scores and mode(self._plan.topology).own_weights:
             self._notes += self._warn_of_weights(own, node)

@@ -161,7 +161,7 @@ class NodeWorkspace:
         """Start a process; the first process of a learner also makes the learner's segments."""
         own = start.process
         try:
-            if not ROLES.spec(own.role).spread and own.learner not in self._learners:
+            if ROLES.spec(own.role).scope == "learner" and own.learner not in self._learners:
                 if own.incarnation:  # the learner was on another node before, and has newer checkpoints
                     self._goes_on_from.pop(own.learner, None)
                 self.node.add_learners([own.learner])

@@ -453,6 +453,29 @@ def test_the_summary_of_a_learner_that_moves_is_not_lost(tmp_path: Path, monkeyp
         assert made.of(ev.Lost)[-1] == ev.Lost("node-0", (("trainer-1", 0),), True, "node-1")
 
 
+def test_an_evaluator_does_not_claim_the_account_of_a_learner_on_another_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        for learner in (0, 1):
+            start(made, learner)
+        made.head.do(Start(ProcessId("evaluator", 0), 5))
+        made.turn(3)
+        epoch = made.agents["node-0"].epoch
+        assert epoch and epoch.workspace
+        steps = LearnerSteps(counts=StepCounts(used=500))
+        monkeypatch.setattr(epoch.workspace, "end", lambda: {0: steps})
+        made.agents["node-0"].stop()
+        made.stopped.add("node-0")
+        made.turn(2)
+        made.head.do(Start(ProcessId("evaluator", 0).again(1), 5))
+        made.turn(3)
+        assert made.of(ev.Spawned)[-1].node == "node-1"
+        end(made, monkeypatch)
+        assert made.head.learner_steps() == {0: steps, 1: LearnerSteps(counts=StepCounts())}
+
+
 def test_parameter_servers_stand_on_the_nodes_in_turn_and_stay_where_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
