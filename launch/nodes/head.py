@@ -468,6 +468,7 @@ class Head:
         processes = tuple(node.living)
         yield ev.Note("lost", cause=f"node {node.name}: {why}", fields={"node": node.name})
         yield ev.Lost(node.name, processes, self._wanted.lost == "elsewhere")
+        self._start_unplaced()  # of a learner that was moving from it
 
     def _take_accounts(self, node: RemoteNode, end: NodeLeft | NodeEnded) -> None:
         self._accounts.add(end.accounts)
@@ -551,11 +552,11 @@ class Head:
         self._note_placed(moving.learner, to, why)
         yield ev.Lost(node.name, moved, True, to)
         self._start_unplaced()
+
     def _has_room(self, name: str) -> bool:
         """Whether a node is there, stays, and has room for one more learner."""
         node, there = self.nodes.get(name), list(self.placed.values()).count(name)
         return node is not None and not node.leaving and fits(self._machines()[name], self._need, there)
-
 
     # Messages of nodes ----------------------------------------------------------------------------------------------
 

@@ -440,6 +440,18 @@ def test_a_learner_restarts_on_its_node_if_the_other_has_no_room_any_more(
         assert made.of(ev.Spawned)[-1] == ev.Spawned("trainer-1", 1, 1, None, "node-0")
 
 
+def test_a_start_that_waits_for_the_end_of_a_move_is_made_if_the_node_is_lost_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        moving(made)
+        made.head.do(Start(ProcessId("simulator", 1, 1).again(1), 3))
+        made.turn(160)
+        assert made.of(ev.Lost)[-1].node == "node-0"
+        made.turn(3)
+        assert [(event.name, event.node) for event in made.of(ev.Spawned)][2:] == [("simulator-1", "node-1")]
+
+
 def test_the_summary_of_a_learner_that_moves_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path, monkeypatch) as made:
         moving(made)
