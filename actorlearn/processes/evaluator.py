@@ -215,9 +215,9 @@ class PublishedWeights:
         self._opened = {trainer: self._opened[trainer] for trainer in trainers if trainer in self._opened}
         for trainer in trainers:
             if trainer not in self._opened:
-                with suppress(FileNotFoundError):  # the trainer has left since; the next order will not list it
-                    own = weights.of(trainer.learner) if isinstance(weights, ByLearner) else weights
-                    self._opened[trainer] = Published.open(own)
+                own = weights.of(trainer.learner) if isinstance(weights, ByLearner) else weights
+                if found := open_if_there(own):
+                    self._opened[trainer] = found
 
     @property
     def env_steps(self) -> int | None:
@@ -232,6 +232,13 @@ class PublishedWeights:
                 versions.append(newest[0])
                 weights[trainer.name] = newest[1]
         return max(versions), weights
+
+
+def open_if_there(address: Shm | None) -> Published | None:
+    """Open published weights; None without an address, or if their learner is on another machine or has left."""
+    with suppress(FileNotFoundError):
+        return Published.open(address) if address else None
+    return None
 
 
 def _newest(published: Published) -> tuple[int, Tensor] | None:
@@ -282,7 +289,7 @@ def run(settings: EvaluatorSettings) -> None:
     torch.set_num_threads(1)
     policy = Policy(settings.policy, "cpu", settings.seed, stream=settings.index, threads=settings.threads)
     published = PublishedWeights(settings.weights)
-    secondary = Published.open(settings.secondary) if settings.secondary else None
+    secondary = open_if_there(settings.secondary)
     waiter = Waiter(None, worker.control.dealer)
     schedule = EvaluationSchedule(settings.every_steps)
     recording, why_none = prepare_recording(policy, settings.env, settings.recording)
@@ -292,6 +299,7 @@ def run(settings: EvaluatorSettings) -> None:
     while worker.poll():
         if worker.control.ordered:
             published.follow(worker.control.order.learners)
+            secondary = secondary or open_if_there(settings.secondary)
             worker.control.applied()
         last = worker.control.order.phase == "score"
         env_steps = published.env_steps

@@ -17,6 +17,7 @@ from actorlearn.processes.evaluator import (
     EvaluationSchedule,
     PublishedWeights,
     Repeats,
+    open_if_there,
     play,
     players,
     summary,
@@ -141,6 +142,18 @@ def test_learners_with_the_same_weights_are_one(tmp_path: Path) -> None:
     learners = PublishedWeights(Shm(str(tmp_path / "weights-0")))
     learners.follow([peer("trainer-0.0"), peer("trainer-1.0")])
     assert list(learners.weights()[1]) == ["trainer-0"]
+
+
+def test_weights_that_are_not_on_this_machine_are_opened_once_they_are(tmp_path: Path) -> None:
+    secondary = Shm(str(tmp_path / "weights-0"))
+    assert open_if_there(None) is open_if_there(secondary) is None
+    learners = PublishedWeights(secondary)
+    learners.follow([peer("trainer-1.0")])
+    assert learners.env_steps is None
+    published(tmp_path, 0).publish(np.full(3, 4.0, np.float32), env_steps=10)
+    learners.follow([peer("trainer-0.1"), peer("trainer-1.0")])
+    there = open_if_there(secondary)
+    assert there is not None and there.env_steps == learners.env_steps == 10
 
 
 def test_several_learners_play_and_so_does_their_average() -> None:
