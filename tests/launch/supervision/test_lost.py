@@ -177,10 +177,12 @@ def test_a_learner_that_moves_while_the_run_is_stopped_has_not_died_and_is_in_th
     assert "died" not in [note.kind for note in story.ever(ev.Note)]
 
 
+@pytest.mark.parametrize("late", [True, False], ids=["after the trainer finished", "before"])
 @pytest.mark.parametrize("order", [ON_THE_NODE, ON_THE_NODE[::-1]], ids=["trainer first", "simulator first"])
-def test_a_learner_that_is_detached_as_it_moves_has_drained(order: tuple[tuple[str, int], ...]) -> None:
-    story = two().at(2, ev.Uneven(1, "n2", "it has fewer")).at(3, asked("detach", names=["trainer-1"]))
-    story.at(4, finished("trainer-1", "drained"), ev.Lost("n1", order, True, "n2"))
+def test_a_learner_that_is_detached_as_it_moves_has_drained(order: tuple[tuple[str, int], ...], late: bool) -> None:
+    detach, drained = asked("detach", names=["trainer-1"]), finished("trainer-1", "drained")
+    story = two().at(2, ev.Uneven(1, "n2", "it has fewer"))
+    story.at(3, *([drained, detach] if late else [detach, drained])).at(4, ev.Lost("n1", order, True, "n2"))
     assert story.reply.text == "trainer-1 with simulator-1 detached after 1.0 s"
     assert "died" not in [note.kind for note in story.ever(ev.Note)]
     assert [process["name"] for process in story.supervisor.processes()] == ["trainer-0", "simulator-0"]
