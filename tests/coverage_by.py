@@ -136,7 +136,6 @@ COVERED_BY = {
     "launch/machine/folders.py": "tests/launch/runtime/test_workspace.py",
     "launch/nodes/accounts.py": "tests/system/test_accounting.py",
     "launch/nodes/agent.py": "tests/launch/nodes/test_head.py",
-    "launch/nodes/moves.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/messages.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/workspace.py": "tests/launch/nodes/test_head.py",
     "launch/nodes/remote.py": "tests/launch/nodes/test_head.py",
