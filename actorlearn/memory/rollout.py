@@ -352,7 +352,7 @@ class Blocks:
         self._acted[group, 0] = timestep + 1
 
     def go_on_at(self, group: int, timestep: int) -> None:
-        """Mark timesteps below this one as acted before a resume; only for a simulator that runs the policy itself."""
+        """Mark timesteps below this one as acted, in a resumed run; only if the simulator runs the policy itself."""
         self._acted[group, 0] = timestep
 
     def mark_completed(self, group: int, rollout: int) -> None:

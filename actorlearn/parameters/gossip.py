@@ -87,7 +87,7 @@ class Gossip(Exchange):
         self._refused: dict[int, int] = {}
         """Number of each peer's messages that could not be used."""
         self._reported_refused = 0
-        """Their sum over all peers at the last report."""
+        """Number of all peers' messages, up to the last report, that could not be used."""
         self._waited_s = 0.0
         self._moved_bytes = (0, 0)
         """Bytes sent and received up to the last report."""
@@ -163,7 +163,7 @@ class Gossip(Exchange):
         self.own.settle()
 
     def learned(self, end_steps: int) -> int:
-        """Return the newest total; near the end, each batch is told at once."""
+        """Return the newest total of environment steps; near the end of the run, send counts after each batch."""
         total, _ = self.counts.total
         self._near_end = total + NEAR_END * len(self._present()) * self._batch_steps >= end_steps
         return total

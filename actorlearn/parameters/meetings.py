@@ -35,7 +35,7 @@ class MeetingFrame(NamedTuple):
     generation: int
     meeting: int
     among: int = 0
-    """Kind SUM: a bit for each rank whose contribution is added."""
+    """For kind SUM: a bit for each rank whose contribution is added."""
     content: bytes = b""
 
 

@@ -36,7 +36,7 @@ def weights_fields(size: int) -> list[Field]:
 
 
 def slots_in_words(size: int, what: str) -> str:
-    """Describe such a segment to the user: ``3 slots x 1,000 float32 weights``."""
+    """Describe a segment for ``size`` numbers to the user: ``3 slots x 1,000 float32 weights``."""
     return f"{SLOTS} slots x {size:,} float32 {what}"
 
 
