@@ -82,11 +82,11 @@ class Minibatches(Carried):
     """
 
     finish_s: float
-    """Seconds to finish a rollout after the process is told to end; then it is broken off between two minibatches."""
+    """Seconds for which a pass may go on after the process is told to end; then it ends between two minibatches."""
     replay: Replay | None = None
     """The replay that minibatches are drawn from; None: they are parts of the batch."""
     storage: ReplayStorage | None = None
-    """Storage of rollouts in that replay."""
+    """Storage of rollouts in ``replay``; None without a replay."""
     target: Target | None = None
     """The target network; None if there is none."""
 

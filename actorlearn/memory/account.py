@@ -74,7 +74,7 @@ class LearnerSteps(msgspec.Struct, kw_only=True):
     rollouts_learned: int = 0
     """Number of the next rollout to be learned."""
     commits: int = 0
-    """Number of times that the learner's trainer has committed the account in this life of the run."""
+    """Number of times that the account was committed since the run was started or resumed."""
     moved: dict[str, int] = {}
     """Steps made on the learner's earlier nodes that are not counted on its present node, by the reason for which they
     count as dropped."""

@@ -127,7 +127,7 @@ def block_fields(shape: BlockShape) -> list[Field]:
 
 
 def action_field(actions: Actions, per_env: tuple[int, ...]) -> Field:
-    """Return the field of the action column; its poison is no valid action."""
+    """Return the field of the action column; its poison value is no valid action."""
     dtype, shape = cell(actions)
     return Field("action", dtype, (*per_env, *shape), -1 if dtype == "int64" else float("nan"))
 

@@ -2,9 +2,10 @@
 
 Reads gradients, and messages of other learners; writes its own flat weights, its optimizer's state and its message.
 Source: Assran et al. (2019), algorithm 1, and their code for rules that the paper does not give. A learner does not
-wait for messages, uses each at most once, and mixes when every in-peer has a new one, with weight 1 / (1 + in-degree)
-for each. After ``max_staleness`` exchanges without mixing, a learner does wait. Each learner keeps its own optimizer
-state. A message with weights that are not finite, or larger than MOST, is left out of the mean.
+wait for messages, uses each at most once, and mixes when every in-peer (a learner whose messages it mixes) has a new
+one, with weight 1 / (1 + in-degree) for each. After ``max_staleness`` exchanges without mixing, a learner does wait.
+Each learner keeps its own optimizer state. A message with weights that are not finite, or larger than MOST, is left out
+of the mean.
 
 With ``age_corrected``, which is from no paper, a learner adds to a message the distance that it has moved itself since
 the message was posted, before it mixes the message (``mixing.progress_since``).

@@ -93,7 +93,7 @@ class Learner:
 
 
 NEAR_END = 10
-"""Learners ask for exact totals from this number of batches of each learner before the run's last step on."""
+"""Learners ask for exact totals when each has about this number of batches left before the run's last step."""
 
 
 class PeerLost(RuntimeError):

@@ -91,7 +91,7 @@ class Layout(NamedTuple):
     name: str
     fields: list[Field]
     what: str
-    """Description of its content for the user."""
+    """Description of the segment's content for the user."""
 
 
 class Refusal(NamedTuple):

@@ -72,7 +72,7 @@ class Published:
         return int(self._payload.shape[1])
 
     def go_on_after(self, version: int) -> None:
-        """Give all later versions higher numbers than ``version``, which an earlier life of the run has published."""
+        """Give all later versions higher numbers than ``version``, which was published before the run was resumed."""
         self._after = version
 
     def publish(self, weights: NDArray[np.float32], env_steps: int) -> int:

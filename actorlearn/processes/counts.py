@@ -124,10 +124,10 @@ class TrainerCounts:
     def restore(self, state: Mapping[str, Any], exactly: bool, outlived: bool) -> None:
         """Restore the state of a checkpoint, without unfinished games.
 
-        If this life of the run has committed nothing yet, the account is the checkpoint's. Otherwise it is the account
-        that the dead trainer left in shared memory. The steps that it has learned from since the checkpoint are then
-        rolled back, unless that trainer's weights ``outlived`` it. Steps in flight are dropped unless their simulators
-        continue ``exactly``.
+        If nothing was committed since the run was started or resumed, the account is the checkpoint's. Otherwise it is
+        the account that the dead trainer left in shared memory. The steps that it has learned from since the checkpoint
+        are then rolled back, unless that trainer's weights ``outlived`` it. Steps in flight are dropped unless their
+        simulators continue ``exactly``.
         """
         self.env_steps, self.updates = state["env_steps"], state["updates"]
         self.episodes.finished = state["episodes_finished"]
@@ -169,7 +169,8 @@ class Reports:
         self._rates: dict[str, float] = {}
         """Rates of learning in the newest report after an update; empty before the first."""
         self._played_since: tuple[float, int] | None = None
-        """Time and steps made from which the rate of steps made is measured; None before the first rollout begins."""
+        """When measuring the rate of steps made began, and the steps made by then; None before the first rollout
+        begins."""
         self._wait_until_s = 0.0
         """Time of the next report if no update is made until then; moved on by each update."""
 
