@@ -1,6 +1,6 @@
 """actorlearn: independent processes that train deep-RL agents through shared-memory tensors and ZeroMQ control.
 
-``train``, ``start``, ``open``, ``runs``, ``Run`` and what converts other libraries' hyperparameters are in
+``train``, ``start``, ``open``, ``runs``, ``Run`` and the functions that convert other libraries' hyperparameters are in
 ``launch/python``, which is imported when one of these names is used first; processes of a run never use them.
 """
 

@@ -11,9 +11,10 @@ import traceback
 from pathlib import Path
 
 MOST_CHARACTERS = 1_000
-"""Longest text; a longer one loses its middle, because the place in the code often stands at its end."""
+"""Longest text of an exception; a longer one loses its middle, because the place in the code often stands at its
+end."""
 _END = 200
-"""Number of the last characters that are kept."""
+"""Number of characters at the end of a longer text that are kept."""
 _FOLDERS = tuple(f"{Path(file).parent}{os.sep}" for file in (__file__, os.__file__))
 """Folders of actorlearn and of Python's own modules."""
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/]+)/")
@@ -48,7 +49,7 @@ def place_of(error: BaseException) -> str:
 
 
 def place_in_stack(text: str) -> str:
-    """Return the same from a text with a stack that faulthandler has written, of its current thread."""
+    """Return the result of `place_of` for the current thread's stack in a text that faulthandler has written."""
     stack = f"\n{text}".partition("\nCurrent thread ")[2]
     own = [call for call in _CALL.findall(stack) if is_own(call[0])]
     return f" ({Path(own[0][0]).name}, line {own[0][1]})" if own else ""

@@ -50,7 +50,7 @@ class Killed(BaseException):
 
 @dataclass(frozen=True)
 class Arm:
-    """One action, the failpoint at which it happens, and at which of its hits."""
+    """One action, the failpoint at which it happens, and the numbers of that failpoint's hits at which it happens."""
 
     name: str
     action: str

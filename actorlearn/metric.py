@@ -55,19 +55,19 @@ class Metric:
     weight: str = ""
     """Metric whose values weight the mean; "": all learners have the same weight."""
     most_weight: float = 0.0
-    """Largest weight; a greater one counts as this."""
+    """Largest weight; a greater weight counts as this one."""
     form: Form = Form.NUMBER
     learning: bool = False
-    """Whether it describes learning: terms of the loss, norms, learning rate."""
+    """Whether the metric describes learning: terms of the loss, norms, learning rate."""
     per_learner: bool = False
     """Whether a merged row also has the value of each learner."""
     by_pair: bool = False
-    """Whether its value is a mapping {"0-1": number} with an entry for each pair of learners."""
+    """Whether the metric's value is a mapping {"0-1": number} with an entry for each pair of learners."""
 
     text: bool = False
-    """Whether its value is a list of words."""
+    """Whether the metric's value is a list of words."""
 
     @property
     def shown_as(self) -> str:
-        """Label of its value on a screen."""
+        """Label of the metric's value on a screen."""
         return self.label or self.name.replace("_", " ")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 ALIKE = 0.6
 """Least similarity of a short word to a known one, from 0 to 1 (``difflib``'s ratio)."""
 ROUGHLY = 0.4
-"""The same for long names in which whole parts may be missing, such as ids of environments and of processes."""
+"""Least similarity of long names in which whole parts may be missing, such as ids of environments and of processes."""
 _LONGEST = 64  # characters compared: longer words are not names, and the time of a comparison is quadratic
 
 

@@ -1,4 +1,6 @@
-"""Batching of rows that an inference server answers together, by one of two rules. Reads the words of members' blocks.
+"""Batching of rows that an inference server answers together, by one of two rules.
+
+Reads the shared words (``memory/rollout.py``) of the members, which are the simulators that take part.
 
 ``due_rows`` waits for all participants, so batches are the same in every run. ``waiting_rows`` takes the rows that are
 ready, like the predictors of BA3C and GA3C and PolyBeast's dynamic batching: no simulator waits for the slowest, and

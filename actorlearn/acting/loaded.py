@@ -58,13 +58,13 @@ class LoadedPolicy:
         self.settings = settings
         """Shapes, actions, network and algorithm."""
         self.env = env
-        """Settings of the environment in which it was trained."""
+        """Settings of the environment in which the policy was trained."""
         self.checkpoint = checkpoint.path
-        """Folder of the checkpoint with its weights."""
+        """Folder of the checkpoint that the weights were read from."""
         self.saved: Mapping[str, Any] = checkpoint.state
         """What the checkpoint holds besides tensors, as plain values."""
         self.env_steps = int(checkpoint.state["env_steps"])
-        """Steps of all environments that its weights have learned from."""
+        """Steps of all environments that the weights have learned from."""
         self._policy = Policy(settings, "cpu", seed, stream=0)
         self._policy.compute_all_heads()  # the caller may use the network
         self._policy.network.load_state_dict(checkpoint.section("weights"))
@@ -103,7 +103,7 @@ class LoadedPolicy:
         return self._policy.state_size
 
     def environments(self, count: int = 1, seed: int = 0) -> VectorEnv:
-        """Make environments with the settings that it was trained with (``envs/interface.py``)."""
+        """Make environments with the settings that the policy was trained with (``envs/interface.py``)."""
         return make_environments(self.env, [seed + number for number in range(count)])
 
     def act(self, observation: Any, *, greedy: bool = False, first: npt.ArrayLike | None = None) -> Any:
@@ -136,7 +136,8 @@ class LoadedPolicy:
     ) -> list[float]:
         """Play whole games in an environment like that of the training, and return the sum of rewards of each.
 
-        ``seed`` is that of the first game. Raises ValueError if its observations are not those of the training.
+        ``seed`` is that of the first game. Raises ValueError if the observations of ``env`` are not those of the
+        training.
         """
         scores = []
         for episode in range(episodes):
@@ -151,7 +152,7 @@ class LoadedPolicy:
 
     @cached_property
     def _spaces(self) -> _Spaces:
-        """The spaces of its gymnasium environment, which is made once to read them."""
+        """The spaces of the training's gymnasium environment, which is made once to read them."""
         settings = cast("GymnasiumSettings", self.env)
         env, _ = construct(settings)
         try:
@@ -191,7 +192,7 @@ def load(run_dir: str | PathLike[str], learner: int, seed: int, at: str | int = 
 
 
 def _beginning(folder: Path) -> str:
-    """Return which folders of runs have names that begin like this one, or what to name."""
+    """Return a hint for a folder that is no run's: the runs whose names it begins, or what to name."""
     beside = folder.parent.iterdir() if folder.name and folder.parent.is_dir() else ()
     runs = sorted(str(path) for path in beside if path.name.startswith(folder.name) and (path / POLICY_FILE).is_file())
     if not runs:

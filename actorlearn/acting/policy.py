@@ -2,7 +2,8 @@
 
 Used by inference servers (``processes/inference.py``), by simulators that run the policy themselves, and by
 evaluations. Reads: published weights, and the requested rows of blocks. Writes: the chosen actions and columns of these
-rows, and the word ``acted``. Does not depend on messages or on the rule by which rows are batched.
+rows, and the shared word ``acted`` (``memory/rollout.py``). Does not depend on messages or on the rule by which rows
+are batched.
 """
 
 from __future__ import annotations

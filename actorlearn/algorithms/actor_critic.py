@@ -74,7 +74,7 @@ class ActorCritic:
         return settings.loss_scale * total
 
     def scheduled(self, first: float, final: float | None, progress: float) -> float:
-        """Return the number between ``first`` and ``final`` at ``progress`` of the schedule; None: always ``first``."""
+        """Return the number between ``first`` and ``final`` at ``progress``; ``final`` None: always ``first``."""
         return first if final is None else first + curve(self.settings.schedule, progress) * (final - first)
 
     def check_shapes(self, outputs: Mapping[str, Tensor], batch: Batch) -> None:

@@ -147,7 +147,7 @@ class Bootstraps(Protocol):
     """An algorithm whose `loss` uses the outputs of a minibatch's last rows as constants, to bootstrap from."""
 
     bootstrap_rows: int
-    """Number of these rows; 0: none. On a CPU no gradient is computed for them."""
+    """Number of last rows whose outputs are constants; 0: none. On a CPU no gradient is computed for them."""
 
 
 Networks = Mapping[str, "Callable[..., Mapping[str, Tensor]]"]
@@ -160,8 +160,8 @@ Networks = Mapping[str, "Callable[..., Mapping[str, Tensor]]"]
 class MultiNetworkAlgorithm(Protocol):
     """An algorithm with networks besides its actor, such as critics, and a loss for each network instead of `loss`.
 
-    It has the other methods of an `Algorithm`; `heads` are the actor's. `losses` calls the networks itself, so
-    `prepare` gets no outputs for a minibatch of a replay.
+    It has the other methods of an `Algorithm`; `heads` returns the actor's outputs. `losses` calls the networks itself,
+    so `prepare` gets no outputs for a minibatch of a replay.
     """
 
     def extra_networks(self, actions: Actions) -> Mapping[str, ExtraNetwork]:

@@ -10,7 +10,7 @@ class LagClass:
     """A range of lags, in updates."""
 
     name: str
-    """Suffix of the names of its metrics."""
+    """Suffix of the names of the metrics of this class."""
     first: int
     last: int | None
     """Largest lag of the class; None: no limit."""

@@ -64,7 +64,7 @@ class Polyak:
     """A target network that moves towards the network after each optimizer step (Lillicrap et al. 2016, section 3)."""
 
     rate: float
-    """tau: share of the distance to the network by which an optimizer step moves it."""
+    """tau: share of the distance to the network by which an optimizer step moves the target network."""
 
 
 TargetPolicy = HardCopies | Polyak
@@ -188,7 +188,7 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
 
 
 class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
-    """Keys of algorithms that learn from a replay, toward what an older copy of the network says."""
+    """Keys of algorithms that learn from a replay, with targets from an older copy of the network."""
 
     epochs: Annotated[
         int, Meta(ge=0, le=1, description="0 = sample and learn nothing; replay.ratio says how often a step is learned")
@@ -207,7 +207,7 @@ class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
 
 
 class HardCopySettings(OffPolicySettings, frozen=True, kw_only=True):
-    """Keys of algorithms that learn from a replay and whose target network is a copy of the network now and then."""
+    """Keys of algorithms that learn from a replay and replace the target network by a copy at intervals."""
 
     target_every_steps: Annotated[
         int,
@@ -228,21 +228,24 @@ class AlgorithmSpec(Spec):
     described_in = "actorlearn/algorithms/interface.py"
     settings: type[AlgorithmSettings]
     replayed: bool = False
-    """Whether it learns from a replay. For a class without a spec: its attribute, or else its ``Settings``, decide."""
+    """Whether the algorithm learns from a replay. A class without a spec says so by this attribute or its
+    ``Settings``."""
     sequences: bool = False
-    """Whether it learns from sequences of transitions, so that networks may have memory, and not from single ones."""
+    """Whether the algorithm learns from sequences of transitions, so that networks may have memory, and not from single
+    ones."""
     by_ratio: bool = False
-    """Whether it uses the ratio of an action's probability to that with which it was chosen."""
+    """Whether the algorithm uses the ratio of an action's probability to that with which the action was chosen."""
     parts_of_transitions: bool = False
-    """Whether its minibatches, for networks without memory, have single transitions and not whole environments."""
+    """Whether the algorithm's minibatches, for networks without memory, have single transitions and not whole
+    environments."""
     unit_actions: bool = False
-    """Whether it chooses numbers from -1 to 1, which the environment must scale to the bounds of its Box."""
+    """Whether the algorithm chooses numbers from -1 to 1, which the environment must scale to the bounds of its Box."""
     defaults: Defaults = field(default_factory=lambda: BASE_DEFAULTS)
     """Defaults of a topology's keys by kind of environment, where they differ from those of the settings."""
     optimizers: Defaults = field(default_factory=dict)
     """Kind of environment -> name of an optimizer -> its numbers, where they differ from the optimizer's."""
     metrics: tuple[Metric, ...] = ()
-    """Definitions of those metrics of its loss that no other algorithm has."""
+    """Definitions of those metrics of the algorithm's loss that no other algorithm has."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for settings that lack keys of the trainer, and for fields of wrong types."""

@@ -147,14 +147,14 @@ class Atari(ShortRepr):
         )
 
     def reset(self, row: Row) -> None:
-        """Start every game from its seed; writes first rows."""
+        """Start every game from its seed, and write the first observations to ``row``."""
         env = self._open()
         self._history.begin()
         observation, info = env.reset(seed=self._history.seeds())
         self._begin(observation, info, slice(None), row)
 
     def step(self, action: npt.NDArray[np.integer[Any]], row: Row) -> None:
-        """Take action [B]; writes the rows after it."""
+        """Take action [B], and write the results to ``row``."""
         env = self._open()
         check_actions(action, self.count, self.spec.actions)
         observation, reward, terminated, truncated, info = env.step(action.astype(np.int64, copy=False))
@@ -175,7 +175,7 @@ class Atari(ShortRepr):
             self._begin(observation, info, reseeded, row)
 
     def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
-        """Start a new game in the chosen environments; writes their first rows."""
+        """Start a new game in the chosen environments, and write their first observations to ``row``."""
         self._open()
         observation, info = self._reset(chosen, self._history.restart(chosen))
         self._begin(observation, info, chosen, row)
@@ -269,12 +269,12 @@ class Shown:
         """Whole screens in colour [B, lines, columns, 3]; empty before the first reset."""
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
-        """Reset both; returns the result for the policy."""
+        """Reset both vector environments; returns the result of the policy's."""
         self.pictures = self._screens.reset(seed=seed, options=options and dict(options))[0][:, -1]
         return self._seen.reset(seed=seed, options=options)
 
     def step(self, action: npt.NDArray[np.int64]) -> Any:
-        """Step both; returns the result for the policy."""
+        """Step both vector environments; returns the result of the policy's."""
         self.pictures = self._screens.step(action)[0][:, -1]
         return self._seen.step(action)
 

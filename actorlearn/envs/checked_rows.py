@@ -1,7 +1,7 @@
 """Gathers the values that environments in Python return, checks them together, and only then writes them to a row.
 
-An invalid value changes no row: MalformedStepError names the environment, the field and the value. Also the parts of
-saving and restoring that such environments share.
+An invalid value changes no row: MalformedStepError names the environment, the field and the value. `CheckedRows` also
+has the parts of saving and restoring that such environments share.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CheckedRows(ShortRepr):
             raise RuntimeError("the environments are closed")
 
     def _saved(self, envs: Sequence[states.Environment], own: Mapping[str, Any]) -> states.Arrays:
-        """Return the numbers of ``own`` and the states of the environments; raises RuntimeError if there are none."""
+        """Return the numbers of ``own`` and the environments' states; raises RuntimeError if these cannot be read."""
         self._need_open()
         if self.spec.inexact:
             raise RuntimeError(self.spec.inexact)

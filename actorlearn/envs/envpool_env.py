@@ -105,7 +105,7 @@ class Pooled(ShortRepr):
         self._newest: Array = np.zeros((self.count, *spec.observation_shape), spec.observation_dtype)
 
     def reset(self, row: Row) -> None:
-        """Start every environment from its seed; writes first rows."""
+        """Start every environment from its seed, and write the first observations to ``row``."""
         self._need_open()
         self._history.begin()
         if self._used:
@@ -114,14 +114,14 @@ class Pooled(ShortRepr):
         self._begin(slice(None), row)
 
     def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
-        """Start a new game in the chosen environments; writes their first rows."""
+        """Start a new game in the chosen environments, and write their first observations to ``row``."""
         self._need_open()
         if chosen.any():
             self._history.restart(chosen)
             self._begin(chosen, row)
 
     def step(self, action: Array, row: Row) -> None:
-        """Take action [B, …]; writes the rows after it."""
+        """Take action [B, …], and write the results to ``row``."""
         self._need_open()
         check_actions(action, self.count, self.spec.actions)
         observation, reward, terminated, truncated, info = self._pool.step(self._taken(action))

@@ -52,7 +52,7 @@ class Gymnasium(CheckedRows):
         self._ended = [False] * self.count
 
     def reset(self, row: Row) -> None:
-        """Start every environment from its seed; writes first rows."""
+        """Start every environment from its seed, and write the first observations to ``row``."""
         self._need_open()
         for i, seed in enumerate(self._seeds):
             self._begin(i, seed)
@@ -61,7 +61,7 @@ class Gymnasium(CheckedRows):
         self._write(row, self._ended, self._ended, first=[True] * self.count)
 
     def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
-        """Start a new game in the chosen environments; writes their first rows."""
+        """Start a new game in the chosen environments, and write their first observations to ``row``."""
         self._need_open()
         for i in np.flatnonzero(chosen).tolist():
             self._begin(i)
@@ -72,7 +72,7 @@ class Gymnasium(CheckedRows):
         row.take(begun, chosen)
 
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
-        """Take action [B, …]; writes the rows after it."""
+        """Take action [B, …], and write the results to ``row``."""
         self._need_open()
         first, limit, steps = self._ended, self._limit, self._steps
         terminated, truncated = [False] * self.count, [False] * self.count

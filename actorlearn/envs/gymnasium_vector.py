@@ -107,7 +107,7 @@ class GymnasiumVector(CheckedRows):
         self._write(row, False, False, True)
 
     def restart(self, chosen: Flags, row: Row) -> None:
-        """Start a new game in the chosen environments; writes their first rows."""
+        """Start a new game in the chosen environments, and write their first observations to ``row``."""
         self._need_open()
         if self.spec.no_restart:
             raise RuntimeError(self.spec.no_restart)
@@ -118,7 +118,7 @@ class GymnasiumVector(CheckedRows):
         row.take(begun, chosen)
 
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
-        """Take action [B, …]; writes the rows after it."""
+        """Take action [B, …], and write the results to ``row``."""
         self._need_open()
         taken = np.array(self._actions.taken_together(action, self.count))  # a copy: it is changed below
         first = self._ended

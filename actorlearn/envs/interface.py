@@ -64,7 +64,7 @@ class Row:
     first: npt.NDArray[np.bool_]  # [B] the observation is a game's first; the action before it was ignored
 
     def take(self, other: Row, chosen: npt.NDArray[np.bool_]) -> None:
-        """Copy the chosen environments' cells of another row."""
+        """Copy the chosen environments' cells from another row to this one."""
         for column in fields(self):
             getattr(self, column.name)[chosen] = getattr(other, column.name)[chosen]
 

@@ -237,7 +237,7 @@ class Vector:
 
     @property
     def images(self) -> tuple[ImagePart, ...]:
-        """The Boxes of three sides, of which both that are lines and columns are 3 or more."""
+        """The Boxes that are images: three sides, with at least SMALLEST_SIDE lines and columns."""
         found = (
             ImagePart(piece.cells.start, piece.shape, channels_come_last(piece.shape))
             for piece in self._pieces

@@ -68,7 +68,7 @@ class PettingZoo(CheckedRows):
         """[G, A] whether an agent is in its game and takes the next action; a game without any is over."""
 
     def reset(self, row: Row) -> None:
-        """Start every game from its seed; writes first rows."""
+        """Start every game from its seed, and write the first observations to ``row``."""
         self._need_open()
         self._begun = [0] * len(self._games)
         for game in range(len(self._games)):
@@ -76,7 +76,10 @@ class PettingZoo(CheckedRows):
         self._write_first(row, np.ones(self.count, np.bool_))
 
     def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
-        """Restart the chosen games; writes their first rows. Raises ValueError for only some of a game's agents."""
+        """Start the chosen games anew, and write their first observations to ``row``.
+
+        Raises ValueError if only some of a game's agents are chosen.
+        """
         self._need_open()
         games = chosen.reshape(self._present.shape)
         if (games.any(axis=1) != games.all(axis=1)).any():
@@ -86,7 +89,7 @@ class PettingZoo(CheckedRows):
         self._write_first(row, chosen)
 
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
-        """Take action [B, …]; writes the rows after it."""
+        """Take action [B, …], and write the results to ``row``."""
         self._need_open()
         chosen = self._actions.taken(action, self.count)
         terminated, truncated, first = np.zeros((3, self.count), np.bool_)

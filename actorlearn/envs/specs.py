@@ -21,7 +21,7 @@ from actorlearn.registry import Registry, Settings, Spec
 STORED = "actorlearn.envs.pickled:"
 """Beginning of the ids of environments that a file holds (``envs/pickled.py``)."""
 STORED_FILE, STORED_HASH = "file", "sha256"
-"""Arguments of such an environment that name its file; all others are those of the class or function in it."""
+"""Arguments of an environment in a file that name the file; all others are passed to the class or function in it."""
 
 EnvId = Annotated[
     str,
@@ -244,10 +244,10 @@ class EnvironmentSpec(Spec):
     described_in = "actorlearn/envs/make.py"
     settings: type[EnvSettings]
     prefix: str
-    """Prefix of its ids, such as ALE/; the kind with the longest matching prefix is used. Empty only for gymnasium,
-    which makes all other ids."""
+    """Prefix of the kind's ids, such as ALE/; the kind with the longest matching prefix is used. Empty only for
+    gymnasium, which makes all other ids."""
     example: str
-    """One of its ids."""
+    """An id of this kind."""
     like: str = "vector"
     """Kind of the default numbers of algorithms and optimizers: vector (cheap, small observations) or atari; a finer
     kind (``FINER``) replaces it if the environment's spaces have one."""
@@ -258,7 +258,7 @@ class EnvironmentSpec(Spec):
     most_trainer_threads: int = 1
     """Most threads of a trainer by default: a network for small observations is too small for more threads."""
     needs: tuple[str, ...] = ()
-    """Distributions that its module imports."""
+    """Distributions that the kind's module imports."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Defaults that differ from ``DEFAULTS``: section of a topology -> key -> default, and keys outside sections."""
 

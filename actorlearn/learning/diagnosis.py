@@ -51,7 +51,7 @@ class Diagnosis:
         self._batch = batch
 
     def row(self, entropy: float | None) -> dict[str, float]:
-        """Return the symptoms since the last call, or nothing if nothing was learned; ``entropy``: the newest."""
+        """Return the symptoms since the last call, or nothing if nothing was learned; ``entropy``: the policy's."""
         batch, self._batch = self._batch, None
         if batch is None:
             return {}

@@ -95,7 +95,8 @@ class LossPerNetwork:
     def _backward(self, losses: Mapping[str, Tensor]) -> None:
         """Make the backward pass of each loss to its own network's parameters; a free core takes the next loss.
 
-        One thread writes the whole gradient of a network, so the bits do not depend on the division of work.
+        One thread writes the whole gradient of a network, so the gradient is the same bit for bit, however the work is
+        divided.
         """
         left = SimpleQueue[str]()
         for name in losses:

@@ -37,9 +37,10 @@ class Gathered:
     rollout: int
     """Number of the rollout."""
     parts: Sequence[GroupRollout]
-    """Its blocks, in the order of the batch's second dimension."""
+    """Blocks of the rollout, in the order of the batch's second dimension."""
     batch: Batch
-    """Its rows; ``valid`` is False for resets and for the steps that are left out (``stale``, ``no_room``)."""
+    """Rows of the rollout; ``valid`` is False for resets and for the steps that are left out (``stale``,
+    ``no_room``)."""
     lags: NDArray[np.int64]
     """Policy lag of each valid step."""
     steps: int
@@ -55,7 +56,7 @@ class Gathered:
     returns: RunningReturns | None = None
     """State of the reward scale after this rollout; None if rewards are not scaled."""
     shared: Batch | None = None
-    """Its rows joined with those of other learners, from which minibatches are then made; None without such rows."""
+    """The batch joined with other learners' rows, from which minibatches are then made; None without such rows."""
 
 
 class Minibatch(NamedTuple):
@@ -68,7 +69,8 @@ class Minibatch(NamedTuple):
     seed: int = 0
     """Seed of the random numbers that the losses draw."""
     part: Tensor | None = None
-    """Which environments of the prepared batch it has; None: all, or it is a sample of a replay."""
+    """Indices of the environments of the prepared batch that ``batch`` has; None: all, or ``batch`` is from a
+    replay."""
 
 
 class Minibatches(Carried):
@@ -80,11 +82,11 @@ class Minibatches(Carried):
     """
 
     finish_s: float
-    """Seconds to finish a rollout after the process is told to end; then it is broken off between two minibatches."""
+    """Seconds for which a pass may go on after the process is told to end; then it ends between two minibatches."""
     replay: Replay | None = None
     """The replay that minibatches are drawn from; None: they are parts of the batch."""
     storage: ReplayStorage | None = None
-    """Storage of rollouts in that replay."""
+    """Storage of rollouts in ``replay``; None without a replay."""
     target: Target | None = None
     """The target network; None if there is none."""
 
@@ -108,7 +110,10 @@ class Minibatches(Carried):
         return 0
 
     def finish(self, learned: int, env_steps: int, own_steps: int) -> dict[str, float]:
-        """Count a rollout as learned, after its last ``learned`` minibatches; returns metrics for a report."""
+        """Count a rollout as learned; returns metrics for a report.
+
+        ``learned``: number of minibatches in the pass that ended it.
+        """
         return {}
 
     def tensors(self) -> dict[str, Tensor]:

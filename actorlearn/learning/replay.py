@@ -168,7 +168,7 @@ class Replayed(Minibatches):
         return batch
 
     def due(self, prepared: Batch, done: int, env_steps: int, own_steps: int) -> int:
-        """Return the number of minibatches due for the steps before this rollout, less those done (not ``done``)."""
+        """Return the number of minibatches due for the steps before this rollout, less those made; ignores ``done``."""
         if not self._learns:
             return 0
         learners, steps = max(self.together, 1), env_steps if self.together else own_steps

@@ -39,7 +39,7 @@ class LearningWithSecondary(Learning):
         idle: int = 0,
         early: Early = NOTHING,
     ) -> dict[str, float]:
-        """Make the pass, and then the secondary learner's; either may be broken off."""
+        """Make this learner's pass, and then the secondary learner's; either may be broken off."""
         metrics = super().pass_over(prepared, env_steps, position, remaining, idle, early)
         due = self.secondary.minibatches.due(prepared, 0, env_steps, position.used)
         own = self.secondary.pass_over(prepared, env_steps, position, due)
@@ -47,25 +47,25 @@ class LearningWithSecondary(Learning):
         return metrics | _as_secondary(own)
 
     def publish(self, published: Published, env_steps: int) -> int:
-        """Publish the weights of both; returns the version of the weights that act."""
+        """Publish the weights of both learners; returns the version of the weights that act."""
         self.secondary.publish(self._published, env_steps)
         return super().publish(published, env_steps)
 
     def metrics(self) -> dict[str, Any]:
-        """Return metrics of both."""
+        """Return the metrics of both learners."""
         return super().metrics() | _as_secondary(self.secondary.metrics())
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of both."""
+        """Return the tensors of both learners."""
         own = {f"{SECONDARY}.{name}": tensor for name, tensor in self.secondary.tensors().items()}
         return super().tensors() | own
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the large state, which they share, and return the plain numbers of both."""
+        """Write the large state, which both learners share, and return the plain numbers of both."""
         return super().save(folder) | {SECONDARY: self.secondary.save(folder)}
 
     def restore(self, saved: Checkpoint, goes_on: bool = False) -> None:
-        """Restore both."""
+        """Restore both learners."""
         super().restore(saved, goes_on)
         own = replace(saved, tensors=saved.section(SECONDARY), state=saved.state[SECONDARY])
         self.secondary.restore(own, goes_on)

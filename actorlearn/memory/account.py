@@ -57,7 +57,7 @@ class StepCounts(msgspec.Struct, kw_only=True):
         return self.used + self.dropped["not_finite"]
 
     def roll_back(self, saved: StepCounts) -> None:
-        """Count what was learned since ``saved`` as rolled back; the counts of weights become those of ``saved``."""
+        """Count what was learned since ``saved`` as rolled back; counts of the weights become those of ``saved``."""
         of_weights = ("statistics", "not_finite")
         before = self.used + sum(self.dropped[reason] for reason in of_weights)
         self.used = saved.used
@@ -72,12 +72,12 @@ class LearnerSteps(msgspec.Struct, kw_only=True):
     in_flight: int = 0
     """Steps in blocks that are not learned from and not dropped."""
     rollouts_learned: int = 0
-    """The next rollout to be learned."""
+    """Number of the next rollout to be learned."""
     commits: int = 0
-    """Number of times that its trainer has committed its account in this life of the run."""
+    """Number of times that the account was committed since the run was started or resumed."""
     moved: dict[str, int] = {}
-    """Steps made on its earlier nodes that are in no count of its present node, by the reason for which they count as
-    dropped."""
+    """Steps made on the learner's earlier nodes that are not counted on its present node, by the reason for which they
+    count as dropped."""
 
 
 class Account:
@@ -87,7 +87,7 @@ class Account:
         """Bind to an account segment and start from its last commit, or from zero if there is none."""
         self._record = CommittedRecord(segment["commits"], segment["records"])
         self.rollouts_learned, self.steps = self.read_committed()
-        """The next rollout to be learned, and the counts of the steps of all rollouts before it."""
+        """Number of the next rollout to be learned, and the counts of the steps of all rollouts before it."""
 
     @property
     def commits(self) -> int:

@@ -24,7 +24,7 @@ class OwnedDirectory:
 
     @classmethod
     def create(cls, path: Path) -> OwnedDirectory:
-        """Make and lock a directory with mode 0700; raises FileExistsError if it or its unnamed form exists."""
+        """Make and lock a directory with mode 0700; raises FileExistsError if it exists, also as a temporary one."""
         unnamed = path.with_name(f".{path.name}")  # another name until locked: a concurrent sweep would remove it
         unnamed.mkdir(mode=0o700)
         lock = os.open(unnamed / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

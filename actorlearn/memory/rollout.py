@@ -127,7 +127,7 @@ def block_fields(shape: BlockShape) -> list[Field]:
 
 
 def action_field(actions: Actions, per_env: tuple[int, ...]) -> Field:
-    """Return the field of the action column; its poison is no valid action."""
+    """Return the field of the action column; its poison value is no valid action."""
     dtype, shape = cell(actions)
     return Field("action", dtype, (*per_env, *shape), -1 if dtype == "int64" else float("nan"))
 
@@ -352,7 +352,7 @@ class Blocks:
         self._acted[group, 0] = timestep + 1
 
     def go_on_at(self, group: int, timestep: int) -> None:
-        """Mark timesteps below this one as acted before a resume; only for a simulator that runs the policy itself."""
+        """Mark timesteps below this one as acted, in a resumed run; only if the simulator runs the policy itself."""
         self._acted[group, 0] = timestep
 
     def mark_completed(self, group: int, rollout: int) -> None:

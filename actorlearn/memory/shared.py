@@ -133,7 +133,7 @@ def segment_bytes(fields: list[Field]) -> int:
 
 
 def header(table: bytes) -> bytes:
-    """Return the header, prefix and field table, of a segment that this process makes."""
+    """Return the header, which is prefix and field table, of a segment that this process makes."""
     prefix = _PREFIX.pack(_MAGIC, LAYOUT_VERSION, len(table), os.getpid(), 0)
     return _PREFIX.pack(_MAGIC, LAYOUT_VERSION, len(table), os.getpid(), zlib.crc32(prefix + table)) + table
 

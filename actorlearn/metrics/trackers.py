@@ -26,7 +26,7 @@ class Tracker:
     """Name of the tracker in ``tracking.py``."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Begin after the rows of earlier lives of the run, which have been sent already."""
+        """Begin after the rows from before a resume of the run, which have been sent already."""
         self._run_dir = run_dir
         self._log = run_dir / "logs" / f"{self.name}.log"
         file = run_dir / METRICS_FILE

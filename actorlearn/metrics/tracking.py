@@ -31,7 +31,7 @@ class About:
 
     folder: Path
     id: str
-    """Run id of its first life; a resumed run continues under it."""
+    """Run id at the first start of the run; a resumed run continues under this id."""
     config: Mapping[str, Any]
     """The resolved topology, and under the key ``meta`` version, commit and machine."""
 

@@ -97,7 +97,7 @@ class PixelConvolution(nn.Conv2d):
     """
 
     layout = "plain"
-    """Or "space-to-depth", for unpadded convolutions whose stride divides all sides: see `_space_to_depth`."""
+    """"plain"; or "space-to-depth", for unpadded convolutions whose stride divides all sides (`_space_to_depth`)."""
 
     def forward(self, observation: Tensor) -> Tensor:
         """Map [N, C, H, W] to [N, channels, H', W']."""

@@ -168,9 +168,9 @@ class ModelSpec(Spec):
     separate: bool = False
     """Whether each head has its own encoder."""
     convolutional: bool = False
-    """Whether it is for images and large enough that bfloat16 saves time."""
+    """Whether the network is for images and large enough that bfloat16 saves time."""
     strided: bool = False
-    """Whether its first convolution has a stride, so that squares of pixels can become channels."""
+    """Whether the network's first convolution has a stride, so that squares of pixels can become channels."""
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:

@@ -24,9 +24,9 @@ class ParameterGroup(NamedTuple):
     name: str
     """Name of the network; empty if there is only one."""
     number: int
-    """Its index among all groups, and that of its learning rate in ``GroupedOptimizer.step``."""
+    """Index of the group among all groups, and of its learning rate in ``GroupedOptimizer.step``."""
     span: slice
-    """Its range of the flat vector."""
+    """The group's range of the flat vector."""
     settings: OptimizerSettings
 
 

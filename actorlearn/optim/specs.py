@@ -39,7 +39,7 @@ Schedule = Literal["linear", "cosine", "constant"]
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Numbers of one network's parameters, where they are not those of the section ``optimizer``."""
+    """Numbers for one network's parameters, where they differ from those of the section ``optimizer``."""
 
     learning_rate: Annotated[Rate | None, Meta(description="at step 0")] = None
     learning_rate_final: Annotated[

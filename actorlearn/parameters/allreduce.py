@@ -54,7 +54,8 @@ In value learning a batch may have thousands of steps. The interval is a number 
 learners must come to the same meeting; `ask_after` computes it from the time of the slowest learner.
 """
 ASK_S = 1.0
-"""Intended seconds between two such meetings. If a step takes longer, there is a meeting at each step."""
+"""Intended seconds between two meetings that decide whether to break the batch off. If a step takes longer, there is a
+meeting at each step."""
 SUM_WHOLE = 2
 """Largest number of learners that each sum whole gradients; if there are more, each sums a part and shares the result.
 
@@ -70,17 +71,17 @@ class _Arrival(NamedTuple):
     """Numbers that a learner sends on joining, before its `Carried.counts`."""
 
     env_steps: int
-    """Environment steps of all learners that are in its weights."""
+    """Environment steps of all learners that are in the sender's weights."""
     updates: int
-    """Updates in its weights."""
+    """Updates in the sender's weights."""
     changes: int
-    """Changes of its weights since the last whole update."""
+    """Changes of the sender's weights since the last whole update."""
     number: int
-    """Number of the learner, for good."""
+    """Number of the sender, which never changes."""
     rollout: int
-    """Rollout of its `Position`."""
+    """Rollout of the sender's `Position`."""
     used: int
-    """Environment steps of its `Position`."""
+    """Environment steps of the sender's `Position`."""
 
 
 class _NextBatch(NamedTuple):
@@ -91,17 +92,17 @@ class _NextBatch(NamedTuple):
     optimizer_steps: int
     """Remaining optimizer steps of the batch."""
     draining: int
-    """1 if the learner is leaving and learns no batch; else 0."""
+    """1 if the sender is leaving and learns no batch; else 0."""
     busy_ns: int
-    """Time that it has worked since the last batch, without waiting."""
+    """Time that the sender has worked since the last batch, without waiting."""
     fingerprint: int
-    """Hash of its weights; 0 when hashes are not compared."""
+    """Hash of the sender's weights; 0 when hashes are not compared."""
     saving: int
-    """1 if its next checkpoint is due by time; else 0."""
+    """1 if the sender's next checkpoint is due by time; else 0."""
     rollout: int
-    """Rollout of its `Position`."""
+    """Rollout of the sender's `Position`."""
     used: int
-    """Environment steps of its `Position`."""
+    """Environment steps of the sender's `Position`."""
 
 
 class Sync(Exchange):
@@ -137,9 +138,9 @@ class Sync(Exchange):
         self._local: list[list[int]] = []
         """Ranks of the learners that took part, for each local step since the last exchange."""
         self._optimizer_then: dict[str, Tensor] = {}
-        """The optimizer's state at that exchange."""
+        """The optimizer's state at the last exchange."""
         self._state_then: Tensor | None = None
-        """The algorithm's own state at that exchange; None if it has none."""
+        """The algorithm's own state at the last exchange; None if the algorithm has none."""
         self._moved_bytes = (0, 0)
         """Bytes sent and received up to the last report."""
         self.early = self._remote is not None and self.outer is None

@@ -76,13 +76,14 @@ class Async(Exchange):
         self._rollout = self._number = 0
         """The rollout that is being learned, and the number of the change that is made next."""
         self._merged = False
-        """Whether local steps were merged into the store since the record was written last."""
+        """Whether local steps were merged into the store since this learner's record was written last."""
         self._applied = [-1] * len(self.store.spans)
         """Number of this learner's newest change in each chunk."""
         self._seen = [0] * len(self.store.spans)
         """Version of each chunk when this learner last copied or wrote it."""
         self._staleness: list[int] = []
-        """For each change of a chunk since the last report: the number of versions since this learner last had it."""
+        """For each change of a chunk since the last report: the number of versions of the chunk since this learner last
+        had it."""
 
     def _optimizer_of(
         self, chunk: int, make: Callable[[OptimizerSettings, Tensor], OptimizerT]
@@ -218,7 +219,7 @@ class Async(Exchange):
         self._merged = False
 
     def learned(self, end_steps: int) -> int:
-        """Return the store's total."""
+        """Return the store's total of environment steps."""
         return self.store.env_steps
 
     def pull(self) -> bool:

@@ -61,7 +61,7 @@ class Found:
 
     @property
     def env_steps(self) -> int:
-        """Environment steps at which it was saved."""
+        """Environment steps at which the checkpoint was saved."""
         return steps_of(self.path)
 
     def warnings(self) -> list[str]:
@@ -157,7 +157,7 @@ def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ())
 def newest_state(directory: Path) -> tuple[int, dict[str, Any]]:
     """Return the steps and the state of the newest checkpoint with an undamaged manifest; (0, {}) if there is none.
 
-    Its other files are not read, which may take minutes.
+    The checkpoint's other files are not read, because that may take minutes.
     """
     for folder in sorted(folders(directory), key=steps_of, reverse=True):
         with suppress(*_DAMAGE):

@@ -37,11 +37,11 @@ NEWEST = "newest"
 BEST = "best"
 """Stands for the checkpoint saved soonest after the weights with the best score."""
 _MEANT = {"last": NEWEST, "latest": NEWEST, "final": NEWEST, "new": NEWEST}
-"""Words for a checkpoint in other programs -> the word here."""
+"""Words that other programs use for a checkpoint -> the word used here."""
 BEST_FILE = "best.json"
 """File in the folder of a run's checkpoints with the best score; no such file before the first score."""
 ASIDE = "aside"
-"""Folder, in that of a learner's checkpoints, of those that are newer than the one that the run was resumed from."""
+"""Folder, among a learner's checkpoints, for checkpoints newer than the one from which the run was resumed."""
 
 
 class Best(msgspec.Struct, frozen=True):
@@ -73,15 +73,18 @@ def write_best(root: Path, best: Best) -> None:
 
 
 def soonest(there: Collection[int], env_steps: int | None) -> set[int]:
-    """Return the fewest of these steps that are at least ``env_steps``, as a set; empty if there are none, or None."""
+    """Return, as a set, the smallest number in ``there`` that is at least ``env_steps``.
+
+    The set is empty if there is no such number, or if ``env_steps`` is None.
+    """
     later = [] if env_steps is None else [steps for steps in there if steps >= env_steps]
     return {min(later)} if later else set()
 
 
 def best_of_each(root: Path, in_step: bool) -> list[Path]:
-    """Return the best checkpoint of each learner that has one, and of learners in step the best that all of them have.
+    """Return the best checkpoint of each learner that has one, and of learners in lock-step the best that all have.
 
-    These differ if a learner has lost a checkpoint that another still has.
+    The two differ if a learner has lost a checkpoint that another still has.
     """
     best = read_best(root)
     at, own = best.env_steps if best else None, directories(root)
@@ -120,14 +123,14 @@ def choose(directory: Path, at: str | int, beat: Beat = silent) -> Found:
 
 
 def named(directory: Path, at: str | int) -> Path:
-    """Return the folder that ``at`` names, not checked for damage; raises ValueError with those that are there."""
+    """Return the folder that ``at`` names, not checked for damage; raises ValueError that lists the folders there."""
     there = {steps_of(folder): folder for folder in folders(directory)}
     root = directory.parent if (directory.parent / BEST_FILE).is_file() else directory
     return there[_steps(at, there, read_best(root))]
 
 
 def _steps(at: str | int, there: Collection[int], best: Best | None) -> int:
-    """Return the steps of the checkpoint that ``at`` names among those with these steps; raises ValueError."""
+    """Return the steps of the checkpoint that ``at`` names, one of ``there``; raises ValueError if there is none."""
     if at == NEWEST and there:
         return max(there)
     if isinstance(at, int) and at in there:
@@ -142,7 +145,10 @@ def _steps(at: str | int, there: Collection[int], best: Best | None) -> int:
 
 
 def nearest(directory: Path, env_steps: int) -> Path | None:
-    """Return the checkpoint of another learner that is nearest to these steps; of two, the older. None without any."""
+    """Return the checkpoint of another learner that is nearest to these steps; of two, the older.
+
+    Returns None if that learner has no checkpoint.
+    """
     return min(
         folders(directory), key=lambda folder: (abs(steps_of(folder) - env_steps), steps_of(folder)), default=None
     )
@@ -151,8 +157,8 @@ def nearest(directory: Path, env_steps: int) -> Path | None:
 def choose_of_all(root: Path, at: str | int, in_step: bool) -> dict[int, Path]:
     """Return the checkpoint of each learner that belongs to ``at``; raises ValueError, and CheckpointError for damage.
 
-    ``at`` names a checkpoint of the first learner; of learners ``in_step`` all must have one of these steps. Of each
-    other learner it is the checkpoint that is nearest in steps.
+    ``at`` names a checkpoint of the first learner; all learners ``in_step`` must have a checkpoint of the same steps.
+    For each other learner, the checkpoint nearest in steps is chosen.
     """
     own = directories(root)
     there = find_common_steps(list(own.values())) if in_step else {steps_of(each) for each in folders(root)}
@@ -166,7 +172,7 @@ def choose_of_all(root: Path, at: str | int, in_step: bool) -> dict[int, Path]:
 
 @contextmanager
 def newer_set_aside(chosen: Mapping[int, Path]) -> Iterator[None]:
-    """Move the checkpoints of each learner that are newer than the chosen one aside; back if the block raises.
+    """Move each learner's checkpoints newer than the chosen one aside; move them back if the ``with`` block raises.
 
     The best score is moved too if it is that of newer weights.
     """
@@ -199,7 +205,7 @@ def set_best_aside(root: Path) -> None:
 
 
 def _free(aside: Path, path: Path) -> Path:
-    """Return a path in ``aside`` for a checkpoint or a file; those of earlier resumes keep theirs."""
+    """Return a path in ``aside`` for a checkpoint or a file; files of earlier resumes keep their paths."""
     name, number = path.name if path.name == BEST_FILE else f"{steps_of(path):012d}", 1
     first = name
     while (aside / name).exists():

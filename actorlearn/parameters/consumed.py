@@ -1,8 +1,8 @@
-"""Table of the part of each learner's experience that some weights contain: kept, saved and transferred with them.
+"""Table of the part of each learner's experience that is in the weights; it is kept, saved and sent with the weights.
 
-Reads and writes one array. A learner that takes weights also reads its own row of their table. The weights contain all
-rollouts before the row's rollout, and that rollout's first minibatches. The learner does not learn from these again,
-even after a restart.
+Reads and writes one array. A learner that takes weights also reads its own row of the table that belongs to them. The
+weights contain all rollouts before the row's rollout, and that rollout's first minibatches. The learner does not learn
+from these again, even after a restart.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class ExchangeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """Time of the monotonic clock, which all processes of a machine share."""
     kind: Literal["stepped", "mixed", "adopted", "measured"]
     version: int = -1
-    """Kind stepped: version of the message that is posted next."""
+    """For kind ``stepped``: version of the message that is posted next."""
     norm: float | None = 0.0
     """l2 norm of the change of the weights; None = not finite."""
     messages: dict[int, int] = {}

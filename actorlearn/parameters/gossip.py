@@ -2,9 +2,10 @@
 
 Reads gradients, and messages of other learners; writes its own flat weights, its optimizer's state and its message.
 Source: Assran et al. (2019), algorithm 1, and their code for rules that the paper does not give. A learner does not
-wait for messages, uses each at most once, and mixes when every in-peer has a new one, with weight 1 / (1 + in-degree)
-for each. After ``max_staleness`` exchanges without mixing, a learner does wait. Each learner keeps its own optimizer
-state. A message with weights that are not finite, or larger than MOST, is left out of the mean.
+wait for messages, uses each at most once, and mixes when every in-peer (a learner whose messages it mixes) has a new
+one, with weight 1 / (1 + in-degree) for each. After ``max_staleness`` exchanges without mixing, a learner does wait.
+Each learner keeps its own optimizer state. A message with weights that are not finite, or larger than MOST, is left out
+of the mean.
 
 With ``age_corrected``, which is from no paper, a learner adds to a message the distance that it has moved itself since
 the message was posted, before it mixes the message (``mixing.progress_since``).
@@ -87,7 +88,7 @@ class Gossip(Exchange):
         self._refused: dict[int, int] = {}
         """Number of each peer's messages that could not be used."""
         self._reported_refused = 0
-        """Their sum over all peers at the last report."""
+        """Number of all peers' messages, up to the last report, that could not be used."""
         self._waited_s = 0.0
         self._moved_bytes = (0, 0)
         """Bytes sent and received up to the last report."""
@@ -163,7 +164,7 @@ class Gossip(Exchange):
         self.own.settle()
 
     def learned(self, end_steps: int) -> int:
-        """Return the newest total; near the end, each batch is told at once."""
+        """Return the newest total of environment steps; near the end of the run, send counts after each batch."""
         total, _ = self.counts.total
         self._near_end = total + NEAR_END * len(self._present()) * self._batch_steps >= end_steps
         return total

@@ -83,7 +83,7 @@ class Learner:
     endpoints: Endpoints | None = None
     """Endpoints of the processes on all machines of the run; None if there is one machine."""
     carried: Carried = field(default_factory=Carried)
-    """Further state of its source of minibatches."""
+    """Further state of the learner's source of minibatches."""
     outer: Outer | None = None
     """Modes sync and gossip: computes new weights from the mean of the learners' weights; None = the mean itself."""
     state: Tensor | None = None
@@ -93,7 +93,7 @@ class Learner:
 
 
 NEAR_END = 10
-"""Number of batches of each learner before the run's last step from which learners ask for exact totals."""
+"""Learners ask for exact totals when each has about this number of batches left before the run's last step."""
 
 
 class PeerLost(RuntimeError):

@@ -91,7 +91,7 @@ class Layout(NamedTuple):
     name: str
     fields: list[Field]
     what: str
-    """Description of its content for the user."""
+    """Description of the segment's content for the user."""
 
 
 class Refusal(NamedTuple):
@@ -413,7 +413,7 @@ def _gossip(asked: LearnersAsked) -> GossipSettings:
 
 
 _LOCAL_STEPS = frozenset({"local_steps", "outer", "outer_learning_rate", "outer_momentum"})
-"""Keys of learners that exchange weights after several steps by themselves."""
+"""Keys of section ``learners`` for learners that take several steps by themselves between two exchanges."""
 _AS_IT_COMES = "timing decides when a learner gets the weights or gradients of the others"
 ALONE = _Alone(
     name="alone",

@@ -36,7 +36,7 @@ def weights_fields(size: int) -> list[Field]:
 
 
 def slots_in_words(size: int, what: str) -> str:
-    """Describe such a segment to the user: ``3 slots x 1,000 float32 weights``."""
+    """Describe a segment for ``size`` numbers to the user: ``3 slots x 1,000 float32 weights``."""
     return f"{SLOTS} slots x {size:,} float32 {what}"
 
 
@@ -72,7 +72,7 @@ class Published:
         return int(self._payload.shape[1])
 
     def go_on_after(self, version: int) -> None:
-        """Give all later versions higher numbers than ``version``, which an earlier life of the run has published."""
+        """Give all later versions higher numbers than ``version``, which was published before the run was resumed."""
         self._after = version
 
     def publish(self, weights: NDArray[np.float32], env_steps: int) -> int:

@@ -41,7 +41,8 @@ from actorlearn.wire.messages import Endpoint
 BROKEN_S = 0.5
 """Seconds after which a contribution is sent again if the connection was lost."""
 AGAIN_S = 10.0
-"""Seconds after which it is sent again if the connection was not lost, in which case no message should be lost."""
+"""Seconds after which a contribution is sent again if the connection was not lost, in which case no message should be
+lost."""
 LINGER_S = 2.0
 """Longest time in seconds for which the hub of a leaving learner waits for the others to get their last answer."""
 _POLL_MS = 20

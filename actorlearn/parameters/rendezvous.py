@@ -73,7 +73,7 @@ class SharedRendezvous:
     """The place of one learner in a generation on one machine, in a segment of shared memory."""
 
     def __init__(self, segment: Segment, rank: int, alive: Callable[[], bool]) -> None:
-        """Take the place; raises RuntimeError if another process has or had it."""
+        """Take this learner's place; raises RuntimeError if another process has or had it."""
         self._met, self._numbers = segment["met"][:, 0], segment["numbers"]
         self.rank, self.learners = rank, len(self._met)
         self._alive = alive

@@ -214,7 +214,7 @@ class Served(Exchange):
             self._settle(row._replace(rollouts_learned=self._rollout + 1, used=used, updates=row.updates + 1))
 
     def learned(self, end_steps: int) -> int:
-        """Return the newest total; near the end, it is asked for before each batch."""
+        """Return the newest total of environment steps; near the end of the run, ask for it before each batch."""
         total, _ = self._totals()
         if total + NEAR_END * max(len(self.learner.present().learners), 1) * self._batch_steps >= end_steps:
             with suppress(Stopped):

@@ -22,7 +22,8 @@ from actorlearn.wire.messages import Endpoint
 BROKEN_S = 0.5
 """Seconds after which a request is sent again if the connection was lost."""
 AGAIN_S = 10.0
-"""Seconds after which it is sent again if the connection was not lost, in which case no message should be lost."""
+"""Seconds after which a request is sent again if the connection was not lost, in which case no message should be
+lost."""
 MISSED_S = 3.0
 """Seconds to wait for a server without an address while the run ends, as servers are then not started again."""
 _POLL_MS = 20

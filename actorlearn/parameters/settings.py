@@ -305,7 +305,7 @@ class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_onl
     gradients: ByLearner[Shm] | None = None
     """Each learner's segment with its newest gradient; None = gradients are not compared."""
     gradient_every: Annotated[int, Meta(ge=1)] = 1
-    """Optimizer steps between two gradients that are written there."""
+    """Optimizer steps between two gradients that are written to ``gradients``."""
     log: str = ""
     """Path of the log of this learner's changes of its weights; empty = no log."""
 

@@ -55,7 +55,7 @@ Answers = dict[int, ShardFrame]
 
 
 class UpdateRule(Protocol):
-    """The rule by which a shard's weights are changed, with its state."""
+    """The rule by which a shard's weights are changed, with the rule's state."""
 
     weights: Tensor
     """The shard's weights [size]."""
@@ -168,11 +168,11 @@ class Shard:
         self._pending: dict[int, ShardFrame] = {}
         """With a quorum: gradients of the current version, by learner."""
         self._came_s: dict[int, float] = {}
-        """Times at which these gradients came, by learner."""
+        """Time at which each of these gradients came, by learner."""
         self.stragglers = Stragglers(learners)
         """With a quorum: the learners whose gradients came last, and the time for which the others waited."""
         self.changed = False
-        """Whether there is state that its process has not kept yet."""
+        """Whether there is state that the shard's process has not stored in shared memory yet."""
         self.staleness: dict[int, int] = {}
         """Number of applied changes, by staleness: changes by others since their learner got the weights."""
 

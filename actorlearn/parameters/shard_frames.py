@@ -54,7 +54,7 @@ class LearnerRow(NamedTuple):
     began: int = 0
     """The part of ``used`` from before the learner first joined."""
     counts: tuple[int, ...] = ()
-    """Further numbers of its source of minibatches (``interface.Carried.counts``)."""
+    """Further numbers of the learner's source of minibatches (``interface.Carried.counts``)."""
 
     def words(self) -> list[int]:
         """Return the row as words."""

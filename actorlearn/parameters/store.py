@@ -40,7 +40,7 @@ class LearnerRecord(NamedTuple):
     """Record of a learner, written after each rollout that it learns; all fields are of the same moment."""
 
     rollouts_learned: int
-    """Number of the rollout after that one."""
+    """Number of the rollout after the one learned last."""
     used: int
     """Environment steps that the learner has learned from, including those before this store."""
     in_store: int
@@ -54,7 +54,7 @@ class LearnerRecord(NamedTuple):
     steps_before: int
     """Optimizer steps that the learner had taken before this rollout."""
     counts: tuple[int, ...] = ()
-    """Further numbers of its source of minibatches (``interface.Carried.counts``)."""
+    """Further numbers of the learner's source of minibatches (``interface.Carried.counts``)."""
 
 
 def store_fields(parameters: int, vectors: int, statistics: int, learners: int, chunks: int = CHUNKS) -> list[Field]:
@@ -183,7 +183,7 @@ class SharedStore:
         return int(self._filled[2] + self._recorded("updates").sum())
 
     def _recorded(self, *words: str) -> NDArray[np.int64]:
-        """Return these fields of every learner's record [words, learners]; those of a learner are of one moment."""
+        """Return fields of every learner's record [words, learners]; the fields of one learner are of one moment."""
         columns = [LearnerRecord._fields.index(word) for word in words]
         return np.array([record.read(columns)[0] for record in self._records]).T
 

@@ -14,7 +14,7 @@ STRAGGLING = 0.2
 SURE_AFTER = 3
 """Number of consecutive reports with the same straggler before a warning: any learner may be late once."""
 SURE_S = 10.0
-"""Shortest time in seconds that these reports cover together."""
+"""Shortest time in seconds that these SURE_AFTER reports cover together."""
 NAME_EVERY_S = 30.0
 """Shortest time in seconds between two warnings."""
 

@@ -1,8 +1,8 @@
 """Starts one process: ``python -m actorlearn.processes <role> <settings.json>``.
 
-The supervisor starts the roles of a run; you can also start one in a debugger with the same file. Tasks answer one
-question and end. ``worker/roles.py`` lists both. Only the role's own module is imported: simulators load torch only if
-they run the policy themselves.
+The supervisor starts the roles of a run; you can also start one in a debugger with the same settings file. Tasks answer
+one question and end. ``worker/roles.py`` lists both. Only the role's own module is imported: simulators load torch only
+if they run the policy themselves.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _write(answers: int, answer: Any) -> None:
 
 
 def leave(status: int) -> NoReturn:
-    """End this process, within LEAVE_S also if threads, processes or exit handlers of users' code do not end."""
+    """End this process within LEAVE_S, even if threads, processes or exit handlers of users' code do not end."""
 
     def end() -> None:
         time.sleep(LEAVE_S)

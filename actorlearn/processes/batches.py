@@ -55,7 +55,7 @@ class Gatherer:
     def gather(
         self, rollout: int, parts: Sequence[GroupRollout], version: int, only_statistics: bool = False
     ) -> Gathered:
-        """Gather a complete rollout from these parts; ``version``: that of the weights that learn from it."""
+        """Gather a complete rollout from these parts; ``version``: version of the weights that learn from it."""
         judged = self._rollouts.judge(rollout, version)
         batch, no_room, returns = self._join_parts(rollout, parts, judged), 0, None
         if self._storage is not None:
@@ -79,7 +79,7 @@ class Gatherer:
         )
 
     def share(self, own: Gathered, others: Sequence[Columns]) -> Gathered:
-        """Join rows of other learners' rollouts to this learner's, whose reward scale is used for all."""
+        """Join rows of other learners' rollouts to this learner's rows; its reward scale is used for all rewards."""
         if not others:
             return own
         ages = torch.cat([torch.from_numpy(rows["policy_lag"]) for rows in others], dim=1)

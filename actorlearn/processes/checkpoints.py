@@ -46,7 +46,7 @@ from actorlearn.wire.messages import Saved
 from actorlearn.worker.settings import TrainerSettings
 
 SAVING_SHARE = 20
-"""Smallest ratio of the time between two checkpoints that are due by time to the time that saving took."""
+"""A checkpoint is due by time only after this many times the seconds that the last save took."""
 
 
 class NotKeptError(Exception):
@@ -81,10 +81,11 @@ class TrainerState:
         }
 
     def acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """Return the weights by which open rollouts are played, and the steps of their publication, by version.
+        """Return, by version, the weights by which open rollouts are played, and the steps at their publication.
 
-        The newest version is left out if it equals the learner's weights; it differs only after a pass that was broken
-        off. Raises NotKeptError if a version is no longer kept, or after such a pass without a replay.
+        The newest version is left out if it equals the learner's weights; it differs only after a pass over minibatches
+        that was broken off. Raises NotKeptError if a version is no longer in memory, or after such a pass if there is
+        no replay.
         """
         rollouts, newest = self.members.rollouts, self.published.version
         versions = {newest, *(rollouts.version(rollout) for rollout in range(self.members.next, rollouts.open))}
@@ -119,7 +120,7 @@ class TrainerState:
             self.published.go_on_after(saved.state["policy_version"])
 
     def _restore_acting(self, saved: Checkpoint) -> None:
-        """Publish the weights by which simulators act under their old versions, and restore rollouts and games."""
+        """Publish the weights by which simulators act, with their old version numbers; restore rollouts and games."""
         state, weights = saved.state, saved.section("published")
         for version in sorted(map(int, weights)):
             self.published.go_on_after(version - 1)
@@ -157,7 +158,7 @@ class Checkpoints:
 
     @property
     def due(self) -> bool:
-        """Whether a checkpoint is due by time, or because there is none yet after the weights with the best score."""
+        """Whether a checkpoint is due by time, or because none was saved since the weights had the best score."""
         if self._best_steps is not None and self._saved_at < self._best_steps <= self._state.counts.env_steps:
             return True
         every_s = self._settings.checkpoint_every_s
@@ -236,7 +237,7 @@ class Checkpoints:
         self._control.send(Saved(path=str(path), env_steps=self._state.counts.env_steps, order=self._orders))
 
     def _acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """Return the weights by which simulators act, and the steps of their publication; empty without snapshots."""
+        """Return the result of `TrainerState.acting`; empty if the simulators have not all given snapshots."""
         if not self._snapshots.inexact:
             try:
                 return self._state.acting()
@@ -263,7 +264,7 @@ class Checkpoints:
     # Taking up -------------------------------------------------------------------------------------------------
 
     def take_up(self) -> bool:
-        """Restore the checkpoint that this trainer continues from; True if it published the weights that act."""
+        """Restore the checkpoint to continue from; returns whether this also published the weights that act."""
         exactly = self._settings.goes_on_from if not self._state.counts.account.commits else ""
         saved, warnings = open_checkpoint(self._settings, self._state.learning.beat, exactly)
         for warning in warnings:
@@ -307,10 +308,10 @@ def _together(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Ch
 
 
 def _learned_since(state: Mapping[str, Any], tensors: Mapping[str, Tensor], learner: int) -> dict[str, Any]:
-    """Return a learner's counts with the rollouts that it learned after its checkpoint, of plain state ``state``.
+    """Return a learner's counts, including the rollouts that it learned after its checkpoint with ``state``.
 
-    ``tensors``: of another learner's newer checkpoint, whose weights contain those rollouts. The steps that were in
-    flight at the learner's checkpoint were the first to be learned. Nothing is known of steps dropped since.
+    ``tensors``: tensors of another learner's newer checkpoint, whose weights contain those rollouts. The steps that
+    were in flight at the learner's checkpoint were the first to be learned. Nothing is known of steps dropped since.
     """
     if "consumed" not in tensors:  # a mode of a package need not save it
         return {}

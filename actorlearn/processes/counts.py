@@ -24,9 +24,9 @@ from actorlearn.wire.messages import Report
 from actorlearn.worker.settings import TrainerSettings
 
 FIRST_REPORT_S = 1.0
-"""Time from the begin of the first rollout to the report of its steps, if it is not complete by then."""
+"""Seconds from the beginning of the first rollout to a report of its steps, if it is not complete by then."""
 NO_STEP_S = 2.0
-"""The same if no step is made in FIRST_REPORT_S: a row is complete when all environments have made its step."""
+"""Seconds to the report instead, if FIRST_REPORT_S passes without a step that all environments have made."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class TrainerCounts:
     updates: int = 0
     """Updates of all learners together, one for each rollout; in mode sync, one for a rollout of every learner."""
     learned_before: Position = BEGINNING
-    """Position up to which the joined weights contain rollouts of an earlier incarnation that it has not counted."""
+    """Position up to which the joined weights contain rollouts that an earlier incarnation did not count."""
 
     @property
     def position(self) -> Position:
@@ -66,10 +66,10 @@ class TrainerCounts:
         account.rollouts_learned = max(account.rollouts_learned, position.rollout)
 
     def count_learned_before(self, gathered: Gathered, in_step: bool, statistics: bool) -> None:
-        """Count a rollout that an earlier incarnation has learned, and that is in the weights or in other learners'.
+        """Count a rollout that an earlier incarnation has learned, and that this or other learners' weights contain.
 
-        ``in_step``: steps that the incarnation did not use were left out, and not lost. ``statistics``: it took only
-        statistics from its first rollouts.
+        ``in_step``: learners are in lock-step, so steps that the incarnation did not use were left out, not lost.
+        ``statistics``: the incarnation used its first rollouts only for statistics of observations.
         """
         steps = self.account.steps
         played = len(gathered.lags) + gathered.stale
@@ -84,7 +84,7 @@ class TrainerCounts:
     def count_learned(self, gathered: Gathered, env_steps: int, updates: int, skipped_steps: int = 0) -> None:
         """Count a rollout that this learner has learned; the totals are those of all learners, including it.
 
-        ``skipped_steps``: its steps that are in no optimizer step that was taken.
+        ``skipped_steps``: the rollout's steps that were only in skipped optimizer steps.
         """
         self.env_steps, self.updates = env_steps, updates
         self.account.steps.used += gathered.steps - skipped_steps
@@ -109,7 +109,7 @@ class TrainerCounts:
     # Checkpoints ---------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Return plain values for a checkpoint."""
+        """Return the counts as plain values for a checkpoint."""
         return {
             "env_steps": self.env_steps,
             "updates": self.updates,
@@ -124,9 +124,10 @@ class TrainerCounts:
     def restore(self, state: Mapping[str, Any], exactly: bool, outlived: bool) -> None:
         """Restore the state of a checkpoint, without unfinished games.
 
-        If this life of the run has committed nothing yet, the account is the checkpoint's. Otherwise it is the dead
-        trainer's account in memory. Its steps since the checkpoint are then rolled back, unless its weights
-        ``outlived`` it. Steps in flight are dropped unless their simulators continue ``exactly``.
+        If nothing was committed since the run was started or resumed, the account is the checkpoint's. Otherwise it is
+        the account that the dead trainer left in shared memory. The steps that it has learned from since the checkpoint
+        are then rolled back, unless that trainer's weights ``outlived`` it. Steps in flight are dropped unless their
+        simulators continue ``exactly``.
         """
         self.env_steps, self.updates = state["env_steps"], state["updates"]
         self.episodes.finished = state["episodes_finished"]
@@ -168,7 +169,8 @@ class Reports:
         self._rates: dict[str, float] = {}
         """Rates of learning in the newest report after an update; empty before the first."""
         self._played_since: tuple[float, int] | None = None
-        """Time and steps made from which the rate of steps made is measured; None before the first rollout begins."""
+        """When measuring the rate of steps made began, and the steps made by then; None before the first rollout
+        begins."""
         self._wait_until_s = 0.0
         """Time of the next report if no update is made until then; moved on by each update."""
 

@@ -202,7 +202,7 @@ class PublishedWeights:
     """The published weights of the present learners."""
 
     def __init__(self, weights: Shm | ByLearner[Shm]) -> None:
-        """Open ``weights`` (EvaluatorSettings.weights); until an order lists the learners, only the first one's."""
+        """Open ``weights`` (EvaluatorSettings.weights); until an order lists the learners, only the first learner's."""
         self._weights = weights
         self._opened: dict[ProcessId, Published] = {}
         self.follow(())

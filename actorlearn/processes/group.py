@@ -1,6 +1,7 @@
 """The environments of one group of a simulator: begins rollouts and games, steps, or continues from a snapshot.
 
-Reads: the action column of the group's blocks; the words ``joined``, ``left``, ``open`` and ``acted``.
+Reads: the action column of the group's blocks; the shared words ``joined``, ``left``, ``open`` and ``acted``
+(``memory/rollout.py``).
 Writes: observation, raw reward and boundary columns; the words ``observed`` and ``completed``.
 """
 
@@ -25,7 +26,7 @@ class GameStarts:
     """The environments of a group that begin a game with the next block, and their first rows."""
 
     def __init__(self, env: VectorEnv, reset: str) -> None:
-        """``reset``: a new game begins ``inside`` the block in which the previous game ended, or must ``wait``."""
+        """``reset``: new games begin ``inside`` the block in which the last one ended, or ``wait`` for the next."""
         self._env = env
         self._waits = reset == "wait"
         self._row = empty_row(env.spec, env.count)
@@ -83,7 +84,7 @@ class EnvGroup:
     """The environments of one group and their timestep; ``advance`` writes the next row when that is possible."""
 
     def __init__(self, index: int, env: VectorEnv, blocks: Blocks, rollouts: Rollouts, reset: str = "inside") -> None:
-        """Start before the first rollout, which the trainer sets with the word ``joined``."""
+        """Start before the first rollout, whose number the trainer writes to the shared word ``joined``."""
         self.index = index
         self.env = env
         self.blocks = blocks
@@ -92,7 +93,7 @@ class EnvGroup:
         self.timestep = -1
         """Newest timestep whose observation is written; -1 before the first."""
         self.between_rollouts = True
-        """Whether the group begins a rollout next, when that is open."""
+        """Whether the group's next step is to begin a rollout, when that is open."""
         self.saved_place: SavedPlace | None = None
         """Place in a snapshot that the group still has to continue from; None if there is none."""
 

@@ -1,7 +1,7 @@
 """Stage 2 of 5: runs the policy (``acting/policy.py``) on rows that are ready and writes the actions back into them.
 
-Reads: the observation column of the rows that the word ``observed`` marks, also state and first for a recurrent
-network; the newest published weights, or those of a row's rollout.
+Reads: the observation column of the rows that the shared word ``observed`` marks (``memory/rollout.py``), and the
+columns state and first for a recurrent network; the newest published weights, or those of a row's rollout.
 Writes: action, policy_version and the algorithm's own columns, and the state of the next row; the words ``acted`` and
 ``listed``; wakes the simulator.
 Next: the simulator takes the next step (stage 1); complete blocks go to ``processes/batches.py``.
@@ -24,7 +24,7 @@ from actorlearn.worker.worker import POLL_MS, Worker, open_members
 
 
 class InferenceServer:
-    """The members that this server answers, in the order of their list."""
+    """The simulators (members) that this server answers, in the order in which the supervisor lists them."""
 
     def __init__(self, settings: InferenceSettings) -> None:
         """Start without members."""
@@ -34,7 +34,7 @@ class InferenceServer:
         self.batching = Batching(settings.batch_rows, settings.deadline_ms)
 
     def follow(self, members: Sequence[Member]) -> None:
-        """Follow the list of members: map the segments of new simulators, unmap those of ended ones."""
+        """Take the newest list of members: map the segments of new simulators, and unmap those of ended ones."""
         own = [member for member in members if member.server == self.number]
         self.members = open_members(own, self.members)
         for blocks in self.members.values():
@@ -42,7 +42,10 @@ class InferenceServer:
         self.wakeups.follow({member.id.socket_id: member.wakeup.file for member in own if member.wakeup})
 
     def answer(self, policy: Policy, beat: Callable[[], object] = lambda: None) -> bool:
-        """Answer every row that is due; returns whether there was one. ``beat`` is called after each batch."""
+        """Choose actions for every row that is due; returns whether there was one.
+
+        ``beat`` is called after each batch.
+        """
         answered, members = False, list(self.members.values())
         for asked in self.batching.batches(members):
             policy.act(asked, member=members.index(asked[0][0]))
@@ -55,7 +58,7 @@ class InferenceServer:
 
 
 def run(settings: InferenceSettings) -> None:
-    """Answer rows until SIGTERM."""
+    """Choose actions for rows until SIGTERM."""
     worker = Worker(settings)
     torch.set_num_threads(1)
     policy = Policy(

@@ -1,6 +1,7 @@
 """The members: simulators that take part in a learner's rollouts, from their admission to their release.
 
-Reads: the words ``ready``, ``listed``, ``observed`` and ``completed`` of each member (``memory/rollout.py``), orders.
+Reads: the shared words ``ready``, ``listed``, ``observed`` and ``completed`` of each member (``memory/rollout.py``),
+orders.
 Writes: the words ``joined``, ``left`` and ``released`` of each member, and ``open``, which frees the blocks of rollouts
 that have been learned; commits the account. `SimulatorLink` also wakes members, and tells the supervisor which segments
 may be removed.
@@ -26,7 +27,7 @@ class RolloutMembers:
     """The members of one learner, and the rollouts that each takes part in."""
 
     def __init__(self, rollouts: Rollouts, account: Account, episodes: Episodes, open_rollouts: int) -> None:
-        """Begin without members. ``open_rollouts``: number open at once; 1 is strictly on-policy, 2 has a lag of 1.
+        """Begin without members. ``open_rollouts``: rollouts open at once; 1: strictly on-policy, 2: a policy lag of 1.
 
         If a member ends within a rollout, its unfinished steps are counted in ``account``, and its unfinished games are
         removed from ``episodes``.

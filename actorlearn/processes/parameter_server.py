@@ -53,7 +53,7 @@ class ParameterServer:
     ) -> None:
         """Restore the shards that an earlier process has kept, and listen; raises ChannelError and SharedMemoryFull.
 
-        ``rules``: the rules of this server's shards, by shard.
+        ``rules``: the update rule of each of this server's shards.
         """
         self._endpoints, self._quorum = endpoints, settings.quorum
         self.shards: dict[int, Shard] = {}
@@ -118,7 +118,7 @@ class ParameterServer:
     def refusals(self, every_s: float) -> list[str]:
         """Return a line for each refused connection; at most once in ``every_s`` seconds.
 
-        It does not look more often because a process may connect a moment before the order that lists it arrives.
+        Refusals are not reported sooner, because a process may connect a moment before the order that lists it arrives.
         """
         if time.monotonic() - self._looked_s < every_s:
             return []
@@ -182,7 +182,7 @@ class ShardMemory:
 
 
 def rules_of(settings: ParameterServerSettings) -> dict[int, UpdateRule]:
-    """Return the rules of the server's shards, by shard; makes the learners' network once to get its sizes."""
+    """Return the update rule of each of the server's shards; makes the learners' network once to get its sizes."""
     policy = settings.policy
     algorithm = make_algorithm(policy.algorithm)
     heads, others = algorithm.heads(policy.actions), extra_networks(algorithm, policy.actions)

@@ -1,7 +1,8 @@
 """Stage 1 of 5: steps environments, which write their results to blocks in place.
 
 Reads: the action column of its blocks, written by stage 2.
-Writes: observation, raw reward and boundary columns; the words ``observed`` and ``completed``; wakes stages 2 and 3.
+Writes: observation, raw reward and boundary columns; the shared words ``observed`` and ``completed``
+(``memory/rollout.py``); wakes stages 2 and 3.
 Next: ``acting/policy.py`` answers each row with actions, in ``processes/inference.py`` or, without a server, in this
 process.
 """

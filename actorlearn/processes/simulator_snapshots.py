@@ -1,8 +1,9 @@
 """Snapshots of all simulators of a learner: requests them, waits for them, and moves them to a checkpoint.
 
-Reads: the word ``held`` of every member. Writes: the words ``hold`` and ``hold_from``; moves the files that simulators
-write (``processes/snapshots.py``) into the folder of a checkpoint. From such a checkpoint a run continues as if it had
-not been interrupted. If a simulator does not answer, the checkpoint is made without snapshots, and records the reason.
+Reads: the shared word ``held`` (``memory/rollout.py``) of every member. Writes: the words ``hold`` and ``hold_from``;
+moves the files that simulators write (``processes/snapshots.py``) into the folder of a checkpoint. From such a
+checkpoint a run continues as if it had not been interrupted. If a simulator does not answer, the checkpoint is made
+without snapshots, and records the reason.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ class SimulatorSnapshots:
         self.inexact = "checkpoint.exact is false"
         """Reason why there are no snapshots of all simulators; empty if there are."""
         self._failed = False
-        """Whether snapshots are missing for another reason than a change of the simulators."""
+        """Whether snapshots are missing for a reason other than simulators that begin, leave or have ended."""
         self._complained = False
         self._clear()
 
     def take(self) -> None:
-        """Have every simulator take a snapshot, with its rows from the next rollout on."""
+        """Have every simulator take a snapshot, with its rows from the next rollout to learn on."""
         self._taken, self._failed = [], False
         if self._folder is None:
             return

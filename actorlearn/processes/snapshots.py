@@ -1,9 +1,9 @@
 """Snapshots of a simulator's state: taken between two steps and written to a file, from which a new process continues.
 
-Reads: the words ``hold`` and ``hold_from``, which are the trainer's request; environments, starts and rows of the
-groups. Writes: a file ``<name>.npz`` of plain arrays, put in place by one rename, and then the word ``held``. A
-simulator that continues from a snapshot writes its rows when the trainer has admitted it to the rollout with which they
-begin.
+Reads: the shared words ``hold`` and ``hold_from`` (``memory/rollout.py``), which are the trainer's request;
+environments, starts and rows of the groups. Writes: a file ``<name>.npz`` of plain arrays, put in place by one rename,
+and then the word ``held``. A simulator that continues from a snapshot writes its rows when the trainer has admitted it
+to the rollout with which they begin.
 
 Before the groups continue, an inference server also answers rows again whose actions were already carried out: another
 group may still wait for its action of the same timestep, and the actions of a batch are drawn together. The answers are
@@ -115,7 +115,7 @@ def _restore(group: EnvGroup, arrays: Arrays, answers_itself: bool) -> None:
 
 
 def _rows(group: EnvGroup, since: int) -> Arrays:
-    """Return the rows of a group since rollout ``since``; if it has not begun that, row T of the rollout before."""
+    """Return the rows of a group since rollout ``since``; row T of the previous one if ``since`` is not begun."""
     blocks = group.blocks
     if group.timestep < 0:
         return {}
@@ -159,7 +159,7 @@ def write(path: Path, arrays: Arrays) -> None:
 
 
 def row_key(group: int, offset: int, column: str) -> str:
-    """Return the key of a column's rows in a rollout; ``offset``: of the rollout from the snapshot's first one."""
+    """Return the key of a column's rows in a rollout; ``offset``: rollouts after the first in the snapshot."""
     return f"{group}.row.{offset}.{column}"
 
 

@@ -168,9 +168,9 @@ class Trainer:
             )
 
     def _skips(self, gathered: Gathered) -> bool:
-        """Count a rollout that is not learned from; returns whether it is one.
+        """Count a rollout if it is not to be learned from; returns whether that is so.
 
-        An earlier incarnation has learned it already, or all its steps are too old.
+        An earlier incarnation has learned such a rollout already, or all its steps are too old.
         """
         storage = self.learning.minibatches.storage
         if gathered.rollout < self.counts.learned_before.rollout and (storage is None or self.peers.in_step):
@@ -229,7 +229,7 @@ class Trainer:
         return True
 
     def _join_to_save(self) -> None:
-        """Join, to save the store's weights at the end of a run in which no trainer was left alive to save them."""
+        """Join, to save the central weights at the end of a run in which no trainer was left alive to save them."""
         while self.worker.poll() and not self._join_learners():
             self.link.wait()
             self._follow_orders()
@@ -336,5 +336,5 @@ def make(settings: TrainerSettings) -> Trainer:
 
 
 def run(settings: TrainerSettings) -> None:
-    """Train to the end of the topology."""
+    """Make a trainer with all its parts, and run it to its end."""
     make(settings).run()

@@ -1,4 +1,4 @@
-"""Rows of a replay: the columns of a row, and the length of rings. Memory is poisoned until it is written.
+"""Rows of a replay: the columns of a row, and the length of rings. Unwritten cells hold poison values.
 
 A row is a row of a block (``memory/rollout.py``): an observation, the outcome of the action before it, and the action
 chosen from it. Row p of a ring leads to row p + 1 unless row p + 1 has ``cut`` set: then it is a game's first row, or

@@ -35,7 +35,7 @@ MOST_BATCHES = 4096
 REPLAYED = 4096
 """Smallest number of transitions in the replay with which learning is measured."""
 ROLLOUT = 20
-"""Number of timesteps that are stored in it at a time."""
+"""Number of timesteps that are stored in that replay at a time."""
 _WARMUP_S = 1.0
 
 

@@ -55,11 +55,11 @@ class RehearsedPart(NamedTuple):
     """A part of a run that is rehearsed, with its names in errors."""
 
     key: str
-    """Its key in a topology."""
+    """The part's key in a topology."""
     name: str
     """The value of that key."""
     described_in: str
-    """The file that documents its methods."""
+    """The file that documents the part's methods."""
 
 
 @contextmanager

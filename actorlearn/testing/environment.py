@@ -27,11 +27,11 @@ class EnvironmentContract:
     steps: ClassVar[int] = 200
     """Number of random actions within which a game ends in each of two environments."""
     exact: ClassVar[bool] = True
-    """Whether it has ``state()`` and ``restore(state)``, so that a run with it can be resumed exactly."""
+    """Whether the environment has ``state()`` and ``restore(state)``, so that a run with it can be resumed exactly."""
     independent: ClassVar[bool] = True
     """Whether an environment's games depend only on its seed and actions, not on other environments."""
     restarts: ClassVar[bool] = True
-    """Whether its games can be begun at will (``restart``)."""
+    """Whether the environment's games can be begun at will (``restart``)."""
 
     settings: ClassVar[EnvSettings]
     env: ClassVar[VectorEnv]

@@ -442,7 +442,7 @@ class Dealer:
         self._monitor: _Monitor | None = None
         self._trouble: str | None = None
         self.answered = False
-        """Whether `trouble` is an answer of the listener, a refusal; else the listener was not reached."""
+        """True if `trouble` is a refusal by the listener; False if the listener was not reached."""
         self._refused, self._dialled_s = False, time.monotonic()
         if isinstance(address, Tcp):
             self._before = [identity.encode(), new_session()]

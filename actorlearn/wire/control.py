@@ -37,7 +37,10 @@ class Control:
     """The child's side of the control socket. Without an address (started by hand) it sends and receives nothing."""
 
     def __init__(self, address: Ipc | None, own: ProcessId, run_id: str, *, last_words: bool = False) -> None:
-        """Connect as this process; ``last_words`` uses its second id, because its first socket may still be open."""
+        """Connect as this process.
+
+        With ``last_words`` it uses its second id, because the socket with its first id may still be open.
+        """
         self.id = own
         self.run_id = run_id
         self.order = Order(version=0)

@@ -77,7 +77,7 @@ class _Peer:
     route: bytes
     """libzmq's id of the connection of the peer's last message."""
     former: deque[bytes] = field(default_factory=lambda: deque(maxlen=_FORMER_ROUTES))
-    """Its earlier connections. Late messages from them are accepted; answers go to the newest connection."""
+    """The peer's earlier connections. Late messages from them are accepted; answers go to the newest connection."""
 
 
 class Refusals:
@@ -152,8 +152,8 @@ class Door:
     ) -> tuple[str, bytes]:
         """Return a message as (peer's id, body); raises RefusedError if it is not admitted.
 
-        ``route`` is libzmq's id of its connection, ``user_id`` the id from the ZAP answer; ``connected`` returns
-        whether the connection of a route is still open.
+        ``route`` is libzmq's id of the message's connection, ``user_id`` the id from the ZAP answer; ``connected``
+        returns whether the connection of a route is still open.
         """
         name = self.sender(user_id, frames[-1:])
         if len(frames) != _FRAMES or len(frames[1]) != SESSION_BYTES or len(frames[0]) > _ID_BYTES:

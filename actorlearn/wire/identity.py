@@ -24,7 +24,7 @@ class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     number: Count = 0
     """Number among the processes of its role. Simulators never reuse one, because it determines the random seed."""
     learner: Count = 0
-    """Number of the learner it belongs to."""
+    """Number of the learner that the process belongs to."""
     incarnation: Count = 0
     """How often the process was started before."""
     sole: bool = False

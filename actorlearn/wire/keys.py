@@ -8,9 +8,9 @@ in the folder       mode    content
 ``NAME.key``        0600    the secret key of node NAME and the head's public key; you move it to that node's machine
 ==================  ======  ==========================================================================================
 
-Each line of a file is a word and a value; keys are 64 hexadecimal digits. A secret key that other users may read is
-refused, and so is a list that other users may write. Files are never overwritten, and secrets appear in no error, name
-or ``repr``.
+The head is the machine with the run's folder; nodes are the other machines. Each line of a file is a word and a value;
+keys are 64 hexadecimal digits. A secret key that other users may read is refused, and so is a list that other users may
+write. Files are never overwritten, and secrets appear in no error, name or ``repr``.
 """
 
 from __future__ import annotations

@@ -77,11 +77,11 @@ class Hello(Message, frozen=True):
 
 
 class Listens(Message, frozen=True):
-    """Public key and address of a process on a network. Replaces its earlier ones."""
+    """Public key and address of a process on a network. They replace those that the process sent before."""
 
     key: Key
     address: Tcp | None = None
-    """Address of the process; None: it only connects to others."""
+    """Address of the process; None: the process only connects to others."""
 
 
 class Applied(Message, frozen=True):
@@ -163,11 +163,11 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     id: ProcessId
     """Identity of the simulator."""
     segment: Shm
-    """Shared memory with its blocks."""
+    """Shared memory with the simulator's blocks."""
     wakeup: Pipe | None = None
-    """Pipe that wakes it; None: it polls."""
+    """Pipe that wakes the simulator; None: the simulator polls."""
     server: int = 0
-    """Number of the inference server that chooses its actions."""
+    """Number of the inference server that chooses the simulator's actions."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -176,7 +176,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     id: ProcessId
     key: Key
     address: Tcp | None = None
-    """Address of the process; None: it only connects to others."""
+    """Address of the process; None: the process only connects to others."""
 
 
 class Order(Message, frozen=True):

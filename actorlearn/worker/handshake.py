@@ -1,4 +1,4 @@
-"""Sizes and types on which a simulator and its run must agree before it gets shared memory.
+"""Sizes and types on which a simulator and its run must agree before the simulator gets shared memory.
 
 A simulator reports the values of the environments that it has made (``Hello.shape``); the plan has those of the
 topology. They are compared as text, so that a difference can be shown. Keys are those of the topology, if it has them.
@@ -36,7 +36,7 @@ class Playable(Protocol):
 
 
 def shape_to_match(env_id: str, env: Playable, horizon: int, blocks: int, groups: int) -> dict[str, str]:
-    """Return the values that must be equal on both sides, as text by key."""
+    """Return the values that must be equal in a simulator and in the run's plan, as text by key."""
     return {
         "env.id": env_id,
         "observation": f"{env.observation_dtype}{list(env.observation_shape)}",

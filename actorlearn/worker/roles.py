@@ -145,7 +145,8 @@ class RolePlan(Generic[TopologyT, PlanT, StartT]):
     description, addresses, resumption, and ``devices`` by role; the action that starts the incarnation has its id,
     ``process``."""
     count: Callable[[TopologyT], int] | None = None
-    """Returns the number of processes of each learner or of the run, by the role's scope; None: that of its section."""
+    """Returns the number of processes of each learner or of the run, by the role's scope; None: the ``count`` of its
+    section."""
     does: Callable[[TopologyT], str] = lambda _: ""
     """Returns the description of such a process that `actorlearn check` prints."""
     threads: Callable[[TopologyT], int] = lambda _: 1

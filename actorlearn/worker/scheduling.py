@@ -74,7 +74,7 @@ def slice_ns() -> int:
 def set_policy(policy: SchedulingClass) -> bool:
     """Change the scheduling class; returns whether that succeeded. The kernel may refuse a change from idle.
 
-    That depends on the nice value and its limit.
+    Whether the kernel refuses it depends on the nice value and its limit.
     """
     number = getattr(os, POLICIES[policy], None)
     if number is None:

@@ -354,7 +354,10 @@ Settings = TypeVar("Settings", bound=msgspec.Struct)
 
 
 def write(settings: msgspec.Struct, path: Path) -> None:
-    """Write settings as indented JSON; raises OSError. Not flushed to disk: a power failure also ends their reader."""
+    """Write settings as indented JSON; raises OSError.
+
+    The file is not flushed to disk, because a power failure also ends the process that reads it.
+    """
     write_atomically(path, msgspec.json.format(msgspec.json.encode(settings), indent=2), durable=False)
 
 

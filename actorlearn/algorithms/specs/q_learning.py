@@ -30,7 +30,7 @@ EpsilonOfEvaluations = Annotated[
 
 
 class QSettings(HardCopySettings, frozen=True, kw_only=True):
-    """Keys of those that learn from a replay. The defaults are Nature DQN's (Mnih et al. 2015)."""
+    """Keys of the value-based algorithms that learn from a replay. The defaults are Nature DQN's (Mnih et al. 2015)."""
 
     double: Annotated[
         bool,
