@@ -180,7 +180,7 @@ class Head:
         self._place(learners, "")
 
     def _place(self, learners: Collection[int], why: str) -> None:
-        """Place learners as `add_learners` does; ``why`` they are placed again, in words."""
+        """Place learners as `add_learners` does; ``why``: the reason for placing them again, empty the first time."""
         machines = {name: machine for name, machine in self._machines().items() if not self.nodes[name].leaving}
         found = place_learners(learners, machines, self._need, self.placed)
         self.placed |= found
@@ -259,7 +259,7 @@ class Head:
         return self.nodes[self.placed[learner]]
 
     def _node_in_turn(self, start: Start) -> RemoteNode | None:
-        """Return the node of a process whose role is spread: its earlier node, else the next in turn; None if none."""
+        """Return the node of a process whose role is spread: the same as before, else the next one; or None."""
         names, own = sorted(name for name, node in self.nodes.items() if not node.leaving), start.process
         if names and self._spread.get(own.name) not in names:
             self._spread[own.name] = names[own.number % len(names)]
@@ -483,7 +483,7 @@ class Head:
     # Moves ----------------------------------------------------------------------------------------------------------
 
     def _look_for_uneven(self) -> Iterator[NodeEvent]:
-        """Yield Uneven if a node has two learners more than another; only nodes that joined a lease ago count."""
+        """Yield Uneven if a node has two learners more than another that joined at least a lease ago."""
         settled = [name for name, node in self.nodes.items() if not node.leaving and self._is_settled(node)]
         if self._moving is None and not self._unplaced and (found := find_uneven(self.placed, settled)):
             learner, to, why = found
@@ -624,7 +624,7 @@ class Head:
             self._forget(node, f"node {node.name} did not send them within {END_S:g} s")
 
     def learner_steps(self) -> dict[int, LearnerSteps] | str:
-        """Return the steps of all learners, from the nodes' accounts; why they are not known if they are not."""
+        """Return the steps of all learners, from the nodes' accounts; the reason if they are not known."""
         return self._accounts.all()
 
     def close(self) -> None:

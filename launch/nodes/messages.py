@@ -160,7 +160,7 @@ class End(NodeMessage, frozen=True):
 
 
 class NodeLeaving(NodeMessage, frozen=True):
-    """The agent was told to stop: its trainers save and end, then NodeLeft follows. No process is started there."""
+    """The agent was told to stop: its trainers save and end, then NodeLeft follows. Its node starts no process."""
 
 
 class NodeEnded(NodeMessage, frozen=True):

@@ -25,7 +25,7 @@ class Moving:
 def find_uneven(placed: Mapping[int, str], nodes: Collection[str]) -> tuple[int, str, str] | None:
     """Return a learner that can move, its new node, and why; None if no node has two learners more than another.
 
-    ``nodes``: the nodes that can have learners. Of the fullest node its newest learner moves.
+    ``nodes``: the nodes that can have learners. The newest learner of the fullest node moves.
     """
     there = {name: [learner for learner, at in placed.items() if at == name] for name in sorted(nodes)}
     if not there:
