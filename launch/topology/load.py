@@ -104,7 +104,7 @@ def dump(topology: Topology) -> str:
 
 
 def sizes(topology: Topology) -> dict[str, int]:
-    """Return the numbers of learners, environments and steps of a batch, in all."""
+    """Return the numbers of learners, of their environments in all, and of the steps of a batch in all."""
     learners, environments = topology.learners.count, topology.learners.count * topology.simulators.environments
     return {
         "learners": learners,
