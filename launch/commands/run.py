@@ -64,7 +64,7 @@ def resume(
 
 @contextmanager
 def slow_trial_told() -> Iterator[Callable[[], None]]:
-    """Print a line if the trial of the environment takes longer than TRIAL_S; yields what to call when it is over."""
+    """Print a line if the trial of the environment takes longer than TRIAL_S; yields a function that ends the wait."""
 
     def tell() -> None:
         with suppress(OSError):

@@ -70,7 +70,7 @@ class Sweep:
 
     @property
     def generations(self) -> int:
-        """Generations of a population."""
+        """Number of generations of a population."""
         assert isinstance(self.keys.search, PopulationKeys)
         return math.ceil(self.base.total_steps / self.keys.search.every_steps)
 
