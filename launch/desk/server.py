@@ -38,7 +38,7 @@ HOST = "127.0.0.1"
 HOSTS = (HOST, "localhost")
 """Host names that a request may have. The port is not checked: at the near end of a tunnel it is another one."""
 FULL_EVERY_S = 2.0
-"""Seconds between two requests for the processes of the run shown in full; after an event there is one at once."""
+"""Seconds between two requests for the processes of the run shown in full; after an event they come at once."""
 KEEP_ALIVE_S = 15.0
 """Longest silence of a stream; sending something reveals that a page was closed."""
 MOST_METRICS = 6

@@ -42,12 +42,12 @@ class Overview:
     """The parts about all runs, for one page."""
 
     def __init__(self, runs: WatchedRuns, metrics: Sequence[str] = (SCORE,), **about: Any) -> None:
-        """``metrics``: those drawn; ``about``: further facts for the page, such as whether it may change runs."""
+        """``metrics``: those to draw; ``about``: further facts for the page, such as whether it may change runs."""
         self._runs, self._metrics, self._about = runs, tuple(metrics), about
         self._seen: dict[str, tuple[WatchedRun, int]] = {}
         self._grouped: list[Group] | None = None
         self._groups: parts.Part = None
-        """The part about these groups, which depends only on topologies."""
+        """The part about the groups in ``_grouped``; it depends only on topologies."""
         self._version: tuple[int, int] | None = None
 
     @property
