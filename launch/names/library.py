@@ -19,7 +19,7 @@ Keys = dict[str, Any]
 
 
 class NoCounterpartError(Exception):
-    """A value of a name that has a counterpart has none itself; the text is the reason."""
+    """A value has no counterpart in actorlearn, though its name may have one; the text is the reason."""
 
 
 class Name(NamedTuple):
@@ -30,7 +30,7 @@ class Name(NamedTuple):
     keys: tuple[str, ...] = ()
     """Its counterparts; empty if it has none."""
     how: str = ""
-    """How its value becomes the values of the keys, if it is not the same value; without keys: why there is none."""
+    """How its value becomes the values of the keys, if it is not the same value; without keys: why it has no counterpart."""
     convert: Callable[[Values], Keys] | None = None
     """Returns the keys; may raise NoCounterpartError. None: the value of the only key is the same."""
 
