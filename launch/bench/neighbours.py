@@ -105,7 +105,7 @@ def _named(case: Beside) -> str:
 
 
 def _possible() -> tuple[dict[str, Callable[[], AbstractContextManager[Any]]], list[str]]:
-    """Return the conditions that can be made here, and a note for each of the others."""
+    """Return the conditions that can be made on this machine, and a note for each of the others."""
     try:
         with rationed(QUOTA):
             return dict(BESIDE), []

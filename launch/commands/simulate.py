@@ -1,4 +1,4 @@
-"""``actorlearn simulate``: predicts a topology's rate on several nodes, from costs measured here or given as keys."""
+"""``actorlearn simulate``: predicts a topology's rate on several nodes, from measured costs or costs given as keys."""
 
 from __future__ import annotations
 

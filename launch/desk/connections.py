@@ -79,7 +79,7 @@ class LimitedProtocol(H11Protocol):
 
 
 class LimitedServer(uvicorn.Server):
-    """Uvicorn with limited connections, which reports exhausted file descriptors in one line a minute."""
+    """Uvicorn with limited connections, which reports exhausted file descriptors at most once a minute."""
 
     def __init__(self, app: ASGIApp, header_s: float = HEADER_S) -> None:
         """``header_s``: seconds for the header of a request."""

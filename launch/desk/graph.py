@@ -18,7 +18,7 @@ from launch.reports.checks import is_number, keep_usable
 from launch.reports.format import as_bytes, as_percent, metric_value, printable
 
 MOST_BOXES = 6
-"""Most boxes for the processes of one role and learner; above it, those in the same ordinary state share a box."""
+"""Most boxes for the processes of one role and learner; above it, processes in the same ordinary state share one."""
 _ORDINARY = ("running", "starting", "exited")
 _MEMORY = {
     "sync": ("mean of gradients", "all learners wait for it"),

@@ -213,7 +213,7 @@ class DeskServer:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens on this machine only; port 0: any free one. Raises RunError if it is taken."""
+    """Return a socket that listens on this machine only; port 0: any free one. Raises RunError if the port is taken."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -52,7 +52,7 @@ class Group(NamedTuple):
     """Runs that differ only in name and seed."""
 
     number: int
-    """Stays the same while the desk runs, so that the group keeps its colour."""
+    """Number of the group, which stays the same while the desk runs, so that the group keeps its colour."""
     members: list[WatchedRun]
 
 

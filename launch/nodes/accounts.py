@@ -33,7 +33,7 @@ class NodeAccounts:
         self._unknown = self._unknown or why
 
     def move(self, learner: int) -> None:
-        """Count the steps of a learner that begins on another node that its newest checkpoint does not contain."""
+        """Count, for a learner that begins on another node, the steps that its newest checkpoint does not contain."""
         if (there := self._there.pop(learner, None)) is None:
             return
         saved = saved_steps(self._checkpoints, learner)

@@ -221,7 +221,7 @@ class Agent:
             self._note_trouble(self._line.trouble, now_s)
 
     def _note_trouble(self, trouble: str | None, now_s: float) -> None:
-        """Show a refusal at once; show only after TROUBLE_S that the head cannot be reached, which may answer late."""
+        """Show a refusal at once, but only after TROUBLE_S that the head cannot be reached: it may answer late."""
         if trouble is None:
             self._troubled_s = None
             return

@@ -259,7 +259,10 @@ class Head:
         return self.nodes[self.placed[learner]]
 
     def _node_in_turn(self, start: Start) -> RemoteNode | None:
-        """Return the node of a process whose role is spread: the same as before, else the next one; or None."""
+        """Return the node of a process whose role is spread: the same as before, or else the next in turn.
+
+        Returns None if all nodes are lost or leaving.
+        """
         names, own = sorted(name for name, node in self.nodes.items() if not node.leaving), start.process
         if names and self._spread.get(own.name) not in names:
             self._spread[own.name] = names[own.number % len(names)]
@@ -483,7 +486,7 @@ class Head:
     # Moves ----------------------------------------------------------------------------------------------------------
 
     def _look_for_uneven(self) -> Iterator[NodeEvent]:
-        """Yield Uneven if a node has two learners more than another that joined at least a lease ago."""
+        """Yield Uneven if a node has two learners more than another; both must have joined a lease ago."""
         settled = [name for name, node in self.nodes.items() if not node.leaving and self._is_settled(node)]
         if self._moving is None and not self._unplaced and (found := find_uneven(self.placed, settled)):
             learner, to, why = found

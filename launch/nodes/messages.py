@@ -149,7 +149,7 @@ class ReleaseLearner(NodeMessage, frozen=True):
 
 
 class LearnerReleased(NodeMessage, frozen=True):
-    """The processes of a learner have ended here, with these final steps."""
+    """The processes of a learner have ended on this node, with these final steps."""
 
     learner: Count
     steps: LearnerSteps

@@ -106,7 +106,7 @@ class Resumption:
     """State of the folder of a run that is resumed; a new run has only the time at which it begins."""
 
     began_s: float = 0.0
-    """CLOCK_MONOTONIC at the begin of the run, in seconds; for a resumed run, now minus the time it took so far."""
+    """CLOCK_MONOTONIC at the start of the run, in seconds; for a resumed run, now minus the time it took so far."""
     resumed: bool = False
     """Whether the run continues from checkpoints."""
     env_steps: int = 0

@@ -71,7 +71,7 @@ class Asked:
 
 
 def read(first: First, algorithm: str | None, keys: Mapping[str, Any]) -> Asked:
-    """Return what the arguments ask for.
+    """Return the run that the arguments ask for.
 
     Raises RunError for a first argument that is none of ``First``, and for two different algorithms.
     """

@@ -144,7 +144,10 @@ def choose_engine(spec: EngineSpec | None, run_dir: Path, nodes: NodesSection, k
 
 
 def choose_listen_address(nodes: NodesSection, keyed: bool) -> Tcp:
-    """Return the address at which a head listens; raises RunError if it is bad, or needs keys and is not ``keyed``."""
+    """Return the address at which a head listens; ``keyed``: whether the head has keys.
+
+    Raises RunError if the address is invalid, or if other machines can reach it and the head has no keys.
+    """
     try:
         address = Tcp.read(nodes.listen) if nodes.listen else Tcp("127.0.0.1", 0)
     except AddressError as error:

@@ -96,7 +96,7 @@ class Reporter:
             self._show(lambda console: console.event(note))
 
     def complaint(self, said: str) -> None:
-        """Count a problem that does not stop the run, and report it unless there were too many before."""
+        """Count a problem that does not stop the run, and report it; after COMPLAINTS_TOLD, only a few are reported."""
         self._complaints += 1
         if self._complaints <= COMPLAINTS_TOLD:
             self.note(ev.Note("warned", cause=said))

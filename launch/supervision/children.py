@@ -163,7 +163,7 @@ class Children:
     def restart_one_trainer(self) -> bool:
         """Start a trainer that waits for its restart, unless one is starting; returns False if none waits or starts.
 
-        Only trainers count that were admitted before."""
+        Trainers that were never admitted do not count."""
         known = [trainer for trainer in self.trainers() if trainer.ever_said_hello]
         if any(trainer.state is ChildState.STARTING for trainer in known):
             return True

@@ -290,7 +290,7 @@ class Supervisor:
     def _drain_or_end(self, outcome: ev.Done) -> bool:
         """Tell the trainers to finish and save, or end everything if none can save; returns whether one can.
 
-        If none runs and their weights are in a store, one that is restarted saves them.
+        If no trainer runs and the weights are in a store, a trainer that is restarted saves them.
         """
         running = any(trainer.state is ChildState.RUNNING for trainer in self._children.trainers())
         saving = running or (self._mode.central and self._children.restart_one_trainer())
@@ -325,7 +325,7 @@ class Supervisor:
             self._end(outcome)
 
     def _outcome_of(self, trainers: list[Child]) -> ev.Done:
-        """Return the outcome of a drained run: the wanted one, or a failure if trainers died and none has finished.
+        """Return the outcome of a drained run: as planned, or a failure if trainers died and none has finished.
 
         Of the summaries of detached learners only the counters are used.
         """

@@ -251,7 +251,7 @@ class Loop:
         return min(end, self._sweep.base.total_steps)
 
     def _settle(self, run: RunId) -> bool:
-        """Record the end of a run that is not alive, if its folder tells it; return whether it does."""
+        """Record the end of a run that is not alive, if its folder says how it ended; return whether it does."""
         outcome = self._outcome(run)
         status: Status
         if outcome.status == "finished":

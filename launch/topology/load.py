@@ -69,7 +69,7 @@ def parse(
 
 
 def _written(raw: dict[str, Any]) -> Iterator[str]:
-    """Yield the keys of a file with its overrides, those of sections with the section before them."""
+    """Yield the dotted keys that a file with its overrides sets."""
     for key, value in raw.items():
         if isinstance(value, dict):
             yield from (f"{key}.{inner}" for inner in value)

@@ -40,7 +40,7 @@ def read(path: str) -> bytes:
 
 
 def _meant(path: str) -> str:
-    """Return the topology whose name is most similar, in the folder of a path that is not there; else an example."""
+    """Return the topology beside a missing path whose name is most similar; else the example of its name, or empty."""
     asked = Path(path)
     if asked.suffix not in ("", *_ENDINGS):
         return ""
