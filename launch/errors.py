@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class RunError(ValueError):
-    """The request was wrong: no such run, more than one, or not in the state that the command needs."""
+    """The request was wrong: for example, no run or several runs match, or the run is in the wrong state."""
 
 
 class FailedError(RuntimeError):

@@ -91,7 +91,7 @@ class Suite:
     sets_modes: bool = False
     """Whether it runs a topology in several modes, and gives each run the overrides that its mode reads."""
     keys: tuple[str, ...] = ()
-    """Overrides of that topology, before those of the request."""
+    """Overrides of the default topology, before those of the request."""
     draws_seeds: bool = False
     """Whether it takes seeds; without them it draws them from the clock."""
     in_parts: bool = False

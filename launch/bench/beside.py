@@ -18,7 +18,7 @@ from launch.machine.cgroups import PERIOD_FILE, QUOTA_FILE, Cgroup, groups
 from launch.machine.cores import in_turn
 
 _PERIOD_US = 100_000
-"""The kernel's default."""
+"""Period of a control group's quota in microseconds: the kernel's default."""
 _REMOVE_LIMIT_S = 10.0
 _LOOP = """
 import ctypes, os, signal, sys

@@ -66,7 +66,7 @@ class Played:
     last: float
     """Mean raw scores; without evaluations best and last are the same."""
     over: str
-    """The games over which they are means, in words."""
+    """The games over which ``best`` and ``last`` are means, in words."""
 
     @property
     def scores(self) -> dict[str, float]:
@@ -114,7 +114,7 @@ def read(run: RunFolder) -> Played:
 
 
 def found_in(folder: str, known: list[RunFolder]) -> list[Played]:
-    """Return the scores of all runs that have one in a game of the table."""
+    """Return the scores of all runs that have a score in a game of the table; raises RunError if none has."""
     found = []
     for run in known:
         try:

@@ -21,10 +21,10 @@ from launch.errors import FailedError
 from launch.machine.cgroups import autogroups
 
 REPORT_S = 2.0
-"""Seconds of a report."""
+"""Seconds between two reports."""
 WARMUP_S = 5.0
 QUOTA = 1.5
-"""Cores."""
+"""Cores of the quota."""
 OURS = "ours"
 ALONE = "nothing"
 RATIONED = f"a quota of {QUOTA:g} cores"
@@ -90,7 +90,7 @@ def compare(
 
 
 def table(seen: Mapping[Beside, Sequence[float]]) -> list[tuple[str, ...]]:
-    """Return a line for each case: the median and the worst report, also as shares of the program's median alone."""
+    """Return a line for each case: median and worst rate, also as shares of the median of the program alone."""
     rows: list[tuple[str, ...]] = []
     for (name, what), rates in sorted(seen.items(), key=lambda item: list(seen).index((item[0][0], ALONE))):
         alone = median(seen[name, ALONE])
@@ -105,7 +105,7 @@ def _named(case: Beside) -> str:
 
 
 def _possible() -> tuple[dict[str, Callable[[], AbstractContextManager[Any]]], list[str]]:
-    """Return the conditions that can be made here, and a note for each of the others."""
+    """Return the conditions that can be made on this machine, and a note for each of the others."""
     try:
         with rationed(QUOTA):
             return dict(BESIDE), []

@@ -300,6 +300,6 @@ def rates(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
 
 
 def rate_of(topology: str, overrides: Sequence[str], seconds: float, warmup_s: float) -> float:
-    """Return the agent steps/s of a run that is started and ended here."""
+    """Start a run, measure its agent steps/s after a warm-up, and end it; return them."""
     with Running(topology, overrides) as run:
         return run.rate(seconds, warmup_s)

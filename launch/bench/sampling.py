@@ -2,7 +2,7 @@
 
 With ``algorithm.epochs: 0`` a topology does everything except learning. Every shape is measured with inference in the
 simulators and in a server, in lock-step (one open rollout) and running ahead (several), and compared with pure
-simulation of the same environments, interleaved. A server still answers a step only when all have taken it.
+simulation of the same environments, interleaved. A server still answers a step only when all simulators have taken it.
 """
 
 from __future__ import annotations

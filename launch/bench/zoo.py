@@ -123,7 +123,7 @@ class RowFolder:
             return []
 
     def prepare(self, wanted: str, at_once: int) -> None:
-        """Write the sweep's file, with the seeds there are and as many new ones as are missing; raises RunError.
+        """Write the sweep's file, with the seeds so far and, up to the wanted number, new ones; raises RunError.
 
         ``wanted``: a number of seeds, or the seeds themselves, separated by commas.
         """

@@ -81,7 +81,7 @@ def summary(loaded: Topology, made: Plan) -> list[str]:
 
 
 def warnings(made: Plan) -> list[str]:
-    """Return what speaks against the plan on this machine, each with a remedy."""
+    """Return warnings about the plan on this machine, each with a remedy."""
     found = []
     if made.graph and (said := _taken_back(made.topology, measure_mixing(made.graph, made.topology.learners.count))):
         found.append(said)
@@ -175,7 +175,7 @@ def _environment(found: Description) -> str:
 
 
 def placement(made: Plan) -> dict[str, list[int]]:
-    """Return the learners of each node if all nodes were like this machine; raises TopologyError for too many."""
+    """Return the learners of each node if all nodes were like this machine; raises TopologyError if they do not fit."""
     topology, names = made.topology, [f"node-{number}" for number in range(made.topology.nodes.count)]
     here = NodeResources(cores=made.cores.usable, shm_bytes=free_bytes(), gpus=count_gpus())
     need = need_of(topology, made.description)
@@ -213,7 +213,7 @@ def _mixing(found: Mixing) -> str:
 
 
 def _taken_back(topology: Topology, found: Mixing) -> str:
-    """Return a warning about old messages in the average of weights; empty if there are none."""
+    """Return a warning if averaging with old messages undoes a part of each step; else empty."""
     others, own = found.in_degree[1] / (1 + found.in_degree[1]), section_of(topology, GOSSIP)
     if mode(topology) != GOSSIP or not others or own.age_corrected or own.max_staleness is not None:
         return ""

@@ -1,4 +1,4 @@
-"""``actorlearn desk`` and ``actorlearn report``: show runs in a browser, live from a server here, or as one file."""
+"""``actorlearn desk`` and ``actorlearn report``: show runs in a browser, live from a local server, or as one file."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from launch.spawning.answers import NoAnswerError, ask_task
 from launch.topology.load import load
 
 BEHIND = 2
-"""Most checkpoints by which a learner's newest may be behind the newest of all; else it has left the run."""
+"""Most checkpoints by which a learner's newest may be behind the newest of all learners; else it has left the run."""
 
 
 def evaluate(
@@ -132,9 +132,9 @@ def settings(
 def play(run: RunFolder, wanted: EvaluateSettings) -> dict[str, Any]:
     """Run the evaluating process and return its answer; raises FailedError with its last line.
 
-    The answer also has ``behind_steps``: the steps that the run has learned more than these weights. Of a living run it
+    The answer also has ``behind_steps``: how many steps the run has learned since these weights. Of a living run it
     has ``age_s``, the age of the weights after the last game. Of the best checkpoint it has ``best_score``,
-    ``best_score_env_steps`` and ``best_score_by``: what made it the best.
+    ``best_score_env_steps`` and ``best_score_by``, which is "evaluation" or "training".
     """
     best = read_best(run.path / "checkpoints") if wanted.at == BEST else None
     try:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TOPOLOGY = "topology.yaml"
 """File of the resolved topology in the folder of a run."""
 TRIAL_S = 3.0
-"""Seconds after which a user is told what a command without output is doing."""
+"""Seconds without output after which a line says that the environment and the network are being tried."""
 
 
 def start(
@@ -64,7 +64,7 @@ def resume(
 
 @contextmanager
 def slow_trial_told() -> Iterator[Callable[[], None]]:
-    """Print a line if the trial of the environment takes longer than TRIAL_S; yields what to call when it is over."""
+    """Print a line if the trial of the environment takes longer than TRIAL_S; yields a function to call at its end."""
 
     def tell() -> None:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""``actorlearn simulate``: predicts a topology's rate on several nodes, from costs measured here or given as keys."""
+"""``actorlearn simulate``: predicts a topology's rate on several nodes, from measured costs or costs given as keys."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _costs(asked: SimulateRequest, run: str | None, seconds: float) -> tuple[Cos
 
 
 def _said(whole: Scenario) -> str:
-    """Return the case and its costs in two lines."""
+    """Return the scenario and its costs in two lines."""
     costs = ", ".join(f"{name} {value:.3g}" for name, value in msgspec.structs.asdict(whole.costs).items())
     learners = f"{whole.learners} learner{'s' * (whole.learners > 1)}"
     machines = f"{whole.machines} machine{'s' * (whole.machines > 1)} of {whole.cores:g} cores"

@@ -116,7 +116,7 @@ def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:
 
 
 def _size(sweep: Sweep) -> str:
-    """Return the amount to run, in words."""
+    """Return the number of trials and runs, or of generations and members, in words."""
     search, seeds = sweep.search(), len(sweep.keys.seeds)
     if isinstance(search, Population):
         return f"{sweep.generations} generations of {seeds} members"

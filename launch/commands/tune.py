@@ -26,7 +26,7 @@ from launch.topology.load import Topology, TopologyError, load
 from launch.topology.overrides import expand
 
 FIRST_S = 4.0
-"""Seconds for each candidate in the first heat; each later heat has twice as long, for a third of them."""
+"""Seconds for each candidate in the first heat; each later heat measures the fastest third for twice as long."""
 LAST_S = 16.0
 """Seconds of each measurement in the comparisons of pinning and of emulators."""
 WARMUP_S = 2.0

@@ -26,8 +26,8 @@ _REPORT_EVERY_S = 60.0
 class LimitedProtocol(H11Protocol):
     """A connection that is closed if it does not send a whole header in time, or if there are too many.
 
-    Above ``MOST`` connections, the one closed is that which has waited longest for a header. If none waits for one,
-    the new connection is closed.
+    Above ``MOST`` connections, the connection that has waited longest for a header is closed. If no connection waits
+    for a header, the new one is closed.
     """
 
     def __init__(self, *given: Any, header_s: float, **named: Any) -> None:
@@ -65,7 +65,7 @@ class LimitedProtocol(H11Protocol):
         return cycle is None or cycle.response_complete
 
     def deadline_s(self) -> float:
-        """Return the time of the loop at which the header must be there."""
+        """Return the time, by the event loop's clock, by which the whole header must have arrived."""
         return self._deadline.when() if self._deadline is not None else 0.0
 
     def _wait(self) -> None:
@@ -79,7 +79,7 @@ class LimitedProtocol(H11Protocol):
 
 
 class LimitedServer(uvicorn.Server):
-    """Uvicorn with limited connections, which reports exhausted file descriptors in one line a minute."""
+    """Uvicorn with limited connections, which reports exhausted file descriptors at most once a minute."""
 
     def __init__(self, app: ASGIApp, header_s: float = HEADER_S) -> None:
         """``header_s``: seconds for the header of a request."""

@@ -18,7 +18,7 @@ from launch.reports.checks import is_number, keep_usable
 from launch.reports.format import as_bytes, as_percent, metric_value, printable
 
 MOST_BOXES = 6
-"""Most boxes for the processes of one role and learner; above it, those in the same ordinary state share a box."""
+"""Most boxes for the processes of one role and learner; above it, processes in the same ordinary state share one."""
 _ORDINARY = ("running", "starting", "exited")
 _MEMORY = {
     "sync": ("mean of gradients", "all learners wait for it"),
@@ -123,7 +123,7 @@ def _lines(
 
 
 def _flow(steps_per_s: Any, size: Any, pieces: Any = 1, steps: Any = 1) -> str:
-    """Return the bytes per second of ``pieces`` of a size in ``steps`` steps; empty if a number is unknown."""
+    """Return the bytes per second of ``pieces``, of ``size`` bytes each, every ``steps`` steps; empty if unknown."""
     known = all(is_number(number) and number > 0 for number in (steps_per_s, size, pieces, steps))
     return f" · {as_bytes(steps_per_s * size * pieces / steps)}/s" if known else ""
 

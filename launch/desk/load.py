@@ -12,7 +12,7 @@ import psutil
 from launch.desk.cast import Process
 
 MOST_SAMPLES = 300
-"""Samples kept of each process: ten minutes of one every two seconds."""
+"""Samples kept of each process: those of ten minutes, one every two seconds."""
 
 
 class Load:

@@ -161,7 +161,7 @@ def _started(meta: Mapping[str, Any]) -> str:
 
 
 def _time(text: object) -> datetime | None:
-    """Return a time of a file of the run, in UTC; None if it is none."""
+    """Return a time that a file of the run contains, in UTC; None if the text is no time."""
     try:
         return datetime.fromisoformat(str(text)).astimezone(UTC)
     except (ValueError, OverflowError):
@@ -169,7 +169,7 @@ def _time(text: object) -> datetime | None:
 
 
 def _outcome(view: RunView) -> Mapping[str, Any]:
-    """Return the newest report; of an ended run with the numbers of its summary, where it has them."""
+    """Return the newest report; after the end of the run, with the numbers of the summary where it has them."""
     return {**view.row, **{name: view.final(name) for name in view.row}} if view.has_ended else view.row
 
 
@@ -250,8 +250,8 @@ def _mark(curve: CurvePoints, marked: Mapping[str, Any]) -> Part:
 def group_band(members: Sequence[WatchedRun], shown: Sequence[str]) -> Part:
     """Return a group's bands of metrics against steps and minutes; a band is None if no two curves overlap.
 
-    Runs that ended early would end the band: it is over the finished and living runs, if there are any. The score is
-    always there, for the table of runs.
+    Runs that ended early would end the band, so they are left out if any run is living or finished. The band of the
+    score is always included, for the table of runs.
     """
     found = {}
     whole = [watched for watched in members if watched.view.status not in _ENDED_EARLY]

@@ -38,7 +38,7 @@ HOST = "127.0.0.1"
 HOSTS = (HOST, "localhost")
 """Host names that a request may have. The port is not checked: at the near end of a tunnel it is another one."""
 FULL_EVERY_S = 2.0
-"""Seconds between two requests for the processes of the run shown in full; after an event there is one at once."""
+"""Seconds between two requests for the processes of the run shown in full; after an event they come at once."""
 KEEP_ALIVE_S = 15.0
 """Longest silence of a stream; sending something reveals that a page was closed."""
 MOST_METRICS = 6
@@ -222,7 +222,7 @@ class DeskServer:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens on this machine only; port 0: any free one. Raises RunError if it is taken."""
+    """Return a socket that listens on this machine only; port 0: any free one. Raises RunError if the port is taken."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

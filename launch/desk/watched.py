@@ -32,7 +32,7 @@ CHECK_EVERY_S = 1.0
 FIND_EVERY_S = 2.0
 """Least time between two searches for runs."""
 FIND_SHARE = 50.0
-"""Least time between two searches, in durations of a search: searching takes at most a fiftieth of the time."""
+"""Least time between two searches, as a multiple of one search's time: searching takes at most 1/50 of all time."""
 MARKED = frozenset({"died", "gave up", "attached", "detached", "resumed", "lost", "joined", "failed", "silent"})
 """Kinds of events that are marked on curves."""
 MOST_MARKS = 200
@@ -52,7 +52,7 @@ class Group(NamedTuple):
     """Runs that differ only in name and seed."""
 
     number: int
-    """Stays the same while the desk runs, so that the group keeps its colour."""
+    """Number of the group, which stays the same while the desk runs, so that the group keeps its colour."""
     members: list[WatchedRun]
 
 

@@ -60,10 +60,10 @@ def card(
 ) -> str:
     """Return the card.
 
-    ``view``: the run as it is now, with whose environment the policy plays. ``lives``: those that have trained the
-    weights, oldest first. ``told``: the answer of ``tasks/export.py``. ``scored``: the answer of ``tasks/evaluate.py``
-    about games that the exported weights played with their likeliest actions; None: no games were played. ``files``:
-    names of the other files in the folder.
+    ``view``: the run as it is now; the policy plays with its environment. ``lives``: the run's lives in which the
+    weights were trained, oldest first. ``told``: the answer of ``tasks/export.py``. ``scored``: the answer of
+    ``tasks/evaluate.py`` about games that the exported weights played with their likeliest actions; None: no games were
+    played. ``files``: names of the other files in the folder.
     """
     life = lives[-1]
     algorithm, title, stored = _name(life, "algorithm"), printable(view.name), PICKLED in files
@@ -159,7 +159,7 @@ def _env_since(view: RunView, life: Life) -> str:
 
 
 def _since(life: Life) -> dict[str, str]:
-    """Return what is said about a file after a resume."""
+    """Return the name and the description of topology.yaml if ``life`` began with a resume; else {}."""
     if life.resumed_at is None:
         return {}
     return {"topology.yaml": f"the configuration since the resume at {life.resumed_at:,} steps, with all defaults"}

@@ -92,7 +92,7 @@ class LiveConsole:
 
 
 class PlainConsole:
-    """One short line for a report, at most every ten seconds; a line for every event, but as few for checkpoints."""
+    """Prints a short line for every event; for reports, and for saved checkpoints, at most one every ten seconds."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class PlainConsole:
         self._saved_s: float | None = None
         """When a checkpoint was last printed."""
         self._unsaid_save = ""
-        """Line about a checkpoint that was saved sooner after the one before; printed when the run ends."""
+        """Line about a checkpoint saved less than ten seconds after the last printed one; printed when the run ends."""
 
     def event(self, note: Note) -> None:
         """Add an event of a process, and print it, unless it is a value that was chosen: `check` and `top` show these.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # lightened, to a contrast of at least 3 with the background.
 COLOURS = ("#0072B2", "#D55E00", "#008A63", "#B8508F", "#A87400", "#7A5CC2", "#1C2126")
 DARK_COLOURS = ("#4BA3DD", "#E8762C", "#2DB78B", "#D98AB7", "#E6A21A", "#B9A5F2", "#E6E8EA")
-"""On a dark background."""
+"""The colours on a dark background."""
 STYLES = ("-", "--", ":")
 INK = "#333333"
 _LEGEND_INCHES = 0.6
@@ -192,7 +192,10 @@ def draw_line(axes: Axes, curve: LearningCurve, column: int, unit: float, colour
 
 
 def _draw_band(axes: Axes, curves: Sequence[Points], unit: float, colour: str, style: str) -> str:
-    """Draw runs as thin lines, and their interquartile mean with its band where all have points; return its end."""
+    """Draw runs as thin lines, and their interquartile mean with its band where all have points.
+
+    Return the number of runs and the last interquartile mean as text for the legend.
+    """
     for curve in curves:
         axes.plot([x / unit for x, _ in curve], [y for _, y in curve], color=colour, linewidth=THIN, alpha=0.5)
     name = f", {len(curves)} runs"

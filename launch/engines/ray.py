@@ -32,7 +32,7 @@ _TURN_S, _LEAVE_S, _END_S = 1.0, 3, 25
 
 
 class RayEngine:
-    """Nodes in a Ray cluster: the one that RAY_ADDRESS names, by default that of this machine."""
+    """Nodes in the Ray cluster that RAY_ADDRESS names, by default the cluster of this machine."""
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
         """Start no node yet; raises RunError if Ray is not installed."""

@@ -66,7 +66,7 @@ def open_slurm(run_dir: Path, nodes: NodesSection) -> Engine:
 
 
 class SlurmSteps(ShellEngine):
-    """Nodes in the head's allocation, one on each of ``nodes.hosts``; by default on its first machines."""
+    """Nodes in the head's allocation, one on each of ``nodes.hosts``; by default on the first machines."""
 
     def command(self, number: int, node: NodeCommand) -> list[str]:
         """Return the command that starts a node's shell as a step on its machine."""

@@ -48,7 +48,7 @@ def read_events(files: Iterable[Path]) -> Log:
 
 
 def _values(file: Path) -> Iterator[tuple[float, int, str, Any]]:
-    """Yield time, steps, tag and value of each single value of a file; each event first without tag and value."""
+    """Yield time, steps, tag and value of each single value of a file; before them, each event with an empty tag."""
     # Imported here, because the import takes most of a second.
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     from tensorboard.util import tensor_util

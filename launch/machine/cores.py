@@ -74,7 +74,7 @@ def boot_id() -> str:
 def cores_word() -> str:
     """Return a word that is equal for processes of a machine that share the time of the same CPUs.
 
-    They do if they may run on the same CPUs, and are under the same quota if it is less than these.
+    They share it if they may run on the same CPUs and, where a quota gives them less time, are under the same quota.
     """
     cores = Cores.here()
     rationed_by = cores.quota.file.stat().st_ino if cores.quota and cores.rationed else None

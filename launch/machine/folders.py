@@ -26,7 +26,7 @@ def new_run_id() -> str:
 
 
 def longest_root() -> int:
-    """Return the most bytes of the path of ``runtime_root`` for which the paths of sockets below it fit."""
+    """Return the largest length in bytes of ``runtime_root`` with which the paths of sockets below it fit."""
     return PATH_BYTES - len(f"/{name_of(new_run_id())}/") - SOCKET_NAME_BYTES
 
 

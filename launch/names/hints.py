@@ -1,4 +1,4 @@
-"""What a name of another library is called here, as the hint of an error message. Pure."""
+"""The counterparts of other libraries' names, as hints in error messages. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMED_ELSEWHERE = {
     "td3": "sac",
     "trpo": "ppo",
 }
-"""Networks and algorithms of other libraries, in small letters -> the nearest one here."""
+"""Networks and algorithms of other libraries, in small letters -> the nearest one of actorlearn."""
 
 
 def hint(word: str) -> str:
@@ -43,7 +43,7 @@ def hint(word: str) -> str:
 
 
 def _counterpart(entries: list[tuple[Library, Name]], of_some: bool) -> str:
-    """Return the keys that all entries name, with their algorithms, if these are not all, and remarks."""
+    """Return the keys that all entries name, with remarks and, if ``of_some``, the algorithms that have the name."""
     keys = [key for key in entries[0][1].keys if all(key in name.keys for _, name in entries)]
     algorithms = sorted({library.names_here[algorithm] for library, name in entries for algorithm in name.algorithms})
     alike = len({name.how for _, name in entries}) == 1

@@ -1,4 +1,4 @@
-"""The names of another library: what each is called here, and how its value becomes the values of keys.
+"""The names of another library: the counterpart of each, and how its value becomes the values of keys.
 
 Hints of error messages, ``actorlearn.from_stable_baselines3``, ``actorlearn.from_cleanrl`` and two pages of docs/ are
 made from these tables. Pure.
@@ -19,7 +19,7 @@ Keys = dict[str, Any]
 
 
 class NoCounterpartError(Exception):
-    """A value of a name that has a counterpart has none itself; the text is the reason."""
+    """A value has no counterpart in actorlearn, though its name may have one; the text is the reason."""
 
 
 class Name(NamedTuple):
@@ -30,7 +30,7 @@ class Name(NamedTuple):
     keys: tuple[str, ...] = ()
     """Its counterparts; empty if it has none."""
     how: str = ""
-    """How its value becomes the values of the keys, if it is not the same value; without keys: why there is none."""
+    """How its value becomes the values of the keys, if it is not the same value; without keys: why it has none."""
     convert: Callable[[Values], Keys] | None = None
     """Returns the keys; may raise NoCounterpartError. None: the value of the only key is the same."""
 
@@ -61,7 +61,7 @@ class Library:
     defaults: Mapping[str, Mapping[str, Any]]
     """Algorithm (CleanRL: script) -> each of its names and its default."""
     fixed: Mapping[str, Keys]
-    """Algorithm -> keys for what the library does and has no name for, where it is no default of actorlearn."""
+    """Algorithm -> keys for what the library always does, without a name, and actorlearn does not do by default."""
     names_here: Mapping[str, str]
     """Algorithm -> ``algorithm.name``."""
 

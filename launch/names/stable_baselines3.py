@@ -48,7 +48,7 @@ _BUFFER = "the kind of memory follows from the algorithm"
 def read_python(text: str) -> Any:
     """Return the value of an expression of RL Baselines3 Zoo, such as "dict(net_arch=[64], activation_fn=nn.ReLU)".
 
-    Runs no code. A name such as nn.ReLU is its last word. Raises ValueError for anything but literals and dict(...).
+    Runs no code. A name such as nn.ReLU is read as its last word. Raises ValueError except for literals and dict(...).
     """
     try:
         return _literal(ast.parse(text.strip(), mode="eval").body)
@@ -239,7 +239,10 @@ def _no_images(values: Values) -> Keys:
 
 
 def _layers(values: Values, default: Sequence[int], value_network: str = "") -> Keys:
-    """Return the widths of layers; ``value_network``: name of the value's or the critics', if they have their own."""
+    """Return the widths of layers.
+
+    ``value_network``: name of the value network or the critics in ``net_arch``; empty: the policy is the only network.
+    """
     given = values["net_arch"]
     if not _perceptron(values):
         if given:

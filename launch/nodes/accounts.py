@@ -33,7 +33,7 @@ class NodeAccounts:
         self._unknown = self._unknown or why
 
     def move(self, learner: int) -> None:
-        """Count what a learner that begins on another node does not find in its checkpoint."""
+        """Count, for a learner that begins on another node, the steps that its newest checkpoint does not contain."""
         if (there := self._there.pop(learner, None)) is None:
             return
         saved = saved_steps(self._checkpoints, learner)
@@ -44,7 +44,7 @@ class NodeAccounts:
         self._moved[learner] = {reason: before.get(reason, 0) + lost.get(reason, 0) for reason in before | lost}
 
     def all(self) -> dict[int, LearnerSteps] | str:
-        """Return the steps of all learners, once all nodes have ended; why they are not known if they are not."""
+        """Return the steps of all learners, once all nodes have ended; the reason if they are not known."""
         if self._unknown:
             return self._unknown
         return {

@@ -113,7 +113,7 @@ class Epoch:
             self.workspace.lease(self.alive_s + self.lease_s)
 
     def close(self) -> None:
-        """End its processes."""
+        """End the processes of the epoch."""
         if self.workspace is not None:
             self.workspace.close()
 
@@ -221,7 +221,7 @@ class Agent:
             self._note_trouble(self._line.trouble, now_s)
 
     def _note_trouble(self, trouble: str | None, now_s: float) -> None:
-        """Show a refusal at once, and that the head cannot be reached if this has lasted: it may answer late."""
+        """Show a refusal at once, but only after TROUBLE_S that the head cannot be reached: it may answer late."""
         if trouble is None:
             self._troubled_s = None
             return

@@ -164,7 +164,7 @@ def remove_unfinished(run_dir: Path, sender: str = "") -> None:
 
 
 def steps_beside(folder: Path) -> list[str]:
-    """Return the names of all checkpoint folders beside this one, and its own; empty if they cannot be read."""
+    """Return the names of all checkpoint folders in the parent of ``folder``; empty if they cannot be read."""
     with suppress(OSError):
         return [path.name for path in folder.parent.iterdir() if path.name.isdecimal() and path.is_dir()]
     return []

@@ -180,7 +180,7 @@ class Head:
         self._place(learners, "")
 
     def _place(self, learners: Collection[int], why: str) -> None:
-        """Place learners as `add_learners` does; ``why`` they are placed again, in words."""
+        """Place learners as `add_learners` does; ``why``: the reason for placing them again, empty the first time."""
         machines = {name: machine for name, machine in self._machines().items() if not self.nodes[name].leaving}
         found = place_learners(learners, machines, self._need, self.placed)
         self.placed |= found
@@ -259,7 +259,10 @@ class Head:
         return self.nodes[self.placed[learner]]
 
     def _node_in_turn(self, start: Start) -> RemoteNode | None:
-        """Return the node of a process whose role is spread: its earlier node, else the next in turn; None if none."""
+        """Return the node of a process whose role is spread: the same as before, or else the next in turn.
+
+        Returns None if all nodes are lost or leaving.
+        """
         names, own = sorted(name for name, node in self.nodes.items() if not node.leaving), start.process
         if names and self._spread.get(own.name) not in names:
             self._spread[own.name] = names[own.number % len(names)]
@@ -631,7 +634,7 @@ class Head:
             self._forget(node, f"node {node.name} did not send them within {END_S:g} s")
 
     def learner_steps(self) -> dict[int, LearnerSteps] | str:
-        """Return the steps of all learners, from the nodes' accounts; why they are not known if they are not."""
+        """Return the steps of all learners, from the nodes' accounts; the reason if they are not known."""
         return self._accounts.all()
 
     def close(self) -> None:

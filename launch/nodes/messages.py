@@ -149,7 +149,7 @@ class ReleaseLearner(NodeMessage, frozen=True):
 
 
 class LearnerReleased(NodeMessage, frozen=True):
-    """The processes of a learner have ended here, with these final steps."""
+    """The processes of a learner have ended on this node, with these final steps."""
 
     learner: Count
     steps: LearnerSteps
@@ -160,7 +160,7 @@ class End(NodeMessage, frozen=True):
 
 
 class NodeLeaving(NodeMessage, frozen=True):
-    """The agent was told to stop: its trainers save and end, then NodeLeft follows. No process is started there."""
+    """The agent was told to stop: its trainers save and end, then NodeLeft follows. Its node starts no process."""
 
 
 class NodeEnded(NodeMessage, frozen=True):

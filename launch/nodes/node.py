@@ -54,9 +54,9 @@ class Node(Protocol):
         """Make room for learners; raises OSError or TopologyError, and then has made room for none of them."""
 
     def learner_steps(self) -> dict[int, LearnerSteps] | str:
-        """Return the steps of all learners that the run has had; why they are not known if they are not.
+        """Return the steps of all learners that the run has had; the reason if they are not known.
 
-        It is called after ``end``.
+        Call it after ``end``.
         """
 
     def end(self) -> None:

@@ -88,5 +88,5 @@ class RemoteNode:
 
 
 def ends(event: NodeMessage) -> bool:
-    """Whether an event is the end of a process, or says that it follows."""
+    """Whether an event is the end of a process, or the Finished of a process that is about to end."""
     return isinstance(event, ev.Exited) or (isinstance(event, ev.Received) and isinstance(event.message, Finished))

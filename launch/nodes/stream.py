@@ -60,9 +60,9 @@ class Stream:
     """Messages of this end that are not acknowledged, from the oldest, which has number ``acknowledged + 1``."""
     _kept_bytes: int = 0
     _flying: int = 0
-    """How many of these were sent and may still arrive."""
+    """Number of messages of ``_kept`` that were sent and may still arrive."""
     _sent_s: float = 0.0
-    """Time when the oldest of these was sent, or of the last acknowledgement."""
+    """Time when the oldest message of ``_kept`` was sent, or of the last acknowledgement."""
     _patience_s: float = RESEND_S
     _owed: bool = False
     """Whether an acknowledgement must be sent to the other end."""

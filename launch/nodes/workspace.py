@@ -126,7 +126,7 @@ class NodeWorkspace:
         self._spawner.lease(until_s)
 
     def send_logs(self, last: bool = False) -> None:
-        """Put new bytes of the processes' logs into the outbox; only after those of the last call, unless ``last``."""
+        """Put new bytes of logs into the outbox, unless bytes of an earlier call wait there and ``last`` is False."""
         if self._outbox.waits("logs") and not last:
             return
         for path in sorted((self._run_dir / "logs").glob("*.log")):

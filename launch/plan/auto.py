@@ -28,12 +28,15 @@ BF16_PRODUCTS = ("amx_bf16", "avx512_bf16")
 """Instruction sets that multiply bfloat16."""
 IN_PROPORTION = "it stays in proportion to learning_rate, which alone was overridden"
 LARGE_BATCH = 64
-"""Rows from which learning in bfloat16 is faster; with fewer, the conversion of the weights costs what it saves."""
+"""Rows in a pass from which learning in bfloat16 is faster; with fewer, converting the weights costs what it saves."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A chosen value of a key: for ``auto``, or for one that follows the machine or an override; None: left out."""
+    """The value chosen for a key that is ``auto`` or whose default follows the machine or an override.
+
+    None: the key is left out.
+    """
 
     key: str
     value: Any
@@ -75,7 +78,7 @@ def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[To
 
 
 def rows_learned(topology: Topology) -> int:
-    """Return the rows of one learning pass; for single transitions, those of the next observations included."""
+    """Return the number of rows in one learning pass; for single transitions, next observations count as rows too."""
     replay, algorithm = topology.replay, topology.algorithm
     if replay and isinstance(algorithm, OffPolicySettings):
         return replay.batch_size * (replay.sequence_steps + algorithm.n_step if replay.sequence_rows > 1 else 2)
@@ -84,7 +87,7 @@ def rows_learned(topology: Topology) -> int:
 
 
 def rows_answered(topology: Topology) -> int:
-    """Return the rows of one acting pass: of the largest inference server, or of a simulator that runs the policy."""
+    """Return the number of rows in one acting pass of the largest inference server, or of a simulator without one."""
     simulators, inference = topology.simulators, topology.inference
     members = -(-simulators.count // inference.count) if inference.count else 1
     return inference.batch_rows or members * simulators.envs // simulators.groups
@@ -131,7 +134,7 @@ def misfits(topology: Topology, flags: Collection[str], cores: float) -> list[st
 
 
 def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
-    """Return the reasons for defaults that follow the cores (``launch/topology/defaults.py`` computes them)."""
+    """Return the defaults that follow the cores (``launch/topology/defaults.py`` computes them), with reasons."""
     kind, learners = ENVIRONMENTS.of(topology.env.id), topology.learners_of_a_node
     on = f"{cores}, shared by {learners} learners" if learners > 1 else str(cores)
     on += " (of the head's machine; all nodes are assumed to have as many)" if topology.nodes.several else ""
@@ -179,9 +182,9 @@ def _precision(topology: Topology, device: str, rows: int, flags: Collection[str
 def _acting(topology: Topology, device: str, learning: str, flags: Collection[str]) -> tuple[str, str]:
     """Return the precision for acting, and the reason.
 
-    It is the trainer's if the algorithm uses probability ratios and both use the same kind of device. With different
-    precisions the ratios of unchanged weights are wrong by 0.001 to 0.004 on average and by 0.01 to 0.15 at most; with
-    both in bf16, by less than 1e-5. The pass takes about as long in either: 1.2 and 1.0 ms for 16 rows.
+    It is the trainer's precision if the algorithm uses probability ratios and both devices are of one kind. With
+    different precisions the ratios of unchanged weights are wrong by 0.001 to 0.004 on average and by 0.01 to 0.15 at
+    most; with both in bf16, by less than 1e-5. The pass takes about as long in either: 1.2 and 1.0 ms for 16 rows.
     """
     name = topology.algorithm.name
     if ALGORITHMS.spec(name).by_ratio and device.partition(":")[0] == topology.trainer.device.partition(":")[0]:

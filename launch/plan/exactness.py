@@ -22,7 +22,7 @@ from launch.topology.modes import mode
 
 KEY = "checkpoint.exact"
 MOST_BYTES = 256 << 20
-"""Maximum size of a learner's blocks with which ``auto`` is exact: snapshots within a rollout contain the blocks."""
+"""Maximum bytes of a learner's blocks for which ``auto`` means true: snapshots within a rollout contain the blocks."""
 
 
 def hindrances(topology: Topology, description: Description) -> list[str]:
@@ -48,7 +48,7 @@ def hindrances(topology: Topology, description: Description) -> list[str]:
 
 
 def choose_exact(topology: Topology, description: Description) -> Choice:
-    """Return whether checkpoints of this run are exact, and why; raises TopologyError if they must be and cannot."""
+    """Return whether checkpoints of this run are exact, and why; raises TopologyError if ``true`` is impossible."""
     wanted, against = topology.checkpoint.exact, hindrances(topology, description)
     if wanted is True and against:
         raise TopologyError(
@@ -66,7 +66,7 @@ def choose_exact(topology: Topology, description: Description) -> Choice:
 
 
 def reason(choices: Sequence[Choice]) -> str:
-    """Return the reason of the choice whether checkpoints are exact."""
+    """Return why checkpoints are exact, or why they are not."""
     return next(choice.why for choice in choices if choice.key == KEY)
 
 
@@ -92,7 +92,7 @@ def reason_to_begin_anew(
 ) -> str:
     """Return why simulators cannot continue from the saved snapshots; empty if they can.
 
-    ``states``: of the learners' checkpoints; ``simulators``: for each learner, the names of its first simulators.
+    ``states``: the state in each learner's checkpoint; ``simulators``: the names of each learner's first simulators.
     """
     for state, names in zip(states, simulators, strict=True):
         if why := state.get("inexact", "it has no snapshots of simulators"):

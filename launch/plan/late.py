@@ -1,4 +1,4 @@
-"""Warnings about values of a topology whose time comes only after the end of the run."""
+"""Warnings about values of a topology that would take effect only after the end of the run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from launch.topology.load import Topology
 
 
 def never_reached(topology: Topology) -> Iterator[str]:
-    """Yield a warning if the replay never has enough steps to learn from, and if exploration never ends.
+    """Yield a warning if the replay never has enough steps to learn from, and one if exploration never ends.
 
-    They do not prevent a run: a short trial of a topology shows whether its processes work.
+    The warnings do not prevent a run: a short trial of a topology shows whether its processes work.
     """
     total_steps, exploration = topology.total_steps, getattr(topology.algorithm, "exploration", None)
     if topology.replay is not None:

@@ -22,7 +22,7 @@ _LONGEST_NAME = 40
 def manifest(topology: Topology, *, image: str, secret: str, claim: str | None) -> list[dict[str, Any]]:
     """Return the Kubernetes objects of a run.
 
-    ``image``: has actorlearn installed; ``secret``: has the files of `actorlearn keys new` for node-0, node-1, …;
+    ``image``: with actorlearn installed; ``secret``: name of a Secret with the files that `actorlearn keys new` makes;
     ``claim``: claim of a persistent volume for the run's folder; None: the folder is in the head's pod.
     """
     name = re.sub(r"[^a-z0-9]+", "-", topology.name.lower()).strip("-")[:_LONGEST_NAME].strip("-") or "run"

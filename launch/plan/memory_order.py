@@ -8,7 +8,7 @@ from launch.errors import RunError
 from launch.topology.load import Topology
 
 ORDERED = ("x86_64", "AMD64")
-"""Machines, by uname's names, on which a reader that sees a new word also sees all earlier stores."""
+"""Machines, by uname's names, on which a reader that sees a new value also sees all earlier stores."""
 
 
 def disorder(machine: str = "") -> str:

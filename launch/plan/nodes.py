@@ -36,7 +36,7 @@ class NodeResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     cores_id: Name = ""
     """Identifies the cores: nodes on the same cores have the same value. Empty: no other node uses them."""
     shm_id: Name = ""
-    """Identifies the shared memory in the same way."""
+    """Identifies the shared memory: nodes with the same memory have the same value. Empty: no other node uses it."""
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ COUNT, ENVS = "simulators.count", "simulators.envs"
 MOST_SIMULATORS = 16
 """Most simulators of a learner that are chosen for a slow environment: its default number of environments."""
 LONG_S = 15.0
-"""Time between updates from which rollouts are made shorter: a user who sees nothing learned so long stops the run."""
+"""Time between updates from which rollouts are made shorter: a user who sees no update for so long stops the run."""
 LEAST_HORIZON = 16
 """Shortest horizon that is chosen: the shortest of the default horizons for environments that are not Atari games."""
 LEAST_STEPS = 256
@@ -40,9 +40,9 @@ def update_s(topology: Topology, step_s: float, cores: float) -> float:
 def more_simulators(topology: Topology, description: Description, cores: Cores) -> dict[str, tuple[int, str]]:
     """Return the count of simulators and their environments, each with the reason, for a slow environment; else {}.
 
-    The defaults have few simulators for environments whose steps are cheap; one of a slow environment keeps a core
-    busy. The number of environments in all stays as it is, so that the run learns from the same batches. Keys that the
-    user has set are kept.
+    The defaults have few simulators, for environments whose steps are cheap; a simulator of a slow environment keeps a
+    core busy. The number of environments in all stays as it is, so that the run learns from the same batches. Keys that
+    the user has set are kept.
     """
     simulators, here = topology.simulators, topology.learners_of_a_node
     if not description.step_s or COUNT not in topology.left_to_cores or ENVS in topology.written:

@@ -106,7 +106,7 @@ class Resumption:
     """State of the folder of a run that is resumed; a new run has only the time at which it begins."""
 
     began_s: float = 0.0
-    """CLOCK_MONOTONIC at the begin of the run, in seconds; for a resumed run, now minus the time it took so far."""
+    """CLOCK_MONOTONIC at the start of the run, in seconds; for a resumed run, now minus the time it took so far."""
     resumed: bool = False
     """Whether the run continues from checkpoints."""
     env_steps: int = 0
@@ -122,13 +122,13 @@ class Resumption:
     games: int = 0
     """Games that the learners had finished at their checkpoints."""
     stretched: str = ""
-    """The schedules that end at other steps than before, with both ends; empty if there are none."""
+    """The schedules that end at other steps than before, with the earlier and the new end; empty if there are none."""
     damaged: tuple[str, ...] = ()
     """Warnings about newer, damaged checkpoints that the trainers do not report themselves."""
     left_out: Mapping[int, str] = field(default_factory=dict)
     """Learners of the topology that were detached in an earlier life, and so are left out -> their trainers' names."""
     learners_so_far: int = 0
-    """Number of learners that the run has had; attached learners get numbers from it on, which have no checkpoints."""
+    """Number of learners that the run has had; attached learners are numbered from it on, and have no checkpoints."""
 
     @property
     def other_task(self) -> bool:
@@ -141,7 +141,7 @@ class Plan:
     """Plan of a run, computed from topology, description, machine and run folder."""
 
     topology: Topology
-    """Without any ``auto``."""
+    """The topology of the run, without any ``auto``."""
     description: Description
     exact: bool
     """Whether checkpoints allow an exact resume."""

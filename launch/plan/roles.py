@@ -44,7 +44,7 @@ FILMS = "films"
 FRAMES_PER_S = 60.0
 """Frame rate of the Atari console."""
 LEAST_FRAMES = 2
-"""Minimum number of frames of a step: films of environments without frames show 30 steps a second."""
+"""Minimum number of frames of a step in films: those of environments without frames show 30 steps a second."""
 
 TypedRolePlan = RolePlan[Topology, Plan, Start]
 

@@ -71,7 +71,7 @@ class Asked:
 
 
 def read(first: First, algorithm: str | None, keys: Mapping[str, Any]) -> Asked:
-    """Return what the arguments ask for.
+    """Return the run that the arguments ask for.
 
     Raises RunError for a first argument that is none of ``First``, and for two different algorithms.
     """
@@ -110,7 +110,7 @@ def check(text: str | bytes, changes: Sequence[str], source: str) -> Topology:
 
 
 def reword(text: str, folder: Path | None = None) -> str:
-    """Return an error of the command line as one of arguments; ``folder``: that of a run whose topology was given."""
+    """Return an error with "argument" as its origin; ``folder``: that of a run whose topology is an argument."""
     origins = [COMMAND_LINE, *([re.escape(str(folder / GIVEN)) + r":\d+"] if folder else []), rf"{ARGUMENT}:\d+"]
     return re.sub(rf"^({'|'.join(origins)})(?=[:,])", ARGUMENT, text)
 

@@ -53,7 +53,7 @@ class Follower:
     """Reads each report and event of a run once, in the order of their times."""
 
     def __init__(self, found: RunFolder, from_start: bool) -> None:
-        """``from_start``: also what is in the files already; otherwise only what is added."""
+        """``from_start``: whether to read also the reports and events that are in the files already."""
         self._rows, self._events = found.metrics(), found.events()
         self.view: RunView = identify(found)
         """The run's identity and its newest report."""

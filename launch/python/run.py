@@ -209,7 +209,7 @@ class Run:
     def policy(self, at: str | int = NEWEST, *, learner: int = 0, seed: int = 0) -> LoadedPolicy:
         """Load the policy, to act on the CPU; see ``actorlearn.load_policy``.
 
-        ``at``: "newest", "best", or the steps of one of ``checkpoints()``. Raises ValueError for another.
+        ``at``: "newest", "best", or the steps of one of ``checkpoints()``. Raises ValueError for any other value.
         """
         return actorlearn.load_policy(self._folder, learner=learner, seed=seed, at=at)
 
@@ -226,10 +226,10 @@ class Run:
 
         ``save``: the living run first saves its present weights, which are then played. Without it the newest
         checkpoint may be old: ``behind_steps`` of the dict says by how many steps, and weights from before the first
-        update give a warning of Python. By default ``evaluator.episodes`` games, ``evaluator.greedy`` and the seed of
-        the run. The dict has ``mean``, ``std``, ``min``, ``max``, ``episodes``, ``env_steps`` (those of the checkpoint)
-        and others; with ``at="best"`` also ``best_score``, ``best_score_env_steps`` and ``best_score_by``: what made it
-        the best.
+        update give a warning of Python. The defaults of ``episodes``, ``greedy`` and ``seed`` are
+        ``evaluator.episodes``, ``evaluator.greedy`` and the seed of the run. The dict has ``mean``, ``std``, ``min``,
+        ``max``, ``episodes``, ``env_steps`` (those of the checkpoint) and others; with ``at="best"`` also
+        ``best_score``, ``best_score_env_steps`` and ``best_score_by``, which is "evaluation" or "training".
         """
         if save and at != NEWEST:
             raise ValueError(

@@ -19,7 +19,7 @@ from launch.commands import run
 def supervise(folder: Path, topology: str, overrides: Sequence[str], errors: int, resume_at: str | int | None) -> int:
     """Run a topology in a folder, or resume the run there from a checkpoint; return the exit status.
 
-    ``errors``: end of a pipe.
+    ``errors``: descriptor of a pipe, to which an error that ends the supervisor before the run begins is written.
     """
     from launch.topology.load import load
 

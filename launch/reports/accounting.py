@@ -23,10 +23,10 @@ class SavedSteps:
 
 @dataclass(frozen=True)
 class Accounting:
-    """The account of a run."""
+    """The account of a run's steps."""
 
     row: Mapping[str, int | None]
-    """Its metrics, for the summary; None: not known."""
+    """Name of each metric of the account -> its value, for the summary; None: not known."""
     said: str = ""
     """What was lost or is not known, in words; empty if all trainers have finished."""
 
@@ -59,7 +59,7 @@ def account(
 
 
 def unknown(why: str) -> Accounting:
-    """Return the account of a run some of whose steps are not known."""
+    """Return the account of a run in which the steps of some learner are not known; ``why``: the reason, in words."""
     names = ("steps_made", "steps_used", "steps_dropped", "steps_in_flight")
     reasons = (f"dropped_{reason}" for reason in StepCounts().dropped)
     return Accounting(dict.fromkeys((*names, *reasons)), f"the steps of the run are not known, because {why}")
@@ -94,7 +94,7 @@ def _lost_of_each(learners: Mapping[int, LearnerSteps], saved: Mapping[int, Save
 def _lost_of_all(learners: Mapping[int, LearnerSteps], saved: Mapping[int, SavedSteps], finished: int) -> list[str]:
     """Roll all learners back to the newest checkpoint, unless a trainer has finished; returns in words what was lost.
 
-    That checkpoint has no counts of the others at its time, so steps are taken from any learners.
+    The newest checkpoint does not contain the counts of the other learners, so the steps are taken from any learners.
     """
     newest = max((before.env_steps for before in saved.values()), default=0)
     rest = lost = 0 if finished else max(0, sum(steps.counts.passed for steps in learners.values()) - newest)

@@ -84,8 +84,8 @@ def _keys(topology: Mapping[str, Any], but: Collection[str]) -> dict[str, Any]:
 def resample(curves: Sequence[Points], count: int = 200) -> tuple[Numbers, Numbers]:
     """Return steps [count] that all curves cover and their numbers there [curves, count], linear between points.
 
-    Short runs may have a single point each, at their ends. The ends differ by less than the steps of an update; then
-    one step is returned, the first end. Raises ValueError if no step is covered by all curves.
+    Short runs may have a single point each, at their ends. If such ends differ by less than a tenth, one step is
+    returned, the earliest end. Raises ValueError if no step is covered by all curves.
     """
     begin, end = max(points[0][0] for points in curves), min(points[-1][0] for points in curves)
     if begin > end * _SAME_END:
@@ -109,8 +109,8 @@ def interquartile_band(curves: Sequence[Points]) -> tuple[Numbers, Band]:
 def permutation_p(first: Numbers, second: Numbers) -> float:
     """Return the two-sided p-value of a permutation test of the difference of two means (Fisher 1935).
 
-    It is the share of all divisions of the numbers into two groups of the same sizes whose means differ at least as
-    much. It makes no assumption about the distribution of the numbers.
+    It is the share of divisions, among all divisions of the numbers into two groups of the same sizes, with means that
+    differ at least as much as those of the given groups. It makes no assumption about the distribution of the numbers.
     """
     together = np.concatenate([first, second])
     apart = abs(first.mean() - second.mean()) * (1 - 1e-9)  # sums in another order differ in their last bits

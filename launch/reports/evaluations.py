@@ -67,8 +67,8 @@ def metrics(event: Mapping[str, Any]) -> dict[str, Any]:
 def best_and_last(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the number of evaluations among all events of a run, the best of them by mean, and the last.
 
-    Those before a resume that has changed the environment do not count. Empty if there was none. Of equal means the
-    first is the best.
+    Evaluations before a resume that has changed the environment do not count. The result is empty if there are none.
+    Of equal means the first is the best.
     """
     found: list[dict[str, Any]] = []
     for event in events:
@@ -99,7 +99,7 @@ def _result(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def best_and_last_line(found: Mapping[str, Any]) -> str:
-    """Return best and last in one line; for a single evaluation its score and the deviation of its games."""
+    """Return the best and the last evaluation in one line; of a single one its score and its games' deviation."""
     best, last = (_score(one["mean"], one["episodes"], one["env_steps"]) for one in (found["best"], found["last"]))
     if found["count"] == 1:
         return f"{last}, deviation {found['last']['std']:.1f}"

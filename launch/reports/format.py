@@ -82,7 +82,7 @@ def skips_frames(row: Mapping[str, Any]) -> bool:
 
 
 def unlearned(summary: Mapping[str, Any]) -> str:
-    """Return that a run has ended before its first update, with the steps that it made; empty if it was not so."""
+    """Return a message with the steps that a run made, if it ended before its first update; else empty."""
     made = summary.get("steps_made")
     if not made or summary.get("updates"):
         return ""

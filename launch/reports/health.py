@@ -99,7 +99,7 @@ class Past:
         return replace(past, lowest=lowest, best=score if past.best is None else max(past.best, score))
 
     def learns(self, row: Row) -> bool:
-        """Whether the score exceeds the run's lowest clearly, by half of that, and is not close to it again."""
+        """Whether the score exceeds the run's lowest by half of it, and by a quarter of the way to the best."""
         score = _number(row, "episode_return_mean")
         if score is None or self.lowest is None or self.best is None:
             return False

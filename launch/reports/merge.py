@@ -12,7 +12,7 @@ from actorlearn.metric import Kind, Merge, Metric
 from actorlearn.metrics.registry import LEARNERS, metric
 
 STALE_REPORTS = 3.0
-"""Report intervals without a row after which a learner does not count in rates."""
+"""Number of report intervals without a row after which the rates of a learner count as 0."""
 
 
 def merge_rows(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:

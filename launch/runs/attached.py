@@ -8,7 +8,7 @@ from launch.runs.jsonl import Lines
 
 
 def find_attached(events: Path) -> list[str]:
-    """Return the processes attached in a run's last life and not detached since; for a learner its trainer."""
+    """Return the processes attached in a run's last life and not detached since; of a learner only its trainer."""
     found: dict[str, None] = {}
     spawned: set[str] = set()
     for event in Lines(events).new():

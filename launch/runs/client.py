@@ -16,7 +16,7 @@ from launch.errors import FailedError
 from launch.runs.find import RunFolder
 
 TIMEOUT_S = 5.0
-"""Seconds to wait. The supervisor's loop runs several times a second; without a reply it is stuck or stopped."""
+"""Seconds to wait for a reply. The supervisor's loop runs several times a second, so without a reply it is stuck."""
 CHANGE_S = 75.0
 """Seconds to wait for the reply to attach, detach and save, which the supervisor gives up after 60 s."""
 

@@ -79,9 +79,9 @@ class RunGroup:
 
 
 def names_of(groups: Sequence[RunGroup]) -> list[str]:
-    """Return a name for each group, by its keys: of groups with the same first keys, by those that separate them.
+    """Return a name for each group, made of its keys; groups with the same first keys are named by keys that differ.
 
-    The name of its first run in brackets separates groups that no key separates.
+    If no key differs, the name of the group's first run follows in brackets.
     """
     names = [group.name for group in groups]
     for name in {name for name in names if names.count(name) > 1}:
@@ -97,7 +97,7 @@ def names_of(groups: Sequence[RunGroup]) -> list[str]:
 
 
 def leave_out_empty(runs: Sequence[RunFolder], column: str = SCORE) -> tuple[list[RunFolder], list[str]]:
-    """Return the runs that have a curve, and the reason for each other one; raises the first reason if none has."""
+    """Return the runs that have a curve, and a reason for each run without one; raises ValueError if none has one."""
     there, reasons = [], []
     for run in runs:
         try:

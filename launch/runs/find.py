@@ -103,7 +103,7 @@ class RunFolder:
         return sorted(found, key=lambda folder: (steps_of(folder), folder))
 
     def refuse_missing(self, at: str | int, learner: int = 0) -> None:
-        """Raise RunError, with the checkpoints that are there, if a learner has none of this name."""
+        """Raise RunError, which lists the existing checkpoints, if a learner has no checkpoint ``at``."""
         if at != NEWEST:
             try:
                 named(directory_of(self.path / "checkpoints", learner), at)
@@ -161,12 +161,15 @@ def with_time(name: str) -> str:
 
 
 def output_of(runs: Sequence[RunFolder], name: str) -> Path:
-    """Return the file that shows runs if no other is named: in the folder of a single run, else in this folder."""
+    """Return the default path of a file about runs: in the folder of a single run, else in the working directory."""
     return runs[0].path / name if len(runs) == 1 else Path(name)
 
 
 def find(word: str | None, folder: Path = RUNS) -> RunFolder:
-    """Return the run for a folder, a name, its beginning or "newest"; without a word the newest, living ones first."""
+    """Return the run that ``word`` names: by its folder, its name, the beginning of its name, or "newest".
+
+    Without a word, return the newest living run, or the newest run if none is alive.
+    """
     if not word:
         runs = _some_runs("", folder)
         return next((run for run in reversed(runs) if run.alive), runs[-1])
@@ -182,7 +185,7 @@ def find(word: str | None, folder: Path = RUNS) -> RunFolder:
 
 
 def find_all(words: Sequence[str], folder: Path = RUNS) -> list[RunFolder]:
-    """Return the runs for folders, names or beginnings of names: all runs whose names begin with such a word."""
+    """Return the runs of these folders, names or beginnings of names; a beginning stands for all runs that have it."""
     return [run for word in words for run in _named(word, folder)]
 
 

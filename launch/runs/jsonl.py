@@ -57,8 +57,8 @@ class Decoded(Generic[Value]):
     def sample(self, most: int) -> Iterator[Value]:
         """Yield some of the lines in the file, evenly spread over its bytes, and skip the others.
 
-        Of a short file all lines; else the first, the last, and fewer than ``most`` between them; the cost does not
-        depend on the size of the file. ``new`` then continues after the last of them.
+        A short file yields all lines; a longer one the first, the last, and fewer than ``most`` between them, at a cost
+        that does not depend on its size. ``new`` then continues after the last line.
         """
         try:
             file = open_regular(self._path)
@@ -130,7 +130,7 @@ class Lines(Decoded[dict[str, Any]]):
 
 
 def numbers_of(names: Sequence[str]) -> Callable[[bytes], tuple[float, ...] | None]:
-    """Return a function that decodes only these names of a line, as numbers; a missing one is NaN."""
+    """Return a function that decodes only the values of these names from a line, as numbers; a missing value is NaN."""
     decode = _values_of(names)
 
     def numbers(line: bytes) -> tuple[float, ...] | None:

@@ -174,7 +174,7 @@ class RunView:
 
 
 def _at_the_rate_of_steps_made(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row without an update since the one before: its rates of learning are at most that of steps made."""
+    """Return a row that reports no new update, with its rates of learning limited to the rate of steps made."""
     made, learned = row.get("steps_made_per_s"), row.get("env_steps_per_s")
     if made is None or not learned or made >= learned:
         return row
@@ -194,8 +194,8 @@ class RunReader:
     ) -> None:
         """Read the topology, which never changes; ``noted`` is called with each event.
 
-        ``most_reports``: number of reports that are read of the rows already there, spread over all of them. The best
-        score of the view is then the best of these reports.
+        ``most_reports``: how many of the reports that already exist are read, evenly spread; None: all. The best score
+        of the view is the best of the reports that were read.
         """
         self.run = run
         self._noted = noted

@@ -26,9 +26,9 @@ class AwakeClock:
         self._now_s = 0.0
 
     def advance(self) -> tuple[float, float]:
-        """Return the time and, after a gap, by how much the time advanced over it, else 0, in seconds.
+        """Return the time of this clock, and GAP_S if the last turn of the loop was a gap, else 0; both in seconds.
 
-        Called once in each turn of the loop. A gap is a turn of more than GAP_S; the time advances over it by GAP_S.
+        Call this once in each turn of the loop. A gap is a turn longer than GAP_S; the clock advances over it by GAP_S.
         """
         elapsed_s = time.monotonic() - self._last_s
         self._last_s += elapsed_s
@@ -40,7 +40,7 @@ class TimeShares:
     """Share of processes' time that each section took since the last call, from counters in shared memory."""
 
     def __init__(self, section_ns: NDArray[np.int64]) -> None:
-        """Count from now; ``section_ns`` [rows, sections]: nanoseconds, of the progress segment."""
+        """Count from now; ``section_ns`` [rows, sections]: nanoseconds in each section, in the progress segment."""
         self._section_ns = section_ns
         self._before_ns = section_ns.copy()
 
@@ -53,9 +53,9 @@ class TimeShares:
         return spent[:, : len(SECTIONS)].astype(np.float64)
 
     def together(self, rows: Sequence[int], simulators: Sequence[int] = ()) -> dict[str, float]:
-        """Return the metrics ``share_…`` of these rows together, and the share that ``simulators`` spend simulating.
+        """Return the metrics ``share_…`` over all ``rows``, and the share of their time that ``simulators`` simulate.
 
-        ``simulators``: the rows of simulators. Each metric is 0 to 1; a metric without counts is left out.
+        ``rows`` and ``simulators`` are rows of ``section_ns``. Each metric is 0 to 1; it is left out without counts.
         """
         each = self._spent_ns()
         spent, theirs = each[list(rows)].sum(axis=0), each[list(simulators)].sum(axis=0)

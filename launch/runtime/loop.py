@@ -100,7 +100,7 @@ def run(
 
 
 def _resumed_from(run_dir: Path, at: str | int | None, in_step: bool) -> dict[int, Path]:
-    """Return the checkpoint of each learner that the user has chosen; empty for the newest. Raises RunError."""
+    """Return learner -> checkpoint that the user has chosen; empty: the newest of each learner. Raises RunError."""
     try:
         return {} if at is None or at == NEWEST else choose_of_all(run_dir / "checkpoints", at, in_step)
     except (ValueError, CheckpointError) as error:
@@ -144,7 +144,10 @@ def choose_engine(spec: EngineSpec | None, run_dir: Path, nodes: NodesSection, k
 
 
 def choose_listen_address(nodes: NodesSection, keyed: bool) -> Tcp:
-    """Return the address at which a head listens; raises RunError if it is not ``keyed``, except on loopback."""
+    """Return the address at which a head listens; ``keyed``: whether the head has keys.
+
+    Raises RunError if the address is invalid, or if other machines can reach it and the head has no keys.
+    """
     try:
         address = Tcp.read(nodes.listen) if nodes.listen else Tcp("127.0.0.1", 0)
     except AddressError as error:
@@ -255,7 +258,7 @@ class Runner:
             self.reporter.end(done, self._accounting(done), self._now_s)
 
     def _accounting(self, done: ev.Done) -> Accounting:
-        """Return the account of the run when all processes have ended."""
+        """Return the account of the run's steps; call it when all processes have ended."""
         finished = len(done.summary.get(LEARNERS) or (() if not done.summary else (done.summary,)))
         found = self.node.learner_steps()
         if isinstance(found, str):
@@ -283,7 +286,7 @@ class Runner:
     def _handle_node_events(self, gap_s: float) -> None:
         """Give the supervisor the node's events; a message that it cannot handle is reported and has no other effect.
 
-        ``gap_s``: seconds before this when nothing could run.
+        ``gap_s``: seconds before this call in which this process could not run, as `AwakeClock.advance` returns them.
         """
         for event in self.node.events(self._now_s, gap_s):
             if isinstance(event, ProtocolWarning):
@@ -332,7 +335,7 @@ class Runner:
             self.reporter.note(ev.Note("warned", cause=cause))
 
     def _restore_folder(self) -> None:
-        """Make what was removed of the run folder again, and report it; report once that it cannot be made."""
+        """Restore what was removed from the run folder, and report it; a failure to restore is reported once."""
         try:
             said, self._lost = self.workspace.restore(), ""
         except (OSError, RunError) as error:

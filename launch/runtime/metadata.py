@@ -31,7 +31,7 @@ from launch.supervision.events import Done
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "pyzmq", "msgspec", "safetensors")
 
 SUMMED = tuple(metric.name for metric in METRICS.values() if (metric.kind, metric.merge) == (Kind.COUNTER, Merge.SUM))
-"""Counters of which a run has the sum over its learners."""
+"""Counters that are summed over the learners of a run."""
 
 
 def write(path: Path, values: Mapping[str, Any]) -> None:
@@ -132,8 +132,8 @@ def summary(
 ) -> dict[str, Any]:
     """Return the contents of summary.json: final numbers of the trainers, else those of the last row.
 
-    Rates are over the whole run. ``evaluated``: of `evaluations.best_and_last`; ``elapsed_s``: used if no other time is
-    known.
+    Rates are over the whole run. ``evaluated``: as `evaluations.best_and_last` returns it; ``elapsed_s``: the wall time
+    if neither the trainers nor the last row has one.
     """
     finished = done.summary
     known = {**last_row, **finished}

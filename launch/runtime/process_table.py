@@ -55,7 +55,7 @@ class ProcessTable:
         return [process.index for process in self.listed if process.role.makes_rows]
 
     def record(self, event: ev.Event) -> None:
-        """Update the segments of simulators by an event."""
+        """Record the segment of a simulator that an event reports as started, ended or lost with its node."""
         if isinstance(event, ev.Spawned) and event.member:
             self._members[event.name, event.incarnation] = event.member.id.socket_id
         elif isinstance(event, ev.Exited) and (ended := self._members.pop((event.name, event.incarnation), "")):

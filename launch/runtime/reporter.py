@@ -52,7 +52,7 @@ class Reporter:
         section_ns: NDArray[np.int64],
         console: ev.Console | None,
     ) -> None:
-        """Open the files of the run; raises OSError and RunError. ``section_ns``: of the node."""
+        """Open the files of the run; raises OSError and RunError. ``section_ns``: the node's, for `TimeShares`."""
         self.last_row: dict[str, Any] = Lines(run_dir / "metrics.jsonl").last() or {} if resumed else {}
         """Newest row of metrics.jsonl."""
         self._console = console
@@ -96,7 +96,7 @@ class Reporter:
             self._show(lambda console: console.event(note))
 
     def complaint(self, said: str) -> None:
-        """Count a problem that does not stop the run, and report it unless there were too many before."""
+        """Count a problem that does not stop the run, and report it; after COMPLAINTS_TOLD, only a few are reported."""
         self._complaints += 1
         if self._complaints <= COMPLAINTS_TOLD:
             self.note(ev.Note("warned", cause=said))
@@ -125,14 +125,14 @@ class Reporter:
         self._learners.leave(name)
 
     def processes(self, listed: Sequence[Mapping[str, Any]], rows: Mapping[str, int]) -> None:
-        """Show the process list, with how busy each was since the last call; ``rows``: name -> row in the table."""
+        """Show the process list, with how busy each process was since the last call; ``rows``: name -> row of each."""
         busy = self._shown_shares.busy()
         self._busy = {process["name"]: busy[rows[process["name"]]] for process in listed}
         shown = self._with_busy(listed)
         self._show(lambda console: console.processes(shown))
 
     def complete(self, answer: ev.Answer) -> ev.Answer:
-        """Return an answer; if it lists processes, with how busy each was when they were last shown."""
+        """Return ``answer``; each process that it lists is given how busy it was when processes were last shown."""
         listed = answer.reply.data.get("processes")
         if listed is None:
             return answer
@@ -189,7 +189,7 @@ class Reporter:
 
 
 def _note_of(change: HealthChange) -> ev.Note:
-    """Return the note that learning has become ill by a rule of health, or well again."""
+    """Return the note that a rule of health has found a problem ("ill"), or no longer finds it ("well again")."""
     rule = change.rule
     if not change.ill:
         return ev.Note("well again", change.learner, cause=rule.name, fields={"rule": rule.name})

@@ -39,9 +39,9 @@ class Workspace:
         self.addresses = Addresses.of_run(run_id, self.run_dir, runtime_root() / name_of(run_id))
         self.signals: Signals
         self._lock = -1
-        """Descriptor of the folder, with which its lock ends."""
+        """Descriptor of the folder; closing it releases the lock."""
         self._written: dict[str, bytes] = {}
-        """Files of the run folder without which it cannot be resumed -> their content."""
+        """Name -> content of each file of the run folder without which the run cannot be resumed."""
         self.stack = ExitStack()
         """Releases all resources at the end; the run adds its own to it."""
 
@@ -98,7 +98,7 @@ class Workspace:
         self.stack.callback(_mark_ended, meta)
 
     def restore(self) -> str:
-        """Make what another program has removed of the folder again; return what was done, "" if nothing was missing.
+        """Restore what another program has removed from the run folder; return a message, "" if nothing was missing.
 
         Raises OSError, and RunError if another run uses the folder now.
         """
@@ -125,7 +125,7 @@ class Workspace:
 
 
 def _lock(run_dir: Path) -> int:
-    """Lock the run folder against other supervisors; returns the descriptor, with which the lock ends."""
+    """Lock the run folder against other supervisors; returns its descriptor, whose closing releases the lock."""
     handle = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, run_dir)
@@ -143,7 +143,7 @@ def _lock(run_dir: Path) -> int:
 
 
 def _remove_if_empty(run_dir: Path) -> None:
-    """Remove a folder if it is empty: that of a run that was refused before it wrote files."""
+    """Remove a folder if it is empty, as after a run that was refused before it wrote files."""
     with suppress(OSError):
         run_dir.rmdir()
 

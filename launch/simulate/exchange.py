@@ -32,7 +32,7 @@ class Peer:
     base: int = 0
     """Version of the shared weights with which it computes."""
     exchanges: int = 0
-    """Exchanges so far, in gossip mixes; in lock-step all optimizer steps."""
+    """Number of exchanges so far: in gossip, of mixes; in lock-step, of all optimizer steps."""
     staleness: list[int] = field(default_factory=list)
     dropped: int = 0
     """Gradients that arrived too late to be used."""
@@ -40,7 +40,7 @@ class Peer:
 
 @dataclass
 class SimulatedExchange:
-    """A way to exchange, which makes new weights after each gradient; this base is that of learners on their own."""
+    """A way to exchange, which makes new weights after each gradient; this base class exchanges nothing."""
 
     env: simpy.Environment
     scenario: Scenario
@@ -231,7 +231,7 @@ class ServersExchange(SimulatedExchange):
 
 @dataclass
 class QuorumExchange(ServersExchange):
-    """Parameter servers that make a new version from the first K gradients of the last; later ones are dropped."""
+    """Parameter servers that make a new version from the first K gradients for the last; later ones are dropped."""
 
     def take(self, peer: Peer, shard: _Shard) -> Steps:
         """Add a gradient, and wait for the version that it makes, unless it is too late."""

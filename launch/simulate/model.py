@@ -60,7 +60,7 @@ class Prediction:
     def bottleneck(self) -> str:
         """The resource that is nearly always busy, or else the stage that takes a learner the longest.
 
-        If that stage is the exchange, the busiest resource.
+        If that stage is the exchange, it is the busiest resource instead.
         """
         name, share = max(self.busy.items(), key=lambda item: item[1])
         if share >= BUSY:

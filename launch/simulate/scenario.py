@@ -25,7 +25,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     step_s: Seconds
     """One step of one environment."""
     step_wait_s: Seconds = 0.0
-    """Time of such a step in which the environment waits for another program; uses no processor."""
+    """Time of one step of one environment in which it waits for another program; uses no processor."""
     pass_s: Seconds
     """One inference batch, with the rows of the topology."""
     copy_s: Seconds = 0.0
@@ -104,13 +104,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     servers_apart: bool = False
     """Whether the servers are on separate machines; else they are on the nodes in turn."""
     quorum: int = 1
-    """Number of gradients of a version that make the next one."""
+    """Number of gradients for a version of the weights that make the next version."""
     weights: int = 0
     """Numbers that learners exchange."""
     weight_bytes: float = 4.0
-    """Bytes of one of them in a message."""
+    """Bytes of one exchanged number in a message."""
     header_bytes: float = float(MEETING.size)
-    """Further bytes of a message."""
+    """Bytes of a message besides its numbers."""
     graph: GraphSettings = GraphSettings()
     local_steps: int = 1
     """Optimizer steps between two exchanges; in lock-step there is also an exchange at the end of a batch."""

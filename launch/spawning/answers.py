@@ -29,7 +29,7 @@ class TaskError(NoAnswerError):
 
 
 class TooSlowError(NoAnswerError):
-    """A child had no answer within its limit; the text is the place in the code of the user where it was, if known."""
+    """A child did not answer within the limit; the text is where in the user's code the child was, if known."""
 
 
 def ask(command: Sequence[str], limit_s: float | None = None, **environment: str) -> Any:

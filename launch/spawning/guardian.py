@@ -232,7 +232,7 @@ class _Server:
         return {"pid": pid}, [pidfd]
 
     def bury(self) -> None:
-        """Reap ended orphans, and kill the processes that ended roles' processes have left."""
+        """Reap ended orphans, and kill the descendants of roles' processes that have ended."""
         for role, mark in self._roles.items():
             if os.waitid(os.P_PID, role, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 self._ended.add(mark)
@@ -353,7 +353,10 @@ def _answered(ours: socket.socket, guard: _Server) -> bool:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run a guardian until its lease is over or the other end of its socket is closed; argument: its descriptor."""
+    """Run a guardian until its lease is over or the supervisor's end of its socket is closed.
+
+    The first argument is the descriptor of the guardian's end.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # children inherit ignored signals, but no handlers
             signal.signal(number, lambda *_: None)

@@ -170,7 +170,10 @@ class Spawner:
             return -signal.SIGKILL
 
     def _lose(self, guardian: Guardian) -> None:
-        """Give up a guardian: the kernel ends its children, this process the others. The next start makes a new one."""
+        """Give up a guardian: the kernel ends its children, and this method their descendants.
+
+        The next start of a process makes a new guardian.
+        """
         guardian.close()
         if guardian is self._guardian:
             self._guardian = None

@@ -23,7 +23,7 @@ WITH_TRAINER_LIMIT_S = 5.0  # from SIGTERM to SIGKILL, for processes that must l
 
 
 class Children:
-    """The process list, by name; orders list the members in its order."""
+    """The process list, by name; an `Order` lists members in the order of this list."""
 
     def __init__(
         self,
@@ -161,7 +161,9 @@ class Children:
         self._do(child.planned.start(child.incarnation, resume))
 
     def restart_one_trainer(self) -> bool:
-        """Have one trainer come back that has run before, at once; returns False if there is none."""
+        """Start a trainer that waits for its restart, unless one is starting; returns False if none waits or starts.
+
+        Trainers that were never admitted do not count."""
         known = [trainer for trainer in self.trainers() if trainer.ever_said_hello]
         if any(trainer.state is ChildState.STARTING for trainer in known):
             return True
@@ -211,7 +213,7 @@ class Children:
         child.admit(self.now_s)
 
     def _refusal(self, hello: Hello, child: Child) -> str:
-        """Return the first difference of a Hello, with both values and a remedy; empty if there is none."""
+        """Return the first field of a Hello that does not fit the run, with both values and a remedy; else empty."""
         for field, said, expected, way_out in self._compared(hello, child):
             if said != expected:
                 return f"{child.name}: its {field} is {said}, but the run needs {expected}; {way_out}"
@@ -407,7 +409,7 @@ class Children:
     def end(self, scoring: bool = False, kill_for: str = "") -> None:
         """Send SIGTERM to all children that have not finished, or with a reason ``kill_for`` SIGKILL to all.
 
-        ``scoring``: evaluators get none, and continue to score the final weights until the next call.
+        ``scoring``: evaluators get no signal, and continue to score the final weights until the next call.
         """
         self.restarting, self.ending, self._scoring = False, True, scoring
         for child in self.named.values():

@@ -76,7 +76,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Uneven:
-    """A learner can move to another node, which has fewer learners; `Move` is the answer if it may."""
+    """A learner can move to another node, which has fewer learners; the supervisor returns `Move` if it may."""
 
     learner: int
     to: str

@@ -73,7 +73,10 @@ class HangDetector:
         start_s: float,
         watch: Callable[[int], Watch] = Watch,
     ) -> None:
-        """``beat_ns`` [rows, 8]: of the progress segment; ``limits``: by role; ``start_s``: the hang_s before Hello."""
+        """Watch ``beat_ns`` [rows, 8], the signs of life in the progress segment.
+
+        ``limits``: role -> limits; ``start_s``: hang_s of a process that has not sent Hello.
+        """
         self._beat_ns = beat_ns
         self._limits = limits
         self._start_s = start_s
@@ -81,7 +84,7 @@ class HangDetector:
         self._silences: dict[tuple[str, int], _Silence] = {}
 
     def look(self, living: Iterable[LivingProcess], now_s: float) -> list[ev.Silent | ev.Stalled]:
-        """Return the events of these processes that have been silent for too long."""
+        """Return the events that are due for processes of ``living`` that have been silent for too long."""
         before, self._silences = self._silences, {}
         found: list[ev.Silent | ev.Stalled] = []
         for process in living:

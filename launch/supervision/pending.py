@@ -21,7 +21,7 @@ class _PendingUnits:
     client: str
     since_s: float
     units: dict[str, tuple[str, ...]]
-    """Name of each unit's head -> names of its other processes, for example trainer-2 -> (simulator-4,)."""
+    """Name of each unit's trainer or simulator -> names of its other processes: trainer-2 -> (simulator-4,)."""
 
     @property
     def _names(self) -> list[str]:

@@ -136,7 +136,7 @@ def group_units(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
 
 
 def mismatch(request: Request) -> str:
-    """Return why a request is not understood (other version, unknown command); empty if it is."""
+    """Return why a request is not understood (other version, unknown command); empty if it is understood."""
     if request.protocol != PROTOCOL_VERSION or request.version != __version__:
         return (
             f"the command uses protocol {request.protocol} of version {request.version}, and the run uses protocol "

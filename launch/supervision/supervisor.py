@@ -91,7 +91,7 @@ class Supervisor:
         self.best: Best | None = None
         """Best score of the run; in a resumed run set to that of its earlier lives before the first event."""
         self.games_before = 0
-        """Games of the training whose scores do not count, because a resume has changed the environment since."""
+        """Number of training games before a resume that changed the environment; their scores do not count."""
         self._training_score: float | None = None
         """Mean score of the last RECENT_GAMES training games in the newest report; None before that many."""
         self._ending, self._deadline_s, self._now_s = ending, inf, 0.0
@@ -132,7 +132,7 @@ class Supervisor:
         }
 
     def _awaited(self) -> list[str]:
-        """Return the names that must be admitted or given up before phase ``running``: not that of a sole trainer."""
+        """Return the processes that must be admitted or given up before phase ``running``: not a sole trainer."""
         trainers = self._children.trainers()
         return [child.name for child in (*self._children.simulators(), *(trainers if trainers[1:] else ()))]
 
@@ -290,7 +290,7 @@ class Supervisor:
     def _drain_or_end(self, outcome: ev.Done) -> bool:
         """Tell the trainers to finish and save, or end everything if none can save; returns whether one can.
 
-        If none runs and their weights are in a store, one that is restarted saves them.
+        If no trainer runs and the weights are in a store, a trainer that is restarted saves them.
         """
         running = any(trainer.state is ChildState.RUNNING for trainer in self._children.trainers())
         saving = running or (self._mode.central and self._children.restart_one_trainer())
@@ -325,7 +325,7 @@ class Supervisor:
             self._end(outcome)
 
     def _outcome_of(self, trainers: list[Child]) -> ev.Done:
-        """Return the outcome of a drained run: the wanted one, or a failure if trainers died and none has finished.
+        """Return the outcome of a drained run: as planned, or a failure if trainers died and none has finished.
 
         Of the summaries of detached learners only the counters are used.
         """

@@ -31,7 +31,7 @@ class Choices:
 
     @property
     def examples(self) -> Sequence[Any]:
-        """Values that the topology must accept."""
+        """All values; a sweep is refused unless the topology accepts each of them."""
         return self.values
 
     def draw(self, random: Random) -> Any:

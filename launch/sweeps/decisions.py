@@ -66,7 +66,7 @@ class Population:
     generations: int
 
     def choose(self, history: History) -> Choice:
-        """Return the next member once the generation before it has ended; OVER if no member of that has a score."""
+        """Return the next member once the generation before has ended; OVER if none of its members has a score."""
         number, size = len(history.trials), len(self.seeds)
         generation, place = divmod(number, size)
         if generation == self.generations:

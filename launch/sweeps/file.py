@@ -52,7 +52,7 @@ class Sweep:
     base: Topology
     """The topology with the overrides and all defaults."""
     pins: Mapping[str, int]
-    """Keys that are left out and depend on the machine's cores -> their values here, the same for all runs."""
+    """Keys that are left out and depend on the cores -> their values on this machine, the same for all runs."""
 
     def pinned(self, pins: Mapping[str, int]) -> Sweep:
         """Return the sweep with the pins of the machine on which it was started."""
@@ -70,7 +70,7 @@ class Sweep:
 
     @property
     def generations(self) -> int:
-        """Generations of a population."""
+        """Number of generations of a population."""
         assert isinstance(self.keys.search, PopulationKeys)
         return math.ceil(self.base.total_steps / self.keys.search.every_steps)
 
@@ -120,7 +120,7 @@ def read(path: Path) -> Sweep:
 
 
 def pins_of(base: Topology) -> dict[str, int]:
-    """Return the keys of a topology that depend on the machine's cores, and their values here."""
+    """Return the keys of a topology that depend on the machine's cores, and their values on this machine."""
     parts = {key: key.split(".") for key in sorted(base.left_to_cores)}
     return {key: getattr(getattr(base, section), name) for key, (section, name) in parts.items()}
 

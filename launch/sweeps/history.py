@@ -84,7 +84,7 @@ class Ended(Fact, frozen=True, kw_only=True, tag="ended"):
 
 
 class Dropped(Fact, frozen=True, kw_only=True, tag="dropped"):
-    """The rule ends a trial early: its runs are stopped, and its other runs are never started."""
+    """The stopping rule ends a trial early: its runs are stopped, and those not yet started never are."""
 
     trial: int
     env_steps: int

@@ -41,7 +41,7 @@ INTERRUPTED = 130
 
 
 class Loop:
-    """One life of a sweep: from taking over the runs that are alive to the last end."""
+    """One life of a sweep: it first takes over the runs that are alive, and ends with its last run."""
 
     def __init__(self, sweep: Sweep, state: State, topology: Path, slots: Slots, say: Callable[[str], None]) -> None:
         """Start nothing yet; ``topology``: the file from which all runs start."""
@@ -212,7 +212,7 @@ class Loop:
         return self._slots.free([self._history.starts[run][-1] for run in self._alive], self._left_out)
 
     def _gone(self, run: RunId) -> None:
-        """Record how a run has ended; if its folder does not say, it is started again, set aside, or has failed."""
+        """Record how a run has ended; if its folder does not say how, restart it, set it aside or let it fail."""
         if self._settle(run) or self._stopping:
             return
         folder = self.folder(run)
@@ -251,7 +251,7 @@ class Loop:
         return min(end, self._sweep.base.total_steps)
 
     def _settle(self, run: RunId) -> bool:
-        """Record the end of a run that is not alive, if its folder tells it; return whether it does."""
+        """Record the end of a run that is not alive, if its folder says how it ended; return whether it does."""
         outcome = self._outcome(run)
         status: Status
         if outcome.status == "finished":

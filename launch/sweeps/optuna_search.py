@@ -83,7 +83,7 @@ class OptunaSearch:
         return found
 
     def _as_optunas(self, trial: Trial, history: History) -> Any:
-        """Return a trial as Optuna's: complete, pruned, failed or running, with its score if it has one."""
+        """Return a trial as Optuna's object: complete, pruned, failed or running, with its score if it has one."""
         states = self._optuna.trial.TrialState
         score, dropped = history.score(trial.number), history.dropped.get(trial.number)
         own: dict[str, Any] = {"state": states.RUNNING}

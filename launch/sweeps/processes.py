@@ -38,7 +38,7 @@ class Processes:
     def start(self, folder: Path, words: Sequence[str], gpu: str = "") -> bool:
         """Start ``actorlearn WORDS`` for a run folder, unless its process is alive; return whether it was started.
 
-        ``gpu``: GPUs that it sees, in the form of CUDA's variable; empty: the GPUs that this process sees.
+        ``gpu``: GPUs that the run sees, as in CUDA_VISIBLE_DEVICES; empty: the GPUs that this process sees.
         """
         try:
             log = open_alone(log_of(folder))

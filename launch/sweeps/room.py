@@ -36,7 +36,7 @@ def here() -> Room:
 
 
 def taken_by(topology: Topology) -> Room:
-    """Return what a run of this topology takes; makes its environment and network once, in a child process."""
+    """Return the cores, memory and GPUs that a run takes; makes environment and network once, in a child process."""
     description = describe(topology)
     made, learners = plan(topology, description), topology.learners.count
     need = need_of(made.topology, description)

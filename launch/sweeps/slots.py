@@ -1,6 +1,6 @@
 """Slots of a sweep: the number of runs at once, and the GPU or the hosts that each of them has for itself.
 
-Without an engine, or with one whose nodes are on this machine, the number follows from the room here. With
+Without an engine, or with one whose nodes are on this machine, the number follows from its resources. With
 ``nodes.hosts`` the hosts are divided among the runs: each run gets one host for each of its nodes, and a host that is
 listed twice may have two runs at once. Other engines use a cluster with its own queue, so the sweep file must give the
 number of runs.
@@ -127,7 +127,7 @@ def _check_engine(nodes: NodesSection, folder: Path, engine: EngineSpec, keys: P
 
 
 def _slots_of_hosts(nodes: NodesSection, wanted: int | None, words: Sequence[str]) -> Slots:
-    """Return slots on hosts: as many runs as the hosts allow, and as their heads have room here."""
+    """Return slots on hosts, for as many runs as the hosts, and this machine's memory for their heads, allow."""
     if wanted is not None:
         at_once, why = wanted, "set by at_once"
     else:

@@ -20,7 +20,7 @@ _KWARGS = "env.kwargs"
 
 
 def flat(topology: Tree) -> dict[str, Any]:
-    """Return the values by key, section.key in sections.
+    """Return key -> value; the keys in sections are written section.key.
 
     The path of a stored environment is left out, because the folder of a run may be moved; its SHA-256 remains.
     """

@@ -30,10 +30,10 @@ Tree = dict[str, Any]
 
 
 class Spaces(NamedTuple):
-    """What defaults depend on in an environment's actions and observations."""
+    """The properties of an environment's actions and observations on which defaults depend."""
 
     like: str = ""
-    """Kind of its default numbers (``actorlearn/envs/specs.py``); empty: that of its id."""
+    """Kind of environments whose default numbers it has (``actorlearn/envs/specs.py``); empty: the kind of its id."""
     images: tuple[Tree, ...] = ()
     """Images in its observations of several parts (``actorlearn/image_part.py``), as plain values."""
 
@@ -57,7 +57,7 @@ WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = {
 
 
 def unasked(env: Tree) -> Spaces:
-    """Return nothing: defaults depend on the id alone, and no environment is made."""
+    """Return empty spaces: defaults then depend on the id alone, and no environment is made."""
     del env
     return Spaces()
 
@@ -148,7 +148,7 @@ def _fill(tree: Tree, defaults: Mapping[str, Any]) -> None:
 
 
 def _fill_everywhere(tree: Tree) -> None:
-    """Add the default of each key itself."""
+    """Add the defaults that ``schema.py`` and the settings give to keys that are still missing."""
     for role, keys in section(tree, "roles").items():
         if isinstance(keys, dict):
             with suppress(ValueError):  # validation reports it

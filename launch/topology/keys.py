@@ -139,7 +139,7 @@ def with_integers(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def integers_in(section: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[str, Any]:
-    """Return a copy of a section with such integers; ``keys``: those that it may have."""
+    """Return a copy of a section in which 1e6 is 1_000_000, as in ``with_integers``; ``keys``: those of the section."""
     return {name: _integers(value, keys[name].kind) if name in keys else value for name, value in section.items()}
 
 

@@ -69,7 +69,7 @@ def parse(
 
 
 def _written(raw: dict[str, Any]) -> Iterator[str]:
-    """Yield the keys of a file with its overrides, those of sections with the section before them."""
+    """Yield the dotted keys that a file with its overrides sets."""
     for key, value in raw.items():
         if isinstance(value, dict):
             yield from (f"{key}.{inner}" for inner in value)
@@ -104,7 +104,7 @@ def dump(topology: Topology) -> str:
 
 
 def sizes(topology: Topology) -> dict[str, int]:
-    """Return the numbers of learners, environments and steps of a batch, in all."""
+    """Return the numbers of learners, of their environments in all, and of the steps of a batch in all."""
     learners, environments = topology.learners.count, topology.learners.count * topology.simulators.environments
     return {
         "learners": learners,

@@ -533,7 +533,7 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
 
     @property
     def in_proportion(self) -> Mapping[str, float]:
-        """Final learning rates of the file, changed because an override changes only the first. Not a key itself."""
+        """Dotted keys of final learning rates that changed with an overridden rate -> new value. Not a key itself."""
         found: Mapping[str, float] = self.__dict__.get("in_proportion", {})
         return found
 

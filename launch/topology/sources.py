@@ -17,7 +17,7 @@ _ENDINGS = (".yaml", ".yml")
 
 
 def read(path: str) -> bytes:
-    """Return the bytes of a regular file, at most one more than allowed. Waits for no pipe. Raises TopologyError."""
+    """Return at most the first MAX_BYTES + 1 bytes of a regular file. Raises TopologyError, for other files at once."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
@@ -40,7 +40,7 @@ def read(path: str) -> bytes:
 
 
 def _meant(path: str) -> str:
-    """Return the topology whose name is most similar, in the folder of a path that is not there; else an example."""
+    """Return the topology beside a missing path whose name is most similar; else the example of its name, or empty."""
     asked = Path(path)
     if asked.suffix not in ("", *_ENDINGS):
         return ""

@@ -23,7 +23,7 @@ LIMIT_S = 60.0
 
 
 def ask(env: Mapping[str, Any]) -> Spaces:
-    """Return what defaults depend on in the environment of a section ``env``; empty if it cannot be found."""
+    """Return the spaces of the environment of a section ``env``; empty if the environment cannot be made."""
     try:
         settings = msgspec.convert(env, cast("type[EnvSettings]", struct_at("env", {"env": env})))
     except ValueError:  # validation reports it

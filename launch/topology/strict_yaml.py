@@ -91,7 +91,7 @@ def number(value: float) -> str:
 
 
 def fault(where: str, value: str, rule: str, way_out: str) -> TopologyError:
-    """Return the error that every reader of topologies raises, in one line."""
+    """Return an error of one line, in the form that every reader of topologies uses."""
     line = f"{where}: {value}: {rule}; {way_out}"
     return TopologyError("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
 

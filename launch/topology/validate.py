@@ -39,7 +39,7 @@ from launch.topology.schema import TOPOLOGY
 from launch.topology.strict_yaml import MAX_SHOWN, Origin, Path, TopologyError, fault, number, short, show, typed
 
 ALMOST = 0.85
-"""Likeness from which a word is a mistyped key of its section, even if other libraries have a parameter of its name."""
+"""Likeness from which a word is a mistyped key of its section, even if another library has a parameter of this name."""
 RENAMED = {"simulators.weights: round": "rollout"}
 """Renamed keys, and renamed values of keys: old -> new."""
 
