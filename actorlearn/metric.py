@@ -54,8 +54,6 @@ class Metric:
     merge: Merge = Merge.MEAN
     weight: str = ""
     """Metric whose values weight the mean; "": all learners have the same weight."""
-    most_weight: float = 0.0
-    """Largest weight; a greater weight counts as this one."""
     form: Form = Form.NUMBER
     learning: bool = False
     """Whether the metric describes learning: terms of the loss, norms, learning rate."""

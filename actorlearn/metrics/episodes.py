@@ -73,6 +73,11 @@ class Episodes:
             self._returns[owner] = np.array([np.nan if score is None else score for score, _ in own])
             self._lengths[owner] = np.array([length for _, length in own], np.int64)
 
+    def begin_anew(self) -> None:
+        """Begin the means anew; the games before stay counted."""
+        self.recent.clear()
+        self.recent_lengths.clear()
+
     def mean(self) -> float | None:
         """Return the mean raw score of the last whole games, or None before the first."""
         return float(np.mean(self.recent)) if self.recent else None

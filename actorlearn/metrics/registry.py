@@ -28,7 +28,7 @@ _counter = partial(Metric, kind=Kind.COUNTER, merge=Merge.SUM, form=Form.WHOLE)
 _of_all = partial(Metric, kind=Kind.COUNTER, merge=Merge.MAX, form=Form.WHOLE)
 """Counts of all learners together; the largest value is the newest."""
 _rate = partial(Metric, kind=Kind.RATE, merge=Merge.SUM, form=Form.WHOLE)
-_games = partial(Metric, weight="episodes", most_weight=RECENT_GAMES)
+_games = partial(Metric, weight="episodes_in_mean")
 _share = partial(Metric, form=Form.PERCENT)
 _of_run = partial(Metric, merge=Merge.FIRST)
 """Measured once for the whole run."""
@@ -58,6 +58,14 @@ _GAMES = (
     _counter("episodes", "games", "finished games", label="games", per_learner=True),
     _games("episode_return_mean", "", f"mean raw score of {_LAST_GAMES}", label="mean score", per_learner=True),
     _games("episode_length_mean", "steps", f"mean length of {_LAST_GAMES}", label="length", form=Form.WHOLE),
+    Metric(
+        "episodes_in_mean",
+        "games",
+        f"games in these means: at most {RECENT_GAMES} of each learner; a resume that changes `env.*` begins anew",
+        merge=Merge.SUM,
+        form=Form.WHOLE,
+        per_learner=True,
+    ),
     _of_run("eval_return_mean", "", "mean raw score of the newest evaluation"),
     _of_run("eval_return_best", "", "mean raw score of the best learner in that evaluation"),
     _of_run("eval_return_learners_mean", "", "mean over learners of their mean raw scores in that evaluation"),

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from actorlearn.envs.specs import without_stored_file
 from actorlearn.failpoints import hit
 from actorlearn.learning.reward_scale import RewardScale
 from actorlearn.learning.update import Learning
@@ -270,8 +271,21 @@ class Checkpoints:
         for warning in warnings:
             self._control.warned(warning)
         self._state.restore(saved, bool(exactly), self._mode.outlived)
+        if _environment_changed(saved.state.get("depends_on", {}), self._settings.depends_on):
+            self._state.counts.episodes.begin_anew()
         self._saved_at, self._goes_on_from = self._state.counts.env_steps, exactly
         return bool(exactly)
+
+
+def _environment_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a key of the environment differs, so that games before and after cannot be compared.
+
+    ``before``, ``now``: of `TrainerSettings.depends_on`. A key that only one of them has follows from the version.
+    """
+    was, has = (
+        {**d, "env.kwargs": without_stored_file(d.get("env.id"), d.get("env.kwargs", {}))} for d in (before, now)
+    )
+    return any(key.startswith("env.") and was[key] != has[key] for key in was.keys() & has.keys())
 
 
 def open_checkpoint(settings: TrainerSettings, beat: Beat, exactly: str = "") -> tuple[Checkpoint, list[str]]:

@@ -252,6 +252,7 @@ class Reports:
             "episodes": episodes.finished,
             "episode_return_mean": episodes.mean(),
             "episode_length_mean": episodes.mean_length(),
+            "episodes_in_mean": len(episodes.recent),
             "steps_made": self._steps_made(),
             "steps_used": steps.used,
             "steps_dropped": steps.dropped_steps,

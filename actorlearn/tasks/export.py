@@ -42,6 +42,7 @@ def run(settings: ExportSettings) -> dict[str, Any]:
         "env_steps": policy.env_steps,
         "elapsed_s": policy.saved.get("elapsed_s"),
         "episodes": policy.saved.get("episodes_finished"),
+        "episodes_in_mean": len(scores),
         "episode_return_mean": fmean(scores) if scores else None,
         "parameters": sum(tensor.numel() for tensor in weights.values()),
         "observation_shape": policy.settings.observation_shape,

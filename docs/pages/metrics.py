@@ -46,7 +46,7 @@ def _line(metric: Metric) -> tuple[str, ...]:
 
 
 def _merging(metric: Metric) -> str:
-    words = f"mean weighted by `{metric.weight}`, at most {metric.most_weight:g}" if metric.weight else metric.merge
+    words = f"mean weighted by `{metric.weight}`" if metric.weight else metric.merge
     if metric.merge is Merge.MAX and metric.kind is Kind.COUNTER:
         words = "counted together"
     return f"{words}{' *' if metric.per_learner else ''}"

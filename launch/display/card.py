@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Any
 
 from actorlearn.envs.pickled import FILE as PICKLED
-from actorlearn.metrics.episodes import RECENT_GAMES
 from launch.reports.format import DASH, as_duration, as_number, as_whole, printable
 from launch.runs.lives import Life
 from launch.runs.view import RunView
@@ -132,7 +131,9 @@ def _facts(
             f"games with the likeliest actions, with weights of {scored['env_steps']:,} steps"
         )
     games = as_whole(told["episodes"])
-    recent = f"last {RECENT_GAMES} of {games}" if (told["episodes"] or 0) > RECENT_GAMES else games
+    recent = (
+        f"last {told['episodes_in_mean']} of {games}" if (told["episodes"] or 0) > told["episodes_in_mean"] else games
+    )
     facts["score in training"] = (
         f"{as_number(told['episode_return_mean'])}, mean of the {recent} games that it learned from"
     )

@@ -119,8 +119,6 @@ class Resumption:
     """Reason why simulators of a resumed run begin new games; empty if they do not."""
     changed: Changes = field(default_factory=dict)
     """Keys of the topology that differ from those of the run's last life."""
-    games: int = 0
-    """Games that the learners had finished at their checkpoints."""
     stretched: str = ""
     """The schedules that end at other steps than before, with the earlier and the new end; empty if there are none."""
     damaged: tuple[str, ...] = ()

@@ -81,7 +81,6 @@ def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, 
         left_out=left_out,
         learners_so_far=learners_so_far(run_dir / "checkpoints"),
         changed=changes(before, tree(plan.topology)) if before else {},
-        games=sum(int(found.state.get("episodes_finished") or 0) for found, _ in pairs),
         stretched=_stretched(before, plan.topology),
     )
 

@@ -58,7 +58,7 @@ def _value(of: Metric, rows: Sequence[Mapping[str, Any]]) -> Any:
         return sum(values)
     if of.merge is Merge.MAX:
         return max(values)
-    weights = [min(row.get(of.weight) or 1, of.most_weight) if of.weight else 1 for row in having]
+    weights = [row.get(of.weight) or 1 if of.weight else 1 for row in having]
     return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
 
 

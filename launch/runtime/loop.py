@@ -215,7 +215,6 @@ class Runner:
         )
         if plan.resumption.other_task:
             set_best_aside(self._checkpoints)
-            self.supervisor.games_before = plan.resumption.games
         elif resumed:
             self.supervisor.best = read_best(self._checkpoints)
         self.clock = AwakeClock()

@@ -90,8 +90,6 @@ class Supervisor:
         self._killed = self._abandoned = False
         self.best: Best | None = None
         """Best score of the run; in a resumed run set to that of its earlier lives before the first event."""
-        self.games_before = 0
-        """Number of training games before a resume that changed the environment; their scores do not count."""
         self._training_score: float | None = None
         """Mean score of the last RECENT_GAMES training games in the newest report; None before that many."""
         self._ending, self._deadline_s, self._now_s = ending, inf, 0.0
@@ -218,8 +216,8 @@ class Supervisor:
 
     def _reported(self, event: ev.Reported) -> None:
         """End the run when training games reach ``stop_at_training_score``; the final weights are still evaluated."""
-        score, games = event.row.get("episode_return_mean"), event.row.get("episodes") or 0
-        self._training_score = score if games - self.games_before >= RECENT_GAMES else None
+        score, games = event.row.get("episode_return_mean"), event.row.get("episodes_in_mean") or 0
+        self._training_score = score if games >= RECENT_GAMES else None
         enough, score = self._ending.stop_at_training_score, self._training_score
         if enough is None or score is None or score < enough or self.phase not in OPEN:
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from actorlearn.envs.specs import STORED, STORED_FILE
+from actorlearn.envs.specs import STORED_FILE, without_stored_file
 from launch.topology.strict_yaml import typed
 
 Tree = Mapping[str, Any]
@@ -31,8 +31,8 @@ def flat(topology: Tree) -> dict[str, Any]:
         else:
             found[key] = value
     kwargs = found.get(_KWARGS)
-    if isinstance(kwargs, Mapping) and str(found.get("env.id")).startswith(STORED):
-        found[_KWARGS] = {name: value for name, value in kwargs.items() if name != STORED_FILE}
+    if isinstance(kwargs, Mapping):
+        found[_KWARGS] = without_stored_file(found.get("env.id"), kwargs)
     return found
 
 

@@ -100,7 +100,7 @@ def test_counts_are_totals_and_frames_are_steps_of_the_game(scene: Scene) -> Non
         "steps_used": 1060,
     }
     assert (row["steps_dropped"], row["dropped_stale"], row["dropped_no_room"]) == (7, 7, 0)
-    assert (row["loss"], row["episodes"], row["episode_return_mean"]) == (0.5, 0, None)
+    assert (row["loss"], row["episodes"], row["episodes_in_mean"], row["episode_return_mean"]) == (0.5, 0, 0, None)
 
 
 def test_one_is_due_every_so_often(scene: Scene) -> None:

@@ -164,6 +164,25 @@ def test_resumed_it_goes_on_counting_and_never_publishes_a_version_twice(tmp_pat
     assert again.account.rollouts_learned == 8
 
 
+def test_the_mean_of_games_begins_anew_with_another_environment_and_lasts_over_the_next_resume(tmp_path: Path) -> None:
+    shop = "actorlearn.envs.pickled:Shop"
+    lives = [
+        ({"env.id": "Catch", "seed": 1}, 1.0),
+        ({"env.id": shop, "env.kwargs": {"file": "here/env.pkl", "sha256": "0a"}, "seed": 1}, 2.0),
+        ({"env.id": shop, "env.kwargs": {"file": "moved/env.pkl", "sha256": "0a"}, "seed": 2}, 2.0),
+    ]
+    found = []
+    for life, (depends_on, reward) in enumerate(lives):
+        (tmp_path / str(life)).mkdir()
+        scene = Scene(tmp_path / str(life), run_dir=str(tmp_path), resume=life > 0, total_steps=(life + 1) * STEPS)
+        scene.settings = msgspec.structs.replace(scene.settings, depends_on=depends_on)
+        scene.games = True
+        scene.rewards = lambda _, reward=reward: np.full((HORIZON + 1, ENVS), reward, np.float32)  # type: ignore[misc]
+        scene.run()
+        found.append([scene.summary[name] for name in ("episodes", "episodes_in_mean", "episode_return_mean")])
+    assert found == [[ENVS, ENVS, HORIZON], [2 * ENVS, ENVS, 2 * HORIZON], [3 * ENVS, 2 * ENVS, 2 * HORIZON]]
+
+
 def test_a_part_of_a_run_ends_earlier_and_schedules_go_on_to_total_steps(tmp_path: Path) -> None:
     part = Scene(tmp_path, total_steps=8 * STEPS, stop_at_steps=2 * STEPS)
     part.run()

@@ -61,6 +61,8 @@ class Scene:
         self.blocks = Blocks(make_segment(folder / "simulator-0.0", shape))
         self.member = Member(id=ProcessId("simulator"), segment=Shm(str(folder / "simulator-0.0")))
         self.rewards: Callable[[int], NDArray[np.float32]] = lambda rollout: np.ones((HORIZON + 1, ENVS), np.float32)
+        self.games = False
+        """Whether each environment plays one whole game in each rollout."""
         self.said: list[Message] = []
         self.orders: dict[int, Order] = {}
         """By the rollout that is to be learned next when they are given."""
@@ -125,6 +127,8 @@ class Scene:
             self.blocks.block(field, 0, rollout)[:] = 0
         self.blocks.block("observation", 0, rollout)[:] = np.random.default_rng(rollout).random((HORIZON + 1, ENVS, 2))
         self.blocks.block("reward", 0, rollout)[:] = self.rewards(rollout)
+        if self.games:
+            self.blocks.block("first", 0, rollout)[0] = self.blocks.block("terminated", 0, rollout)[-1] = True
         self.blocks.block("policy_version", 0, rollout)[:] = rollouts.version(rollout)
         self.blocks.mark_observed(0, (rollout + 1) * HORIZON - 1)
         self.blocks.mark_completed(0, rollout)

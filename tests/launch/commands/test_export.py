@@ -24,6 +24,7 @@ TOLD: dict[str, Any] = {
     "not_made": "",
     "elapsed_s": 75.0,
     "episodes": 2618,
+    "episodes_in_mean": 100,
     "episode_return_mean": 480.25,
 }
 SCORED = {"mean": 498.3, "std": 7.41, "episodes": 20, "env_steps": 500_170}
@@ -92,7 +93,7 @@ def test_a_card_claims_nothing_that_is_not_there() -> None:
 
 
 def test_a_card_of_few_games_says_how_many_there_were() -> None:
-    text = card(VIEW, LIVES, {**TOLD, "episodes": 64}, SCORED, FILES)
+    text = card(VIEW, LIVES, {**TOLD, "episodes": 64, "episodes_in_mean": 64}, SCORED, FILES)
     assert "| score in training | 480.2, mean of the 64 games that it learned from |" in text
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from launch.reports.merge import LearnerRows, merge, merge_rows
 
 A = {"time_s": 2.0, "env_steps": 100, "env_steps_per_s": 30.0, "episodes": 300, "episode_return_mean": 1.0, "loss": 2.0}
-B = {"time_s": 2.5, "env_steps": 110, "env_steps_per_s": 10.0, "episodes": 50, "episode_return_mean": 4.0, "loss": 4.0}
+B = {"time_s": 2.5, "env_steps": 110, "env_steps_per_s": 10.0, "episodes": 90, "episode_return_mean": 4.0, "loss": 4.0}
+A["episodes_in_mean"], B["episodes_in_mean"] = 100, 50  # B resumed with another environment after 40 games
 
 
 def test_one_learners_row_is_the_row() -> None:
@@ -15,14 +16,22 @@ def test_one_learners_row_is_the_row() -> None:
 
 def test_totals_are_counted_once_rates_are_added_and_games_weigh() -> None:
     row = merge_rows({"trainer-0": A, "trainer-1": B})
-    assert (row["time_s"], row["env_steps"], row["env_steps_per_s"], row["episodes"]) == (2.5, 110, 40.0, 350)
-    assert row["episode_return_mean"] == (100 * 1.0 + 50 * 4.0) / 150  # each mean is of the last 100 games at most
+    assert (row["time_s"], row["env_steps"], row["env_steps_per_s"], row["episodes"]) == (2.5, 110, 40.0, 390)
+    assert row["episode_return_mean"] == (100 * 1.0 + 50 * 4.0) / 150
+    assert row["episodes_in_mean"] == 150
     assert row["loss"] == 3.0
-    assert row["learners"]["trainer-1"] == {"env_steps_per_s": 10.0, "episode_return_mean": 4.0, "episodes": 50}
+    assert row["learners"]["trainer-1"] == {
+        "env_steps_per_s": 10.0,
+        "episode_return_mean": 4.0,
+        "episodes": 90,
+        "episodes_in_mean": 50,
+    }
 
 
 def test_a_mean_of_no_games_weighs_nothing() -> None:
-    row = merge_rows({"trainer-0": {**A, "episodes": 0, "episode_return_mean": None}, "trainer-1": B})
+    row = merge_rows(
+        {"trainer-0": {**A, "episodes": 0, "episodes_in_mean": 0, "episode_return_mean": None}, "trainer-1": B}
+    )
     assert row["episode_return_mean"] == 4.0
 
 
@@ -65,7 +74,7 @@ def test_what_learners_said_remains_when_all_of_them_have_left() -> None:
     rows.leave("trainer-1")
     row = rows.merge_rest()
     assert row is not None
-    assert (row["env_steps"], row["episodes"]) == (110, 350)
+    assert (row["env_steps"], row["episodes"]) == (110, 390)
 
 
 def test_a_silent_learner_adds_no_rate_but_keeps_its_games() -> None:
@@ -74,7 +83,7 @@ def test_a_silent_learner_adds_no_rate_but_keeps_its_games() -> None:
     rows.add("trainer-1", B, 0.0)
     row = rows.add("trainer-1", B, 9.0)
     assert row is not None
-    assert (row["env_steps_per_s"], row["episodes"]) == (10.0, 350)
+    assert (row["env_steps_per_s"], row["episodes"]) == (10.0, 390)
 
 
 def test_of_a_learner_that_has_left_only_the_totals_go_on() -> None:
@@ -86,10 +95,10 @@ def test_of_a_learner_that_has_left_only_the_totals_go_on() -> None:
         **A,
         "time_s": 2.5,
         "env_steps": 110,
-        "episodes": 350,
+        "episodes": 390,
     }
     row = rows.add("trainer-1", {**A, "time_s": 3.0, "env_steps": 120, "episodes": 301}, 1.5)
-    assert row == {**A, "time_s": 3.0, "env_steps": 120, "episodes": 351}
+    assert row == {**A, "time_s": 3.0, "env_steps": 120, "episodes": 391}
     rows.leave("simulator-0")  # has never had a row
 
 

@@ -169,13 +169,14 @@ def test_the_score_of_the_final_weights_stops_nothing() -> None:
     assert story.at(4, finished("evaluator-0", "scored"), ev.Exited("evaluator-0", 0, 0)).done == FINISHED
 
 
-def reported(score: float | None, episodes: int = 100) -> ev.Event:
-    return ev.Reported({"episode_return_mean": score, "episodes": episodes, "env_steps": 5_000})
+def reported(score: float | None, games: int = 100) -> ev.Event:
+    """A report of a run that has played 300 games, of which ``games`` are in the mean."""
+    return ev.Reported({"episode_return_mean": score, "episodes": 300, "episodes_in_mean": games, "env_steps": 5_000})
 
 
 def test_a_run_ends_when_training_games_reach_the_score_and_its_final_weights_are_evaluated() -> None:
     story = running(stop_at_training_score=18.0)
-    for row in (reported(None), reported(17.99), reported(18.0, episodes=99)):
+    for row in (reported(None), reported(17.99), reported(18.0, games=99)):
         story.at(2, row)
         assert story.notes == [] and story.supervisor.phase == "running"
     story.at(3, reported(18.0))
