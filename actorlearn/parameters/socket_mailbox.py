@@ -84,6 +84,10 @@ class SocketMailbox:
         self._learner, self._size = learner, size
         self._ways, self._peers, self._others, self._counts = ways, peers, others, counts
         self._posted = incarnation * INCARNATION - 1
+        self._newest = b""
+        """Weights of the newest message."""
+        self._without_weights: Collection[int] = ()
+        """Learners that got the newest message without its weights."""
         self._lines: dict[int, _PeerLine] = {}
         self._here: dict[int, tuple[int, bytes]] = {}
         """Version and frame of each peer's newest message; only the receiving thread writes it."""
@@ -106,19 +110,27 @@ class SocketMailbox:
         peers = set(self._peers()) - {self._learner}
         others = set(self._others()) - {self._learner} - peers
         self._follow(peers | others)
-        table = self._counts.table() if self._counts else np.zeros((0, TABLE_WORDS), np.int64)
-        frame = self._frame(table, np.ascontiguousarray(weights, np.float32).tobytes())
-        alone = self._frame(table) if others else b""
-        for peer, line in self._lines.items():
-            said = frame if peer in peers else alone
-            self.bytes_sent += len(said) * line.push.send(said)
+        self._newest = np.ascontiguousarray(weights, np.float32).tobytes()
+        self._without_weights = others
+        self._send()
         return self._posted
 
     def tell_counts(self) -> None:
-        """Send the counts, without weights, to those that got the last message; it replaces an unsent message."""
-        frame = self._frame(self._counts.table()) if self._counts else b""
-        for line in self._lines.values():
-            self.bytes_sent += len(frame) * line.push.send(frame)
+        """Send the newest message again, with the counts of now; without counts in messages, do nothing.
+
+        It has the weights again because a line holds one message only, and may not have sent the last one yet.
+        """
+        if self._counts:
+            self._send()
+
+    def _send(self) -> None:
+        """Send the newest weights and counts on all lines; to learners that are no peers, only the counts."""
+        table = self._counts.table() if self._counts else np.zeros((0, TABLE_WORDS), np.int64)
+        frame = self._frame(table, self._newest)
+        alone = self._frame(table) if self._without_weights else b""
+        for learner, line in self._lines.items():
+            said = alone if learner in self._without_weights else frame
+            self.bytes_sent += len(said) * line.push.send(said)
 
     def _frame(self, table: NDArray[np.int64], weights: bytes = b"") -> bytes:
         content = table.tobytes() + weights
@@ -189,7 +201,8 @@ class SocketMailbox:
         self.bytes_received += len(frames[0])
         if self._counts:
             self._counts.hear(np.frombuffer(table, np.int64).reshape(rows, TABLE_WORDS))
-        return not weights or self._keep_weights(sender, version, frames[0])
+        again = bool(rows) and version == self.version(sender)  # sent again for its counts
+        return not weights or again or self._keep_weights(sender, version, frames[0])
 
     def _keep_weights(self, sender: int, version: int, frame: bytes) -> bool:
         if version <= self.version(sender) and not self._contradicted(sender, version):

@@ -17,8 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actorlearn.address import ByLearner, Ipc
+from actorlearn.memory.shared import Segment
 from actorlearn.parameters.frame_headers import MAILBOX
-from actorlearn.parameters.mailbox import Mailbox
+from actorlearn.parameters.mailbox import Mailbox, ipc_ways
+from actorlearn.parameters.shared_counts import SharedCounts, counts_fields
 from actorlearn.parameters.socket_mailbox import CONTRADICTIONS, SocketMailbox
 from actorlearn.wire.channel import ChannelError, Push
 from tests.examples import examples
@@ -353,4 +356,38 @@ class TestSocketMailbox(MailboxContract):
         until(lambda: reader.version(0) == last)
         assert content(reader, 0) == (last, 3) and first < second < last
         mailbox.close()
+        reader.close()
+
+    @pytest.mark.parametrize("counted", [False, True])
+    def test_telling_counts_replaces_no_weights_that_were_not_sent_yet(self, tmp_path: Path, counted: bool) -> None:
+        def opened(learner: int) -> SocketMailbox:
+            counts = None
+            if counted:
+                Segment.create(tmp_path / f"counts-{learner}", counts_fields(2)).close()
+                counts = SharedCounts(Segment.open(tmp_path / f"counts-{learner}"), learner)
+                counts.begin(0, 0)
+                told[learner] = counts
+            return SocketMailbox(learner, SMALL, ipc_ways(sockets, learner), lambda: (0, 1), counts=counts)
+
+        told: dict[int, SharedCounts] = {}
+        sockets = ByLearner(Ipc(f"{tmp_path}/messages.sock"))
+        writer = opened(0)
+        version = writer.post(tattooed(0, 3, SMALL))  # nobody listens yet, so the line holds the message
+        if counted:
+            told[0].add(0, 20, 1)
+        writer.tell_counts()
+        reader = opened(1)
+        until(lambda: reader.version(0) == version)
+        assert content(reader, 0) == (version, 3)
+        if counted:
+            assert told[1].total == (20, 1)
+        if counted:
+            told[0].add(1, 20, 1)
+        writer.tell_counts()
+        if counted:
+            until(lambda: told[1].total == (40, 2))
+        after = writer.post(tattooed(0, 4, SMALL))
+        until(lambda: reader.version(0) == after)
+        assert reader.dropped == 0
+        writer.close()
         reader.close()
