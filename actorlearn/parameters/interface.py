@@ -252,7 +252,8 @@ class Exchange(ABC):
         """Return the newest known environment steps that all learners have learned from; called before each batch.
 
         Near ``end_steps``, learners that do not share memory tell each other more often, so that they end in time. In
-        modes where `agree` returns exact totals, the result is 0.
+        modes where `agree` returns exact totals, the result is 0. The weights stay as they are: trainers publish only
+        the changes of `pull` and of batches.
         """
         return 0
 

@@ -214,11 +214,15 @@ class Served(Exchange):
             self._settle(row._replace(rollouts_learned=self._rollout + 1, used=used, updates=row.updates + 1))
 
     def learned(self, end_steps: int) -> int:
-        """Return the newest total of environment steps; near the end of the run, ask for it before each batch."""
+        """Return the newest total; near the end, each server is asked for it, and the weights stay as they are."""
         total, _ = self._totals()
         if total + NEAR_END * max(len(self.learner.present().learners), 1) * self._batch_steps >= end_steps:
+            servers = range(self.settings.servers)
             with suppress(Stopped):
-                self.pull()
+                answers = self._ask(
+                    ShardFrame(PULL, self.sharding.first_of(server), wire=self.wire) for server in servers
+                )
+                self._take(answers, weights=False)
             total, _ = self._totals()
         return total
 

@@ -203,7 +203,10 @@ def test_near_the_end_a_learner_asks_what_the_others_have_learned(serving: Start
     one.learn(torch.ones(PARAMETERS))
     other.learn(torch.ones(PARAMETERS))
     assert one.exchange.learned(1_000) == 7, "it is far from the end"
+    published = one.weights.clone()
     assert one.exchange.learned(50) == 14
+    assert torch.equal(one.weights, published), "only a pull changes weights, and a trainer publishes these"
+    assert one.exchange.pull() and not torch.equal(one.weights, published)
     for member in (one, other):
         member.exchange.close()
 
