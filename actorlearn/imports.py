@@ -59,7 +59,9 @@ def module(name: str, what: str) -> ModuleType:
     except TypeError as error:
         reason = _shared_default(error) or in_one_line(error)
         raise ValueError(f"{what}: importing {name!r} fails: {reason}") from error
-    except BaseException as error:  # a user's code may raise anything, also SystemExit and KeyboardInterrupt
+    except KeyboardInterrupt:  # Ctrl-C ends the command; the processes of a run ignore SIGINT
+        raise
+    except BaseException as error:  # a user's code may raise anything, also SystemExit
         raise ValueError(f"{what}: importing {name!r} fails: {in_one_line(error)}") from error
 
 

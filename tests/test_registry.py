@@ -107,6 +107,18 @@ def test_defaults_are_values_that_the_owners_accept(algorithm: str) -> None:
             msgspec.convert(numbers, OPTIMIZERS.spec(optimizer).settings)
 
 
+def test_ctrl_c_while_a_package_is_imported_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = "stopped.of.this.test"
+    (tmp_path / "stopped.py").write_text("raise KeyboardInterrupt  # as Python's handler of SIGINT does\n")
+    installed(tmp_path, f"[{group}]\nstopped = stopped:SPEC\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry = Registry("algorithm", group, AlgorithmSpec)
+    with pytest.raises(KeyboardInterrupt):
+        registry.spec("stopped")
+    with pytest.raises(KeyboardInterrupt):
+        registry.specs()
+
+
 def test_what_pyproject_says_is_what_is_installed() -> None:
     installed = [point for point in metadata.entry_points(group="actorlearn.algorithms") if point.dist]
     if not installed:
