@@ -7,6 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+SMALLEST_SIDE = 3
+"""Smallest height and width of an image that networks can convolve."""
 Side = Annotated[int, Meta(ge=1, le=65_536)]
 
 

@@ -33,13 +33,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
 
-from actorlearn.image_part import ImagePart
+from actorlearn.image_part import SMALLEST_SIDE, ImagePart
 
 MOST_CHOICES = 65_536
 """Longest one-hot vector."""
-
-SMALLEST_SIDE = 3
-"""Smallest height and width of an image that networks can convolve."""
 
 Array = npt.NDArray[Any]
 Keys = tuple[str | int, ...]

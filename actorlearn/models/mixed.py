@@ -6,13 +6,15 @@ Each head has an encoder of its own, as with the perceptron (``heads.SeparateTru
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 
 import torch
 from torch import Tensor, nn
 
-from actorlearn.image_part import ImagePart
-from actorlearn.models.encoders import STACKS, hidden_layers, scale, smallest_side
+from actorlearn.image_part import SMALLEST_SIDE, ImagePart
+from actorlearn.models.encoders import ACTIVATIONS, STACKS, scale, smallest_side
 from actorlearn.models.specs import MixedSettings
 
 
@@ -23,15 +25,11 @@ class MixedEncoder(nn.Module):
         """Make the layers for observations of this shape; raises ValueError if an image is not in it."""
         super().__init__()
         size = prod(shape)
-        taken = [cell for image in settings.images for cell in range(image.start, image.stop)]
-        if len(set(taken)) < len(taken) or max(taken, default=-1) >= size:
-            raise ValueError(
-                f"model.images: {[(image.start, *image.shape) for image in settings.images]}: images must not overlap, "
-                f"and end at the observation's last number, {size}; leave the key out to take the environment's"
-            )
+        _check(settings.images, size)
         self.inputs, self.images = size, settings.images
         self.convolutions = nn.ModuleList(_convolutions(image, settings.image_features) for image in settings.images)
-        others = sorted(set(range(size)) - set(taken))
+        taken = {cell for image in settings.images for cell in range(image.start, image.stop)}
+        others = sorted(set(range(size)) - taken)
         self.register_buffer("others", torch.tensor(others, dtype=torch.int64), persistent=False)
         features = len(others) + settings.image_features * len(settings.images)
         self.layers, self.features = hidden_layers(features, settings)
@@ -44,6 +42,22 @@ class MixedEncoder(nn.Module):
             cells = vector[:, image.start : image.stop].reshape(-1, *image.shape)
             features.append(convolutions(cells.movedim(-1, 1) if image.channels_last else cells))
         return self.layers(torch.cat(features, dim=1))  # type: ignore[no-any-return]
+
+
+def _check(images: Sequence[ImagePart], size: int) -> None:
+    """Raise ValueError unless images can be convolved, do not overlap, and are within ``size`` numbers."""
+    said = f"model.images: {[(image.start, *image.shape) for image in images]}"
+    ordered = sorted(images, key=lambda image: image.start)
+    if any(a.stop > b.start for a, b in pairwise(ordered)) or any(image.stop > size for image in images):
+        raise ValueError(
+            f"{said}: images must not overlap, and end at the observation's last number, {size}; leave the key out to "
+            "take the environment's"
+        )
+    if any(min(image.channels_first[1:]) < SMALLEST_SIDE for image in images):
+        raise ValueError(
+            f"{said}: height and width of an image must be at least {SMALLEST_SIDE}; leave smaller ones out, and the "
+            "network takes their cells as numbers"
+        )
 
 
 def _convolutions(image: ImagePart, features: int) -> nn.Module:

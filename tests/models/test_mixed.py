@@ -8,7 +8,8 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete
 
 from actorlearn.envs.observations import layout
-from actorlearn.image_part import ImagePart
+from actorlearn.image_part import SMALLEST_SIDE, ImagePart
+from actorlearn.models.encoders import STACKS, smallest_side
 from actorlearn.models.make import make
 from tests import named
 
@@ -66,6 +67,19 @@ def test_each_number_outside_the_images_changes_the_output() -> None:
         row = torch.zeros(1, LENGTH)
         row[0, cell] = 1.0
         assert not torch.equal(network(row)["value"], before)
+
+
+def test_an_image_of_more_cells_than_memory_has_is_refused() -> None:
+    large = (ImagePart(0, (65_536, 65_536, 65_536)),)
+    with pytest.raises(ValueError, match=r"model.images: .* end at the observation's last number"):
+        make(named.model("mixed", images=large), (LENGTH,), "float32", {"value": 1}, 0)
+
+
+@pytest.mark.parametrize("shape", [(2, 9, 1), (9, 2, 1)])
+def test_an_image_that_cannot_be_convolved_is_refused(shape: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match=r"model.images: \[\(0, ., ., 1\)\]: height and width .* at least 3; leave"):
+        make(named.model("mixed", images=(ImagePart(0, shape),)), (LENGTH,), "float32", {"value": 1}, 0)
+    assert smallest_side(STACKS["minatar"].convolutions) == SMALLEST_SIDE
 
 
 @pytest.mark.parametrize("images", [(ImagePart(LENGTH - 1, (3, 3, 1)),), (CAMERA, ImagePart(4, (3, 3, 1)))])
