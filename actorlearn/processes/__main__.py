@@ -25,7 +25,7 @@ from actorlearn.exceptions import in_one_line, place_of, words_of
 from actorlearn.memory.progress import STACK_SIGNAL
 from actorlearn.wire.control import Control, TurnedAwayError
 from actorlearn.worker import settings as all_settings
-from actorlearn.worker.roles import ROLES, TASKS, RoleSpec, TaskSpec
+from actorlearn.worker.roles import ANSWER_MARK, ROLES, TASKS, RoleSpec, TaskSpec
 from actorlearn.worker.scheduling import SLICE_NS, set_slice
 
 _PR_SET_PDEATHSIG = 1
@@ -82,6 +82,7 @@ def main(arguments: list[str]) -> int:
     die_with_parent()
     path = arguments[1]
     answers = os.dup(1) if isinstance(spec, TaskSpec) else None  # the code of users may close standard output
+    mark = os.environ.pop(ANSWER_MARK, "")
     if isinstance(spec, RoleSpec):  # not for a task, whose output must reach the process that started it
         lose_what_finds_no_room()
     faults = os.fdopen(os.dup(2), "w")
@@ -114,18 +115,18 @@ def main(arguments: list[str]) -> int:
             line.close()
         if answers is not None:
             own = words_of(error) if isinstance(error, ValueError | RuntimeError) else ""
-            _write(answers, {"error": own or in_one_line(error)})
+            _write(answers, mark, {"error": own or in_one_line(error)})
         return 1
     if answers is not None:
-        _write(answers, answer)
+        _write(answers, mark, answer)
     return 0
 
 
-def _write(answers: int, answer: Any) -> None:
-    """Write a task's answer as a line of JSON, after everything that was printed."""
+def _write(answers: int, mark: str, answer: Any) -> None:
+    """Write a task's answer as a line of JSON that begins with the mark, after everything that was printed."""
     with suppress(ValueError, OSError):
         sys.stdout.flush()
-    os.write(answers, f"\n{json.dumps(answer)}\n".encode())
+    os.write(answers, f"\n{mark}{json.dumps(answer)}\n".encode())
 
 
 def leave(status: int) -> NoReturn:

@@ -6,6 +6,7 @@ Child processes do the imports that are slow or may fail (torch, environments), 
 from __future__ import annotations
 
 import json
+import secrets
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 
 from actorlearn.exceptions import place_in_stack
 from actorlearn.memory.progress import STACK_SIGNAL
+from actorlearn.worker.roles import ANSWER_MARK
 from launch.spawning import guardian
 
 
@@ -50,29 +52,38 @@ def ask_task(task: str, settings: bytes, limit_s: float | None = None, **environ
         path = Path(folder) / f"{task}.json"
         path.write_bytes(settings)
         command = [sys.executable, "-m", "actorlearn.processes", task, str(path)]
+        mark = secrets.token_hex(8)
         try:
-            done = guardian.run(command, limit_s, STACK_SIGNAL, **environment)
+            done = guardian.run(command, limit_s, STACK_SIGNAL, **{ANSWER_MARK: mark}, **environment)
         except subprocess.TimeoutExpired as late:
             raise TooSlowError(place_in_stack(str(late.stderr))) from None
-    return answer(done.stdout, done.stderr, done.returncode)
+    return answer(done.stdout, done.stderr, done.returncode, mark)
 
 
-def answer(out: str, err: str, returncode: int) -> Any:
+def answer(out: str, err: str, returncode: int, mark: str = "") -> Any:
     """Return the last JSON object or array that a child wrote to stdout as a line; raises NoAnswerError without one.
 
-    Other lines are ignored: users' code in the child may print any text before and after the answer. Raises TaskError
-    for the answer of a task that failed.
+    ``mark``: beginning of the answer's line. Other lines are ignored: users' code in the child may print any text
+    before and after the answer. Raises TaskError for the answer of a task that failed.
     """
     for line in reversed(out.splitlines()):
+        if not line.startswith(mark):
+            continue
         with suppress(ValueError):
-            if isinstance(told := json.loads(line), dict | list):
+            if isinstance(told := json.loads(line.removeprefix(mark)), dict | list):
                 if isinstance(told, dict) and told.keys() == {"error"}:
                     raise TaskError(told["error"])
                 return told
     if returncode < 0:
-        name = signal.Signals(-returncode).name
-        raise NoAnswerError(f"its process was ended by signal {-returncode}, {name}{place_in_stack(err)}")
+        raise NoAnswerError(f"its process was ended by {_name_of_signal(-returncode)}{place_in_stack(err)}")
     said = (err.strip().splitlines() or [""])[-1]
     if "Traceback (most recent call last)" in err:
         raise NoAnswerError(said)
     raise NoAnswerError(f"exit status {returncode}, no answer" + (f"; its last line is: {said:.500}" if said else ""))
+
+
+def _name_of_signal(number: int) -> str:
+    """Return "signal 9, SIGKILL"; real-time signals have only a number."""
+    with suppress(ValueError):
+        return f"signal {number}, {signal.Signals(number).name}"
+    return f"signal {number}"

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from subprocess import TimeoutExpired
 
+import msgspec
 import pytest
 
-from launch.spawning.answers import NoAnswerError, ask
+from actorlearn.worker.settings import SpacesSettings
+from launch.spawning.answers import NoAnswerError, answer, ask, ask_task
+from tests import named
 
 
 def child(code: str) -> list[str]:
@@ -18,6 +23,24 @@ def test_the_answer_is_the_last_line_whatever_a_library_said_before() -> None:
 
 def test_it_counts_even_where_a_library_falls_over_at_the_end() -> None:
     assert ask(child("import os; print('[1, 2]', flush=True); os.abort()"), 30.0) == [1, 2]
+
+
+def test_a_task_is_answered_by_the_line_of_the_task_and_not_by_json_of_the_users_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import atexit\nfrom actorlearn.envs.catch import Catch\natexit.register(print, '[]')\n"
+    code += "atexit.register(print, '{\"error\": \"of a logger\"}')\nprint('{}')\n"
+    (tmp_path / "prints_json.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    settings = msgspec.json.encode(SpacesSettings(env=named.env(id="prints_json:Catch")))
+    assert ask_task("spaces", settings, 60.0).keys() == {"like", "images"}
+
+
+def test_a_signal_without_a_name_is_told_by_its_number() -> None:
+    with pytest.raises(NoAnswerError, match="^its process was ended by signal 40$"):
+        answer("", "", -40)
+    with pytest.raises(NoAnswerError, match="^its process was ended by signal 9, SIGKILL$"):
+        answer("", "", -9)
 
 
 @pytest.mark.parametrize(
