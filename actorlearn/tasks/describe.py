@@ -6,6 +6,7 @@ Reads its settings; answers shapes, actions, columns and number of weights.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from actorlearn.algorithms.settings import AlgorithmSpec
 from actorlearn.algorithms.state import declared_by
 from actorlearn.envs.interface import EnvSpec
 from actorlearn.envs.make import make as make_env
+from actorlearn.exceptions import in_one_line, place_of
 from actorlearn.models.make import make as make_model
 from actorlearn.models.several import spans
 from actorlearn.models.specs import ModelSpec
@@ -89,8 +91,13 @@ def describe(settings: DescribeSettings) -> dict[str, Any]:
     if not inexact and rehearsal.step_s:
         unverified = "the environment is slow, so no restored game was compared with the original"
     elif not inexact:
-        with blaming(parts["env"], "cannot be compared with a restored one"):
-            inexact = difference_after_restore(env, lambda: make_env(settings.env, [SEED + 1]))
+        try:
+            other = make_env(settings.env, [SEED + 1])
+        except (Exception, SystemExit) as error:  # it may exist only once, because of a port or a licence
+            unverified = f"a second environment cannot be made: {in_one_line(error)}{place_of(error)}"
+        else:
+            with blaming(parts["env"], "cannot be compared with a restored one"), closing(other):
+                inexact = difference_after_restore(env, other)
     with blaming(parts["env"], "cannot be closed"):
         env.close()
     weights, parameters = network.weights.numel(), network.parameters.numel()

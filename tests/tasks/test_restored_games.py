@@ -10,7 +10,6 @@ import pytest
 
 from actorlearn.envs.catch import Catch
 from actorlearn.envs.interface import empty_row
-from actorlearn.envs.make import make
 from actorlearn.tasks.restored_games import difference_after_restore
 from launch.plan import probe
 from launch.plan.exactness import choose_exact
@@ -54,6 +53,33 @@ class Unwritable(Catch):
         raise OSError("no such game")
 
 
+class OnlyOnce(Catch):
+    """Holds what only one environment of a process can have."""
+
+    taken = False
+
+    def __init__(self) -> None:
+        if OnlyOnce.taken:
+            raise OSError("port 4000 is in use")
+        OnlyOnce.taken = True
+        super().__init__()
+
+
+class Stuck(Catch):
+    """Cannot take a step after its state was restored."""
+
+    restored = False
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self.restored = True
+
+    def step(self, action: Any) -> Any:
+        if self.restored:
+            raise OSError("not connected")
+        return super().step(action)
+
+
 class Slow(Catch):
     """Takes longer for a step than a slow environment's bound."""
 
@@ -73,6 +99,7 @@ def description(id: str) -> probe.Description:
         (Forgets, "an environment that was restored from its state plays another game: reward differs after 1 steps; "),
         (Unreadable, "its state cannot be saved: KeyError: 'ball' (test_restored_games.py, line "),
         (Unwritable, "its state cannot be restored: ValueError: "),
+        (Stuck, "once restored, it cannot take a step: "),
     ],
 )
 def test_an_environment_that_does_not_go_on_as_it_stood_is_not_exact(env: type[Catch], says: str) -> None:
@@ -87,9 +114,15 @@ def test_a_slow_environment_is_said_not_to_be_verified() -> None:
     assert found.inexact == "" and found.unverified.startswith("the environment is slow")
 
 
+def test_an_environment_that_can_be_made_only_once_is_said_not_to_be_verified() -> None:
+    found = description(f"{HERE}:OnlyOnce")
+    assert found.inexact == "" and found.unverified.startswith("a second environment cannot be made: ")
+    assert "port 4000 is in use" in found.unverified and "\n" not in found.unverified
+
+
 @pytest.mark.parametrize("id", ["actorlearn.envs.catch:Catch", "CartPole-v1", f"{HERE}:Slow"])
 def test_an_environment_with_its_whole_state_is_exact(id: str) -> None:
     settings = named.env(id=id)
-    with opened(settings, [1]) as env:
+    with opened(settings, [1]) as env, opened(settings, [2]) as other:
         env.reset(empty_row(env.spec, 1))
-        assert difference_after_restore(env, lambda: make(settings, [2])) == ""
+        assert difference_after_restore(env, other) == ""
