@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from actorlearn.image_part import SMALLEST_SIDE, ImagePart
-from actorlearn.models.encoders import ACTIVATIONS, STACKS, scale, smallest_side
+from actorlearn.models.encoders import STACKS, hidden_layers, scale, smallest_side
 from actorlearn.models.specs import MixedSettings
 
 
