@@ -26,8 +26,8 @@ class MixedEncoder(nn.Module):
         taken = [cell for image in settings.images for cell in range(image.start, image.stop)]
         if len(set(taken)) < len(taken) or max(taken, default=-1) >= size:
             raise ValueError(
-                f"model.images: {[(image.start, *image.shape) for image in settings.images]}: images must not overlap, "
-                f"and end at the observation's last number, {size}; leave the key out to take the environment's"
+                f"model.images: {[(image.start, *image.shape) for image in settings.images]}: images must not overlap "
+                f"or reach beyond the observation's {size} numbers; leave the key out to use those of the environment"
             )
         self.inputs, self.images = size, settings.images
         self.convolutions = nn.ModuleList(_convolutions(image, settings.image_features) for image in settings.images)

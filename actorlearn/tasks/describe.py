@@ -89,7 +89,7 @@ def describe(settings: DescribeSettings) -> dict[str, Any]:
     if not inexact and rehearsal.step_s:
         unverified = "the environment is slow, so no restored game was compared with the original"
     elif not inexact:
-        with blaming(parts["env"], "cannot be compared with a restored one"):
+        with blaming(parts["env"], "cannot be compared with an environment restored from its state"):
             inexact = difference_after_restore(env, lambda: make_env(settings.env, [SEED + 1]))
     with blaming(parts["env"], "cannot be closed"):
         env.close()

@@ -23,13 +23,13 @@ def difference_after_restore(env: VectorEnv, make_another: Callable[[], VectorEn
     try:
         state = {name: array.copy() for name, array in env.state().items()}
     except Exception as error:  # a user's environment may raise anything
-        return f"its state cannot be saved: {in_one_line(error)}{place_of(error)}"
+        return f"the environment's state cannot be saved: {in_one_line(error)}{place_of(error)}"
     other = make_another()
     try:
         try:
             other.restore(state)
         except Exception as error:
-            return f"its state cannot be restored: {in_one_line(error)}{place_of(error)}"
+            return f"the environment's state cannot be restored: {in_one_line(error)}{place_of(error)}"
         row, other_row = empty_row(env.spec, env.count), empty_row(env.spec, env.count)
         random = np.random.default_rng(0)
         for step in range(1, STEPS + 1):

@@ -71,8 +71,11 @@ def answer(out: str, err: str, returncode: int) -> Any:
                 return told
     if returncode < 0:
         name = signal.Signals(-returncode).name
-        raise NoAnswerError(f"its process was ended by signal {-returncode}, {name}{place_in_stack(err)}")
+        raise NoAnswerError(f"the process was ended by signal {-returncode}, {name}{place_in_stack(err)}")
     said = (err.strip().splitlines() or [""])[-1]
     if "Traceback (most recent call last)" in err:
         raise NoAnswerError(said)
-    raise NoAnswerError(f"exit status {returncode}, no answer" + (f"; its last line is: {said:.500}" if said else ""))
+    raise NoAnswerError(
+        f"the process ended with exit status {returncode} and no answer"
+        + (f"; its last line is: {said:.500}" if said else "")
+    )

@@ -295,7 +295,7 @@ class Children:
             else:
                 child.cause = why
                 self.note("died", child, child.cause)
-                self._give_up(child, f"{child.cause}, and with nodes.lost: leave out its processes are not restarted")
+                self._give_up(child, f"{child.cause}, and nodes.lost: leave out forbids a restart on another node")
 
     def _restart(self, child: Child) -> None:
         delay_s = child.restart_delay_s(self.now_s, self._jitter)

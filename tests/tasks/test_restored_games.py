@@ -71,8 +71,8 @@ def description(id: str) -> probe.Description:
     [
         (Chance, "an environment that was restored from its state plays another game: reward differs after 1 steps; "),
         (Forgets, "an environment that was restored from its state plays another game: reward differs after 1 steps; "),
-        (Unreadable, "its state cannot be saved: KeyError: 'ball' (test_restored_games.py, line "),
-        (Unwritable, "its state cannot be restored: ValueError: "),
+        (Unreadable, "the environment's state cannot be saved: KeyError: 'ball' (test_restored_games.py, line "),
+        (Unwritable, "the environment's state cannot be restored: ValueError: "),
     ],
 )
 def test_an_environment_that_does_not_go_on_as_it_stood_is_not_exact(env: type[Catch], says: str) -> None:

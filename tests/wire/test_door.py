@@ -184,7 +184,9 @@ def test_an_id_that_is_not_the_key_s(keys: Keys, own: ClientKeys, router: Router
     keys.node("node-2")
     dealer = Dealer(router.address, said, own)
     until(lambda: dealer.send(b"hello"), lambda: silent(router))
-    lines = refused(router, "node-1 (connected as .*; its key allows only its own name|sent a message of another protocol)")
+    lines = refused(
+        router, "node-1 (connected as .*; its key allows only its own name|sent a message of another protocol)"
+    )
     assert all(line.isprintable() for line in lines)
     assert not router.send(said, b"order")
     dealer.close()
