@@ -143,7 +143,7 @@ def parse(text: str) -> tuple[Arm, ...]:
     for part in filter(None, text.split(";")):
         found = _ARM.fullmatch(part)
         if found is None:
-            raise ValueError(f"{VARIABLE}: {part!r} is no arm; write name=action@n, as record.committed=kill@3")
+            raise ValueError(f"{VARIABLE}: {part!r} is not name=action@n; write for example record.committed=kill@3")
         name, action, seconds, nth, onward = found.groups()
         arms.append(Arm(name, action, float(seconds or 0), int(nth or 1), bool(onward)))
     return tuple(arms)
@@ -159,7 +159,7 @@ def _act(arm: Arm, data: memoryview | None) -> memoryview | None:
     elif arm.action in ("kill", "stop"):
         os.kill(os.getpid(), signal.SIGKILL if arm.action == "kill" else signal.SIGSTOP)
     elif data is None:
-        raise ValueError(f"{arm.text}: no bytes pass there; short and flip are for places where some are written")
+        raise ValueError(f"{arm.text}: short and flip act on bytes that are written, and no bytes are written there")
     elif arm.action == "short":
         return data[: (len(data) + 1) // 2]
     else:

@@ -72,13 +72,13 @@ def test_changes_bytes() -> None:
         assert bytes(through("x.y", TEN)) == b"01234"
         assert bytes(through("x.y", TEN)) == b"0123446789"
         assert through("x.y", TEN) is TEN
-        with armed("x.z=flip"), pytest.raises(ValueError, match="no bytes pass there"):
+        with armed("x.z=flip"), pytest.raises(ValueError, match="no bytes are written there"):
             hit("x.z")
 
 
 @pytest.mark.parametrize("text", ["x.y", "x=kill", "x.y=die", "x.y=kill@", "x.y=kill@-1"])
 def test_what_is_no_arm_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="write name=action@n"):
+    with pytest.raises(ValueError, match="is not name=action@n"):
         failpoints.parse(text)
 
 

@@ -197,4 +197,4 @@ def _beginning(folder: Path) -> str:
     runs = sorted(str(path) for path in beside if path.name.startswith(folder.name) and (path / POLICY_FILE).is_file())
     if not runs:
         return "name a folder under runs/"
-    return f"it is the beginning of {' and '.join(runs[:3])}: write the whole name"
+    return f"its name is the beginning of {' and '.join(runs[:3])}: write the whole name"

@@ -133,4 +133,4 @@ def mean_over(valid: Tensor, x: Tensor) -> Tensor:
 def check_shapes(name: str, *tensors: Tensor) -> None:
     """Raise ValueError unless all tensors have the same shape: broadcasting would give wrong numbers."""
     if len({tensor.shape for tensor in tensors}) > 1:
-        raise ValueError(f"{name}: shapes {[tuple(tensor.shape) for tensor in tensors]} must be one [T, B]")
+        raise ValueError(f"{name}: shapes {[tuple(tensor.shape) for tensor in tensors]} must all be the same [T, B]")

@@ -256,24 +256,24 @@ class AlgorithmSpec(Spec):
             raise ValueError(f"algorithm {self.name!r}: its settings must be a subclass of {base.__name__}{way}")
         if issubclass(self.settings, OffPolicySettings) and self.settings.target is OffPolicySettings.target:
             raise ValueError(
-                f"algorithm {self.name!r}: its settings must say how the target network is renewed: be a subclass of "
-                f"{HardCopySettings.__name__}, or have a property target that returns HardCopies or Polyak"
+                f"algorithm {self.name!r}: its settings must say how the target network is updated: they must be a "
+                f"subclass of {HardCopySettings.__name__}, or have a property target that returns HardCopies or Polyak"
             )
 
         facts: dict[str, Any] = {"defaults": self.defaults, "optimizers": self.optimizers}
         for what, said in facts.items():
             if not (isinstance(said, Mapping) and all(isinstance(inner, Mapping) for inner in said.values())):
                 raise ValueError(
-                    f"algorithm {self.name!r}: its {what} are {said!r:.100}; they must be mappings by kind"
+                    f"algorithm {self.name!r}: its {what} are {said!r:.100}; they must map each kind to a mapping"
                 )
         for kind, sections in self.defaults.items():
             if strange := sections.get("algorithm", {}).keys() - set(self.settings.__struct_fields__):
                 raise ValueError(
-                    f"algorithm {self.name!r}: its defaults of {kind} have {min(strange)!r}, which is not a key"
+                    f"algorithm {self.name!r}: its defaults of {kind} have {min(strange)!r}, which its settings lack"
                 )
         metrics: Sequence[Any] = self.metrics
         if wrong := [metric for metric in metrics if not isinstance(metric, Metric)]:
-            raise ValueError(f"algorithm {self.name!r}: its metrics have {wrong[0]!r:.100}, which is not a Metric")
+            raise ValueError(f"algorithm {self.name!r}: its metrics contain {wrong[0]!r:.100}, which is not a Metric")
 
     def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
         """Raise ValueError if a class lacks methods: it needs `loss`, or `losses` and `extra_networks`."""

@@ -43,7 +43,7 @@ class DeclaredState:
         had, has = ({name: list(part.shape) for name, part in parts.items()} for parts in (saved, self.tensors))
         if had != has:
             raise ValueError(
-                f"the algorithm declares the state {has}, but the checkpoint has {had}; continue it with the algorithm "
+                f"the algorithm declares the state {has}, but the checkpoint has {had}; resume with the algorithm "
                 "that saved it, or start a new run"
             )
         for name, part in self.tensors.items():
@@ -54,7 +54,9 @@ def declared_by(algorithm: Algorithm) -> Mapping[str, Tensor]:
     """Return the state that an algorithm declares; raises ValueError unless it maps names to float32 tensors."""
     state: Any = algorithm.state if isinstance(algorithm, KeepsState) else {}
     if not (isinstance(state, Mapping) and all(_is_state(name, part) for name, part in state.items())):
-        raise ValueError(f"its state is {state!r:.200}; it must map names to float32 tensors without a gradient")
+        raise ValueError(
+            f"the algorithm's state is {state!r:.200}; it must map names to float32 tensors without a gradient"
+        )
     return state
 
 
@@ -71,6 +73,6 @@ def unchanged(algorithm: Algorithm, method: str) -> Iterator[None]:
     after = declared_by(algorithm)
     if changed := [name for name, part in before.items() if name not in after or not torch.equal(part, after[name])]:
         raise ValueError(
-            f"{method} changes its state {changed[0]!r}; only loss or losses may: {method} may be called any number of "
-            "times, and in other processes"
+            f"{method} changes the algorithm's state {changed[0]!r}; only loss or losses may change it, because "
+            f"{method} may be called any number of times, and in other processes"
         )

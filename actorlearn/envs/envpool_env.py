@@ -175,7 +175,7 @@ class Pooled(ShortRepr):
             return list(self._pool.render(self._ids))
         except Exception as error:  # the C++ code of some family may raise anything
             said = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise ValueError(f"env.id: {self._id!r} cannot be shown: {said}") from error
+            raise ValueError(f"env.id: {self._id!r} cannot be rendered: {said}") from error
 
     def close(self) -> None:
         """Join the pool's thread and free its memory."""
@@ -291,8 +291,8 @@ def make_rendered(
 ) -> EnvPool:
     """Make one environment per seed, with pictures; raises ValueError, one line, for MuJoCo without OpenGL."""
     if known(settings.id).startswith(MUJOCO) and not DRAWS:  # EnvPool would end the process
-        rule = "it needs libGL.so.1, loaded before envpool: apt-get install libgl1 libegl1"
-        raise ValueError(f"env.id: {settings.id!r} cannot be shown: {rule}")
+        rule = "rendering needs libGL.so.1, loaded before envpool: apt-get install libgl1 libegl1"
+        raise ValueError(f"env.id: {settings.id!r} cannot be rendered: {rule}")
     return EnvPool(settings, seeds, beat, render_mode="rgb_array")
 
 

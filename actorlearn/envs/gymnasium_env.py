@@ -109,7 +109,7 @@ class Gymnasium(CheckedRows):
         with self._restoring():
             steps, ended = state["steps"].tolist(), state["ended"].tolist()
             if len(steps) != self.count or len(ended) != self.count:
-                raise ValueError(f"it has {len(steps)} environments instead of {self.count}")
+                raise ValueError(f"the state has {len(steps)} environments instead of {self.count}")
             for i, seed in enumerate(self._seeds):
                 self._begin(i, seed)
             states.put_back(self._envs, state)

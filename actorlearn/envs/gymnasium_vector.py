@@ -162,7 +162,7 @@ class GymnasiumVector(CheckedRows):
         with self._restoring():
             own: list[Any] = [state["steps"].astype(np.int64), *(state[name].astype(np.bool_) for name in FLAGS)]
             if any(array.shape != (self.count,) for array in own):
-                raise ValueError(f"it has {own[0].size} environments instead of {self.count}")
+                raise ValueError(f"the state has {own[0].size} environments instead of {self.count}")
             self._reset_from_seeds()
             states.put_back([self._vector], state)
         self._steps, self._ended, self._cut = own

@@ -116,11 +116,11 @@ class ActionHistory:
         names, count = ("first", "seedings", "games", "length"), len(self._first)
         first, seedings, games, length = (state[name].astype(np.int64) for name in names)
         if any(array.shape != (count,) or array.min() < 0 for array in (first, seedings, games, length)):
-            raise ValueError(f"it has {len(first)} environments instead of {count}")
+            raise ValueError(f"the history has {len(first)} environments instead of {count}")
         shape = self._log.shape[2:]
         parts = np.split(state["log"].astype(self._log.dtype), np.cumsum(length))
         if len(parts[-1]) or sum(map(len, parts)) != length.sum() or state["log"].shape[1:] != shape:
-            raise ValueError(f"it has {len(state['log'])} records instead of {length.sum()}")
+            raise ValueError(f"the history has {len(state['log'])} records instead of {length.sum()}")
         self._first, self._seedings, self._games, self._length = first, seedings, games, length
         self._room = 0
         self._log = np.zeros((count, max(ROOM, int(length.max())), *shape), self._log.dtype)

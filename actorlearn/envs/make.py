@@ -33,7 +33,7 @@ def make_rendered(
     """Make environments as ``make`` does, which also render; raises ValueError if their kind cannot render."""
     module = ENVIRONMENTS.spec(settings.kind).load()
     if not hasattr(module, "make_rendered"):
-        raise ValueError(f"env.id: {settings.id!r} cannot be shown: {module.__name__} has no function make_rendered")
+        raise ValueError(f"env.id: {settings.id!r} cannot be rendered: {module.__name__} has no function make_rendered")
     made: RenderedEnv = _complete(module.make_rendered(settings, seeds, beat), (*METHODS, "render"))
     return made
 
@@ -41,7 +41,9 @@ def make_rendered(
 def _complete(made: Any, methods: Sequence[str]) -> Any:
     """Return ``made``; raises ValueError if it lacks any of these methods."""
     if missing := [name for name in methods if not callable(getattr(made, name, None))]:
-        raise ValueError(f"env.kind: {type(made).__name__} lacks {', '.join(missing)} (actorlearn/envs/interface.py)")
+        raise ValueError(
+            f"env.kind: {type(made).__name__} lacks {', '.join(missing)} (see actorlearn/envs/interface.py)"
+        )
     return made
 
 

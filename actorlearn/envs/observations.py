@@ -336,7 +336,8 @@ def _piece(space: Space[Any], keys: Keys, start: int) -> Piece:
     sizes = np.ravel(space.n if isinstance(space, Discrete) else space.nvec).astype(np.int64)
     if (length := int(sizes.sum())) > MOST_CHOICES:
         raise SpaceError(
-            f"one-hot it has {length:,} numbers; the most are {MOST_CHOICES:,}: wrap the environment (env.wrappers)"
+            f"it has {length:,} numbers as one-hot; at most {MOST_CHOICES:,} are allowed; wrap the "
+            "environment (env.wrappers)"
         )
     least = np.ravel(space.start).astype(np.int64)
     return OneHot(keys, slice(start, start + length), space.shape or (), space, sizes, least)

@@ -54,8 +54,8 @@ def read(path: Path, sha256: str) -> Maker:
         ) from None
     if (found := hashlib.sha256(data).hexdigest()) != sha256:
         raise ValueError(
-            f"env.kwargs.sha256: {path} has {found[:12]}…, and the topology {sha256[:12]}…: the file was changed, and "
-            "its code is not run; restore it, or start a new run"
+            f"env.kwargs.sha256: {path} has SHA-256 {found[:12]}…, but the topology has {sha256[:12]}…: the file was "
+            "changed, so its code is not run; restore the file, or start a new run"
         )
     try:
         maker: Maker = cloudpickle.loads(data)

@@ -41,7 +41,7 @@ def _rendered(env_id: str, env: Any) -> Any:
         said = f"{type(error).__name__}: {error}".splitlines()[0]
         module = type(getattr(env, "unwrapped", env)).__module__
         needed = "".join(f"; {what}" for beginning, what in NEEDED.items() if module.startswith(beginning))
-        raise ValueError(f"env.id: {env_id!r} cannot be shown: {said}{needed}") from error
+        raise ValueError(f"env.id: {env_id!r} cannot be rendered: {said}{needed}") from error
 
 
 def _checked(env_id: str, picture: Any) -> npt.NDArray[np.uint8]:
@@ -51,6 +51,6 @@ def _checked(env_id: str, picture: Any) -> npt.NDArray[np.uint8]:
         if picture.dtype.kind == "f" and np.all((picture >= 0.0) & (picture <= 1.0)):  # MinAtar's
             return np.round(255.0 * picture).astype(np.uint8)
     raise ValueError(
-        f"env.id: {env_id!r} cannot be shown: its render() does not return uint8[lines, columns, 3]; add a wrapper "
+        f"env.id: {env_id!r} cannot be rendered: its render() does not return uint8[height, width, 3]; add a wrapper "
         "with such a render() to env.wrappers"
     )

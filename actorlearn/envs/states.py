@@ -69,10 +69,12 @@ def put_back(envs: Sequence[Environment], state: Mapping[str, npt.NDArray[Any]])
     try:
         kept = json.loads(state[_TEXT].tobytes())
     except RecursionError as error:
-        raise ValueError(f"its values are nested too deeply: {error}") from None
+        raise ValueError(f"the values of the state are nested too deeply: {error}") from None
     layers = [list(_layers(env)) for env in envs]
     if [len(own) for own in layers] != [len(own) for own in kept]:
-        raise ValueError(f"it has {len(kept)} environments with other wrappers than these {len(envs)}")
+        raise ValueError(
+            f"the state is of {len(kept)} environments whose wrappers differ from those of these {len(envs)}"
+        )
     for own, states in zip(layers, kept, strict=True):
         for layer, values in zip(own, states, strict=True):
             _put(layer, _whole(values, state))

@@ -85,7 +85,7 @@ class LossPerNetwork:
         with autocast(self._device, self._precision):
             losses, metrics = self._algorithm.losses(self._networks, minibatch.batch, self._generator, progress)
         if not losses:
-            raise ValueError(f"losses returns no loss; it must return one at least, for {', '.join(self._parameters)}")
+            raise ValueError(f"losses returns no loss; it must return at least one, for {', '.join(self._parameters)}")
         if unknown := losses.keys() - self._parameters.keys():
             raise ValueError(f"losses returns {min(unknown)!r}, but the networks are {', '.join(self._parameters)}")
         self._gradients.zero_()

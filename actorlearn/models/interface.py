@@ -53,5 +53,5 @@ def unroll(
         return {name: output.unflatten(0, sides) for name, output in outputs.items()}, state
     except RuntimeError:
         shapes = ", ".join(f"{name} {list(output.shape)}" for name, output in outputs.items())
-        rule = f"the first side of each must be {sides.numel()} (actorlearn/models/interface.py)"
+        rule = f"the first dimension of each must be {sides.numel()} (actorlearn/models/interface.py)"
         raise ValueError(f"the network returns {shapes} for {sides.numel()} observations; {rule}") from None

@@ -126,8 +126,8 @@ class GroupedOptimizer(Generic[OptimizerT]):
             for name, tensor in part.optimizer.state().items():
                 if name not in self.vectors and tensor.numel() > 1:
                     raise ValueError(
-                        f"optimizer.groups: the optimizer {groups[0].settings.name!r} keeps {name!r}, which its "
-                        "settings' state_vectors does not name (actorlearn/optim/specs.py); name it there, or "
+                        f"optimizer.groups: the optimizer {groups[0].settings.name!r} keeps the vector {name!r}, which "
+                        "its settings' state_vectors does not list (actorlearn/optim/specs.py); add it there, or "
                         "leave optimizer.groups out"
                     )
 

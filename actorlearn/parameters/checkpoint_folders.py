@@ -90,14 +90,14 @@ def read_manifest(folder: Path, beat: Beat = silent, hashed: Mapping[str, str] |
         path = folder / Path(name).name
         found = path.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size != said.get("bytes", found.st_size):
-            raise ValueError(f"{name} has {found.st_size} bytes, but its manifest says {said.get('bytes')}")
+            raise ValueError(f"{name} has {found.st_size} bytes, but the manifest says {said.get('bytes')}")
         if (digest := (hashed or {}).get(name) or _sha256(path, beat)) != said["sha256"]:
-            raise ValueError(f"{name} has sha256 {digest[:12]}…, but its manifest says {said['sha256'][:12]}…")
+            raise ValueError(f"{name} has sha256 {digest[:12]}…, but the manifest says {said['sha256'][:12]}…")
     if manifest["format"] > 1:
         # Hidden files belong to other programs, for example NFS or file managers.
         named = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
         if strange := named - {_MANIFEST, *manifest["files"]}:
-            raise ValueError(f"its manifest does not list {', '.join(sorted(strange))}")
+            raise ValueError(f"it contains {', '.join(sorted(strange))}, which its manifest does not list")
     if not isinstance(manifest["state"], dict):
         raise ValueError(f"its state must be a mapping, not {manifest['state']!r:.60}")
     return manifest
@@ -117,7 +117,7 @@ def find_at(folder: Path, beat: Beat = silent) -> Found:
     seen = identity(folder)
     manifest = read_manifest(folder, beat)
     if manifest["env_steps"] != steps_of(folder):
-        raise ValueError(f"it was saved at {manifest['env_steps']} steps, so its folder was renamed")
+        raise ValueError(f"its manifest has {manifest['env_steps']} steps, so the folder was renamed")
     return Found(folder, manifest["state"], identity=seen)
 
 
@@ -145,7 +145,7 @@ def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ())
     what = "; ".join(f"{short(folder)}: {said}" for folder, said in wrong.items()) or "none found"
     where = " and ".join(map(str, directories))
     if found is None:
-        raise CheckpointError(f"{where}: no valid checkpoint ({what}); restore it from a copy, or start a new run")
+        raise CheckpointError(f"{where}: no valid checkpoint ({what}); restore one from a copy, or start a new run")
     if not found.env_steps and any(steps_of(folder) for folder in wrong):
         raise CheckpointError(
             f"{where}: only the checkpoint of step 0 is valid ({what}), and a run never starts over by "

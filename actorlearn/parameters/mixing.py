@@ -48,7 +48,7 @@ class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise ValueError(f"graph.peers: {self.peers} must be 1 or more")
         if bool(self.lists) != (self.name == "lists"):
             raise ValueError(
-                f"graph.lists: graph.name: lists needs lists, and no other graph may have them; got {self.name!r}"
+                f"graph.lists: must be given for graph.name 'lists' and for no other graph; graph.name is {self.name!r}"
             )
         for learner, peers in enumerate(self.lists):
             if learner in peers or len(set(peers)) != len(peers) or min(peers, default=0) < 0:

@@ -300,7 +300,7 @@ def open_checkpoint(settings: TrainerSettings, beat: Beat, exactly: str = "") ->
         try:
             return open_found(find_at(Path(exactly), beat)), []
         except (OSError, ValueError) as error:  # it was valid when the run was planned
-            raise CheckpointError(f"{exactly}: {error}; resume the run again") from error
+            raise CheckpointError(f"{exactly}: is no longer valid: {error}; resume the run again") from error
     root = Path(settings.run_dir) / "checkpoints"
     mode = mode_of(settings.exchange)
     return choose_and_open(

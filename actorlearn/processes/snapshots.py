@@ -142,7 +142,8 @@ def _checked(group: EnvGroup, since: int, timestep: int, arrays: Arrays) -> Arra
             array, block = rows[row_key(group.index, offset, name)], group.blocks.block(name, group.index, 0)
             if array.dtype != block.dtype or array.shape[1:] != block.shape[1:] or len(array) > len(block):
                 raise ValueError(
-                    f"it has {name} {array.dtype}{array.shape[1:]}, but this run has {block.dtype}{block.shape[1:]}"
+                    f"the snapshot has {name} {array.dtype}{array.shape[1:]}, but this run has "
+                    f"{block.dtype}{block.shape[1:]}"
                 )
     return rows
 

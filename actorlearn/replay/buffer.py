@@ -68,7 +68,7 @@ class Replay:
         """
         least = shape.margin + shape.stack + returns.steps + (shape.length - 1) + (shape.every - 1)
         if shape.size < least:
-            items = f"items of {shape.length} rows at every {shape.every}, " if shape.length > 1 else ""
+            items = f"sequences of {shape.length} rows, one every {shape.every}, " if shape.length > 1 else ""
             raise ValueError(
                 f"rings of {shape.size} rows are too short for {shape.margin} rows per flush, {items}"
                 f"stacks of {shape.stack} and {returns.steps}-step returns; set replay.capacity_steps higher or "

@@ -69,5 +69,6 @@ def check_priorities(priority: NDArray[Any], cells: int, state: Mapping[str, Any
         raise ValueError(f"the saved largest priority is {largest!r:.100}; it must be finite and 0 or more")
     if not isinstance(count, int) or not np.count_nonzero(priority) <= count <= cells:
         raise ValueError(
-            f"the saved number of cells is {count!r:.100}; it must be at most {cells}, and count all with a priority"
+            f"the saved number of cells is {count!r:.100}; it must be at most {cells}, and at least the number of "
+            "cells that have a priority"
         )

@@ -30,7 +30,7 @@ def hidden_state(make: Callable[[], Algorithm], update: Callable[[Algorithm, int
     for number in range(2):
         update(first, number)
         if declared.vector.requires_grad:
-            raise ValueError("its state has a gradient; change it in place by detached tensors")
+            raise ValueError("the algorithm's state has a gradient; change it in place, with detached tensors")
         declared_by(first)
     saved, attributes, chance = declared.vector.clone(), _attributes(first), _chance()
     results = [*update(first, 2), declared.vector]
@@ -38,13 +38,13 @@ def hidden_state(make: Callable[[], Algorithm], update: Callable[[Algorithm, int
         return "an update draws from a global random generator, and checkpoints do not contain its state"
     after = _attributes(first)
     if changed := sorted(name for name in after.keys() | attributes if after.get(name) != attributes.get(name)):
-        return f"an update changes its attribute {changed[0]}, and checkpoints do not contain it; {_REMEDY}"
+        return f"an update changes the algorithm's attribute {changed[0]}, and checkpoints do not contain it; {_REMEDY}"
     second = make()
     restored = DeclaredState(second)
     restored.vector.copy_(saved)
     again = [*update(second, 2), restored.vector]
     if not all(_same(one, other) for one, other in zip(results, again, strict=True)):
-        return f"a second object with the same declared state learns differently: it keeps more state; {_REMEDY}"
+        return f"a second object with the same declared state learns differently, so there is other state; {_REMEDY}"
     return ""
 
 

@@ -91,7 +91,7 @@ def check_extra_networks(extra: Any) -> None:
         rule = "it must map names to ExtraNetwork (actorlearn/extra_networks.py)"
         raise ValueError(f"extra_networks returns {extra!r:.200}; {rule}")
     if wrong := [name for name in extra if name == ACTOR or not str(name).isidentifier()]:
-        raise ValueError(f"extra_networks returns {wrong[0]!r}; a name is an identifier, and not {ACTOR!r}")
+        raise ValueError(f"extra_networks returns {wrong[0]!r}; a name must be an identifier other than {ACTOR!r}")
 
 
 def check_columns(columns: Any) -> None:
@@ -102,7 +102,7 @@ def check_columns(columns: Any) -> None:
         )
     for name, cell in columns.items():
         if name in _TAKEN:
-            raise ValueError(f"columns returns {name!r}, which every batch has; give it another name")
+            raise ValueError(f"columns returns {name!r}, the name of a column that every batch has; use another name")
         rule = f"columns returns {name!r}: {cell!r:.100}; it must be (numpy dtype name, shape of one cell)"
         if not (isinstance(cell, tuple) and len(cell) == 2 and isinstance(cell[1], tuple)):
             raise ValueError(rule)
@@ -205,7 +205,7 @@ class Rehearsal:
         """Return the network's outputs [1, size] for a row and the state after it; raises ValueError if invalid."""
         module, part, size = self._network.module, self._parts["model"], self._network.state_size
         observation = torch.cat([row["observation"]] * 2)
-        with blaming(part, "cannot pass over an observation"):
+        with blaming(part, "cannot compute outputs for an observation"):
             found = (
                 module(observation[None], state.expand(2, -1), row["first"].expand(1, 2))
                 if size
@@ -214,7 +214,7 @@ class Rehearsal:
             if size:
                 if not (isinstance(found, tuple) and len(found) == 2):
                     raise ValueError(
-                        f"returns {type(found).__name__}; with a state_size it must return (outputs, state after)"
+                        f"returns {type(found).__name__}; with state_size it must return a tuple (outputs, state after)"
                     )
                 found, after = found
                 _check_tensor(after, "the state after", (2, size))
@@ -247,7 +247,7 @@ class Rehearsal:
                     f"act returns {', '.join(acted)}; it must return action and {[*self._columns]} (columns)"
                 )
             for name, (dtype, cell) in self._columns.items():
-                _check_tensor(acted[name], f"act's {name}", (1, *cell), dtype)
+                _check_tensor(acted[name], f"{name} from act", (1, *cell), dtype)
             return dict(acted)
 
     # Learning ------------------------------------------------------------------------------------------------------
@@ -378,7 +378,7 @@ def _check_loss(found: LossAndMetrics, items: int | None) -> None:
         if name == "priority" and items is not None:
             _check_tensor(metric, "the metric priority", (1, items))
         elif not _is_number(metric):
-            raise ValueError(f"its metric {name!r} is {metric!r:.100}; it must be a tensor of one number, detached")
+            raise ValueError(f"its metric {name!r} is {metric!r:.100}; it must be a detached tensor of one number")
 
 
 def _is_number(metric: Any) -> bool:

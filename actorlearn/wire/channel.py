@@ -559,8 +559,8 @@ def _dialling(kind: int, address: Ipc | Tcp, keys: ClientKeys | None) -> zmq.Soc
         socket.reconnect_ivl, socket.reconnect_ivl_max = RECONNECT_MS, RECONNECT_MOST_MS
         return socket
     if keys is None or not address.port:
-        lack = "a port from 1 to 65535" if keys else "keys and the listener's public key"
-        raise ChannelError(f"{address}: a connection needs {lack}; make keys with `actorlearn keys new`")
+        lack = "a port from 1 to 65535" if keys else "keys; make them with `actorlearn keys new`"
+        raise ChannelError(f"{address}: a connection needs {lack}")
     socket = _socket(kind)
     _on_network(socket, keys.pair)
     socket.curve_serverkey = keys.server

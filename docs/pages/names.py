@@ -34,7 +34,7 @@ hyperparameters = {
 }
 keys, left_out = actorlearn.from_stable_baselines3("ppo", hyperparameters)
 print(keys["optimizer.schedule"], keys["model.value_hidden_sizes"])  # linear [256, 256]
-print(left_out)  # {'use_sde': 'exploration by a noise that depends on the state (gSDE) is not there'}
+print(left_out)  # {'use_sde': 'state-dependent exploration (gSDE) is not supported'}
 run = actorlearn.train("CartPole-v1", **keys)
 ```
 

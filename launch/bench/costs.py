@@ -227,7 +227,9 @@ def _turns(dealer: Dealer, body: bytes, count: int) -> tuple[float, float]:
         while not dealer.send(body) and time.monotonic() < until_s:  # it is still connecting
             time.sleep(0.001)
         if dealer.recv(_TIMEOUT_MS) is None:
-            raise RunError("no message came back over 127.0.0.1; give simulate.message_s, byte_s and hop_s instead")
+            raise RunError(
+                "no message returned over 127.0.0.1; set simulate.message_s, simulate.byte_s and simulate.hop_s instead"
+            )
     return (time.monotonic() - began_s) / count, (time.process_time() - began_cpu_s) / count
 
 

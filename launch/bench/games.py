@@ -99,7 +99,9 @@ def read(run: RunFolder) -> Played:
     row, env_id = run.metrics().last() or {}, identify(run).env_id or None
     game = games().get(str(env_id))
     if game is None:
-        raise RunError(f"{run.name} plays {env_id}, which is not one of the table's {len(games())} games; leave it out")
+        raise RunError(
+            f"{run.name} plays {env_id}, which is not one of the table's {len(games())} games; leave this run out"
+        )
     frames = int(row.get("frames") or 0)
     if found := evaluations.best_and_last(run.events().new()):
         best, last = found["best"], found["last"]

@@ -57,7 +57,7 @@ def figure_of(runs: Sequence[RunFolder], columns: Sequence[str] = (SCORE,), apar
 def _lines(runs: Sequence[RunFolder], columns: Sequence[str], apart: bool) -> list[tuple[str, Sequence[LearningCurve]]]:
     """Return the curves of the runs by their names in the legend."""
     if not runs:
-        raise ValueError("no run is given to plot; name one or more run folders")
+        raise ValueError("there is no run to plot; name one or more run folders")
     lines: list[tuple[str, Sequence[LearningCurve]]] = []
     for column in columns:
         groups = group_runs(runs, column)

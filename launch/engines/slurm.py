@@ -120,7 +120,7 @@ class SlurmJobs:
         if question.returncode and _UNKNOWN not in said:
             return {}  # Slurm's controller does not answer: that says nothing about nodes
         ended = self._waited_for.keys() - set(queued.split())
-        why = f"its element of job {self._job} is no longer in Slurm's queue ({FOLDER}/slurm-INDEX.log)"
+        why = f"its task of the array job {self._job} is no longer in Slurm's queue ({FOLDER}/slurm-INDEX.log)"
         return {self._waited_for.pop(index): why.replace("INDEX", index) for index in sorted(ended)}
 
     def close(self) -> None:

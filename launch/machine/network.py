@@ -40,7 +40,7 @@ def address_towards(host: str) -> str:
             return str(asked.getsockname()[0])
     except OSError as error:
         raise RunError(
-            f"{host!a:.100}: this machine has no route to this host: {error.strerror}; write nodes.interface"
+            f"{host!a:.100}: this machine has no route to it: {error.strerror}; check it, or set nodes.interface"
         ) from None
 
 

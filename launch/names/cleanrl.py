@@ -105,7 +105,7 @@ TABLE = (
     # Experiment
     Name("exp_name", ALL, ("name",), "the name of the run and of its folder", _name),
     Name("seed", ALL, ("seed",)),
-    Name("torch_deterministic", ALL, (), "runs repeat as docs/guarantees.md says, without a key"),
+    Name("torch_deterministic", ALL, (), "no key is needed; docs/guarantees.md says which runs are repeatable"),
     Name(
         "cuda", ALL, ("trainer.device",), "false = cpu; for true write trainer.device: cuda on a GPU machine", _device
     ),
@@ -157,7 +157,7 @@ TABLE = (
     Name("num_iterations", PPO, (), COMPUTED, nothing),
     # DQN
     Name("learning_rate", DQN, ("optimizer.learning_rate",), "with optimizer.schedule: constant", _constant),
-    Name("tau", DQN, (), "dqn copies the whole network, which is tau 1", whole_copies),
+    Name("tau", DQN, (), "dqn always copies the whole network, as with tau = 1", whole_copies),
     Name(
         "target_network_frequency",
         DQN,
@@ -172,7 +172,7 @@ TABLE = (
         "exploration_fraction",
         DQN,
         ("algorithm.epsilon_steps",),
-        "the fraction of total_timesteps",
+        "exploration_fraction x total_timesteps",
         partial(share_of_steps, total="total_timesteps"),
     ),
     Name(
@@ -188,13 +188,13 @@ TABLE = (
         "train_frequency",
         DQN,
         ("algorithm.horizon", "replay.ratio"),
-        "the horizon; the ratio is batch_size / train_frequency",
+        "horizon = train_frequency; ratio = batch_size / (train_frequency x num_envs)",
         _ratio,
     ),
     # SAC
     Name("policy_lr", SAC, ("optimizer.learning_rate",), "with optimizer.schedule: constant", _policy_rate),
     Name("q_lr", SAC, ("optimizer.groups",), "learning_rate of critic_1, critic_2 and temperature", _critic_rate),
-    Name("batch_size", SAC, ("replay.batch_size", "replay.ratio"), "the ratio is batch_size / num_envs", _sac_batch),
+    Name("batch_size", SAC, ("replay.batch_size", "replay.ratio"), "replay.ratio = batch_size / num_envs", _sac_batch),
     Name("tau", SAC, ("algorithm.target_rate",)),
     Name(
         "learning_starts",
@@ -203,7 +203,12 @@ TABLE = (
         "at least batch_size",
         _random_start,
     ),
-    Name("policy_frequency", SAC, (), "the actor learns in every step; here as there, as often as the critics"),
+    Name(
+        "policy_frequency",
+        SAC,
+        (),
+        "the actor is updated in every step, as often as the critics; on average this is so in CleanRL too",
+    ),
     Name(
         "target_network_frequency",
         SAC,
@@ -212,7 +217,7 @@ TABLE = (
         every_step("target_network_frequency"),
     ),
     Name("alpha", SAC, (), "the temperature is always learned"),
-    Name("autotune", SAC, (), "the temperature is always learned, which is true", _learned_alpha),
+    Name("autotune", SAC, (), "the temperature is always learned, as with autotune = true", _learned_alpha),
     # Both
     Name(
         "buffer_size",

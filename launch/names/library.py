@@ -69,8 +69,10 @@ class Library:
         """Return the names of an algorithm; raises ValueError for an algorithm that has none."""
         if algorithm not in self.defaults:
             known = ", ".join(self.defaults)
-            way_out = did_you_mean(str(algorithm), self.defaults, f"these have them: {known}")
-            raise ValueError(f"{algorithm!r}: there are no names of {self.title} for it; {way_out}")
+            way_out = did_you_mean(str(algorithm), self.defaults, f"they are {known}")
+            raise ValueError(
+                f"{algorithm!r} is not one of the algorithms of {self.title} that can be converted; {way_out}"
+            )
         return {name.name: name for name in self.table if algorithm in name.algorithms}
 
     def convert(self, algorithm: str, given: Mapping[str, Any]) -> Converted:
@@ -81,8 +83,8 @@ class Library:
         names, defaults = self.of(algorithm), self.defaults[algorithm]
         for name in given:
             if name not in names:
-                way_out = did_you_mean(str(name), names, f"its names are {', '.join(names)}")
-                raise ValueError(f"{name!r}: {algorithm} of {self.title} has no such name; {way_out}")
+                way_out = did_you_mean(str(name), names, f"its hyperparameters are {', '.join(names)}")
+                raise ValueError(f"{name!r}: {algorithm} of {self.title} has no such hyperparameter; {way_out}")
         values = {**defaults, **given}
         keys = {"algorithm.name": self.names_here[algorithm], **self.fixed[algorithm]}
         left_out = {}
@@ -112,7 +114,7 @@ def integer(value: Any) -> int:
 def whole_copies(values: Values) -> Keys:
     """Return no keys for ``tau`` of DQN; raises NoCounterpartError for another tau than 1."""
     if values["tau"] != 1:
-        raise NoCounterpartError("dqn copies the whole network, which is tau 1")
+        raise NoCounterpartError("dqn always copies the whole network, as with tau = 1")
     return {}
 
 
@@ -121,7 +123,7 @@ def every_step(name: str) -> Callable[[Values], Keys]:
 
     def convert(values: Values) -> Keys:
         if values[name] != 1:
-            raise NoCounterpartError("sac moves the target critics after every optimizer step, which is 1")
+            raise NoCounterpartError("sac moves the target critics after every optimizer step, as with the value 1")
         return {}
 
     return convert

@@ -41,8 +41,8 @@ _ACTIVATIONS = {
 """Class of torch in small letters -> ``model.activation``."""
 _PERCEPTRONS = ("MlpPolicy", "MultiInputPolicy", "ActorCriticPolicy", "DQNPolicy", "SACPolicy")
 """Ends of the names of policies that are perceptrons; MlpPolicy is the class ActorCriticPolicy, for example."""
-_NOISE = "exploration by a noise that depends on the state (gSDE) is not there"
-_BUFFER = "the kind of memory follows from the algorithm"
+_NOISE = "state-dependent exploration (gSDE) is not supported"
+_BUFFER = "the algorithm determines the kind of buffer"
 
 
 def read_python(text: str) -> Any:
@@ -53,7 +53,7 @@ def read_python(text: str) -> Any:
     try:
         return _literal(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError):
-        raise ValueError("only literals and dict(...) can be read from text; give a dict") from None
+        raise ValueError("a text may contain only literals and dict(...); give a dict instead") from None
 
 
 def _literal(node: ast.AST) -> Any:
@@ -113,7 +113,7 @@ def _value_clip(values: Values) -> Keys:
         return {"algorithm.value_clip": None}
     first, _, schedule = _scheduled(values["clip_range_vf"])
     if schedule != "constant":
-        raise NoCounterpartError("only a constant clip of values has a counterpart")
+        raise NoCounterpartError("only a constant clip_range_vf has a counterpart")
     return {"algorithm.value_clip": first}
 
 
@@ -143,7 +143,7 @@ def _train_freq(values: Values) -> tuple[int, str]:
 def _horizon(values: Values) -> Keys:
     count, unit = _train_freq(values)
     if unit != "step":
-        raise NoCounterpartError("rollouts have a number of steps, not of episodes; write algorithm.horizon")
+        raise NoCounterpartError("only a number of steps has a counterpart, not of episodes; set algorithm.horizon")
     return {"algorithm.horizon": count}
 
 
@@ -153,7 +153,7 @@ def _ratio(values: Values) -> Keys:
         return {"replay.ratio": float(batch)}
     count, unit = _train_freq(values)
     if unit != "step" or not gradient_steps:
-        raise NoCounterpartError("optimizer steps are counted by steps, not by episodes, and are more than 0")
+        raise NoCounterpartError("only a positive number with train_freq in steps, not episodes, has a counterpart")
     return {"replay.ratio": batch * gradient_steps / (count * integer(values["n_envs"]))}
 
 
@@ -168,7 +168,7 @@ def _random_start(values: Values) -> Keys:
 
 def _learned_temperature(values: Values) -> Keys:
     if values["ent_coef"] not in ("auto", "auto_1", "auto_1.0"):
-        raise NoCounterpartError("the temperature is always learned, and begins at 1, which is auto")
+        raise NoCounterpartError("the temperature is always learned and begins at 1, as with auto")
     return {}
 
 
@@ -194,14 +194,14 @@ def _optimizer(values: Values) -> Keys:
     if values["optimizer_class"] is None or _word(values["optimizer_class"]) == "Adam":
         return {}
     if _word(values["optimizer_class"]) != "RMSpropTFLike":
-        raise NoCounterpartError("write optimizer.name and its keys")
+        raise NoCounterpartError("only Adam and RMSpropTFLike have a counterpart; set optimizer.name and its keys")
     numbers = {"optimizer.decay": 0.99, "optimizer.epsilon_inside_root": True, "optimizer.accumulator_init": 1.0}
     return {"optimizer.name": "rmsprop", **numbers}
 
 
 def _adam(values: Values) -> Keys:
     if values["optimizer_class"] is not None and _word(values["optimizer_class"]) != "Adam":
-        raise NoCounterpartError("write optimizer.name and its keys")
+        raise NoCounterpartError("only Adam has a counterpart; set optimizer.name and its keys")
     return {}
 
 
@@ -209,7 +209,7 @@ def _optimizer_numbers(values: Values) -> Keys:
     known = {"eps": "optimizer.epsilon", "betas": "optimizer.betas", "alpha": "optimizer.decay"}
     given = values["optimizer_kwargs"] or {}
     if strange := [name for name in given if name not in known and given[name]]:
-        raise NoCounterpartError(f"{', '.join(strange)}: write the keys of the section optimizer")
+        raise NoCounterpartError(f"{', '.join(strange)} cannot be converted; set the keys of the section optimizer")
     return {known[name]: value for name, value in given.items() if name in known}
 
 
@@ -234,7 +234,7 @@ def _policy(values: Values) -> Keys:
 
 def _no_images(values: Values) -> Keys:
     if not _perceptron(values):
-        raise NoCounterpartError("sac learns from vectors only, with MlpPolicy or MultiInputPolicy")
+        raise NoCounterpartError("sac learns only from vectors; use MlpPolicy or MultiInputPolicy")
     return _policy(values)
 
 
@@ -246,13 +246,13 @@ def _layers(values: Values, default: Sequence[int], value_network: str = "") -> 
     given = values["net_arch"]
     if not _perceptron(values):
         if given:
-            raise NoCounterpartError("layers behind the convolutions are those of the network nature")
+            raise NoCounterpartError("CnnPolicy becomes model.name: nature, whose layers cannot be changed")
         return {}
     if isinstance(given, Sequence) and len(given) == 1 and isinstance(given[0], Mapping):
         given = given[0]  # the form before Stable-Baselines3 1.8
     if isinstance(given, Mapping):
         if not value_network:
-            raise NoCounterpartError("there is one network, so net_arch is a list of widths")
+            raise NoCounterpartError("dqn has one network, so net_arch must be a list of widths")
         policy, value = ([*given.get(name, [])] for name in ("pi", value_network))
         return {"model.hidden_sizes": policy, "model.value_hidden_sizes": None if value == policy else value}
     return {"model.hidden_sizes": [*default] if given is None else [*given]}
@@ -263,7 +263,7 @@ def _activation(values: Values, default: str) -> Keys:
     if not _perceptron(values):
         return {}
     if word not in _ACTIVATIONS:
-        raise NoCounterpartError(f"model.activation is {', '.join(_ACTIVATIONS.values())}")
+        raise NoCounterpartError(f"only {', '.join(_ACTIVATIONS.values())} have a counterpart")
     return {"model.activation": _ACTIVATIONS[word]}
 
 
@@ -324,9 +324,11 @@ def _wrapper(values: Values) -> Keys:
         case [("TimeLimit", {"max_episode_steps": steps})]:
             return {"env.time_limit_steps": integer(steps)}
         case [("TimeLimit", _)]:
-            raise NoCounterpartError("write the number as env.time_limit_steps, without a wrapper")
+            raise NoCounterpartError("TimeLimit can be converted only with max_episode_steps; set env.time_limit_steps")
     if not _is_atari(values):
-        raise NoCounterpartError("write env.wrappers: [package.module:Class], and for TimeLimit env.time_limit_steps")
+        raise NoCounterpartError(
+            "set env.wrappers: [package.module:Class], and instead of TimeLimit env.time_limit_steps"
+        )
     return {
         "env.preset": "dqn",
         "env.fire_on_reset": True,
@@ -339,7 +341,7 @@ def _stacked(values: Values) -> Keys:
     if not values["frame_stack"]:
         return {}
     if not _is_atari(values):
-        raise NoCounterpartError("write env.wrappers: [{name: gymnasium.wrappers:FrameStackObservation, kwargs: ...}]")
+        raise NoCounterpartError("set env.wrappers: [{name: gymnasium.wrappers:FrameStackObservation, kwargs: ...}]")
     return {"env.stack": integer(values["frame_stack"])}
 
 
@@ -361,11 +363,9 @@ def _none(names: str, algorithms: tuple[str, ...], why: str, convert: Callable[[
 
 _SCHEDULE = "the schedule is constant, linear or cosine; the latter two set optimizer.learning_rate_final"
 _FUNCTIONS = f"one of {', '.join(_ACTIVATIONS.values())}"
-_SIZES = "widths of pi; those of vf or qf, if they differ, are model.value_hidden_sizes"
-_POLICIES = (
-    "MlpPolicy is mlp, CnnPolicy is nature; MultiInputPolicy is the default, mixed if there are images, else mlp"
-)
-_WRAPPERS = "package.module:Class; TimeLimit is env.time_limit_steps, AtariWrapper is env.preset: dqn"
+_SIZES = "pi becomes hidden_sizes; vf or qf becomes value_hidden_sizes if it differs"
+_POLICIES = "MlpPolicy = mlp; CnnPolicy = nature; MultiInputPolicy = the default: mixed if there are images, else mlp"
+_WRAPPERS = "package.module:Class; TimeLimit = env.time_limit_steps; AtariWrapper = env.preset: dqn"
 _RATIO = "batch_size x gradient_steps / (train_freq x n_envs), and batch_size for -1"
 _EPSILON = "exploration_fraction x total_timesteps"
 
@@ -390,9 +390,11 @@ TABLE: tuple[Name, ...] = (
     ),
     Name("clip_range_vf", ("ppo",), ("algorithm.value_clip",), "", _value_clip),
     Name("normalize_advantage", ("ppo",), ("algorithm.normalize_advantage",)),
-    *_none("normalize_advantage", ("a2c",), "a2c does not do it; ppo with one epoch and one minibatch does"),
+    *_none(
+        "normalize_advantage", ("a2c",), "a2c does not normalise advantages; ppo with one epoch and one minibatch does"
+    ),
     Name("ent_coef", ON_POLICY, ("algorithm.entropy_cost",)),
-    *_none("ent_coef", ("sac",), "the temperature is always learned, which is auto", _learned_temperature),
+    *_none("ent_coef", ("sac",), "the temperature is always learned, as with auto", _learned_temperature),
     Name("vf_coef", ON_POLICY, ("algorithm.value_cost",)),
     Name("max_grad_norm", (*ON_POLICY, "dqn"), ("optimizer.clip_norm",)),
     Name("use_rms_prop", ("a2c",), ("optimizer.name",), "true = rmsprop, as in torch; false = adam", _rmsprop),
@@ -411,13 +413,17 @@ TABLE: tuple[Name, ...] = (
         "at least batch_size",
         _random_start,
     ),
-    *_none("tau", ("dqn",), "dqn copies the whole network, which is tau 1", whole_copies),
+    *_none("tau", ("dqn",), "dqn always copies the whole network, as with tau = 1", whole_copies),
     Name("tau", ("sac",), ("algorithm.target_rate",)),
     Name("train_freq", OFF_POLICY, ("algorithm.horizon",), "steps, not episodes", _horizon),
     Name("gradient_steps", OFF_POLICY, ("replay.ratio",), _RATIO, _ratio),
-    *_none("action_noise", ("sac",), "the policy is random by itself"),
-    *_none("replay_buffer_class replay_buffer_kwargs", OFF_POLICY, "the replay is uniform, or replay.prioritised"),
-    *_none("optimize_memory_usage", OFF_POLICY, "the replay always stores single frames once"),
+    *_none("action_noise", ("sac",), "the policy itself is stochastic"),
+    *_none(
+        "replay_buffer_class replay_buffer_kwargs",
+        OFF_POLICY,
+        "the replay is uniform, or prioritised with replay.prioritised: true",
+    ),
+    *_none("optimize_memory_usage", OFF_POLICY, "the replay always stores each frame only once"),
     _count("target_update_interval", ("dqn",), "algorithm.target_every_steps"),
     *_none(
         "target_update_interval",
@@ -431,12 +437,18 @@ TABLE: tuple[Name, ...] = (
     Name("target_entropy", ("sac",), ("algorithm.target_entropy",), "auto = null", _target_entropy),
     # All
     *_none("stats_window_size", ALL, "scores are means of the last 100 games"),
-    Name("tensorboard_log", ALL, ("report.writers",), "runs write for TensorBoard into their folders", nothing),
+    Name(
+        "tensorboard_log",
+        ALL,
+        ("report.writers",),
+        "events for TensorBoard are written to the folder of the run",
+        nothing,
+    ),
     *_none("policy_kwargs", ALL, "each of its entries is in this table", nothing),
     *_none("verbose", ALL, "train shows a bar (progress=)", nothing),
     Name("seed", ALL, ("seed",), "null = 1", _seed),
     Name("device", ALL, ("trainer.device",), "auto = cpu", _device),
-    *_none("_init_setup_model", ALL, "processes make the network"),
+    *_none("_init_setup_model", ALL, "the processes of a run make the network"),
     # learn
     Name("total_timesteps", ALL, ("total_steps",), "", _total_steps),
     *_none("callback", ALL, "train has on_report, on_evaluation and on_checkpoint"),
@@ -469,7 +481,7 @@ TABLE: tuple[Name, ...] = (
     *_none("full_std squash_output", ON_POLICY, _NOISE),
     *_none("use_expln", (*ON_POLICY, "sac"), _NOISE),
     *_none("features_extractor_class features_extractor_kwargs", ALL, "write your network, and name it in model.name"),
-    *_none("share_features_extractor", (*ON_POLICY, "sac"), "follows from the network"),
+    *_none("share_features_extractor", (*ON_POLICY, "sac"), "model.name determines it"),
     *_none("normalize_images", ALL, "bytes are always divided by 255"),
     Name("optimizer_class", ON_POLICY, ("optimizer.name",), "Adam = adam; RMSpropTFLike = rmsprop", _optimizer),
     Name("optimizer_class", OFF_POLICY, ("optimizer.name",), "Adam = adam", _adam),
@@ -477,7 +489,7 @@ TABLE: tuple[Name, ...] = (
         "optimizer_kwargs",
         ALL,
         ("optimizer.epsilon",),
-        "eps is epsilon; betas and alpha are betas and decay",
+        "eps = epsilon; betas = optimizer.betas; alpha = optimizer.decay",
         _optimizer_numbers,
     ),
     # RL Baselines3 Zoo
@@ -490,8 +502,10 @@ TABLE: tuple[Name, ...] = (
         "norm_obs and norm_reward",
         _normalized,
     ),
-    *_none("normalize", OFF_POLICY, "algorithms with a replay normalise neither", _not_normalized),
-    Name("frame_stack", ALL, ("env.stack",), "of Atari games", _stacked),
+    *_none(
+        "normalize", OFF_POLICY, "algorithms with a replay normalise neither observations nor rewards", _not_normalized
+    ),
+    Name("frame_stack", ALL, ("env.stack",), "only for Atari games", _stacked),
     Name("env_wrapper", ALL, ("env.wrappers",), _WRAPPERS, _wrapper),
     *_none("vec_env_wrapper", ALL, "env.wrappers wrap single environments"),
     Name("env_kwargs", ALL, ("env.kwargs",), "", _environment_arguments),

@@ -103,7 +103,7 @@ class Arriving:
         with path.open("ab" if part.offset else "wb") as file:
             if file.tell() != part.offset:
                 raise CopyError(
-                    f"{part.folder}/{part.file}: a part begins at byte {part.offset}, but {file.tell()} bytes are there"
+                    f"{part.folder}/{part.file}: a part begins at byte {part.offset}, but {file.tell()} have arrived"
                 )
             if not part.offset:
                 self._hashes[path] = hashlib.sha256()

@@ -254,7 +254,7 @@ class Head:
                 if learner not in self._waiting:
                     self._waiting.add(learner)
                     reason = str(error) if self.nodes else "no node is left; start one with `actorlearn node`"
-                    self._notes.append(ev.Note("waiting", cause=f"learner {learner} for a node{why}: {reason}"))
+                    self._notes.append(ev.Note("waiting", cause=f"learner {learner} waits for a node{why}: {reason}"))
                 return None
         return self.nodes[self.placed[learner]]
 
@@ -540,7 +540,7 @@ class Head:
         """Complete a move: its processes can restart on the other node, or here if it has no room any more."""
         moving = self._moving
         if moving is None or moving.node != node.name or moving.learner != released.learner:
-            raise MessageError(f"learner {released.learner} was not to be released")
+            raise MessageError(f"it released learner {released.learner}, which is not being moved from it")
         self._accounts.add({released.learner: released.steps})
         node.has.discard(released.learner)
         node.brought.discard(released.learner)

@@ -26,7 +26,7 @@ from launch.topology.validate import join_words
 AUTO = "auto"
 BF16_PRODUCTS = ("amx_bf16", "avx512_bf16")
 """Instruction sets that multiply bfloat16."""
-IN_PROPORTION = "it stays in proportion to learning_rate, which alone was overridden"
+IN_PROPORTION = "it stays in proportion to learning_rate, which was overridden without it"
 LARGE_BATCH = 64
 """Rows in a pass from which learning in bfloat16 is faster; with fewer, converting the weights costs what it saves."""
 

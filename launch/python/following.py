@@ -27,12 +27,12 @@ def refuse_callbacks(callbacks: Callbacks) -> None:
     for kind, call in callbacks.items():
         if call is None:
             continue
-        way_out = f"it is called with two arguments, the run and a dict: write def {_name(call)}(run, {kind})"
+        way_out = f"the function is called with two arguments, the run and a dict: write def {_name(call)}(run, {kind})"
         if not callable(call):
-            raise RunError(f"on_{kind}={call!r:.100}: is no function; {way_out}")
+            raise RunError(f"on_{kind}={call!r:.100}: is not a function; {way_out}")
         if inspect.iscoroutinefunction(call) or inspect.isgeneratorfunction(call):
             raise RunError(
-                f"on_{kind}: {_name(call)} is a coroutine or generator, which a call does not run; {way_out}"
+                f"on_{kind}: {_name(call)} is a coroutine or generator function, so calling it runs nothing; {way_out}"
             )
         try:
             signature = inspect.signature(call)

@@ -203,7 +203,7 @@ class Run:
     def detach(self, *names: str) -> list[str]:
         """Remove simulators, such as ``simulator-1``, at the next rollout, or trainers in mode gossip; return names."""
         if not names or not all(isinstance(name, str) for name in names):
-            raise ValueError("names of processes are needed, such as 'simulator-1'; of a list: detach(*names)")
+            raise ValueError("detach() needs names of processes, such as 'simulator-1'; pass a list as detach(*names)")
         return [str(name) for name in self._ask("detach", names=list(names)).data["names"]]
 
     def policy(self, at: str | int = NEWEST, *, learner: int = 0, seed: int = 0) -> LoadedPolicy:
@@ -315,7 +315,7 @@ class Run:
     def _found(self) -> find.RunFolder:
         found = find.read(self._folder)
         if found is None:
-            raise RunError(f"{self._folder}: the folder of the run is not there any more")
+            raise RunError(f"{self._folder}: the folder of the run no longer exists")
         return found
 
     def _ask(self, command: str, **words: Any) -> Any:

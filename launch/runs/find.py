@@ -176,11 +176,15 @@ def find(word: str | None, folder: Path = RUNS) -> RunFolder:
     found = _named(word, folder)
     if len(found) > 1 and len({run.name for run in found}) == 1:
         folders = ", ".join(str(run.path) for run in reversed(found))
-        raise RunError(f"{word!r} means {len(found)} runs of one name; write the folder: {folders}")
+        raise RunError(
+            f"{word!r} means {len(found)} runs, all named {found[0].name}; write the folder of one: {folders}"
+        )
     if len(found) > 1 and _TIME.sub("", found[0].name) == word:
         raise RunError(f"{len(found)} runs are named {word!r}; write the time too: one of {_names(found)}")
     if len(found) > 1:
-        raise RunError(f"{word!r} is the beginning of {len(found)} names; write more of one of {_names(found)}")
+        raise RunError(
+            f"{len(found)} runs have names that begin with {word!r}; write more of one name: {_names(found)}"
+        )
     return found[0]
 
 

@@ -330,7 +330,7 @@ class Runner:
         try:
             write_best(self._checkpoints, action.best)
         except OSError as error:
-            cause = f"the best score cannot be recorded, so the checkpoint of an earlier score stays the best: {error}"
+            cause = f"the best score cannot be recorded, so an earlier checkpoint remains the best one: {error}"
             self.reporter.note(ev.Note("warned", cause=cause))
 
     def _restore_folder(self) -> None:

@@ -101,7 +101,9 @@ class Reporter:
         if self._complaints <= COMPLAINTS_TOLD:
             self.note(ev.Note("warned", cause=said))
         elif str(self._complaints).strip("0") == "1":
-            self.note(ev.Note("warned", cause=f"{said} (complaint number {self._complaints:,})"))
+            self.note(
+                ev.Note("warned", cause=f"{said} (warning number {self._complaints:,}; most are no longer shown)")
+            )
 
     def row(
         self, action: ev.MetricsRow, now_s: float, rows: list[int], simulators: list[int]

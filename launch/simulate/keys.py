@@ -48,7 +48,7 @@ def read(words: Sequence[str]) -> tuple[SimulateKeys, dict[str, float], list[str
         key = name.removeprefix(PREFIX)
         into = keys if key in SimulateKeys.__struct_fields__ else costs if key in Costs.__struct_fields__ else None
         if into is None or not equals:
-            raise RunError(f"{word!r} is not a key of a prediction{_meant(key)}; see docs/simulate.md")
+            raise RunError(f"{word!r} is not a key of simulate{_meant(key)}; docs/simulate.md lists the keys")
         into[key] = strict_yaml.read(text, word).value
     try:
         made = msgspec.convert(integers_in(keys, keys_of(SimulateKeys)), SimulateKeys)

@@ -295,7 +295,7 @@ class Children:
             else:
                 child.cause = why
                 self.note("died", child, child.cause)
-                self._give_up(child, f"{child.cause}, and with nodes.lost: leave out its processes are not restarted")
+                self._give_up(child, f"{child.cause}, and nodes.lost: leave out forbids a restart on another node")
 
     def _ended_to_move(self, child: Child, event: ev.Lost) -> None:
         """Handle the end of a process that the head has ended for a move: it is restarted, unless it was to end."""

@@ -82,7 +82,7 @@ class PendingDetach(_PendingUnits):
             return Reply(ok=True, text=text, data=data)
         if now_s - self.since_s < LIMIT_S:
             return None
-        text = f"{', '.join(left)} did not drain within {LIMIT_S:g} s and will be killed; unfinished rows are lost"
+        text = f"{', '.join(left)} did not end within {LIMIT_S:g} s and will be killed; unfinished rollouts are lost"
         return Reply(ok=False, text=text, data=data)
 
     def give_up(self, children: Children, _now_s: float) -> None:

@@ -188,7 +188,7 @@ class Supervisor:
             self._children.kill_for(child, "hang")
         elif child is not None and child.state is ChildState.STARTING:
             self._children.kill_for(
-                child, f"the process sent no Hello and showed no sign of life for {event.seconds:.0f} s"
+                child, f"the process did not report that it runs, and showed no sign of life for {event.seconds:.0f} s"
             )
 
     def _interrupted(self, event: ev.Interrupted) -> None:

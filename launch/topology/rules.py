@@ -282,8 +282,8 @@ def weights_of_rollouts(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "simulators.weights",
-            "one version must answer a whole rollout; inference.batch_rows answers rows of several rollouts together, "
-            "and learners.pull_rows changes the weights within a rollout",
+            "one version of the weights must act in a whole rollout, but inference.batch_rows answers rows of "
+            "several rollouts together, and learners.pull_rows changes the weights within a rollout",
             "set both to 0, or write weights: newest",
         )
 
@@ -431,7 +431,7 @@ def secondary_batches_alone(topology: Topology) -> Problems:
         yield _problem(
             topology,
             "replay.secondary_batch_size",
-            f"a secondary learner needs a single primary one, and there are {count} learners in mode {topology.mode}",
+            f"a secondary learner needs a run with one learner, and there are {count} learners in mode {topology.mode}",
             "write learners.count: 1 and mode: sync, or 0",
         )
 

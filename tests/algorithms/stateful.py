@@ -185,11 +185,11 @@ class KeepsGradients(Declares):
 
 
 HIDDEN = {
-    Hides: "an update changes its attribute baseline, and checkpoints do not contain it; declare it in the attribute",
-    Counts: "an update changes its attribute inner, ",
-    DrawsFromItsOwn: "an update changes its attribute chance, ",
-    CountsActions: "an update changes its attribute acted, ",
-    HiddenTemperature: "an update changes its attribute total, ",
+    Hides: "an update changes the algorithm's attribute baseline, and checkpoints do not contain it; declare it in",
+    Counts: "an update changes the algorithm's attribute inner, ",
+    DrawsFromItsOwn: "an update changes the algorithm's attribute chance, ",
+    CountsActions: "an update changes the algorithm's attribute acted, ",
+    HiddenTemperature: "an update changes the algorithm's attribute total, ",
     CountsForAll: "a second object with the same declared state learns differently",
     Replaces: "a second object with the same declared state learns differently",
     Draws: "an update draws from a global random generator",
@@ -197,9 +197,9 @@ HIDDEN = {
 }
 """Algorithms that a resumed run would not continue exactly, and the reason that is given."""
 REFUSED = {
-    Prepares: "prepare changes its state 'updates'; only loss or losses may",
-    Acts: "act changes its state 'updates'; only loss or losses may",
-    DeclaresNumbers: "its state is {'baseline': 0.0}; it must map names to float32 tensors",
-    KeepsGradients: "its state has a gradient; change it in place by detached tensors",
+    Prepares: "prepare changes the algorithm's state 'updates'; only loss or losses may change it",
+    Acts: "act changes the algorithm's state 'updates'; only loss or losses may change it",
+    DeclaresNumbers: "the algorithm's state is {'baseline': 0.0}; it must map names to float32 tensors",
+    KeepsGradients: "the algorithm's state has a gradient; change it in place, with detached tensors",
 }
 """Algorithms that are refused, and the reason that is given."""

@@ -43,5 +43,5 @@ def test_a_checkpoint_with_another_state_is_refused() -> None:
     fresh.restore(state.tensors)
     assert torch.equal(fresh.vector, state.vector)
     for saved in (state.tensors, {}):
-        with pytest.raises(ValueError, match="the checkpoint has .*; continue it with the algorithm that saved it"):
+        with pytest.raises(ValueError, match="the checkpoint has .*; resume with the algorithm that saved it"):
             more.restore(saved)

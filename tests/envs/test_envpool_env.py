@@ -194,7 +194,7 @@ def test_without_opengl_mujoco_is_not_shown_and_says_why(monkeypatch: pytest.Mon
     from actorlearn.envs import envpool_env
 
     monkeypatch.setattr(envpool_env, "DRAWS", False)
-    with pytest.raises(ValueError, match="'envpool:Hopper-v4' cannot be shown: it needs libGL.so.1, "):
+    with pytest.raises(ValueError, match="'envpool:Hopper-v4' cannot be rendered: rendering needs libGL.so.1, "):
         make_rendered(EnvPoolSettings(id="envpool:Hopper-v4"), [3])
 
 
@@ -203,7 +203,7 @@ def test_others_say_that_they_cannot_be_shown() -> None:
     env = make(EnvPoolSettings(id="envpool:CartPole-v1"), [3])
     try:
         env.reset(empty_row(env.spec, 1))
-        with pytest.raises(ValueError, match="'envpool:CartPole-v1' cannot be shown"):
+        with pytest.raises(ValueError, match="'envpool:CartPole-v1' cannot be rendered"):
             env.render()  # type: ignore[attr-defined]
     finally:
         env.close()

@@ -242,5 +242,5 @@ def test_pictures_are_the_vectors_own() -> None:
 
 def test_a_vector_without_pictures_says_so() -> None:
     env = make(GymnasiumSettings(**SECTION), [0, 1])
-    with pytest.raises(ValueError, match="env.id: 'two' cannot be shown: NotImplementedError"):
+    with pytest.raises(ValueError, match="env.id: 'two' cannot be rendered: NotImplementedError"):
         env.render()

@@ -115,7 +115,7 @@ def test_what_is_seen_and_what_is_left_out_is_told() -> None:
         (Dict(a=Text(3)), "it has no numbers"),
         (Graph(Discrete(2), Discrete(2)), "it is neither Box, Discrete"),
         (Dict(a=Tuple((Discrete(2), Graph(Discrete(2), Discrete(2))))), r"a\[1\] in it is neither Box, Discrete"),
-        (Discrete(MOST_CHOICES + 1), r"one-hot it has 65,537 numbers; the most are 65,536"),
+        (Discrete(MOST_CHOICES + 1), r"it has 65,537 numbers as one-hot; at most 65,536 are allowed"),
     ],
 )
 def test_spaces_without_a_form_are_refused_with_a_way_out(space: Space, says: str) -> None:

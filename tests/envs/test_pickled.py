@@ -63,7 +63,7 @@ def test_a_function_is_stored_too_and_a_known_environment_stays_exact(tmp_path: 
     ("change", "said"),
     [
         (lambda path: path.unlink(), "No such file.*env.kwargs.file=PATH"),
-        (lambda path: path.write_bytes(path.read_bytes() + b"."), "was changed, and its code is not run"),
+        (lambda path: path.write_bytes(path.read_bytes() + b"."), "was changed, so its code is not run"),
     ],
 )
 def test_a_missing_or_changed_file_is_refused(change, said: str, tmp_path: Path) -> None:

@@ -33,5 +33,5 @@ def test_bytes_stay_and_floats_up_to_1_become_bytes() -> None:
     ],
 )
 def test_what_is_no_picture_is_refused_in_one_line(picture: Any) -> None:
-    with pytest.raises(ValueError, match="'Own-v0' cannot be shown: its render\\(\\) does not return uint8"):
+    with pytest.raises(ValueError, match="'Own-v0' cannot be rendered: its render\\(\\) does not return uint8"):
         shown(picture)

@@ -98,7 +98,7 @@ def test_an_algorithm_without_a_loss_is_told_the_rule() -> None:
     made = learning()
     losses = make_losses(Silent(made.algorithm_settings), made.network, None, "cpu", "fp32")  # type: ignore[arg-type]
     with pytest.raises(
-        ValueError, match="losses returns no loss; it must return one at least, for actor, judge, number"
+        ValueError, match="losses returns no loss; it must return at least one, for actor, judge, number"
     ):
         losses.compute_gradient(Minibatch(batch()), 0.0)
 

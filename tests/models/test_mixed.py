@@ -84,7 +84,7 @@ def test_an_image_that_cannot_be_convolved_is_refused(shape: tuple[int, int, int
 
 @pytest.mark.parametrize("images", [(ImagePart(LENGTH - 1, (3, 3, 1)),), (CAMERA, ImagePart(4, (3, 3, 1)))])
 def test_images_that_are_not_in_the_observation_or_overlap_are_refused(images: tuple[ImagePart, ...]) -> None:
-    with pytest.raises(ValueError, match=r"model.images: .* must not overlap, and end at the observation's last"):
+    with pytest.raises(ValueError, match=r"model.images: .* must not overlap or reach beyond the observation's"):
         make(named.model("mixed", images=images), (LENGTH,), "float32", {"value": 1}, 0)
 
 

@@ -53,8 +53,8 @@ def test_whatever_it_raises_is_one_line(fault: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("Crashes", r"^its process was ended by signal 11, SIGSEGV \(environments.py, line \d+\)$"),
-        ("KillsItself", r"^its process was ended by signal 9, SIGKILL$"),
+        ("Crashes", r"^the process was ended by signal 11, SIGSEGV \(environments.py, line \d+\)$"),
+        ("KillsItself", r"^the process was ended by signal 9, SIGKILL$"),
         ("LeavesAtOnceWith3", r"^exit status 3, no answer$"),
     ],
 )

@@ -15,12 +15,12 @@ SMALL = ["simulators.count=1", "simulators.envs=2", "algorithm.horizon=8"]
 REFUSED = {
     "NetOfOtherShape": "returns logits as torch.float32 [2, 1], not float32 [2, 2]",
     "NetNan": "returns logits with values that are not finite",
-    "NetRaises": "cannot pass over an observation: LookupError: no such layer (plugins.py, line",
+    "NetRaises": "cannot compute outputs for an observation: LookupError: no such layer (plugins.py, line",
 }
 """Network -> words of the line."""
 
 LATE = {
-    "NetOfOtherShapeLate": ["the network returns logits [1, 2]", "the first side of each must be 16"],
+    "NetOfOtherShapeLate": ["the network returns logits [1, 2]", "the first dimension of each must be 16"],
     "NetNanLate": ["FloatingPointError: non-finite updates from"],
     "NetRaisesLate": ["LookupError: no such layer (plugins.py, line"],
     "NetHangsLate": ["no sign of life for", "supervision.trainer_hang_s", "logs/trainer.log"],

@@ -215,6 +215,8 @@ def test_state_that_cannot_be_joined_is_refused() -> None:
 
     groups = make_groups(grouped(name="adam"), NETWORKS, SIZE)
     made = partial(GroupedOptimizer, Unnamed, parameters=start())
-    with pytest.raises(ValueError, match="keeps 'momentum', which its settings' state_vectors does not name"):
+    with pytest.raises(
+        ValueError, match="keeps the vector 'momentum', which its settings' state_vectors does not list"
+    ):
         made(groups)
     made(make_groups(grouped(name="adam", groups={}), NETWORKS, SIZE))

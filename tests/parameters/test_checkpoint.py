@@ -114,7 +114,7 @@ def test_a_renamed_folder_is_not_believed(tmp_path: Path) -> None:
     save(tmp_path, 2).rename(tmp_path / "000000000009")
     found = checkpoint_folders.newest(tmp_path)
     assert found.env_steps == 1
-    assert found.damaged == ((f"{tmp_path.name}/000000000009", "it was saved at 2 steps, so its folder was renamed"),)
+    assert found.damaged == ((f"{tmp_path.name}/000000000009", "its manifest has 2 steps, so the folder was renamed"),)
 
 
 @pytest.mark.parametrize("manifest", ["", "{", "[]", "[" * 10_000, '{"format": 1}', '{"format": 99, "sha256": {}}'])

@@ -105,7 +105,7 @@ def test_what_was_not_finished_leaves_nothing(tmp_path: Path) -> None:
 def test_environments_that_show_nothing_are_named(kwargs: dict[str, Any], said: str) -> None:
     recording = Recording(folder="/nowhere", pictures_per_s=30.0)
     env = named.env(id=COUNTDOWN, kwargs=kwargs)
-    with pytest.raises(ValueError, match=rf"^env.id: .*Countdown' cannot be shown: .*{said}"):
+    with pytest.raises(ValueError, match=rf"^env.id: .*Countdown' cannot be rendered: .*{said}"):
         check_recording(env, recording)
     check_recording(env, None)
     check_recording(named.env(id=COUNTDOWN), recording)
@@ -130,7 +130,7 @@ def test_beside_the_films_all_games_are_listed_and_those_filmed_step_by_step(tmp
 def test_scores_are_not_lost_where_games_cannot_be_shown_to_the_end(tmp_path: Path) -> None:
     kept, scores, failure = films_of(tmp_path, 5, until=2)
     assert sorted(scores) == [3.0, 4.0, 5.0, 6.0, 7.0]
-    assert kept == {} and failure.endswith("cannot be shown: RuntimeError: the screen went dark")
+    assert kept == {} and failure.endswith("cannot be rendered: RuntimeError: the screen went dark")
     assert not (tmp_path / "films").exists()
 
 

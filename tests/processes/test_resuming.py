@@ -72,7 +72,7 @@ def test_the_damaged_one_is_named_and_a_fresh_start_is_refused(tmp_path: Path) -
     assert saved.state["env_steps"] == 20 and beats
     assert warning == (
         "checkpoints/000000000030 is damaged, so checkpoints/000000000020 is used instead: "
-        "tensors.safetensors has 0 bytes, but its manifest says 456"
+        "tensors.safetensors has 0 bytes, but the manifest says 456"
     )
     (tmp_path / "checkpoints" / "000000000020" / "manifest.json").unlink()
     with pytest.raises(

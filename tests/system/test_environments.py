@@ -90,7 +90,7 @@ def test_a_kind_of_environments_is_one_module_and_one_entry(launched: Start, com
     assert not (run.run_dir / "tensorboard").exists()
     scored = command("eval", run.run_dir, "--episodes", 3, "--json", "--record")
     assert json.loads(scored.stdout)["mean"] == 2.0, scored.stderr
-    assert "no game is recorded: env.id: 'corridors/Walk' cannot be shown" in scored.stderr
+    assert "no game is recorded: env.id: 'corridors/Walk' cannot be rendered" in scored.stderr
 
 
 @pytest.mark.skipif(find_spec("pettingzoo") is None, reason="pip install 'actorlearn[pettingzoo]'")

@@ -115,7 +115,7 @@ def test_numbers_names_and_columns_of_an_ended_run_are_taken_as_they_are_meant()
         with pytest.raises(ValueError, match="at least one process must be added"):
             asked()
     for names in ((["simulator-1"],), ()):
-        with pytest.raises(ValueError, match=r"of a list: detach\(\*names\)"):
+        with pytest.raises(ValueError, match=r"pass a list as detach\(\*names\)"):
             run.detach(*names)  # type: ignore[arg-type]
     assert "loss" in run.plot("loss").axes[0].get_ylabel()
 

@@ -234,9 +234,12 @@ def described(overrides: list[str]) -> str:
         ("algorithm.name=misfits:NotFinite", ["its loss is", "must be finite"]),
         ("algorithm.name=misfits:OneLossTooFew", ["'misfits:OneLossTooFew' cannot learn from a batch: TypeError"]),
         ("algorithm.name=misfits:FewPriorities", ["the metric priority as torch.float32 [1, 1], not float32 [1, 2]"]),
-        ("algorithm.name=misfits:WordsForMetrics", ["its metric 'mood' is 'good'; it must be a tensor of one number"]),
-        ("algorithm.name=misfits:UnknownDefaults", ["its defaults of vector have 'horizn', which is not a key"]),
-        ("algorithm.name=misfits:NoMetrics", ["its metrics have 'mood', which is not a Metric"]),
+        (
+            "algorithm.name=misfits:WordsForMetrics",
+            ["its metric 'mood' is 'good'; it must be a detached tensor of one number"],
+        ),
+        ("algorithm.name=misfits:UnknownDefaults", ["its defaults of vector have 'horizn', which its settings lack"]),
+        ("algorithm.name=misfits:NoMetrics", ["its metrics contain 'mood', which is not a Metric"]),
         ("optimizer.name=misfits:StepsWithoutAnything", ["cannot take a step: TypeError", "optim/interface.py"]),
         ("optimizer.name=misfits:NoModule", ["lacks step, state, restore", "actorlearn/optim/interface.py"]),
     ],
@@ -272,7 +275,7 @@ def test_a_parameter_group_is_a_network_of_the_algorithm(overrides: list[str], s
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("ActorTwice", "extra_networks returns 'actor'; a name is an identifier, and not 'actor'"),
+        ("ActorTwice", "extra_networks returns 'actor'; a name must be an identifier other than 'actor'"),
         ("DictOfHeads", "extra_networks returns {'critic_1': {'value': 1}}; it must map names to ExtraNetwork"),
         ("LossOfNothing", "losses returns 'critic_3', but the networks are actor, critic_1, critic_2, temperature"),
     ],

@@ -125,7 +125,7 @@ def test_without_names_all_runs_with_a_score_in_such_a_game_are_told(tmp_path: P
 
 def test_what_cannot_be_told_is_refused_in_one_line(tmp_path: Path) -> None:
     cart = make_run(tmp_path / "cart", "CartPole-v1", [500.0])
-    assert "cart plays CartPole-v1, which is not one of the table's 49 games; leave it out" in refused(
+    assert "cart plays CartPole-v1, which is not one of the table's 49 games; leave this run out" in refused(
         "bench", "games", cart
     )
     young = make_run(tmp_path / "young", "ALE/Pong-v5", trained=None)

@@ -96,7 +96,7 @@ def test_points_are_written_or_drawn(topology: str, name: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("word", "rule"),
     [
-        ("simulate.steps_s=1", "not a key of a prediction, perhaps simulate.step_s"),
+        ("simulate.steps_s=1", "not a key of simulate, perhaps simulate.step_s"),
         ("simulate.slow_factor=0.5", "`float` >= 1"),
         ("simulate.machines=many", "Expected `int | null`"),
         ("simulate.deviation=1e300", "`float` <= 10"),

@@ -181,7 +181,7 @@ def test_a_run_without_a_curve_is_an_error_in_one_line(tmp_path: Path, make: Any
 
 
 def test_no_runs_and_unknown_formats_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no run is given"):
+    with pytest.raises(ValueError, match="there is no run to plot"):
         plot([], tmp_path / "x.png")
     run = make_run(tmp_path / "run", [(60.0, 100, 1.0)])
     with pytest.raises(ValueError, match=r"'x\.bmpp' as a picture: end its name in one of .*png"):

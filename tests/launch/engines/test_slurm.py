@@ -66,7 +66,7 @@ def test_a_job_is_submitted_followed_and_cancelled(
     engine.start(nodes_of(tmp_path, "a", "b"))
     gone: dict[str, str] = {}
     assert within(10, lambda: bool(gone.update(engine.gone()) or gone))
-    assert gone == {"a": "its element of job 7 is no longer in Slurm's queue (nodes/slurm-0.log)"}
+    assert gone == {"a": "its task of the array job 7 is no longer in Slurm's queue (nodes/slurm-0.log)"}
     engine.close()
     calls = (tmp_path / "calls").read_text().splitlines()
     assert calls[0] == f"sbatch --parsable {tmp_path}/run/nodes/slurm.sh" and calls[-1] == "scancel 7"

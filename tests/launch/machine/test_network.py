@@ -37,5 +37,5 @@ def test_what_is_not_there_is_refused_with_what_is() -> None:
         address_of("eth77")
     with pytest.raises(RunError, match="192.0.2.7.*it has"):
         address_of("192.0.2.7")
-    with pytest.raises(RunError, match="write nodes.interface"):
+    with pytest.raises(RunError, match="or set nodes.interface"):
         address_towards("no-such-machine.invalid")

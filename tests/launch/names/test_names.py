@@ -128,17 +128,17 @@ def test_the_hint_for_an_unknown_key_names_the_counterpart_or_the_reason(
         ("algorithm.n_steps", "did you mean algorithm.horizon (a2c, ppo) or algorithm.n_step (dqn, sac)?"),
         ("algorithm.batch_size", "did you mean algorithm.minibatches (ppo: n_steps x n_envs / batch_size"),
         ("simulators.n_envs", "did you mean simulators.count and simulators.envs"),
-        ("net_arch", "did you mean model.hidden_sizes (Stable-Baselines3: widths of pi; those of vf or qf"),
+        ("net_arch", "did you mean model.hidden_sizes (Stable-Baselines3: pi becomes hidden_sizes; vf or qf"),
         (
             "model.policy",
-            "did you mean model.name (MlpPolicy is mlp, CnnPolicy is nature; MultiInputPolicy is the default, mixed if "
+            "did you mean model.name (MlpPolicy = mlp; CnnPolicy = nature; MultiInputPolicy = the default: mixed if "
             "there are images, else mlp)?",
         ),
         ("max_episode_steps", "did you mean env.time_limit_steps?"),
         ("env.max_episode_steps", "did you mean env.time_limit_steps?"),
-        ("env_wrapper", "did you mean env.wrappers (package.module:Class; TimeLimit is env.time_limit_steps, Atari"),
+        ("env_wrapper", "did you mean env.wrappers (package.module:Class; TimeLimit = env.time_limit_steps; Atari"),
         ("target_kl", "did you mean algorithm.target_kl?"),
-        ("use_sde", "use_sde of Stable-Baselines3 has no counterpart: exploration by a noise"),
+        ("use_sde", "use_sde of Stable-Baselines3 has no counterpart: state-dependent exploration"),
         ("anneal_lr", "did you mean optimizer.schedule (true = linear, to 0; false = constant)?"),
         ("algorithm.gamma", "did you mean algorithm.discount?"),
         ("lr", "did you mean optimizer.learning_rate?"),
@@ -294,18 +294,22 @@ def test_values_of_stable_baselines3(algorithm: str, given: dict, expected: dict
     [
         ("ppo", {"use_sde": True}, "gSDE"),
         ("ppo", {"learning_rate": lambda left: left**2}, "only constant, linear and cosine schedules"),
-        ("ppo", {"clip_range_vf": "lin_0.2"}, "only a constant clip of values"),
+        ("ppo", {"clip_range_vf": "lin_0.2"}, "only a constant clip_range_vf"),
         ("dqn", {"net_arch": {"pi": [64], "qf": [256]}}, "a list of widths"),
         ("ppo", {"activation_fn": "nn.Softplus"}, "tanh, relu, leaky_relu, elu, gelu, silu"),
         ("ppo", {"policy": "MlpLstmPolicy"}, "only MlpPolicy, MultiInputPolicy and CnnPolicy"),
         ("a2c", {"normalize_advantage": True}, "ppo with one epoch"),
-        ("dqn", {"tau": 0.5}, "tau 1"),
+        ("dqn", {"tau": 0.5}, "tau = 1"),
         ("dqn", {"train_freq": (1, "episode")}, "not of episodes"),
         ("sac", {"ent_coef": 0.1}, "always learned"),
         ("sac", {"ent_coef": "auto_0.1"}, "begins at 1"),
         ("sac", {"target_update_interval": 2}, "every optimizer step"),
         ("sac", {"normalize": True}, "with a replay"),
-        ("sac", {"env_wrapper": "gymnasium.wrappers.TimeLimit"}, "write the number as env.time_limit_steps"),
+        (
+            "sac",
+            {"env_wrapper": "gymnasium.wrappers.TimeLimit"},
+            "TimeLimit can be converted only with max_episode_steps",
+        ),
         ("sac", {"env_wrapper": ["gymnasium.wrappers.RescaleAction"]}, "env.wrappers"),
     ],
 )
@@ -366,14 +370,17 @@ def test_arguments_of_cleanrls_other_scripts() -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: actorlearn.from_stable_baselines3("td3", {}), "'td3': there are no names of Stable-Baselines3 for it"),
+        (
+            lambda: actorlearn.from_stable_baselines3("td3", {}),
+            "'td3' is not one of the algorithms of Stable-Baselines3 that can be converted",
+        ),
         (lambda: actorlearn.from_stable_baselines3("ppo", {"n_step": 5}), "did you mean n_steps?"),
         (lambda: actorlearn.from_stable_baselines3("a2c", {"batch_size": 5}), "a2c of Stable-Baselines3 has no such"),
         (lambda: actorlearn.from_stable_baselines3("ppo", {"n_steps": 5.5}), "n_steps: 5.5: must be a whole number"),
         (lambda: actorlearn.from_stable_baselines3("ppo", {"learning_rate": "fast"}), "learning_rate: 'fast'"),
         (lambda: actorlearn.from_stable_baselines3("dqn", {}), "share of total_timesteps, which is missing"),
         (lambda: actorlearn.from_stable_baselines3("ppo", {"policy_kwargs": "dict(x=f())"}), "only literals and dict"),
-        (lambda: actorlearn.from_cleanrl("ppo_lstm", {}), "these have them: ppo, ppo_atari"),
+        (lambda: actorlearn.from_cleanrl("ppo_lstm", {}), "they are ppo, ppo_atari"),
     ],
 )
 def test_wrong_names_and_values_are_refused(call, says: str) -> None:

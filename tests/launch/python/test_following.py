@@ -77,12 +77,16 @@ class Adding:
 @pytest.mark.parametrize(
     ("name", "call", "says"),
     [
-        ("on_report", 5, "on_report=5: is no function; it is called with two arguments, the run and a dict: write def"),
+        (
+            "on_report",
+            5,
+            "on_report=5: is not a function; the function is called with two arguments, the run and a dict: write def",
+        ),
         ("on_evaluation", one, r"on_evaluation: one takes .* write def one\(run, evaluation\)$"),
         ("on_checkpoint", lambda: None, r"on_checkpoint: call takes \(\), but .* write def call\(run, checkpoint\)$"),
         ("on_report", Adding().on_step, r"on_report: on_step takes \(run: .*, which: .*\)"),
         ("on_report", Adding, r"on_report: Adding takes \(\), but"),
-        ("on_report", later, "on_report: later is a coroutine or generator, which a call does not run"),
+        ("on_report", later, "on_report: later is a coroutine or generator function, so calling it runs nothing"),
     ],
 )
 def test_a_callback_that_cannot_be_called_is_refused_before_anything_starts(

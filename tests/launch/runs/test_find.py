@@ -55,7 +55,10 @@ def test_two_runs_of_one_name_are_named_by_their_folders(tmp_path: Path) -> None
     folders = [make_run(tmp_path / sweep, "lr-000-s1", age_s=age) for sweep, age in (("a", 9), ("b", 1))]
     with pytest.raises(RunError) as raised:
         find.find("lr-000-s1", tmp_path)
-    assert str(raised.value) == f"'lr-000-s1' means 2 runs of one name; write the folder: {folders[1]}, {folders[0]}"
+    assert (
+        str(raised.value)
+        == f"'lr-000-s1' means 2 runs, all named lr-000-s1; write the folder of one: {folders[1]}, {folders[0]}"
+    )
 
 
 def test_newest_means_the_newest_run_unless_a_run_has_this_name(tmp_path: Path) -> None:
@@ -77,7 +80,7 @@ def test_newest_is_the_newest_run_also_while_an_older_one_lives(tmp_path: Path) 
 def test_an_ambiguous_beginning_names_the_runs(tmp_path: Path) -> None:
     make_run(tmp_path, "pong-1")
     make_run(tmp_path, "pong-2")
-    with pytest.raises(RunError, match="beginning of 2 names; write more of one of pong-2, pong-1"):
+    with pytest.raises(RunError, match="2 runs have names that begin with .*; write more of one name: pong-2, pong-1"):
         find.find("pong", tmp_path)
 
 

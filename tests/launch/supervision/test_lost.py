@@ -46,7 +46,7 @@ def test_learners_of_a_lost_node_are_left_out_where_the_topology_says_so() -> No
         "gave up",
         "trainer-1",
         0,
-        "node n1 was lost, and with nodes.lost: leave out its processes are not restarted",
+        "node n1 was lost, and nodes.lost: leave out forbids a restart on another node",
     ) in story.notes
     story.at(60, ev.Tick())
     assert not [spawn for spawn in story.ever(Start) if spawn.incarnation]

@@ -71,7 +71,9 @@ def test_silence_before_hello_counts_as_a_death() -> None:
     story.at(1001, ev.Stalled("simulator-0", 0, 120.6))
     assert ev.Kill("simulator-0", 0, KILL) in story.last
     story.at(1001.1, ev.Exited("simulator-0", 0, -9))
-    assert story.notes == [("died", "simulator-0", 0, "the process sent no Hello and showed no sign of life for 121 s")]
+    assert story.notes == [
+        ("died", "simulator-0", 0, "the process did not report that it runs, and showed no sign of life for 121 s")
+    ]
     assert story.state("simulator-0") == "backoff"
 
 
