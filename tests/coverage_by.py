@@ -86,6 +86,7 @@ COVERED_BY = {
     "launch/bench/": "tests/launch/bench/test_bench.py",
     "launch/bench/atari_games.py": "tests/launch/bench/test_games.py",
     "benchmarks/__main__.py": "benchmarks/tests/test_registry.py",
+    "benchmarks/delayed_switch.py": "tests/system/test_namespaces.py",
     "benchmarks/environments.py": "benchmarks/tests/papers/test_dba3c_stragglers.py",
     "benchmarks/kept.py": "benchmarks/tests/papers/test_experience.py",
     "benchmarks/lagged.py": "benchmarks/tests/test_lagged_learner.py",

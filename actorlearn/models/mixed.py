@@ -50,8 +50,8 @@ def _check(images: Sequence[ImagePart], size: int) -> None:
     ordered = sorted(images, key=lambda image: image.start)
     if any(a.stop > b.start for a, b in pairwise(ordered)) or any(image.stop > size for image in images):
         raise ValueError(
-            f"{said}: images must not overlap, and end at the observation's last number, {size}; leave the key out to "
-            "take the environment's"
+            f"{said}: images must not overlap or reach beyond the observation's {size} numbers; leave the key out to "
+            "use those of the environment"
         )
     if any(min(image.channels_first[1:]) < SMALLEST_SIDE for image in images):
         raise ValueError(

@@ -42,7 +42,7 @@ class Peers:
     ) -> None:
         """Begin without other learners. ``poll`` reads orders, and returns False if this process is to end."""
         self._settings, self._mode = settings, mode_of(settings)
-        self._learner, self._control, self._poll = learner, control, poll
+        self.learner, self._control, self._poll = learner, control, poll
         self._endpoints = (
             Endpoints(control.id, control.run_id, lambda: control.order, control.listens) if settings.host else None
         )
@@ -121,7 +121,7 @@ class Peers:
             return self._poll() and wanted in (self._wanted(), self._joined)
 
         settings = self._mode.among(self._settings, wanted.trainers, self._control.id, wanted.number)
-        own = self._learner
+        own = self.learner
         own.carried.together = settings.together
         if not settings.together and own.consumed is not None:
             own.consumed.forget_others(own.number)

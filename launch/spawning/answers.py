@@ -75,7 +75,7 @@ def answer(out: str, err: str, returncode: int, mark: str = "") -> Any:
                     raise TaskError(told["error"])
                 return told
     if returncode < 0:
-        raise NoAnswerError(f"its process was ended by {_name_of_signal(-returncode)}{place_in_stack(err)}")
+        raise NoAnswerError(f"the process was ended by {_name_of_signal(-returncode)}{place_in_stack(err)}")
     said = (err.strip().splitlines() or [""])[-1]
     if "Traceback (most recent call last)" in err:
         raise NoAnswerError(said)

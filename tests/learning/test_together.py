@@ -57,8 +57,8 @@ def learners(folder: Path, listing: Listing | None, model: ModelSettings | None,
         settings = SYNC.among(shared, trainers, own, 1)
         assert isinstance(settings, SyncExchangeSettings)
         endpoints = listing.admit(own) if listing else None
-        learner: Any = each.peers
-        each.peers.exchange = Sync(settings, dataclasses.replace(learner._learner, endpoints=endpoints), hash_every=1)
+        learner = dataclasses.replace(each.peers.learner, endpoints=endpoints)
+        each.peers.exchange = Sync(settings, learner, hash_every=1)
     return made
 
 

@@ -71,7 +71,7 @@ def test_each_number_outside_the_images_changes_the_output() -> None:
 
 def test_an_image_of_more_cells_than_memory_has_is_refused() -> None:
     large = (ImagePart(0, (65_536, 65_536, 65_536)),)
-    with pytest.raises(ValueError, match=r"model.images: .* end at the observation's last number"):
+    with pytest.raises(ValueError, match=r"model.images: .* reach beyond the observation's"):
         make(named.model("mixed", images=large), (LENGTH,), "float32", {"value": 1}, 0)
 
 

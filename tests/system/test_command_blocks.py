@@ -29,6 +29,7 @@ BY_HAND = {
     ],
     "performance.md": [
         "actorlearn bench gpu --part servers --repetitions 2 --seconds 5 -o results-gpu",
+        "actorlearn bench zoo cartpole-ppo acrobot-dqn --seeds 5 -o results-zoo",
     ],
     "statistics.md": ["actorlearn import cleanrl/runs sb3/logs/PPO_1"],
     "tutorial.md": ["source .venv/bin/activate"],

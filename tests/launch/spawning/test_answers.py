@@ -37,9 +37,9 @@ def test_a_task_is_answered_by_the_line_of_the_task_and_not_by_json_of_the_users
 
 
 def test_a_signal_without_a_name_is_told_by_its_number() -> None:
-    with pytest.raises(NoAnswerError, match="^its process was ended by signal 40$"):
+    with pytest.raises(NoAnswerError, match="^the process was ended by signal 40$"):
         answer("", "", -40)
-    with pytest.raises(NoAnswerError, match="^its process was ended by signal 9, SIGKILL$"):
+    with pytest.raises(NoAnswerError, match="^the process was ended by signal 9, SIGKILL$"):
         answer("", "", -9)
 
 
