@@ -39,7 +39,7 @@ class DeclaredState:
         return after
 
     def restore(self, saved: Mapping[str, Tensor]) -> None:
-        """Restore the state from a checkpoint; raises ValueError if the checkpoint has another state."""
+        """Restore the state from a checkpoint; raises ValueError if its names or shapes are not those of this state."""
         had, has = ({name: list(part.shape) for name, part in parts.items()} for parts in (saved, self.tensors))
         if had != has:
             raise ValueError(

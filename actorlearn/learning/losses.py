@@ -87,7 +87,9 @@ class LossPerNetwork:
         if not losses:
             raise ValueError(f"losses returns no loss; it must return at least one, for {', '.join(self._parameters)}")
         if unknown := losses.keys() - self._parameters.keys():
-            raise ValueError(f"losses returns {min(unknown)!r}, but the networks are {', '.join(self._parameters)}")
+            raise ValueError(
+                f"losses returns a loss for {min(unknown)!r}, which is not one of {', '.join(self._parameters)}"
+            )
         self._gradients.zero_()
         self._backward(losses)
         return LossAndMetrics(torch.stack([loss.detach() for loss in losses.values()]).sum(), metrics)

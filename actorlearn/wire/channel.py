@@ -424,7 +424,7 @@ class Pull(_Listening):
 
 
 class Dealer:
-    """The connecting side, with its own id; reconnects automatically, also to a listener that admits its key later."""
+    """The side that connects, with its own id; tries again after a lost link, and until the listener admits its key."""
 
     def __init__(
         self, address: Ipc | Tcp, identity: str, keys: ClientKeys | None = None, limit_bytes: int = LIMIT_BYTES

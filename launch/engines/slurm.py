@@ -91,7 +91,10 @@ class SlurmJobs:
         self._asked_s = time.monotonic()
 
     def start(self, nodes: Sequence[NodeCommand]) -> None:
-        """Submit the job, and cancel before that a job of an earlier life of the run; raises OSError or RunError."""
+        """Cancel the job that an earlier start of this run may have left, then submit the new one.
+
+        Raises OSError, and RunError if Slurm refuses.
+        """
         self._file.parent.mkdir(parents=True, exist_ok=True)
         if self._file.exists():
             self._cancel(self._file.read_text())

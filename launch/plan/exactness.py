@@ -48,7 +48,10 @@ def hindrances(topology: Topology, description: Description) -> list[str]:
 
 
 def choose_exact(topology: Topology, description: Description) -> Choice:
-    """Return whether checkpoints of this run are exact, and why; raises TopologyError if ``true`` is impossible."""
+    """Return whether checkpoints of this run are exact, and why.
+
+    Raises TopologyError if ``checkpoint.exact: true`` is impossible.
+    """
     wanted, against = topology.checkpoint.exact, hindrances(topology, description)
     if wanted is True and against:
         raise TopologyError(

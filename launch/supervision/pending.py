@@ -29,7 +29,10 @@ class _PendingUnits:
 
 
 class PendingAttach(_PendingUnits):
-    """Attach: done when all new processes run. A unit that loses a process is detached as a whole."""
+    """A request to attach, which is done when all new processes run.
+
+    If a new process ends before that, the processes that were attached with it are detached.
+    """
 
     def reply(self, children: Children, now_s: float) -> Reply | None:
         """Return success when all processes run, and failure as soon as one is lost or the time limit is reached."""

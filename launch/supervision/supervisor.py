@@ -153,7 +153,7 @@ class Supervisor:
         return self._orders.newest
 
     def gone_members(self) -> list[Member]:
-        """Members of ended simulators whose segments a trainer still needs; an order lists only the first of them."""
+        """Ended simulators whose shared memory a trainer still reads; an order has room for the first of them only."""
         return self._orders.gone_members(self.phase)
 
     def processes(self) -> list[dict[str, Any]]:

@@ -277,7 +277,7 @@ def test_a_parameter_group_is_a_network_of_the_algorithm(overrides: list[str], s
     [
         ("ActorTwice", "extra_networks returns 'actor'; a name must be an identifier other than 'actor'"),
         ("DictOfHeads", "extra_networks returns {'critic_1': {'value': 1}}; it must map names to ExtraNetwork"),
-        ("LossOfNothing", "losses returns 'critic_3', but the networks are actor, critic_1, critic_2, temperature"),
+        ("LossOfNothing", "losses returns a loss for 'critic_3', which is not one of actor, critic_1, critic_2, "),
     ],
 )
 def test_an_algorithm_of_several_networks_is_refused_too(name: str, says: str) -> None:
