@@ -82,7 +82,7 @@ class Minibatches(Carried):
     """
 
     finish_s: float
-    """Seconds for which a pass may go on after the process is told to end; then it ends between two minibatches."""
+    """Seconds for which a pass may go on after the order to leave; then it ends between two minibatches."""
     replay: Replay | None = None
     """The replay that minibatches are drawn from; None: they are parts of the batch."""
     storage: ReplayStorage | None = None

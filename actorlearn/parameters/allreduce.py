@@ -233,8 +233,8 @@ class Sync(Exchange):
         """Send the description of the batch, with what `bring` was given; returns the descriptions of all learners."""
         brought, self._brought = self._brought, None
         self._early_rows = self._early_sum = None
-        if self._remote is None or brought is None:
-            return self.rendezvous.meet(batch)
+        if self._remote is None or brought is None or not self.learner.alive():
+            return self.rendezvous.meet(batch)  # only who has brought a vector must stay until the others have come
         among = range(self.settings.learners) if self._brings_gradient else ()
         said, vectors = self._remote.bring(batch, _on_cpu(brought), among)
         if not self._brings_gradient:
@@ -334,8 +334,8 @@ class Sync(Exchange):
     def ending(self, asked: bool) -> bool:
         """Whether any learner is to end.
 
-        The learners exchange this every ``ask_after`` calls or, if they are on several machines, with the gradients of
-        each step: all then end before the step after it.
+        The learners exchange this every ``ask_after`` calls or, if they exchange gradients between machines, with the
+        gradients of each step: all then end before the step after it.
         """
         if self.early:
             self._asks = asked

@@ -283,7 +283,8 @@ def _environment_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> b
     ``before``, ``now``: of `TrainerSettings.depends_on`. A key that only one of them has follows from the version.
     """
     was, has = (
-        {**d, "env.kwargs": without_stored_file(d.get("env.id"), d.get("env.kwargs", {}))} for d in (before, now)
+        {key: without_stored_file(d.get("env.id"), it) if key == "env.kwargs" else it for key, it in d.items()}
+        for d in (before, now)
     )
     return any(key.startswith("env.") and was[key] != has[key] for key in was.keys() & has.keys())
 

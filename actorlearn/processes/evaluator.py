@@ -211,7 +211,7 @@ class PublishedWeights:
         """Follow the trainers that an order lists: open the weights of new ones, forget those of trainers that left."""
         weights = self._weights
         several = isinstance(weights, ByLearner) and listed
-        trainers = [own.again(0) for own in listed] if several else [trainer_id(0)]
+        trainers = [*listed] if several else [trainer_id(0)]  # a restarted trainer may have made its weights anew
         self._opened = {trainer: self._opened[trainer] for trainer in trainers if trainer in self._opened}
         for trainer in trainers:
             if trainer not in self._opened:
@@ -299,7 +299,7 @@ def run(settings: EvaluatorSettings) -> None:
     while worker.poll():
         if worker.control.ordered:
             published.follow(worker.control.order.learners)
-            secondary = secondary or open_if_there(settings.secondary)
+            secondary = open_if_there(settings.secondary) or secondary  # a trainer that moved has made them anew
             worker.control.applied()
         last = worker.control.order.phase == "score"
         env_steps = published.env_steps

@@ -46,6 +46,8 @@ from launch.topology.load import load
 FILE = Path(__file__).with_name("zoo.csv")
 DEFAULT_SEEDS = "5"
 EVALUATIONS = "evaluations"
+TOPOLOGY = "base.yaml"
+"""Topology of a row; a folder with a file topology.yaml would be taken for a run (``launch/runs/find.py``)."""
 GREEDY = "greedy"
 COLUMNS_OF_PICTURE = 4
 HEADINGS = ("row", "steps", "seeds", "IQM", "worst", "minutes", "table", "verdict")
@@ -133,7 +135,7 @@ class RowFolder:
         else:
             seeds += [seed for seed in given if seed not in seeds]
         self.folder.mkdir(parents=True, exist_ok=True)
-        topology = self.folder / "topology.yaml"
+        topology = self.folder / TOPOLOGY
         source = (
             Path(shipped(self.row.topology)).read_bytes() if self.row.topology else f"name: {self.row.row}\n".encode()
         )

@@ -130,17 +130,19 @@ def _facts(
             f"{scored['mean']:.2f} ± {scored['std']:.2f}, mean and standard deviation of {scored['episodes']} whole "
             f"games with the likeliest actions, with weights of {scored['env_steps']:,} steps"
         )
-    games = as_whole(told["episodes"])
-    recent = (
-        f"last {told['episodes_in_mean']} of {games}" if (told["episodes"] or 0) > told["episodes_in_mean"] else games
-    )
-    facts["score in training"] = (
-        f"{as_number(told['episode_return_mean'])}, mean of the {recent} games that it learned from"
-    )
+    facts["score in training"] = _score_in_training(told)
     machine = life.meta.get("machine")
     if isinstance(machine, Mapping):
         facts["machine"] = printable(f"{machine.get('cpu')}, {machine.get('usable_cores')} cores")
     return facts
+
+
+def _score_in_training(told: Mapping[str, Any]) -> str:
+    games, recent = told["episodes"] or 0, told["episodes_in_mean"]
+    if not recent:
+        return "no game of this environment has ended"
+    those = f"last {recent} of {as_whole(games)}" if games > recent else as_whole(games)
+    return f"{as_number(told['episode_return_mean'])}, mean of the {those} games that it learned from"
 
 
 def _resumed(before: Life, now: Life) -> str:

@@ -92,8 +92,9 @@ class Past:
     def with_row(self, row: Row) -> Past:
         """Return the past including another row."""
         past = replace(self, rewarded=self.rewarded or bool(_number(row, "rewards_nonzero")))
-        score, episodes = _number(row, "episode_return_mean"), _number(row, "episodes")
-        if score is None or episodes is None or episodes < GAMES:
+        score = _number(row, "episode_return_mean")
+        games = _number(row, "episodes_in_mean" if "episodes_in_mean" in row else "episodes")  # older rows lack it
+        if score is None or games is None or games < GAMES:
             return past
         lowest = score if past.lowest is None else min(past.lowest, score)
         return replace(past, lowest=lowest, best=score if past.best is None else max(past.best, score))

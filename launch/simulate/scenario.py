@@ -62,6 +62,10 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """Optimizer steps; with a replay the mean, which may be below one."""
     threads: int = 1
     """Threads of the trainer."""
+    replay: bool = False
+    """Whether it learns from a replay."""
+    normalized: bool = False
+    """Whether observations are normalised."""
 
     @property
     def env_steps(self) -> int:
@@ -132,8 +136,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def agrees_apart(self) -> bool:
-        """Whether learners that meet at a hub agree on a batch before they send its first gradient."""
-        return self.local_steps > 1 or self.work.optimizer_steps < 1
+        """Whether learners that meet at a hub agree on a batch before they send its first gradient.
+
+        A replay draws after the agreement. With normalised observations the moments are sent with the agreement.
+        """
+        return self.local_steps > 1 or self.work.replay or self.work.normalized
 
     def machine_of(self, learner: int) -> int:
         """Return the machine of a learner: learners are assigned to nodes in turn, and nodes to machines in turn."""

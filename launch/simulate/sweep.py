@@ -34,6 +34,8 @@ def work_of(topology: Topology) -> Work:
         servers=topology.inference.count,
         optimizer_steps=steps,
         threads=topology.trainer.threads,
+        replay=topology.replay is not None,
+        normalized=topology.model.normalize_observation,
     )
 
 

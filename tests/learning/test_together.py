@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -43,8 +44,14 @@ def gathered(learner: int, rollout: int, **changed: Any) -> Gathered:
     return Gathered(rollout, (), whole, np.zeros(0, np.int64), HORIZON * ENVIRONMENTS, **changed)
 
 
-def learners(folder: Path, listing: Listing | None, model: ModelSettings | None, **algorithm: Any) -> list[Learning]:
-    """Learners that have joined each other: through shared memory, or at a hub."""
+def learners(
+    folder: Path,
+    listing: Listing | None,
+    model: ModelSettings | None,
+    alive: Callable[[], bool] = lambda: True,
+    **algorithm: Any,
+) -> list[Learning]:
+    """Learners that have joined each other: through shared memory, or at a hub; ``alive``: whether they go on."""
     made = [make(_settings(learner, model, algorithm)) for learner in range(LEARNERS)]
     trainers = [trainer_id(learner) for learner in range(LEARNERS)]
     if listing is None:
@@ -57,7 +64,7 @@ def learners(folder: Path, listing: Listing | None, model: ModelSettings | None,
         settings = SYNC.among(shared, trainers, own, 1)
         assert isinstance(settings, SyncExchangeSettings)
         endpoints = listing.admit(own) if listing else None
-        learner = dataclasses.replace(each.peers.learner, endpoints=endpoints)
+        learner = dataclasses.replace(each.peers.learner, endpoints=endpoints, alive=alive)
         each.peers.exchange = Sync(settings, learner, hash_every=1)
     return made
 
@@ -129,6 +136,16 @@ def test_who_has_computed_a_gradient_does_not_use_it_if_another_leaves(model: Mo
     assert together(made, learn) == ["leaving", ""]
     assert made[0].sha256() == before == made[1].sha256()
     assert made[0].consumed.position(1) == Position() == made[0].consumed.position(0)
+    together(made, lambda _, each: each.exchange.close())
+
+
+def test_who_is_told_to_end_before_it_agrees_waits_for_nobody(tmp_path: Path) -> None:
+    """Another learner may still collect its rollout, for longer than the time in which this one has to end."""
+    told = threading.Event()
+    made = learners(tmp_path, Listing(), None, alive=lambda: not told.is_set())
+    together(made, lambda _, each: each.exchange.join(0, 0))
+    told.set()
+    assert made[1].update(gathered(1, 0), Position(), 0).outcome == "stopped"
     together(made, lambda _, each: each.exchange.close())
 
 

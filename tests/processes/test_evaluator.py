@@ -137,6 +137,18 @@ def test_learners_are_followed_as_they_come_and_go(tmp_path: Path) -> None:
     assert list(learners.weights()[1]) == ["trainer-12"]
 
 
+def test_weights_that_a_restarted_trainer_has_made_anew_are_opened_anew(tmp_path: Path) -> None:
+    """A learner that moves to another node and back leaves a mapping of removed weights behind."""
+    learners = PublishedWeights(ByLearner(Shm(str(tmp_path / "weights"))))
+    published(tmp_path, 1).publish(np.full(3, 1.0, np.float32), env_steps=10)
+    learners.follow([peer("trainer-1.0")])
+    assert learners.env_steps == 10
+    (tmp_path / "weights-1").unlink()
+    published(tmp_path, 1).publish(np.full(3, 2.0, np.float32), env_steps=20)
+    learners.follow([peer("trainer-1.1")])
+    assert learners.env_steps == 20 and list(learners.weights()[1]) == ["trainer-1"]
+
+
 def test_learners_with_the_same_weights_are_one(tmp_path: Path) -> None:
     published(tmp_path, 0).publish(np.full(3, 4.0, np.float32), env_steps=10)
     learners = PublishedWeights(Shm(str(tmp_path / "weights-0")))

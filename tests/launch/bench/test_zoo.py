@@ -18,6 +18,7 @@ from launch.bench import SuiteRequest, shipped, zoo
 from launch.bench.zoo import RowFolder, ZooRow
 from launch.errors import RunError
 from launch.reports.statistics import Interval
+from launch.runs import find
 from launch.sweeps.history import Chosen, Ended, RunId
 from launch.sweeps.state import STATE_FILE
 from launch.sweeps.state import read as read_history
@@ -68,6 +69,12 @@ def test_seeds_stay_and_more_are_added(tmp_path: Path) -> None:
     assert RowFolder(CATCH, tmp_path / "other").seeds == []
     written = msgspec.yaml.decode((tmp_path / "catch.yaml").read_bytes())
     assert written["overrides"]["total_steps"] == 30_000 and written["at_once"] == 4
+
+
+def test_the_folder_of_a_row_is_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find, "living_runs", list)
+    RowFolder(CATCH, tmp_path / "zoo" / "catch").prepare("2", 1)
+    assert find.all_runs(tmp_path) == []
 
 
 def ended_runs(folder: Path, scores: dict[int, float | None], also: tuple[int, ...] = ()) -> RowFolder:

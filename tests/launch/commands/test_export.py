@@ -97,6 +97,11 @@ def test_a_card_of_few_games_says_how_many_there_were() -> None:
     assert "| score in training | 480.2, mean of the 64 games that it learned from |" in text
 
 
+def test_a_card_after_a_changed_environment_says_that_no_game_has_ended() -> None:
+    text = card(VIEW, LIVES, {**TOLD, "episodes_in_mean": 0, "episode_return_mean": None}, SCORED, FILES)
+    assert "| score in training | no game of this environment has ended |" in text
+
+
 def test_a_card_says_what_the_players_environment_needs() -> None:
     stored = replace(VIEW, env_id="actorlearn.envs.pickled:Own")
     text = card(stored, LIVES, TOLD, None, sorted([*FILES, "environment.pickle"]))

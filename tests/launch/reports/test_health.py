@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from launch.reports.health import BY_NAME, REPORTS, RULES, WELL_REPORTS, Facts, Health, names_in, remedy_of
+from launch.reports.health import BY_NAME, REPORTS, RULES, WELL_REPORTS, Facts, Health, Past, names_in, remedy_of
 
 TOPOLOGY = {
     "total_steps": 1_000_000,
@@ -116,6 +116,13 @@ def test_a_policy_that_has_learned_may_be_certain(name: str) -> None:
     for row in rows(ILL[name][0], start=100):  # it has lost again what it had learned
         health.add({**row, "episode_return_mean": 11.0})
     assert health.ill() == [name]
+
+
+def test_the_first_games_after_a_changed_environment_are_no_scores_to_learn_from() -> None:
+    past = Past().with_row({"episode_return_mean": 1.0, "episodes": 3_000, "episodes_in_mean": 1})
+    assert (past.lowest, past.best) == (None, None)
+    past = past.with_row({"episode_return_mean": 9.0, "episodes": 3_100, "episodes_in_mean": 100})
+    assert (past.lowest, past.best) == (9.0, 9.0)
 
 
 def test_a_schedule_that_ends_at_0_is_no_illness() -> None:

@@ -139,6 +139,16 @@ def test_a_hub_takes_all_gradients_and_sends_as_many_sums_each_way_through_one_l
     assert 5 * update_of(outcome) == pytest.approx(2 * 4 * 1.0 + COLLECT_S + LEARN_S, rel=0.01)
 
 
+@pytest.mark.parametrize("own", [{}, {"replay": True}, {"normalized": True}])
+def test_a_hub_needs_a_meeting_more_with_a_replay_or_normalised_observations(own: dict[str, bool]) -> None:
+    work = Work(horizon=1, simulators=SimulatorsSection(count=1, envs=1), **own)
+    slow = on_machines("hub", 2, work=work, updates=10, latency_s=10.0)
+    trips = 2 if own else 1
+    outcome = simulate(slow)
+    assert 2 * update_of(outcome) == pytest.approx(trips * 20.0, rel=0.05)
+    assert estimate(slow).env_steps_per_s == pytest.approx(outcome.env_steps_per_s, rel=0.05)
+
+
 def test_learners_of_a_store_have_a_staleness_of_all_others() -> None:
     for factor in (1.0, 4.0):
         outcome = simulate(on_machines("store", 6, costs=varied(0.3), stragglers=SlowLearners(count=2, factor=factor)))
