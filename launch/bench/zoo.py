@@ -265,7 +265,7 @@ def report(folders: Sequence[RowFolder]) -> SuiteReport:
         figures.append(_as_json(row, scored, found, said))
         notes += [f"{row.row}, seed {one.seed} failed: {one.error}" for one in scored if one.score is None]
         if seeds and len(scored) < len(seeds):
-            notes.append(f"{row.row}: {len(seeds) - len(scored)} runs have not ended; the same command continues them")
+            notes.append(f"{row.row}: {len(scored)} of {len(seeds)} runs have ended; the same command continues it")
         if row.lacking and not scored:
             notes.append(f"{row.row} was not run: {row.lacking}")
     verdicts = [row["verdict"] for row in figures]
