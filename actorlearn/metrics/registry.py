@@ -53,6 +53,8 @@ _PROGRESS = (
         "frames_per_kj", "frames/kJ", "emulator frames per kilojoule of energy that the machine used", form=Form.WHOLE
     ),
 )
+ENV_CHANGES = "env_changes"
+"""Column with the number of resumes that changed the environment; rows before the first change do not have it."""
 _LAST_GAMES = f"the last {RECENT_GAMES} games"
 _GAMES = (
     _counter("episodes", "games", "finished games", label="games", per_learner=True),
@@ -65,6 +67,12 @@ _GAMES = (
         merge=Merge.SUM,
         form=Form.WHOLE,
         per_learner=True,
+    ),
+    _of_run(
+        ENV_CHANGES,
+        "resumes",
+        "resumes that changed `env.*`; scores before and after cannot be compared. Absent before the first",
+        form=Form.WHOLE,
     ),
     _of_run("eval_return_mean", "", "mean raw score of the newest evaluation"),
     _of_run("eval_return_best", "", "mean raw score of the best learner in that evaluation"),

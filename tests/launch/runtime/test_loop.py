@@ -27,7 +27,9 @@ from launch.errors import FailedError, RunError
 from launch.plan.plan import Start
 from launch.plan.segments import replay_shape
 from launch.reports import evaluations
+from launch.runs import find
 from launch.runs.jsonl import read_object
+from launch.runs.view import RunReader
 from launch.runtime import loop
 from launch.runtime.loop import Runner
 from launch.supervision import events as ev
@@ -415,6 +417,25 @@ def test_scores_begin_anew_when_a_resume_changes_the_environment(tmp_path: Path,
     assert [cause for _, cause in notes(tmp_path / "run")].count(said) == 1
     found = read_object(tmp_path / "run" / "summary.json")["evaluations"]
     assert (found["count"], found["best"]["mean"]) == (1, 9.0)
+
+
+def test_the_best_mean_is_of_the_games_of_the_present_environment(tmp_path: Path, lead: Lead) -> None:
+    root, best = tmp_path / "run" / "checkpoints", []
+    saved(root / "20")
+    lives: list[tuple[tuple[str, ...], float | None]] = [
+        ((), 90.0),
+        (("env.time_limit_steps=50",), None),  # ends before its first report
+        (("env.time_limit_steps=50", "seed=2"), 9.0),
+        (("env.time_limit_steps=50", "seed=3"), 8.0),
+        (("env.time_limit_steps=60", "seed=3"), 7.0),
+    ]
+    for resume, (keys, score) in enumerate(lives):
+        with runner(tmp_path / "run", None, bool(resume), *keys) as run:
+            rows = [{"env_steps": 20 + steps, "episode_return_mean": score} for steps in range(2)]
+            lead(run, *(ev.MetricsRow("trainer", row) for row in rows if score is not None))
+        view = RunReader(find.find(str(tmp_path / "run"))).look()
+        best.append((view.best_return, {score for _, score in view.trend}))
+    assert best == [(90.0, {90.0}), (None, set()), (9.0, {9.0}), (9.0, {8.0}), (7.0, {7.0})]
 
 
 def test_a_resumed_run_says_which_schedules_other_total_steps_stretch(tmp_path: Path, lead: Lead) -> None:
