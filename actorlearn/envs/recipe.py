@@ -14,6 +14,7 @@ from gymnasium.spaces import Space
 from actorlearn import imports
 from actorlearn.envs import pickled
 from actorlearn.envs.construct import construct
+from actorlearn.envs.dm_env import DmEnv
 from actorlearn.envs.observations import Whole, layout_of
 from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH, EnvSettings, GymnasiumSettings, WrapperSettings
 
@@ -43,6 +44,9 @@ def recipe(settings: EnvSettings) -> Recipe:
         return Recipe(missing=f"environments of kind {settings.kind} are made by actorlearn")
     try:
         env, _ = construct(settings)
+        if isinstance(env.unwrapped, DmEnv):
+            env.close()
+            return Recipe(missing="environments of dm_env are made by actorlearn")
         space, actions = env.observation_space, env.action_space
         env.close()
         layout, _ = layout_of(settings.id, space)
@@ -61,7 +65,7 @@ def stored(settings: EnvSettings) -> Path | None:
 
 def _calls(settings: GymnasiumSettings) -> list[Call]:
     module, colon, name = settings.id.partition(":")
-    own = colon and isinstance(getattr(imports.module(module, "env.id"), name, None), type)
+    own = colon and callable(getattr(imports.module(module, "env.id"), name, None))
     made = (settings.id, settings.kwargs) if own else ("gymnasium:make", {"id": settings.id, **settings.kwargs})
     if stored(settings):
         held = f"{pickled.FILE}@{settings.kwargs[STORED_HASH]}"
