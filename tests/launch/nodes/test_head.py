@@ -725,6 +725,27 @@ def test_a_node_that_leaves_brings_what_its_learners_save_first_and_gets_nobody_
         assert made.of(ev.Spawned)[-1].node == "node-0"
 
 
+def test_the_summary_of_a_learner_whose_node_leaves_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        own = start(made, 1)
+        made.turn(3)
+        epoch = made.agents["node-1"].epoch
+        assert epoch and epoch.workspace
+        saves = epoch.workspace.drain
+        monkeypatch.setattr(epoch.workspace, "drain", lambda: None)  # it saves when this test says so
+        made.agents["node-1"].asked_to_stop()
+        made.turn(3)
+        summary = Finished(reason="stopped", summary={"env_steps": 50})
+        say(made, "node-1", own, summary)
+        saves()
+        made.turn(5)
+        assert [event.message for event in made.of(ev.Received)] == [summary] and not made.of(ev.Exited)
+        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)]
+
+
 def test_a_node_whose_learners_do_not_save_leaves_in_time_and_at_once_if_told_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
