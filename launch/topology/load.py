@@ -110,7 +110,8 @@ def with_defaults(values: Mapping[str, Any], topology: Topology, keys: Iterable[
     for name in keys:
         section, dot, key = name.partition(".")
         if dot and name not in made:
-            default = keys_of(type(getattr(topology, section)))[key].default
+            struct: type[msgspec.Struct] = type(getattr(topology, section))
+            default = keys_of(struct)[key].default
             made |= {} if default is msgspec.NODEFAULT else {name: _plain(msgspec.to_builtins(default))}
     return made
 
