@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from actorlearn.metrics.registry import HEALTH, LEARNERS
+from actorlearn.metrics.registry import ENV_CHANGES, HEALTH, LEARNERS
 from launch.reports.checks import is_number
 from launch.reports.format import as_number, as_percent
 
@@ -81,17 +81,21 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What earlier rows of a run have shown, including the newest row."""
+    """What earlier rows of a run have shown, including the newest row, since a resume last changed the environment."""
 
     lowest: float | None = None
     """Lowest mean score in any report; ``best`` is the highest."""
     best: float | None = None
     rewarded: bool = False
     """Whether any report had a reward other than 0."""
+    env_changes: float | None = None
+    """`ENV_CHANGES` of the newest row."""
 
     def with_row(self, row: Row) -> Past:
         """Return the past including another row."""
-        past = replace(self, rewarded=self.rewarded or bool(_number(row, "rewards_nonzero")))
+        changes = _number(row, ENV_CHANGES)
+        before = self if changes == self.env_changes else Past(env_changes=changes)
+        past = replace(before, rewarded=before.rewarded or bool(_number(row, "rewards_nonzero")))
         score = _number(row, "episode_return_mean")
         games = _number(row, "episodes_in_mean" if "episodes_in_mean" in row else "episodes")  # older rows lack it
         if score is None or games is None or games < GAMES:
