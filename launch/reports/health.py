@@ -247,8 +247,8 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "updates too large",
-        f"the KL divergence from the acting policy (`divergence`) is above {DIVERGENCE}, PPO's `clipped_share` is above "
-        f"{as_percent(CLIPPED_SHARE)}, or `effective_sample_size` is below {as_percent(SAMPLE_SIZE)}",
+        f"the KL divergence from the acting policy (`divergence`) is above {DIVERGENCE}, PPO's `clipped_share` is "
+        f"above {as_percent(CLIPPED_SHARE)}, or `effective_sample_size` is below {as_percent(SAMPLE_SIZE)}",
         _too_large,
         _too_large_says,
         "lower optimizer.learning_rate or algorithm.epochs; with old experience, lower algorithm.max_policy_lag",
@@ -259,9 +259,9 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "updates without effect",
-        f"since the previous report, the weights changed by less than {NO_CHANGE:g} of their norm (`weights_change`); or "
-        f"`divergence` is below {NO_DIVERGENCE:g} although an update has several optimizer steps. The rule does not fire "
-        f"while the learning rate is below {as_percent(RATE_SHARE)} of its initial value, or `entropy_share` is below "
+        f"since the previous report, the weights changed by less than {NO_CHANGE:g} of their norm (`weights_change`); "
+        f"or `divergence` is below {NO_DIVERGENCE:g} although an update has several optimizer steps. The rule does not "
+        f"fire while the learning rate is below {as_percent(RATE_SHARE)} of its initial value, or `entropy_share` is below "
         f"{as_percent(UNDECIDED)}",
         _no_effect,
         _no_effect_says,
@@ -273,8 +273,8 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "values explain nothing",
-        f"the values explain less than {EXPLAINED} of the variance of the returns (`explained_variance`), although there "
-        "are rewards other than 0",
+        f"the values explain less than {EXPLAINED} of the variance of the returns (`explained_variance`), although "
+        "there are rewards other than 0",
         _explains_nothing,
         lambda row, facts: (
             "the values are no better than a constant: explained variance "
