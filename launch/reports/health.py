@@ -261,8 +261,8 @@ RULES: tuple[HealthRule, ...] = (
         "updates without effect",
         f"since the previous report, the weights changed by less than {NO_CHANGE:g} of their norm (`weights_change`); "
         f"or `divergence` is below {NO_DIVERGENCE:g} although an update has several optimizer steps. The rule does not "
-        f"fire while the learning rate is below {as_percent(RATE_SHARE)} of its initial value, or `entropy_share` is below "
-        f"{as_percent(UNDECIDED)}",
+        f"fire while the learning rate is below {as_percent(RATE_SHARE)} of its initial value, or `entropy_share` is "
+        f"below {as_percent(UNDECIDED)}",
         _no_effect,
         _no_effect_says,
         "raise optimizer.learning_rate a hundredfold, and check that rewards and advantages are not all 0",
