@@ -17,28 +17,39 @@ _HEAD = """# Topology reference
 
 This page lists all keys of a topology. It is generated from the settings by `make pages`.
 
-A topology is one YAML file. Only `env.id` is required. Two defaults, a / b, mean: a for Atari games (ids that start
-with `ALE/` or `envpool:ALE/`) and b for all other environments. These are the defaults with the algorithm a2c; the last
-section lists the defaults of the other algorithms. Steps are agent steps.
+A topology is one YAML file. Only `env.id` is required. [Concepts](concepts.md#glossary) defines the terms. Steps are
+agent steps: actions in one environment.
 
-You can change every key on the command line with `section.key=value`. `section={key: value, …}` replaces the whole
-section. `@FILE` reads changes from a file, one per line. The command line has precedence over the file:
+If the column *default* has two values, a / b, then a is the default for Atari games (ids that start with `ALE/` or
+`envpool:ALE/`), and b for all other environments. These are the defaults with the algorithm a2c. The
+[last section](#defaults-by-algorithm) lists the defaults of the other algorithms. A heading such as `model: mlp` means
+that the keys below it exist only with `model.name: mlp`.
 
-* If you choose another algorithm, network, optimizer, kind of environment or mode, some keys of the file are no longer
-  read. They are ignored, and `check`, `run` and `top` list them with the reason.
-* Keys that both choices read keep the value of the file. For example, `algorithm.name=ppo` on a file for A2C keeps its
-  `horizon`. To use all defaults of PPO, replace the section: `algorithm={name: ppo}`.
-* A key on the command line that nothing reads is an error. A key in the file that the file's own choice does not read
-  is an error too.
+You can change every key on the command line, which has precedence over the file:
+
+* `section.key=value` changes one key, for example `optimizer.learning_rate=1e-4`.
+* `section={key: value, …}` replaces the whole section. Keys that it does not name get their defaults.
+* `@FILE` reads changes from a file, one per line.
+
+If the command line chooses another algorithm, network, optimizer, kind of environment or mode than the file, the file
+may have keys that the new choice does not use. These keys are ignored, and `check`, `run` and `top` list them. Keys
+that both choices use keep the value of the file. For example, `algorithm.name=ppo` on a file for A2C keeps the
+`algorithm.horizon` of the file. To get all defaults of PPO, replace the section: `algorithm={name: ppo}`.
+
+In all other cases a key that nothing uses is an error, in the file and on the command line.
 
 """
 _BY_ALGORITHM = """
 ## Defaults by algorithm
 
-This table lists the defaults of each algorithm that differ from the key's own default. The kind is atari for ids that
-start with `ALE/`, continuous for other environments with Box actions, and vector for the rest. If the default of a
-missing key depends on this, the environment is created once to find out its actions. For keys that a line of continuous
-does not list, the line of vector applies.
+The defaults of some keys depend on `algorithm.name` and on the kind of the environment. This table lists them. The
+kinds are *atari* for ids that start with `ALE/`, *continuous* for other environments with Box actions, and *vector* for
+the rest.
+
+* If an algorithm has no row *continuous*, or the row does not list a key, its row *vector* applies.
+* `learning_rate (adam)` is the default of `optimizer.learning_rate` if `optimizer.name` is `adam`, and so on.
+* An empty cell means that all defaults are those in the tables above.
+* To find out whether an environment has Box actions, the command creates it once.
 
 """
 KINDS = tuple({spec.like: spec.example for spec in reversed(ENVIRONMENTS.specs())}.values())[::-1]
