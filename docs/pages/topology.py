@@ -23,7 +23,8 @@ agent steps: actions in one environment.
 If the column *default* has two values, a / b, then a is the default for Atari games (ids that start with `ALE/` or
 `envpool:ALE/`), and b for all other environments. These are the defaults with the algorithm a2c. The
 [last section](#defaults-by-algorithm) lists the defaults of the other algorithms. A heading such as `model: mlp` means
-that the keys below it exist only with `model.name: mlp`.
+that the keys below it exist only with `model.name: mlp`. The kind of environment, as in `env: atari`, follows from
+`env.id`.
 
 You can change every key on the command line, which has precedence over the file:
 
