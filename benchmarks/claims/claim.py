@@ -53,15 +53,17 @@ class Interval:
     def ratio(cls, here: Sequence[float], there: Sequence[float]) -> Interval:
         """Return the interval of the geometric mean of ratios, repetition by repetition."""
         logs = cls.of([math.log(a / b) for a, b in zip(here, there, strict=True)])
-        return cls(math.exp(logs.mean), *(math.exp(end) for end in (logs.low, logs.high)))
+        if math.isinf(logs.low):
+            return cls(math.exp(logs.mean), logs.low, logs.high)
+        return cls(*(math.exp(of) for of in (logs.mean, logs.low, logs.high)))
 
     def written(self, form: str) -> str:
         """Return it as text: 1.12x (1.02x to 1.23x)."""
         mean = form.format(self.mean)
         if self.low == self.high:
             return mean
-        ends = [form.format(end) if 0 < abs(end) < math.inf else "" for end in (self.low, self.high)]
-        return f"{mean} ({ends[0] or 'any'} to {ends[1] or 'any'})" if any(ends) else f"{mean} (no interval)"
+        low, high = ("any" if math.isinf(end) else form.format(end) for end in (self.low, self.high))
+        return f"{mean} (no interval)" if low == high == "any" else f"{mean} ({low} to {high})"
 
 
 def student(freedom: int) -> float:
@@ -128,6 +130,10 @@ class Game(IntEnum):
         return cls.ATARI if env.startswith("ALE/") else cls.MINATAR if env.startswith("MinAtar/") else cls.CATCH
 
 
+GAMES = {Game.CATCH: "Catch", Game.MINATAR: "MinAtar", Game.ATARI: "Atari"}
+"""As pages name them."""
+
+
 @dataclass(frozen=True)
 class SuiteResult:
     """A suite's report, as its JSON has it."""
@@ -191,7 +197,7 @@ class Size:
 
     def written(self, size: float) -> str:
         """Return a size as text."""
-        return Game(int(size)).name.title() if self.key == "env" else f"{size:,.0f}"
+        return GAMES[Game(int(size))] if self.key == "env" else f"{size:,.0f}"
 
 
 def game(smallest: Game, before: Game) -> Size:
@@ -282,17 +288,18 @@ def _listed(sizes: Sequence[Size], found: SuiteResult, than: str, other: Sequenc
 def verdict(comparisons: Sequence[Comparison]) -> str:
     """Return the word for these comparisons, in the paper's own setting.
 
-    Not reproduced: an order or a direction fails, or there are numbers alone and one fails. Undecided: one of these
-    cannot tell. In shape: orders and directions hold, and not all numbers. Reproduced: all hold.
+    Orders and directions come first. Where all hold, a claim is reproduced if all numbers do too, and in shape if not.
+    Where one fails, it is not reproduced; where one cannot tell, or there are none, numbers that fail decide.
     """
     shapes = [one.outcome for one in comparisons if one.number is None]
     numbers = [one.outcome for one in comparisons if one.number is not None]
-    judging = shapes or numbers
-    if FAILS in judging:
+    if FAILS in shapes:
         return NOT_REPRODUCED
-    if OPEN in judging or not judging:
-        return UNDECIDED
-    return REPRODUCED if set(numbers) <= {HOLDS} else IN_SHAPE
+    if shapes and OPEN not in shapes:
+        return REPRODUCED if set(numbers) <= {HOLDS} else IN_SHAPE
+    if FAILS in numbers:
+        return NOT_REPRODUCED
+    return REPRODUCED if comparisons and OPEN not in (*shapes, *numbers) else UNDECIDED
 
 
 def faster(

@@ -77,7 +77,7 @@ def _row(claim: Claim, entry: LedgerEntry) -> tuple[str, ...]:
         first.said,
         str(entry.repetitions),
         f"{steps:,.0f}" if steps else "",
-        f"{entry.hours:.2g}",
+        f"{entry.hours:.2g}" if entry.hours else "",
     )
 
 

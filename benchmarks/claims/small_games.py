@@ -6,6 +6,7 @@ those of papers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import fmean
 
@@ -16,9 +17,12 @@ CATCH_RANDOM, CATCH_BEST = -0.42, 1.0
 """Scores of Catch: of random play, and the best there is."""
 AS_GOOD_GAMES = 37
 """Games of 49 in which Fast DQN is "comparable to or better than" DQN (Daley and Amato, section 5.2)."""
-AS_GOOD = sorted((game.fast_dqn_percent / game.dqn_percent for game in games().values() if game.dqn_percent > 0))[
-    -AS_GOOD_GAMES
-]
+AS_GOOD = sorted(
+    game.fast_dqn_percent / game.dqn_percent
+    if game.dqn_percent > 0
+    else math.copysign(math.inf, game.fast_dqn - game.dqn)
+    for game in games().values()
+)[-AS_GOOD_GAMES]
 """Share of the way from random play that is called as good: what Fast DQN has of DQN's in the last of these games."""
 CONVERGED = 0.5
 """Share of the nominal score from which a run is successful (Assran et al., section 5)."""
@@ -40,7 +44,7 @@ def shares(found: SuiteResult, case: str, of: str = "bars") -> Sequence[float]:
     return [(score - low) / (high - low) for score in found.values(case, of)]
 
 
-def alike(  # noqa: PLR0913 - each is one word of the sentence
+def alike(
     found: SuiteResult, case: str, base: str, paper: str, of: str = "bars", base_of: str | None = None
 ) -> Comparison:
     """Compare a case with a base, which must have learned, and not be at the end of the scale with it."""
@@ -75,7 +79,7 @@ def learned(found: SuiteResult, case: str, paper: str = "learns", of: str = "bar
     )
 
 
-def won(  # noqa: PLR0913 - each is one word of the sentence
+def won(
     what: str, pairs: Sequence[tuple[Sequence[float], Sequence[float]]], total: int, paper: int, ties: bool = False
 ) -> Sequence[Comparison]:
     """Compare in how many games of a table the first column is the better one: with half of them, and the paper's.
