@@ -352,8 +352,8 @@ CLAIMS = (
         name="accelerated-update-rules",
         paper=PAPER,
         part="figure 9",
-        says="Of learners with the same curves, larger minibatches have smaller gradients; Adam makes larger steps with "
-        "them and keeps norms of weights together at one learning rate, RMSProp does not.",
+        says="Of learners with the same curves, larger minibatches have smaller gradients; Adam makes larger steps "
+        "with them and keeps norms of weights together at one learning rate, RMSProp does not.",
         refutation="scores are alike, and a larger minibatch surely has no smaller gradients or, with Adam, no larger "
         "steps, or RMSProp's norms are no further apart than Adam's",
         numbers={

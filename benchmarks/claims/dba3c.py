@@ -8,13 +8,15 @@ from statistics import fmean
 
 from benchmarks.claims.claim import Claim, Comparison, Extent, Game, Interval, Size, SuiteResult, faster, game
 from benchmarks.claims.small_games import AS_GOOD, CONVERGED, LEARNED, NOTHING, ends, shares
+from benchmarks.papers.dba3c_learning import FALL
 from benchmarks.papers.dba3c_nodes import PAPER_HOURS, nodes_of
-from benchmarks.papers.dba3c_sizes import PAPER_PARAMETERS
+from benchmarks.papers.dba3c_sizes import PAPER_NODES, PAPER_PARAMETERS
 from benchmarks.papers.dba3c_stragglers import SLOWER
 
 PAPER = "DBA3C, Adamski et al. 2018"
 IN_SMALL = "Catch, a layer of 256 units and learners of one machine, in place of Atari, convolutions and 64 nodes"
-TRAFFIC, FALL = "64 nodes", "largest fall"
+
+TRAFFIC = f"{PAPER_NODES} nodes"
 TRAFFIC_MIB = 263
 """MB of an update in the paper (section 2.5), which are MiB: 2 x 64 x 538,119 numbers of 4 bytes are 275.5 MB."""
 HOURS_ONE, HOURS_MOST = PAPER_HOURS[1], PAPER_HOURS[64]
@@ -260,7 +262,8 @@ CLAIMS = (
         paper=PAPER,
         part="section 2.3",
         says="An update of the first gradients of all but a few learners does not wait for the slowest.",
-        refutation="beside a slow learner it surely makes fewer updates than without one, or no more than one that waits",
+        refutation="beside a slow learner it surely makes no more updates than one that waits; in numbers, surely "
+        "fewer than without the slow one",
         numbers={"bars": {"K = N, even": 1.0, "K = N, one slow": 1 / SLOWER, "K = N - 1, one slow": 1.0}},
         negation={"bars": {"K = N - 1, one slow": 0.5 / SLOWER}},
         sizes=(Size("learners", "learners", 2, 64, 4),),

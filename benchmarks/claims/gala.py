@@ -17,7 +17,7 @@ from benchmarks.claims.claim import (
     game,
 )
 from benchmarks.claims.small_games import LEARNED, NOTHING, alike, won
-from benchmarks.papers.gossip import COUNTS
+from benchmarks.papers.gossip import AT_THE_END, COUNTS
 from benchmarks.papers.tables_of_games import case
 from benchmarks.suites.stragglers import LEARNERS, SLOWER
 
@@ -44,7 +44,6 @@ UNHAMPERED = (LEARNERS - 1 + 1 / SLOWER) / LEARNERS
 """Share of the rate that is left beside a slow learner, if the others keep all of theirs."""
 HAMPERED = 1 / SLOWER
 """The same if all wait for it."""
-AT_THE_END = "score at the end"
 _SYNC, _GOSSIP = (f"{mode}, {COUNTS[-1]} learners" for mode in ("sync", "gossip"))
 
 
@@ -178,7 +177,7 @@ CLAIMS = (
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),
         differs="two games of MinAtar, its network, two learners and a million steps in place of six Atari games, four "
-        "learners and 40 million; A3C keeps `learners.rate_scaling: none`; the mean of training games in place of the "
+        "learners and 40 million; the mean of training games in place of the "
         "best seed's, played greedily",
         compare=_games,
     ),

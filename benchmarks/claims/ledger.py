@@ -1,8 +1,8 @@
 """The ledger: what became of each claim when it was last measured, as files that are committed.
 
 An entry is ``NAME.json`` (the command, and the suite's report with machine and commit), ``NAME.csv`` (learning curves,
-where there are any), ``NAME.png`` and the page ``NAME.md``. Comparisons and verdict follow from the report, and no entry
-has them: ``python -m benchmarks pages`` judges all entries again and writes pages and tables.
+where there are any), ``NAME.png`` and the page ``NAME.md``. Comparisons and verdict follow from the report, and
+are in none of these files: ``python -m benchmarks pages`` judges all entries again and writes pages and tables.
 """
 
 from __future__ import annotations

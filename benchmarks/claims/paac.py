@@ -128,8 +128,8 @@ CLAIMS = (
         suite="paac-time",
         whole=Extent(3, 10.0),
         quick=Extent(1, 15.0),
-        differs="a CPU alone, with other cores than the paper's four, so that half of the claim is measured; the shares "
-        "of time of its GPU are not compared",
+        differs="a CPU alone, with other cores than the paper's four, so that half of the claim is measured; the "
+        "shares of time of its GPU are not compared",
         compare=_time,
     ),
 )

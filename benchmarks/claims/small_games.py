@@ -1,7 +1,7 @@
 """Scores of the games in which claims are measured: which are as good as others, and when a game was learned.
 
-Most claims about learning are measured with Catch, whose scores need an end of the scale. The two shares that decide are
-those of papers.
+Most claims about learning are measured with Catch, whose scores end at a best one. The two shares that decide are those
+of papers.
 """
 
 from __future__ import annotations
