@@ -52,6 +52,8 @@ OTHER_FORMS: Mapping[str, Callable[[Mapping[str, Sequence[Any]]], Any]] = {
 OTHER_FORMS = {**OTHER_FORMS, "gradient_cosine_sync": OTHER_FORMS["gradient_cosine"]}
 """Groups that reports have not as spreads -> what becomes of their repetitions."""
 
+OFFSETS = (1.0, -1.0, 0.0)
+"""By which repetitions differ; neighbouring cells have them in another order, so that they do not cancel."""
 Cell = Callable[[Any, Any, int], Sequence[Any]]
 """Makes repetitions of the paper's value, of that which refutes it, and the number of the cell."""
 
@@ -74,7 +76,7 @@ def around(share: float, wide: float, repetitions: int = REPETITIONS) -> Cell:
         else:
             share_left = share
         way = refuted - paper
-        offsets = [(1.0, -1.0, 0.0)[(number + repetition) % 3] for repetition in range(repetitions)]
+        offsets = [OFFSETS[(number + number // 3 + repetition) % 3] for repetition in range(repetitions)]
         return [paper + (share_left + wide * offset) * way for offset in offsets]
 
     return cell
@@ -150,7 +152,7 @@ def test_the_noise_that_was_measured_between_three_seeds_decides_nothing_of_equa
     noise = deviation * (LEARNED - NOTHING)
 
     def cell(paper: Any, _: Any, number: int) -> Sequence[Any]:
-        return [paper + noise * (1.0, -1.0, 0.0)[(number + repetition) % 3] for repetition in range(REPETITIONS)]
+        return [paper + noise * OFFSETS[(number + number // 3 + repetition) % 3] for repetition in range(REPETITIONS)]
 
     found = result(claim, cell)
     scores = {of for of, cases in claim.numbers.items() if of_breakout(cases, of)}
