@@ -72,12 +72,12 @@ class LedgerEntry(msgspec.Struct, frozen=True):
 
     @property
     def hours(self) -> float:
-        """Hours that it took; those of the measurements alone in entries that do not have them."""
+        """Hours that it took; in entries that do not have them, those of the measurements at most."""
         if "hours" in self.report:
             return float(self.report["hours"])
         if "steps_per_s" in self.report:
             rates = [rate for spread in self.report["steps_per_s"].values() for rate in spread["values"]]
-            return sum(self.report["steps"] / rate for rate in rates) / 3600
+            return float(sum(self.report["steps"] / rate for rate in rates)) / 3600
         return self.seconds * sum(len(spread["values"]) for spread in self.report["bars"].values()) / 3600
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.claims import CLAIMS
-from benchmarks.claims.claim import REPRODUCED, VERDICTS, Claim
+from benchmarks.claims.claim import HOLDS, REPRODUCED, VERDICTS, Claim
 from benchmarks.claims.ledger import LEDGER, LedgerEntry, read
 from launch.bench.report import described
 
@@ -65,7 +65,7 @@ def table(entries: Mapping[str, LedgerEntry]) -> str:
 
 def _row(claim: Claim, entry: LedgerEntry) -> tuple[str, ...]:
     comparisons = entry.comparisons
-    first = next((one for one in comparisons if one.number is not None), comparisons[0])
+    deciding = next((one for one in comparisons if one.outcome != HOLDS), comparisons[0])
     steps = entry.report.get("steps")
     return (
         claim.paper.partition(",")[0],
@@ -73,8 +73,8 @@ def _row(claim: Claim, entry: LedgerEntry) -> tuple[str, ...]:
         f"[{claim.name}](results/ledger/{claim.name}.md)",
         entry.verdict,
         entry.reason,
-        f"{first.what}: {first.paper}",
-        first.said,
+        f"{deciding.what}: {deciding.paper}",
+        deciding.said,
         str(entry.repetitions),
         f"{steps:,.0f}" if steps else "",
         f"{entry.hours:.2g}" if entry.hours else "",

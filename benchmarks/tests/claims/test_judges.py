@@ -224,6 +224,11 @@ def test_most_games_of_a_table_and_not_as_many_are_the_shape(name: str, column: 
     assert claim.verdict(SuiteResult({**found.report, "bars": bars})) == IN_SHAPE
 
 
+def test_every_claim_is_given_reports_that_are_in_shape() -> None:
+    smaller = {name for name, claim in CLAIMS.items() if any(size.smallest < size.paper for size in claim.sizes)}
+    assert smaller | {name for name in CLAIMS if len(kinds(CLAIMS[name])) == 2} == CLAIMS.keys() - WITHOUT_NOISE
+
+
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claim_says_what_would_refute_it_and_its_numbers_are_of_cases_that_are_compared(name: str) -> None:
     claim = CLAIMS[name]
