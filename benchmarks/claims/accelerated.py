@@ -34,7 +34,8 @@ PHASE_MINUTES, PONG_MINUTES = 10.0, 4.0
 DGX_1 = 8
 """GPUs of the paper's machine."""
 IN_SMALL = "Catch and a layer of 32 units in place of Atari and its networks"
-DEFAULTS = "Catch's defaults (Adam, entropy 0) in place of the paper's optimizer and entropy"
+DEFAULTS = "Adam, entropy 0 and weights uniform in 1/sqrt(fan_in), Catch's defaults, in place of the paper's"
+DQN_DEFAULTS = "target networks every 1,000 steps and epsilon 0.05 after 20,000, in place of 10,000 and a million"
 AT_SIMULATION = "8 x 8 / 2"
 
 
@@ -313,7 +314,7 @@ CLAIMS = (
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),
         differs=f"{IN_SMALL}, 120,000 steps in place of 50 million; Adam at Catch's rate, times 3 and 6, in place of "
-        "RMSProp at 2.5, 7.5 and 15e-4; scores of training games",
+        f"RMSProp at 2.5, 7.5 and 15e-4; {DQN_DEFAULTS}; scores of training games",
         compare=_dqn,
     ),
     Claim(
@@ -329,7 +330,8 @@ CLAIMS = (
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),
         differs=f"{IN_SMALL}, two learners of 4 environments on shared cores and 300,000 steps in place of eight GPUs "
-        f"and Atari games; {DEFAULTS}; Catch is learned in seconds, so that it says nothing of ten minutes",
+        f"and Atari games; {DEFAULTS}; rollouts of 16 steps (A2C, A3C) and 64 (PPO, APPO); Catch is "
+        "learned in seconds, so that it says nothing of ten minutes",
         compare=_policy_gradients,
     ),
     Claim(
@@ -371,7 +373,8 @@ CLAIMS = (
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),
         differs=f"{IN_SMALL}, its first layer and DQN in place of FC-0 of Categorical DQN on Q*bert; 80,000 steps; "
-        "one rate, also of RMSProp, so that scores differ, where the paper tunes rates until they are alike",
+        f"one rate, also of RMSProp, so that scores differ, where the paper tunes rates until they are alike; "
+        f"{DQN_DEFAULTS}",
         compare=_update_rules,
     ),
     Claim(
@@ -391,7 +394,7 @@ CLAIMS = (
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),
         differs=f"{IN_SMALL}, 120,000 steps in place of 50 million of Breakout; Adam at Catch's rate, which grows with "
-        "the root of the minibatch, in place of RMSProp at the fastest stable one",
+        f"the root of the minibatch, in place of RMSProp at the fastest stable one; {DQN_DEFAULTS}",
         compare=_secondary,
     ),
     Claim(

@@ -25,8 +25,8 @@ PAPER = "GALA, Assran et al. 2019"
 KEYS = ("algorithm.entropy_cost=0.05",)
 IN_SMALL = (
     "Catch, up to four learners of 8 environments on shared cores and 100,000 steps of all together, in place of six "
-    "Atari games, 16 to 64 environments on 48 cores and 40 million; Catch's defaults (Adam, entropy 0.05) in place of "
-    "RMSProp at 7e-4 and 0.01"
+    "Atari games, 16 to 64 environments on 48 cores and 40 million; Adam, entropy 0.05, rollouts of 16 steps and "
+    "a rate that falls to 0, in place of RMSProp at 7e-4, 0.01, 5 and a constant one"
 )
 TABLE_1 = {
     "BeamRider": (5674, 9829, 10188),
