@@ -206,7 +206,7 @@ def game(smallest: Game, before: Game) -> Size:
 
 
 def gpus(smallest: int, paper: int) -> Size:
-    """Return the number of GPUs as a size; no older report has any."""
+    """Return the number of GPUs that a measurement uses as a size; no older report has any."""
     return Size("gpus", "GPUs", smallest, paper, 0)
 
 
@@ -238,6 +238,8 @@ class Claim:
     differs: str
     """Game, sizes, hyperparameters and machine of the whole form, where they are not the paper's."""
     compare: Callable[[SuiteResult], Sequence[Comparison]]
+    also: str = ""
+    """Other measurements of it, that are no entries of the ledger, as Markdown."""
     topology: str | None = None
     """Shipped topology in place of the suite's own."""
     score: float | None = None

@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -88,13 +89,15 @@ def claim_of(name: str) -> Claim:
     return CLAIMS[name]
 
 
-def request_of(claim: Claim, quick: bool, output: Path | None = None) -> BenchmarkRequest:
+def request_of(
+    claim: Claim, quick: bool, output: Path | None = None, overrides: Sequence[str] = ()
+) -> BenchmarkRequest:
     """Return what its suite is asked for."""
     suite, extent = MEASURING[claim.suite], claim.quick if quick else claim.whole
     topology = claim.topology or suite.topology
     return BenchmarkRequest(
         topology=shipped(topology or "pong.yaml"),
-        overrides=(*(suite.keys if topology == suite.topology else ()), *extent.keys),
+        overrides=(*(suite.keys if topology == suite.topology else ()), *extent.keys, *overrides),
         repetitions=extent.repetitions,
         seconds=extent.seconds,
         score=claim.score,
@@ -102,19 +105,29 @@ def request_of(claim: Claim, quick: bool, output: Path | None = None) -> Benchma
     )
 
 
-def reproduce(claim: Claim, quick: bool, output: Path | None) -> tuple[LedgerEntry, SuiteReport]:
+def reproduce(
+    claim: Claim, quick: bool, output: Path | None, overrides: Sequence[str] = ()
+) -> tuple[LedgerEntry, SuiteReport]:
     """Measure a claim by its suite, and compare; with an ``output`` folder runs are kept in it."""
     kept = output / KEPT if output is not None else None
     if kept is not None:
         make_folder(kept)
-    request, began = request_of(claim, quick, kept), monotonic()
+    request, began = request_of(claim, quick, kept, overrides), monotonic()
     report = MEASURING[claim.suite].load()(request)
     said: dict[str, Any] = json.loads(json.dumps(report.as_json()))
     env = load(request.topology, [key for key in request.overrides if key.startswith("env.")]).env.id
-    said |= {"env": env, "gpus": count_gpus(), "hours": (monotonic() - began) / 3600}
+    gpus = count_gpus() if any("device=cuda" in key for key in request.overrides) else 0
+    said |= {"env": env, "gpus": gpus, "hours": (monotonic() - began) / 3600}
     entry = LedgerEntry(
         claim=claim.name,
-        command=f"python -m benchmarks reproduce {claim.name}{' --quick' if quick else ''}",
+        command=" ".join(
+            [
+                "python -m benchmarks reproduce",
+                claim.name,
+                *map(shlex.quote, overrides),
+                *(["--quick"] if quick else []),
+            ]
+        ),
         date=datetime.now(UTC).date().isoformat(),
         repetitions=request.repetitions,
         seconds=request.seconds,

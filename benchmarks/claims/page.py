@@ -43,6 +43,7 @@ def page(claim: Claim, entry: LedgerEntry) -> str:
         )
         if claim.sizes
         else "",
+        f"Also measured: {claim.also}." if claim.also else "",
         f"`{entry.command}`, {_repetitions(entry)}, {entry.seconds:g} s at most of each case or run, {entry.date}, "
         f"{where}:",
         _table(tuple(report["rows"][0]), [tuple(row.values()) for row in report["rows"]]),

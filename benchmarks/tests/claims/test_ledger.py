@@ -146,7 +146,7 @@ def test_an_entry_is_written_with_curves_and_read_again(tmp_path: Path, monkeypa
     ledger.write(entry, report, tmp_path)
     assert ledger.read(tmp_path) == {claim.name: entry}
     assert entry.report["env"] == "actorlearn.envs.catch:Catch"
-    assert isinstance(entry.report["gpus"], int) and 0 <= entry.hours < 0.1
+    assert entry.report["gpus"] == 0 and 0 <= entry.hours < 0.1
     assert (entry.verdict, entry.command) == (REPRODUCED, "python -m benchmarks reproduce fast-dqn-repeated --quick")
     lines = list(csv.reader((tmp_path / f"{claim.name}.csv").read_text().splitlines()))
     assert lines == [
@@ -157,6 +157,15 @@ def test_an_entry_is_written_with_curves_and_read_again(tmp_path: Path, monkeypa
     assert (tmp_path / f"{claim.name}.png").stat().st_size > 1000
     text = page(claim, entry)
     assert text.startswith(f"# {claim.name}: {REPRODUCED}\n")
+    assert ledger.reproduce(claim, True, None, ["trainer.device=cpu"])[0].command == (
+        "python -m benchmarks reproduce fast-dqn-repeated trainer.device=cpu --quick"
+    )
+    monkeypatch.setattr(ledger, "count_gpus", lambda: 2)
+    on_gpus, beside_gpus = (
+        ledger.reproduce(claim, True, None, [f"trainer.device={device}"])[0] for device in ("cuda", "cpu")
+    )
+    assert (on_gpus.report["gpus"], beside_gpus.report["gpus"]) == (2, 0), "those that it uses"
+    assert on_gpus.keys[-1] == "trainer.device=cuda"
     assert text.split("\n\n")[1] == f"In place of the paper's: {claim.differs}."
     assert claim.refutation in text and "`python -m benchmarks reproduce fast-dqn-repeated --quick`" in text
 
