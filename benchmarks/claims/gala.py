@@ -131,7 +131,8 @@ CLAIMS = (
         quick=Extent(1, 120.0, KEYS),
         differs=IN_SMALL,
         also="with four learners and three seeds, of which medians alone were kept, gossip ended at 0.28 and A2C at "
-        "0.83; on Pong's RAM A2C was ahead in each of three seeds ([gossip](../gossip.md)). Both speak against the claim",
+        "0.83; on Pong's RAM A2C was ahead in each of three seeds ([gossip](../gossip.md)). Both speak against the "
+        "claim",
         compare=_learning,
     ),
     Claim(
