@@ -78,8 +78,9 @@ def student(freedom: int) -> float:
 class Comparison:
     """One thing that the paper says, beside what was measured.
 
-    It holds if the interval is on the paper's side of what refutes it, and reaches the paper's number where there is
-    one. It fails if the interval does not reach the number, or lies on the other side. Better than the paper holds.
+    It holds if the interval is on the paper's side of what refutes it, and, where the paper has a number, reaches it
+    and is no wider than what lies between both. It fails if the interval does not reach the number, or lies on the other
+    side. Better than the paper holds.
     """
 
     what: str
@@ -107,9 +108,11 @@ class Comparison:
         sign = -1.0 if self.lower else 1.0
         low, high = sorted((sign * self.here.low, sign * self.here.high))
         refuted = sign * self.refuted
-        if high <= refuted or (self.number is not None and high < sign * self.number):
+        number = refuted if self.number is None else sign * self.number
+        if high <= refuted or high < number:
             return FAILS
-        return HOLDS if low > refuted else OPEN
+        wide = low < number and high - low > number - refuted
+        return OPEN if low <= refuted or wide else HOLDS
 
     @property
     def said(self) -> str:

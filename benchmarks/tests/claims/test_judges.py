@@ -261,7 +261,9 @@ def of(outcome: str, number: float | None = None) -> Comparison:
     [
         ((2.6, 2.9), HOLDS),
         ((3.0, 4.0), HOLDS),
-        ((1.1, 2.9), HOLDS),
+        ((1.2, 2.9), HOLDS),
+        ((1.1, 3.9), OPEN),
+        ((2.8, 9.0), HOLDS),
         ((1.2, 2.7), FAILS),
         ((0.8, 1.2), FAILS),
         ((0.9, 2.8), OPEN),
