@@ -80,7 +80,7 @@ class Comparison:
 
     It holds if the interval is on the paper's side of what refutes it, and, where the paper has a number, reaches it
     and is no wider than what lies between both. It fails if the interval does not reach the number, or lies on the
-    other     side. Better than the paper holds.
+    other side. Better than the paper holds.
     """
 
     what: str
