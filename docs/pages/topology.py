@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSpec
 from actorlearn.envs.specs import ENVIRONMENTS, FINER
 from docs.pages.markdown import KEY_COLUMNS, kind, summary, table, value
 from launch.plan.pace import MOST_SIMULATORS
@@ -43,15 +42,13 @@ In all other cases a key that nothing uses is an error, in the file and on the c
 _BY_ALGORITHM = """
 ## Defaults by algorithm
 
-The defaults of some keys depend on `algorithm.name` and on the kind of the environment. This table lists them. The
-kinds are *atari* for ids that start with `ALE/`, *continuous* for other environments with Box actions, and *vector* for
-the rest.
+The defaults of some keys depend on `algorithm.name` and on the kind of the environment. There is one table for each
+algorithm and one column for each kind: *atari* for ids that start with `ALE/`, *continuous* for other environments with
+Box actions, and *vector* for the rest. To find out whether an environment has Box actions, the command creates it once.
 
-* If an algorithm has no row *continuous*, or the row does not list a key, its row *vector* applies.
-* `learning_rate (adam)` is the default of `optimizer.learning_rate` if `optimizer.name` is `adam`, and so on.
-* An empty cell means that all defaults are those in the tables above.
-* To find out whether an environment has Box actions, the command creates it once.
-
+* If a cell is empty, the default in the tables above applies.
+* If a table has no column *continuous*, the column *vector* applies to environments with Box actions, too.
+* `optimizer.learning_rate (adam)` is the default of `optimizer.learning_rate` if `optimizer.name` is `adam`, and so on.
 """
 KINDS = tuple({spec.like: spec.example for spec in reversed(ENVIRONMENTS.specs())}.values())[::-1]
 """An environment of each kind with defaults of its own: they are listed for all of these."""
@@ -79,7 +76,7 @@ def page() -> str:
         if name in CHOSEN:
             for readers, keys in _of_some(name).items():
                 parts.append(f"\n### {name}: {', '.join(readers)}\n\n{_table(name, keys, readers[0])}")
-    return "".join([*parts, _BY_ALGORITHM, table(("algorithm", "kind", "defaults"), _of_algorithms())])
+    return "".join([*parts, _BY_ALGORITHM, *(_of_algorithm(spec) for spec in ALGORITHMS.specs())])
 
 
 def _of_some(name: str) -> dict[tuple[str, ...], dict[str, Key]]:
@@ -125,16 +122,21 @@ def _default(section: str, name: str, chosen: str) -> str:
     return " / ".join(dict.fromkeys(found))
 
 
-def _of_algorithms() -> Iterator[tuple[str, str, str]]:
-    """Yield the rows of defaults by algorithm, of all sections."""
-    for spec in ALGORITHMS.specs():
-        for like in (*(ENVIRONMENTS.of(env_id).like for env_id in KINDS), *FINER):
-            wanted = {f"{s}.{k}": v for s, keys in spec.defaults.get(like, {}).items() for k, v in keys.items()}
-            numbers = {
-                f"{k} ({optimizer})": v
-                for optimizer, keys in spec.optimizers.get(like, {}).items()
-                for k, v in keys.items()
-            }
-            said = ", ".join(f"{key} {value(default)}" for key, default in (wanted | numbers).items())
-            if said or like not in FINER:
-                yield spec.name, like, said
+def _of_algorithm(spec: AlgorithmSpec) -> str:
+    """Return the table of an algorithm's defaults: one row for each key, one column for each kind of environments."""
+    kinds = [ENVIRONMENTS.of(env_id).like for env_id in KINDS]
+    columns = {kind: _of_kind(spec, kind) for kind in kinds}
+    for kind, base in FINER.items():
+        if finer := _of_kind(spec, kind):
+            columns[kind] = columns[base] | finer
+    keys = dict.fromkeys(key for column in columns.values() for key in column)
+    rows = ((f"`{key}`", *(column.get(key, "") for column in columns.values())) for key in keys)
+    return f"\n### {spec.name}\n\n{table(('key', *columns), rows)}"
+
+
+def _of_kind(spec: AlgorithmSpec, kind: str) -> dict[str, str]:
+    """Return an algorithm's defaults for one kind of environments: key -> value as code."""
+    keys = {f"{s}.{k}": v for s, keys in spec.defaults.get(kind, {}).items() for k, v in keys.items()}
+    for optimizer, numbers in spec.optimizers.get(kind, {}).items():
+        keys |= {f"optimizer.{k} ({optimizer})": v for k, v in numbers.items()}
+    return {key: value(default) for key, default in keys.items()}
