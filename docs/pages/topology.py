@@ -124,19 +124,18 @@ def _default(section: str, name: str, chosen: str) -> str:
 
 def _of_algorithm(spec: AlgorithmSpec) -> str:
     """Return the table of an algorithm's defaults: one row for each key, one column for each kind of environments."""
-    kinds = [ENVIRONMENTS.of(env_id).like for env_id in KINDS]
-    columns = {kind: _of_kind(spec, kind) for kind in kinds}
-    for kind, base in FINER.items():
-        if finer := _of_kind(spec, kind):
-            columns[kind] = columns[base] | finer
+    columns = {like: _of_kind(spec, like) for like in (ENVIRONMENTS.of(env_id).like for env_id in KINDS)}
+    for finer, base in FINER.items():
+        if of_finer := _of_kind(spec, finer):
+            columns[finer] = columns[base] | of_finer
     keys = dict.fromkeys(key for column in columns.values() for key in column)
     rows = ((f"`{key}`", *(column.get(key, "") for column in columns.values())) for key in keys)
     return f"\n### {spec.name}\n\n{table(('key', *columns), rows)}"
 
 
-def _of_kind(spec: AlgorithmSpec, kind: str) -> dict[str, str]:
+def _of_kind(spec: AlgorithmSpec, like: str) -> dict[str, str]:
     """Return an algorithm's defaults for one kind of environments: key -> value as code."""
-    keys = {f"{s}.{k}": v for s, keys in spec.defaults.get(kind, {}).items() for k, v in keys.items()}
-    for optimizer, numbers in spec.optimizers.get(kind, {}).items():
+    keys = {f"{s}.{k}": v for s, keys in spec.defaults.get(like, {}).items() for k, v in keys.items()}
+    for optimizer, numbers in spec.optimizers.get(like, {}).items():
         keys |= {f"optimizer.{k} ({optimizer})": v for k, v in numbers.items()}
     return {key: value(default) for key, default in keys.items()}
