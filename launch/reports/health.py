@@ -238,7 +238,8 @@ def _steps(row: Row) -> str:
 RULES: tuple[HealthRule, ...] = (
     HealthRule(
         "policy collapsed",
-        f"`entropy_share` is below {as_percent(ENTROPY_SHARE)}",
+        f"the policy's entropy is below {as_percent(ENTROPY_SHARE)} of the entropy of uniform actions "
+        "(`entropy_share`)",
         _below("entropy_share", ENTROPY_SHARE),
         lambda row, facts: (
             f"the policy has collapsed to one action: its entropy is {as_number(_number(row, 'entropy'))} nats, "
@@ -250,8 +251,8 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "updates too large",
-        f"`divergence` is above {DIVERGENCE}, PPO's `clipped_share` above {as_percent(CLIPPED_SHARE)}, or "
-        f"`effective_sample_size` below {as_percent(SAMPLE_SIZE)}",
+        f"the KL divergence from the acting policy (`divergence`) is above {DIVERGENCE}, PPO's `clipped_share` is "
+        f"above {as_percent(CLIPPED_SHARE)}, or `effective_sample_size` is below {as_percent(SAMPLE_SIZE)}",
         _too_large,
         _too_large_says,
         "lower optimizer.learning_rate or algorithm.epochs; with old experience, lower algorithm.max_policy_lag",
@@ -262,9 +263,10 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "updates without effect",
-        f"`weights_change` is below {NO_CHANGE:g}, or `divergence` below {NO_DIVERGENCE:g} although an update has "
-        f"several optimizer steps; not while the learning rate is below {as_percent(RATE_SHARE)} of its "
-        f"initial value or `entropy_share` below {as_percent(UNDECIDED)}",
+        f"since the previous report, the weights changed by less than {NO_CHANGE:g} of their norm (`weights_change`); "
+        f"or `divergence` is below {NO_DIVERGENCE:g} although an update has several optimizer steps. The rule does not "
+        f"fire while the learning rate is below {as_percent(RATE_SHARE)} of its initial value, or `entropy_share` is "
+        f"below {as_percent(UNDECIDED)}",
         _no_effect,
         _no_effect_says,
         "raise optimizer.learning_rate a hundredfold, and check that rewards and advantages are not all 0",
@@ -275,7 +277,8 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "values explain nothing",
-        f"`explained_variance` is below {EXPLAINED} although there are rewards other than 0",
+        f"the values explain less than {EXPLAINED} of the variance of the returns (`explained_variance`), although "
+        "there are rewards other than 0",
         _explains_nothing,
         lambda row, facts: (
             "the values are no better than a constant: explained variance "
@@ -287,8 +290,8 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "values too large",
-        f"`value_mean` or `q_mean` is more than {BOUNDS:g} times the largest discounted return, reward_clip / "
-        "(1 - discount)",
+        f"`value_mean` or `q_mean` is more than {BOUNDS:g} times the largest possible return, which is "
+        "algorithm.reward_clip / (1 - algorithm.discount)",
         _values_too_large,
         lambda row, facts: (
             f"values of {as_number(_largest_value(row))} are larger than any return, {as_number(facts.largest_return)}"
@@ -300,8 +303,8 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "gradients far above clip_norm",
-        f"`gradient_norm` is more than {LIMITS:g} times optimizer.clip_norm. Clipping at nearly every step is "
-        "normal: Adam and RMSProp divide by the remaining size",
+        f"`gradient_norm` is more than {LIMITS:g} times optimizer.clip_norm. A norm that is only somewhat above "
+        "clip_norm is normal",
         _far_above_limit,
         lambda row, facts: (
             f"the gradient's norm is {as_number(_number(row, 'gradient_norm'))} before it is clipped to "
@@ -313,7 +316,8 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "dead units",
-        f"`dead_units` is above {as_percent(DEAD)}",
+        f"in some hidden layer, more than {as_percent(DEAD)} of the units are 0 or saturated for all inputs "
+        "(`dead_units`)",
         _above("dead_units", DEAD),
         lambda row, facts: (
             f"{as_percent(_number(row, 'dead_units'))} of a hidden layer's units are 0 or saturated for all inputs, "
@@ -325,7 +329,7 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "rewards always 0",
-        f"no report had a reward other than 0, and {as_percent(UNREWARDED_SHARE)} of the run's steps are done",
+        f"no reward in the run was other than 0, and {as_percent(UNREWARDED_SHARE)} of total_steps are done",
         _unrewarded,
         lambda row, facts: f"all rewards have been 0 for {_steps(row)}: there is nothing to learn from",
         "check that the environment gives rewards, explore more, or start with an easier task",
@@ -336,7 +340,7 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "observations constant",
-        "`observations_constant` is 100%",
+        "all observations are the same (`observations_constant` is 100%)",
         lambda row, facts, past: None if (share := _number(row, "observations_constant")) is None else share == 1.0,
         lambda row, facts: "all observations are the same: the policy cannot see what happens",
         "check the environment's observations and its wrappers",
@@ -347,7 +351,7 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "observations huge",
-        f"`inputs_largest` is above {HUGE:g}",
+        f"the network's inputs contain numbers above {HUGE:g} (`inputs_largest`)",
         _above("inputs_largest", HUGE),
         lambda row, facts: f"the network reads numbers as large as {as_number(_number(row, 'inputs_largest'))}",
         "set model.normalize_observation: true, or scale observations to about 1 in the environment",
@@ -357,7 +361,7 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "no game finished",
-        f"`episodes` is 0, and {as_percent(UNFINISHED_SHARE)} of the run's steps are done",
+        f"no game was finished (`episodes` is 0), and {as_percent(UNFINISHED_SHARE)} of total_steps are done",
         _unfinished,
         lambda row, facts: f"no game was finished in {_steps(row)}: there is no score",
         "set env.time_limit_steps, or check that the environment returns terminated or truncated",
