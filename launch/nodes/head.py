@@ -550,7 +550,10 @@ class Head:
         """Complete a move: its processes can restart on the other node, or here if it has no room any more."""
         moving = self._moving
         if moving is None or moving.node != node.name or moving.learner != released.learner:
-            raise MessageError(f"it released learner {released.learner}, which is not being moved from it")
+            raise MessageError(
+                f"node {node.name} says that it has ended learner {released.learner} for a move, but the head has "
+                "not asked for this move"
+            )
         self._accounts.add({released.learner: released.steps})
         node.has.discard(released.learner)
         node.brought.discard(released.learner)
