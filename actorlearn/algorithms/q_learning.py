@@ -85,7 +85,7 @@ class ActionValues:
             if output.shape[:-1] != batch.valid.shape:
                 raise ValueError(
                     f"{self.settings.name}: outputs[{name!r}] has the shape {tuple(output.shape)}, but its first two "
-                    f"sizes must be {tuple(batch.valid.shape)}: pass the observation of the prepared batch to the network"
+                    f"sizes must be {tuple(batch.valid.shape)}: pass the prepared observation to the network"
                 )
         return self.numbers_of(outputs, played_actions(batch))
 
