@@ -111,8 +111,10 @@ SPEC = AlgorithmSpec(
         # On CartPole-v1 seeds 1 and 2 reach a mean of 475 after 91,000 and 99,000 steps, and have 500 at the end. On
         # Catch (100,000 steps) they reach 0.95 after 18,000 and 22,000.
         "vector": {
+            "model": {"normalize_observation": True},
             "algorithm": {
                 **VECTOR["algorithm"],
+                "normalize_reward": True,
                 "horizon": 64,
                 "gae_lambda": 0.95,
                 "normalize_advantage": True,
