@@ -412,12 +412,12 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         ["t:3", "replay.secondary_batch_size = 32", "2 learners in mode sync", "or 0"],
     ),
     "rings shorter than a rollout": (
-        DQN + "replay: {capacity_steps: 55}\nsimulators: {count: 2, envs: 4}\n",
+        DQN + "replay: {capacity_steps: 55, batch_size: 32}\nsimulators: {count: 2, envs: 4}\n",
         ["t:3", "replay.capacity_steps = 55", "8 environments", "(7 rows)", "write 56 or more"],
     ),
     "target within a rollout": (
-        DQN + "simulators: {count: 2, envs: 4, weights: rollout}\n",
-        ["t:", "algorithm.target_every_steps = 1000", "horizon 4 x 8 environments", "write 1024", "newest"],
+        DQN + "simulators: {count: 2, envs: 5, weights: rollout}\n",
+        ["t:", "algorithm.target_every_steps = 256", "horizon 4 x 10 environments", "write 280", "newest"],
     ),
     "memory and replay": (
         DQN + "model: {recurrence: gru}\n",
