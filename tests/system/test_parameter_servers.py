@@ -74,8 +74,9 @@ def test_a_server_and_a_learner_that_are_killed_go_on_and_a_stopped_run_is_resum
     assert {event["process"] for event in run.events("died")} == {"parameter_server-1", "trainer-0"}
     run.ctrl_c()
     assert run.end() == 130, run.screen()
+    before = run.env_steps()
     resumed = launched("resume", run_dir=run.run_dir)
-    resumed.wait_for(lambda: resumed.env_steps() > counted["env_steps"] + 100, "rows of the resumed run")
+    resumed.wait_for(lambda: resumed.env_steps() > before + 100, "rows of the resumed run")
     resumed.ctrl_c()
     assert resumed.end() == 130 and resumed.leftovers() == []
 
