@@ -108,8 +108,9 @@ SPEC = AlgorithmSpec(
             },
             "optimizer": {"name": "adam"},
         },
-        # On CartPole-v1 seeds 1 and 2 reach a mean of 475 after 91,000 and 99,000 steps, and have 500 at the end. On
-        # Catch (100,000 steps) they reach 0.95 after 18,000 and 22,000.
+        # Greedy scores of 50 games, seed 1, with normalised observations and rewards: MountainCar-v0, 300,000 steps: -109
+        # (without: -200, as at the start); Acrobot-v1, 300,000 steps: -76; LunarLander-v3, 500,000 steps: 224;
+        # CartPole-v1, 100,000 steps: 500; FrozenLake-v1, 100,000 steps: 0.8 (without: 0.9).
         "vector": {
             "model": {"normalize_observation": True},
             "algorithm": {
