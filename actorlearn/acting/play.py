@@ -29,13 +29,20 @@ class OnnxPolicy:
         self.about = json.loads(self.session.get_modelmeta().custom_metadata_map["actorlearn"])
         self.state: Any = None
 
-    def act(self, observation: Any, first: Any = False) -> Any:
+    def act(self, observation: Any, first: Any = False, action_mask: Any = None) -> Any:
         """Return the action for an observation of the environment, or actions [N, …] for a batch of N observations.
 
         ``first`` says whether the observation begins a game, or [N] which of them do. Recurrent networks need it.
+        ``action_mask`` is info["action_mask"], for an environment that gives masks of valid actions there.
         """
         rows, single = self.rows(observation)
         given = {"observation": rows}
+        if source := self.about.get("action_mask"):
+            found = action_mask if source == "info" else observation["action_mask"]
+            if found is None:
+                raise ValueError("the policy needs the valid actions: pass action_mask=info['action_mask']")
+            found = np.concatenate(found, -1) if isinstance(found, tuple) else found
+            given["action_mask"] = np.asarray(found, np.bool_).reshape(len(rows), -1)
         if size := self.about["state_size"]:  # a recurrent network's memory of each game
             kept = self.state is not None and len(self.state) == len(rows)
             given["first"] = np.array(np.broadcast_to(first, len(rows)), np.bool_)
@@ -74,9 +81,10 @@ def play(policy: OnnxPolicy, games: int, seed: int) -> list[float]:
     for code, kwargs in policy.about["made_by"]:  # the environment, then its wrappers
         env = _maker(code)(*(() if env is None else (env,)), **kwargs)
     for game in range(games):
-        (observation, _), score, first, over = env.reset(seed=None if game else seed), 0.0, True, False
+        (observation, info), score, first, over = env.reset(seed=None if game else seed), 0.0, True, False
         while not over:
-            observation, reward, ended, cut, _ = env.step(policy.act(observation, first))
+            action = policy.act(observation, first, info.get("action_mask"))
+            observation, reward, ended, cut, info = env.step(action)
             score, first, over = score + float(reward), False, ended or cut
         scores.append(score)
     return scores

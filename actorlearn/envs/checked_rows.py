@@ -13,8 +13,10 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from actorlearn.action_mask import MASK, without_choice
 from actorlearn.envs import states
 from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, ShortRepr
+from actorlearn.envs.masks import Masks, Valid
 from actorlearn.envs.observations import MisfitError, ObservationLayout
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -27,9 +29,13 @@ class CheckedRows(ShortRepr):
 
     spec: EnvSpec
 
-    def __init__(self, env_id: str, layout: ObservationLayout, count: int) -> None:
-        """Allocate observations of this layout for ``count`` environments; ``env_id`` is for errors."""
-        self._id, self._layout = env_id, layout
+    def __init__(self, env_id: str, layout: ObservationLayout, count: int, masks: Masks | None = None) -> None:
+        """Allocate observations of this layout for ``count`` environments; ``env_id`` is for errors.
+
+        With ``masks`` the cells after an observation are the mask of its valid actions.
+        """
+        self._id, self._layout, self._masks = env_id, layout, masks
+        self._valid: Valid | None = np.ones((count, masks.length), np.bool_) if masks else None
         self._observation: npt.NDArray[Any] = np.zeros((count, *layout.shape), layout.dtype)
         self._reward = np.zeros(count, np.float64)
         self._open = True
@@ -38,12 +44,18 @@ class CheckedRows(ShortRepr):
         if not self._open:
             raise RuntimeError("the environments are closed")
 
-    def _saved(self, envs: Sequence[states.Environment], own: Mapping[str, Any]) -> states.Arrays:
+    def _saved(self, envs: Sequence[states.Environment], own: dict[str, Any]) -> states.Arrays:
         """Return the numbers of ``own`` and the environments' states; raises RuntimeError if these cannot be read."""
         self._need_open()
         if self.spec.inexact:
             raise RuntimeError(self.spec.inexact)
-        return {name: np.array(values) for name, values in own.items()} | states.read(envs)
+        valid = {} if self._valid is None else {MASK: self._valid}
+        return {name: np.array(values) for name, values in (own | valid).items()} | states.read(envs)
+
+    def _restore_valid(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Restore the mask of a state; raises KeyError or ValueError if it does not fit."""
+        if self._valid is not None:
+            self._valid[...] = state[MASK]
 
     @contextmanager
     def _restoring(self) -> Iterator[None]:
@@ -54,9 +66,12 @@ class CheckedRows(ShortRepr):
         except Exception as error:  # an environment may raise anything
             raise ValueError(f"{self._id!r} cannot restore this state: {type(error).__name__}: {error}") from error
 
-    def _gather(self, i: int, observation: Any) -> None:
+    def _gather(self, i: int, observation: Any, info: Any) -> None:
+        """Gather an environment's observation, and the mask in it or in the info."""
         try:
             self._layout.store(observation, self._observation, i)
+            if self._masks and self._valid is not None:
+                self._valid[i] = self._masks.read(observation, info)
         except MisfitError as misfit:
             self._refuse(i, *misfit.args)
 
@@ -81,12 +96,35 @@ class CheckedRows(ShortRepr):
                 i, *place = np.argwhere(~good)[0].tolist()
                 name = self._layout.name(place) if field == "observation" else field
                 self._refuse(i, name, values[(i, *place)].item(), "it must be finite in float32")
-        row.observation[...] = self._observation
+        if self._masks and self._valid is not None:
+            self._refuse_no_choice(self._masks, self._valid, np.logical_or(terminated, truncated))
+            length = self._masks.length
+            row.observation[:, :-length] = self._observation.reshape(len(self._valid), -1)
+            row.observation[:, -length:] = self._valid
+        else:
+            row.observation[...] = self._observation
         row.reward[...] = self._reward
         row.terminated[...] = terminated
         row.truncated[...] = truncated
         row.life_lost.fill(False)
         row.first[...] = first
+
+    def _refuse_no_choice(self, masks: Masks, valid: Valid, ended: npt.NDArray[np.bool_]) -> None:
+        """Refuse masks without a valid choice; after a game's end, where no action is taken, all become valid."""
+        none = without_choice(masks.actions, valid)
+        if not none.any():
+            return
+        running = none.any(axis=-1) & ~ended
+        if running.any():
+            i = int(np.argmax(running))
+            rule = f"at {self._moment(i)} no action is valid; an environment without a valid action must end its game"
+            self._refuse(i, f"{masks.source}[{MASK!r}]", valid[i].astype(int).tolist(), rule)
+        valid[none] = True
+
+    def _moment(self, i: int) -> str:
+        """Return the place of an environment's newest row in its game, for errors."""
+        del i
+        return "this step"
 
     def _refuse(self, i: int | None, field: str, value: object, rule: str) -> NoReturn:
         raise MalformedStepError(self._id, i, field, value, rule)

@@ -34,11 +34,13 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from actorlearn.actions import cell
+from actorlearn.actions import cell, chosen_by_part
 from actorlearn.envs import states
 from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.interface import EnvSpec, Row, empty_row, seed31
+from actorlearn.envs.masks import Valid, observed
+from actorlearn.envs.masks import find as find_masks
 from actorlearn.envs.observations import MisfitError, layout_of
 from actorlearn.envs.pictures import pictures_of
 
@@ -59,13 +61,15 @@ class GymnasiumVector(CheckedRows):
         seeds: Sequence[int],
         *,
         scale_actions: bool = False,
+        action_mask: str = "none",
         time_limit_steps: int = 0,
         beat: Callable[[], object] = lambda: None,
     ) -> None:
         """Bind to a vector with one environment per seed; raises ValueError, one line, if it is unsuitable.
 
-        ``env_id`` is for errors. ``time_limit_steps`` is a limit that is counted here because the vector does not
-        count it; 0 means none. ``beat`` is called before each call of the vector.
+        ``env_id`` is for errors; ``action_mask`` is that of the settings. ``time_limit_steps`` is a limit that is
+        counted here because the vector does not count it; 0 means none. ``beat`` is called before each call of the
+        vector.
         """
         self.count = len(seeds)
         self._vector, self._beat = vector, beat
@@ -73,29 +77,34 @@ class GymnasiumVector(CheckedRows):
         self._mode = _autoreset_mode(vector, name)
         if vector.num_envs != self.count:
             raise ValueError(f"env.vector: {name} has {vector.num_envs} environments instead of {self.count}")
-        observations, left_out = layout_of(env_id, vector.single_observation_space)
-        super().__init__(env_id, observations, self.count)
-        self._batches = observations
         self._actions = ActionSpace(env_id, vector.single_action_space, scale_actions)
+        space, masks = find_masks(
+            env_id,
+            action_mask,
+            vector.single_observation_space,
+            self._actions.actions,
+            lambda: vector.reset(seed=seed31(seeds[0]))[1],
+        )
+        observations, left_out = layout_of(env_id, space)
+        super().__init__(env_id, observations, self.count, masks)
+        self._batches = observations
         self._masks = resets_by_mask(vector)
         no_restart = "" if self._masks else f'{name} has no metadata["reset_mask"]: it resets all its games together'
         if time_limit_steps and no_restart:
             rule = "it must take the argument max_episode_steps, or reset by mask (docs/plugins.md)"
             raise ValueError(f"env.time_limit_steps: {time_limit_steps} cannot be set: {no_restart}; {rule}")
         self.spec = EnvSpec(
-            observation_shape=tuple(int(size) for size in observations.shape),
-            observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
             actions=self._actions.actions,
             frames_per_step=1,
-            observation_from=observations.words,
-            images=observations.images,
-            left_out=left_out,
             inexact=states.inexact(vector),
             no_restart=no_restart,
+            **observed(observations, left_out, masks),
         )
         self._seeds = [seed31(seed) for seed in seeds]
         dtype, shape = cell(self.spec.actions)
         self._zero = self._actions.taken_together(np.zeros((self.count, *shape), dtype), self.count)
+        self._playable: Valid | None = None
+        """[B, n] masks of the games that the vector is in, if it steps games that have just begun."""
         self._limit = time_limit_steps or FOREVER
         self._steps = np.zeros(self.count, np.int64)  # of the running game
         self._ended = np.zeros(self.count, np.bool_)
@@ -124,16 +133,19 @@ class GymnasiumVector(CheckedRows):
         first = self._ended
         games_begin = bool(first.any())
         if games_begin:
-            taken[first] = self._zero[first]
             if self._mode is AutoresetMode.DISABLED:
-                self._reset(first)
+                begun = self._reset(first)
+                if self._masks:
+                    self._gather_all(*begun, first)
+                    self._playable = self._valid
+            taken[first] = self._unchosen()[first]
         self._beat()
         result = self._vector.step(taken)
         if type(result) is not tuple or len(result) != 5:
             rule = "it must return 5 values: see gymnasium.vector.VectorEnv.step"
             self._refuse(None, "step()", result, rule)
         observations, reward, terminated, truncated, info = result
-        self._gather_all(observations)
+        self._gather_all(observations, info)
         self._reward[:] = self._rewards(reward)
         terminated, truncated = self._flags("terminated", terminated), self._flags("truncated", truncated)
         self._steps += 1
@@ -141,6 +153,7 @@ class GymnasiumVector(CheckedRows):
             terminated, truncated = terminated & ~first, truncated & ~first
         over = terminated | truncated
         if self._mode is AutoresetMode.SAME_STEP and over.any():
+            self._playable = None if self._valid is None else self._valid.copy()
             self._observe_final(info, over)
         if games_begin:
             self._begin_after(first)
@@ -151,7 +164,7 @@ class GymnasiumVector(CheckedRows):
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
         """Draw one action for each environment."""
-        return self._actions.draw(self.count, random)
+        return self._actions.draw(self.count, random, self._valid)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the vector's state, and the steps and flags of each game."""
@@ -164,6 +177,7 @@ class GymnasiumVector(CheckedRows):
             if any(array.shape != (self.count,) for array in own):
                 raise ValueError(f"the state has {own[0].size} environments instead of {self.count}")
             self._reset_from_seeds()
+            self._restore_valid(state)
             states.put_back([self._vector], state)
         self._steps, self._ended, self._cut = own
 
@@ -186,7 +200,7 @@ class GymnasiumVector(CheckedRows):
             result = self._vector.reset(seed=self._seeds)  # type: ignore[arg-type]  # gymnasium's classes take lists
         except Exception:  # a class may refuse a list by any exception
             result = self._vector.reset(seed=int(np.random.SeedSequence(self._seeds).generate_state(1)[0]) >> 1)
-        self._gather_all(self._first_observations(result))
+        self._gather_all(*self._begun(result))
         self._reward.fill(0.0)
         self._steps[:] = 0
         self._ended, self._cut = np.zeros(self.count, np.bool_), np.zeros(self.count, np.bool_)
@@ -201,26 +215,37 @@ class GymnasiumVector(CheckedRows):
 
     def _begin(self, chosen: Flags) -> None:
         """Start a new game in the chosen environments."""
-        self._gather_all(self._reset(chosen), chosen)
+        self._gather_all(*self._reset(chosen), chosen)
         self._reward[chosen] = 0.0
         self._steps[chosen] = 0
         self._ended, self._cut = self._ended & ~chosen, self._cut & ~chosen
 
-    def _reset(self, chosen: Flags) -> Any:
-        self._beat()
-        return self._first_observations(self._vector.reset(options={"reset_mask": chosen.copy()}))
+    def _unchosen(self) -> npt.NDArray[Any]:
+        """Return the actions of games that have just begun, which no policy chooses: zeros, or the first valid ones."""
+        actions = self._actions.actions
+        if self._playable is None or isinstance(actions, tuple):
+            return self._zero
+        return self._actions.taken_together(chosen_by_part(actions, self._playable), self.count)
 
-    def _first_observations(self, result: Any) -> Any:
+    def _reset(self, chosen: Flags) -> tuple[Any, Any]:
+        self._beat()
+        return self._begun(self._vector.reset(options={"reset_mask": chosen.copy()}))
+
+    def _begun(self, result: Any) -> tuple[Any, Any]:
+        """Return the observations and the info that reset returned."""
         if type(result) is not tuple or len(result) != 2:
             rule = "it must return 2 values: see gymnasium.vector.VectorEnv.reset"
             self._refuse(None, "reset()", result, rule)
-        return result[0]
+        return result
 
-    def _gather_all(self, observations: Any, chosen: Flags | None = None) -> None:
-        """Gather the observations of the chosen environments (None: of all) from those of B environments."""
+    def _gather_all(self, observations: Any, info: Any, chosen: Flags | None = None) -> None:
+        """Gather observations and masks of the chosen environments (None: of all) from those of B environments."""
         into = self._observation if chosen is None else np.zeros_like(self._observation)
         try:
             self._batches.store_all(observations, into)
+            if self._masks and self._valid is not None:
+                of = np.ones(self.count, np.bool_) if chosen is None else chosen
+                self._valid[of] = self._masks.read(observations, info, (self.count,))[of]
         except MisfitError as misfit:
             self._refuse(None, *misfit.args)
         if chosen is not None:
@@ -230,12 +255,12 @@ class GymnasiumVector(CheckedRows):
         """Gather the final observations of the games that have ended, for a vector of mode SAME_STEP."""
         try:
             final = info["final_obs"]
-            parts = [(i, _part(final, i)) for i in np.flatnonzero(over).tolist()]
+            parts = [(i, _part(final, i), _part(info.get("final_info", {}), i)) for i in np.flatnonzero(over).tolist()]
         except Exception:  # a vector may return anything
             rule = 'of mode SAME_STEP it must have "final_obs", with the final observation of each game that ended'
             self._refuse(int(np.argmax(over)), "info", info, rule)
-        for i, observation in parts:
-            self._gather(i, observation)
+        for i, observation, own in parts:
+            self._gather(i, observation, own)
 
     def _rewards(self, reward: Any) -> npt.NDArray[Any]:
         rewards = _array(reward)

@@ -13,7 +13,9 @@ from gymnasium.spaces import Space
 
 from actorlearn import imports
 from actorlearn.envs import pickled
+from actorlearn.envs.action_space import actions_of
 from actorlearn.envs.construct import construct
+from actorlearn.envs.masks import find
 from actorlearn.envs.observations import Whole, layout_of
 from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH, EnvSettings, GymnasiumSettings, WrapperSettings
 
@@ -28,7 +30,7 @@ class Recipe:
     calls: tuple[Call, ...] = ()
     """The first call makes the environment; each further call wraps the result of the previous one."""
     parts: tuple[dict[str, Any], ...] = ()
-    """Parts of an observation that make a row (`BatchLayout.parts`); empty if there is no recipe."""
+    """Parts of an observation, without a mask, that make a row (`BatchLayout.parts`); empty if there is no recipe."""
     channels_last: bool = False
     """Whether observations are images [lines, columns, channels]; the policy needs channels first."""
     action_space: Space[Any] | None = None
@@ -43,7 +45,14 @@ def recipe(settings: EnvSettings) -> Recipe:
         return Recipe(missing=f"environments of kind {settings.kind} are made by actorlearn")
     try:
         env, _ = construct(settings)
-        space, actions = env.observation_space, env.action_space
+        actions = env.action_space
+        space, _ = find(
+            settings.id,
+            settings.action_mask,
+            env.observation_space,
+            actions_of(settings.id, actions),
+            lambda: env.reset(seed=0)[1],
+        )
         env.close()
         layout, _ = layout_of(settings.id, space)
     except ValueError as error:
