@@ -34,7 +34,7 @@ class CheckedRows(ShortRepr):
 
         With ``masks`` the cells after an observation are the mask of its valid actions.
         """
-        self._id, self._layout, self._masks = env_id, layout, masks
+        self._id, self._layout, self._action_masks = env_id, layout, masks
         self._valid: Valid | None = np.ones((count, masks.length), np.bool_) if masks else None
         self._observation: npt.NDArray[Any] = np.zeros((count, *layout.shape), layout.dtype)
         self._reward = np.zeros(count, np.float64)
@@ -70,8 +70,8 @@ class CheckedRows(ShortRepr):
         """Gather an environment's observation, and the mask in it or in the info."""
         try:
             self._layout.store(observation, self._observation, i)
-            if self._masks and self._valid is not None:
-                self._valid[i] = self._masks.read(observation, info)
+            if self._action_masks and self._valid is not None:
+                self._valid[i] = self._action_masks.read(observation, info)
         except MisfitError as misfit:
             self._refuse(i, *misfit.args)
 
@@ -96,9 +96,9 @@ class CheckedRows(ShortRepr):
                 i, *place = np.argwhere(~good)[0].tolist()
                 name = self._layout.name(place) if field == "observation" else field
                 self._refuse(i, name, values[(i, *place)].item(), "it must be finite in float32")
-        if self._masks and self._valid is not None:
-            self._refuse_no_choice(self._masks, self._valid, np.logical_or(terminated, truncated))
-            length = self._masks.length
+        if self._action_masks and self._valid is not None:
+            self._refuse_no_choice(self._action_masks, self._valid, np.logical_or(terminated, truncated))
+            length = self._action_masks.length
             row.observation[:, :-length] = self._observation.reshape(len(self._valid), -1)
             row.observation[:, -length:] = self._valid
         else:

@@ -135,7 +135,7 @@ class GymnasiumVector(CheckedRows):
         if games_begin:
             if self._mode is AutoresetMode.DISABLED:
                 begun = self._reset(first)
-                if self._masks:
+                if self._action_masks:
                     self._gather_all(*begun, first)
                     self._playable = self._valid
             taken[first] = self._unchosen()[first]
@@ -243,9 +243,9 @@ class GymnasiumVector(CheckedRows):
         into = self._observation if chosen is None else np.zeros_like(self._observation)
         try:
             self._batches.store_all(observations, into)
-            if self._masks and self._valid is not None:
+            if self._action_masks and self._valid is not None:
                 of = np.ones(self.count, np.bool_) if chosen is None else chosen
-                self._valid[of] = self._masks.read(observations, info, (self.count,))[of]
+                self._valid[of] = self._action_masks.read(observations, info, (self.count,))[of]
         except MisfitError as misfit:
             self._refuse(None, *misfit.args)
         if chosen is not None:

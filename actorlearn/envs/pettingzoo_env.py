@@ -191,7 +191,7 @@ class PettingZoo(CheckedRows):
 
     def _info_of(self, i: int, infos: Any, agent: Any) -> Any:
         """Return an agent's info; only masks in it are read."""
-        return self._of(i, "infos", infos, agent) if self._masks and self._masks.source == "info" else {}
+        return self._of(i, "infos", infos, agent) if self._action_masks and self._action_masks.source == "info" else {}
 
     def _moment(self, i: int) -> str:
         return f"step {self._steps[i // len(self._agents)]} of its game"
