@@ -66,6 +66,6 @@ def draw(
 def chosen_by_part(actions: int | MultiDiscrete, scores: NDArray[Any]) -> NDArray[np.int64]:
     """Return the actions whose choices have the largest scores [..., n], those of part 0 first."""
     if isinstance(actions, int):
-        return scores.argmax(-1)
+        return np.asarray(scores.argmax(-1), np.int64)
     parts = np.split(scores, np.cumsum(actions.sizes)[:-1], axis=-1)
     return np.stack([part.argmax(-1) for part in parts], axis=-1)

@@ -72,9 +72,9 @@ def find(
             f"env.action_mask: {setting!r}: only choices can be masked, but {env_id!r} has {describe_actions(actions)};"
             " write env.action_mask: none"
         )
-    held = space.spaces.get(MASK) if isinstance(space, Dict) else None
-    if held is not None and held.shape == (length,) and len(space.spaces) > 1 and setting != "info":
-        rest = Dict([(key, part) for key, part in space.items() if key != MASK])
+    parts = dict(space.items()) if isinstance(space, Dict) else {}
+    if setting != "info" and MASK in parts and parts[MASK].shape == (length,) and len(parts) > 1:
+        rest = Dict([(key, part) for key, part in parts.items() if key != MASK])
         return rest, Masks("observation", actions)
     if setting == "observation":
         raise ValueError(

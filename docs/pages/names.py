@@ -51,9 +51,9 @@ run = actorlearn.train("CartPole-v1", **keys)
 * *Time limits*: `env_wrapper` with `TimeLimit`, and `max_episode_steps`, are `env.time_limit_steps`.
 * *Acting*: `model.predict(observation, deterministic=True)` is `run.policy().act(observation, greedy=True)`, which
   returns the action alone. A recurrent policy keeps its state itself.
-* *MaskablePPO* of sb3-contrib is `ppo` with [masks of valid actions](environments.md#valid-actions), which all algorithms
-  with choices have. The environment tells them in `info["action_mask"]`, or in the key `action_mask` of a Dict
-  observation, instead of by `action_masks()` or `ActionMasker`; `env.action_mask: auto` finds them.
+* *MaskablePPO* of sb3-contrib is `ppo` with [masks of valid actions](environments.md#valid-actions), which all
+  algorithms with choices have. The environment tells them in `info["action_mask"]`, or in the key `action_mask` of a
+  Dict observation, instead of by `action_masks()` or `ActionMasker`; `env.action_mask: auto` finds them.
   `predict(observation, action_masks=…)` is `act(observation, action_mask=…)`.
 * *VecEnv*: `train` makes the environments itself, in processes of its own, so you give it no `VecEnv`.
   `simulators.count` and `simulators.envs` set how many there are, `env.wrappers` lists wrappers of gymnasium, and

@@ -34,7 +34,7 @@ class Doors(gymnasium.Env):
         )
         self.invalid = 0
 
-    def _seen(self):
+    def answer(self):
         room = np.eye(ROOMS + 1, dtype=np.float32)[self.room]
         mask = self.there[self.room]
         if self.pairs and self.room < ROOMS:
@@ -53,18 +53,18 @@ class Doors(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.room = 0
-        return self._seen()
+        return self.answer()
 
     def step(self, action):
         door = int(action[0]) if self.pairs else int(action)
         second_wrong = self.pairs and int(action[1]) == 0 and self.room % 2 == 0
         if not self.there[self.room, door] or second_wrong:
             self.invalid += 1
-            seen, info = self._seen()
+            seen, info = self.answer()
             return seen, 0.0, True, False, {**info, "invalid": True}
         reward = float(door == self.best[self.room])
         self.room += 1
-        seen, info = self._seen()  # in the last room no door is there
+        seen, info = self.answer()  # in the last room no door is there
         return seen, reward, self.room == ROOMS, False, info
 
     def state(self):
@@ -103,6 +103,6 @@ class Forgetful(Doors):
 class Odd(Doors):
     """Masks of numbers that are neither 0 nor 1."""
 
-    def _seen(self):
-        seen, info = super()._seen()
+    def answer(self):
+        seen, info = super().answer()
         return seen, {"action_mask": info["action_mask"] * 2}

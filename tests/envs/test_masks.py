@@ -65,7 +65,7 @@ def test_rows_end_with_the_mask_and_random_actions_are_valid(source: str, pairs:
         masks = played(env)
     single = Strict(pairs=pairs)
     single.reset()
-    np.testing.assert_array_equal(masks[0][1], single._seen()[1]["action_mask"])
+    np.testing.assert_array_equal(masks[0][1], single.answer()[1]["action_mask"])
     assert all(mask.any(axis=-1).all() for mask in masks), "after a game's end every action counts as valid"
 
 

@@ -123,7 +123,8 @@ class TooFar(A2C):
     def act(self, outputs, generator, greedy=False): return {"action": torch.tensor([7])}
 
 class Unmasked(A2C):
-    def act(self, outputs, generator, greedy=False): return super().act({"logits": outputs["logits"]}, generator, greedy)
+    def act(self, outputs, generator, greedy=False):
+        return super().act({"logits": outputs["logits"]}, generator, greedy)
 
 class NoBatch(A2C):
     def prepare(self, batch, outputs): return None
