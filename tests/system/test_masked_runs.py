@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.system.conftest import Command
+from tests.system.launched import PATIENCE_S
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
 
@@ -36,11 +39,17 @@ def test_masks_make_the_difference(command: Command, tmp_path: Path, keys: list[
     assert score("none") < 5.0
 
 
-def test_an_exported_policy_and_a_resumed_run_have_the_masks(command: Command, tmp_path: Path) -> None:
+def test_an_exported_policy_and_a_resumed_run_have_the_masks(
+    command: Command, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """In this game an invalid action is an error."""
+    pytest.importorskip("onnxruntime")
     (tmp_path / "doors.yaml").write_text(TOPOLOGY.replace("SOURCE", "info").replace(":Doors", ":Strict"))
     short = ["algorithm.name=ppo", "algorithm.horizon=32", "total_steps=2000", "simulators.decorrelation_steps=8"]
     ran = command("run", "doors.yaml", *short, "--run-dir", "run")
     assert ran.returncode == 0, ran.stderr
     assert (again := command("resume", "run", "total_steps=4000")).returncode == 0, again.stderr
     assert command("eval", "run", "--episodes", "20").returncode == 0
-    assert (done := command("export", "run")).returncode == 0, done.stderr
+    assert (done := command("export", "run", "-o", "policy")).returncode == 0, done.stderr
+    play = [sys.executable, "policy/play.py", "20"]
+    assert subprocess.run(play, cwd=tmp_path, env=environment, timeout=PATIENCE_S, check=False).returncode == 0
