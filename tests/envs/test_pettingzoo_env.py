@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actorlearn.envs.decorrelation import decorrelate
-from actorlearn.envs.interface import MalformedStepError
+from actorlearn.envs.interface import MalformedStepError, empty_row
 from actorlearn.envs.make import make, make_rendered, spec
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.replay.nstep import NStep
@@ -292,3 +292,14 @@ def test_a_replay_keeps_what_agents_did_and_no_row_of_absent_ones(tmp_path: Path
         for a in range(3)
     }
     assert found <= wanted and wanted - found <= newest and len(found) > 60
+
+
+@pytest.mark.parametrize("source", ["info", "observation"])
+def test_each_agent_has_its_own_mask(source: str) -> None:
+    with opened(named.env("pettingzoo:tests.envs.parallel:Masked", kwargs={"source": source}), [0, 1]) as env:
+        assert env.spec.action_mask is not None and env.spec.action_mask.source == source
+        assert env.spec.observation_shape == (4 + 3,)
+        row, random = empty_row(env.spec, env.count), np.random.default_rng(0)
+        env.reset(row)
+        for _ in range(20):
+            env.step(env.random_actions(random), row)
