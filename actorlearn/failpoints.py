@@ -127,7 +127,10 @@ def through(name: str, data: memoryview) -> memoryview:
 
 @contextmanager
 def armed(text: str = "", applies: Callable[[], bool] = lambda: True) -> Iterator[Arms]:
-    """Arm failpoints of this process within a ``with`` block; with an empty text hits are only counted."""
+    """Arm failpoints of this process within a ``with`` block.
+
+    If ``text`` is empty, the block only counts how often each failpoint is reached. ``applies`` is described at `Arms`.
+    """
     global _armed
     arms = Arms(parse(text), applies)
     _armed = (*_armed, arms)

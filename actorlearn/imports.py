@@ -10,6 +10,7 @@ import importlib
 import inspect
 import linecache
 import re
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -74,6 +75,14 @@ def attribute(name: str, what: str) -> Any:
             raise ValueError(f"{what}: {module_name} has no {path!r}")
         found = getattr(found, part)
     return found
+
+
+def takes(maker: Callable[..., Any], name: str) -> bool:
+    """Whether a class or function has an argument of this name."""
+    try:
+        return name in inspect.signature(maker).parameters
+    except (TypeError, ValueError):  # code that is not Python has no signature
+        return False
 
 
 def describe(found: object) -> str:

@@ -37,6 +37,7 @@ def reproduce(
     name: Annotated[
         str | None, typer.Argument(metavar="CLAIM", help="A claim of a paper; without it the claims are listed.")
     ] = None,
+    overrides: Overrides = None,
     quick: Annotated[bool, typer.Option("--quick", help="Measure the claim's reduced form: minutes.")] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder for CLAIM.json, .csv, .png; single runs are kept.")
@@ -57,7 +58,7 @@ def reproduce(
     claim = ledger.claim_of(name)
     end_in_order()
     try:
-        entry, measured = ledger.reproduce(claim, quick, output)
+        entry, measured = ledger.reproduce(claim, quick, output, overrides or ())
     except FailedError as error:
         raise FailedError(f"{name}: {error}") from None
     if json:

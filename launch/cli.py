@@ -25,7 +25,7 @@ Overrides = Annotated[
     ),
 ]
 RunWord = Annotated[
-    str, typer.Argument(metavar="RUN", help="Folder or name of a run, the beginning of its name, or newest.")
+    str, typer.Argument(metavar="RUN", help="Folder or name of a run, the beginning of its name, or the word newest.")
 ]
 AnyRun = Annotated[
     str | None,
@@ -37,18 +37,19 @@ Engine = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Engine that starts the nodes; `actorlearn doctor` lists them. Default: none, you start them.",
+        help="Engine that starts the nodes on several machines; `actorlearn doctor` lists the engines. "
+        "Default: none; you start each node with `actorlearn node`.",
     ),
 ]
 Keys = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Folder of keys made by `actorlearn keys new`, for nodes that you start on other machines. Nodes of an "
-        "engine need none.",
+        help="Folder of keys made by `actorlearn keys new`, for nodes that you start on other machines. "
+        "With --engine it is not needed.",
     ),
 ]
-Plain = Annotated[bool, typer.Option("--plain", help="Print one line per report instead of a live picture.")]
+Plain = Annotated[bool, typer.Option("--plain", help="Print one line per report instead of a screen that changes.")]
 At = Annotated[
     str,
     typer.Option(
@@ -106,11 +107,12 @@ def check(
     topology: Topology,
     overrides: Overrides = None,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Also print every key with its value, the processes and shared memory.")
+        bool,
+        typer.Option("--all", "-a", help="Also print every key with its value, the processes, and the shared memory."),
     ] = False,
     json: Json = False,
 ) -> int:
-    """Validate a topology and print the plan, warnings, and the keys that are set or chosen. Starts nothing."""
+    "Validate a topology, and print the plan of the run, warnings, and the keys that are set or chosen. Starts nothing."
     from launch.commands.check import check
 
     return check(topology, overrides or [], json, everything)
@@ -176,7 +178,12 @@ def sweep(
 @app.command(rich_help_panel=_TRAIN)
 def node(
     join: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address of the run's head.")],
-    key: Annotated[Path, typer.Option(metavar="FILE", help="Key file of this node, made by `actorlearn keys new`.")],
+    key: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE", help="Key file of this node, made on the head's machine by `actorlearn keys new`."
+        ),
+    ],
     folder: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for logs and checkpoints. Default: a temporary folder.")
     ] = None,
@@ -200,7 +207,11 @@ def manifest(
     ] = "actorlearn-keys",
     claim: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Volume claim for the run's folder. Default: the folder stays in the pod."),
+        typer.Option(
+            metavar="NAME",
+            help="PersistentVolumeClaim for the run's folder, so that a restarted head resumes the run. "
+            "Default: the folder is lost with the pod.",
+        ),
     ] = None,
 ) -> int:
     """Print a Kubernetes manifest: a JobSet with a head and nodes.count nodes. Starts nothing."""
@@ -212,7 +223,7 @@ def manifest(
 @app.command(rich_help_panel=_CARE)
 def ps(
     json: Json = False,
-    ended: Annotated[bool, typer.Option("--all", "-a", help="Also list ended runs in runs/.")] = False,
+    ended: Annotated[bool, typer.Option("--all", "-a", help="Also list the ended runs in the folder runs/.")] = False,
 ) -> int:
     """List your living runs on this machine."""
     from launch.commands.manage import ps
@@ -225,7 +236,10 @@ def top(
     run: AnyRun = None,
     json: Json = False,
     once: Annotated[
-        bool, typer.Option("--once", help="Print the picture once and exit. Default without a terminal.")
+        bool,
+        typer.Option(
+            "--once", help="Print the screen once and exit. This is the default if the output is not a terminal."
+        ),
     ] = False,
     plain: Plain = False,
 ) -> int:
@@ -308,7 +322,10 @@ def attach(
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to env.* keys for the new simulators.")
     ] = None,
     simulators: Annotated[
-        int | None, typer.Option("--simulators", "-n", min=1, help="Number of simulators to add. Default: 1.")
+        int | None,
+        typer.Option(
+            "--simulators", "-n", min=1, help="Number of simulators to add. Default: 1, unless --learners is given."
+        ),
     ] = None,
     learners: Annotated[
         int | None, typer.Option(min=1, help="Number of learners to add instead; only in mode gossip.")
@@ -348,7 +365,7 @@ def eval(
     run: RunWord,
     at: At = "newest",
     save: Annotated[
-        bool, typer.Option("--save", help="Have a living run save a checkpoint first, and play that one.")
+        bool, typer.Option("--save", help="If the run is alive, save a checkpoint first, and play with it.")
     ] = False,
     episodes: Annotated[
         int | None, typer.Option(min=1, help="Number of games to play. Default: evaluator.episodes.")
@@ -369,7 +386,7 @@ def eval(
 ) -> int:
     """Play games with a checkpoint, by default the newest valid one, and print the raw scores.
 
-    Of a living run it also prints how old these weights are.
+    If the run is alive, it also prints how many steps the run has learned since this checkpoint.
     """
     from actorlearn.parameters.chosen_checkpoints import read_at
     from launch.commands.evaluate import evaluate
@@ -409,7 +426,7 @@ def plot(
         ),
     ] = None,
     columns: Annotated[
-        list[str] | None, typer.Option("--y", help="Column of metrics.jsonl; repeatable. Default: the score.")
+        list[str] | None, typer.Option("--y", help="Column of metrics.jsonl to draw; repeatable. Default: the score.")
     ] = None,
     apart: Annotated[
         bool, typer.Option("--apart", help="Draw one line per run, also for seeds of one topology.")
@@ -468,7 +485,10 @@ def import_curves(
         str | None, typer.Option("--score", help="Tag or column of the score. Default: the first known one.")
     ] = None,
     frames_per_step: Annotated[
-        int | None, typer.Option("--frames-per-step", min=1, help="Frames of the game per step; 4 for Atari.")
+        int | None,
+        typer.Option(
+            "--frames-per-step", min=1, help="Frames of the game per step: 4 for Atari. Default: frames are not shown."
+        ),
     ] = None,
     json: Json = False,
 ) -> int:
@@ -514,7 +534,9 @@ def export(
     episodes: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Number of games to measure the score with. Default: evaluator.episodes. 0 plays none."
+            min=0,
+            help="Number of games by which the score on the card is measured. 0: it is not measured. "
+            "Default: evaluator.episodes.",
         ),
     ] = None,
     learner: Annotated[
@@ -538,17 +560,18 @@ def bench(  # noqa: PLR0913 - one parameter for each word of the command
     topology: Annotated[
         str | None,
         typer.Argument(
-            help="Topology to measure. Default: configs/pong.yaml, or that of the suite. games: runs; zoo: rows."
+            help="Topology to measure. Default: configs/pong.yaml, or that of the suite. For the suite "
+            "games: runs; for zoo: rows."
         ),
     ] = None,
     overrides: Overrides = None,
     repetitions: Annotated[
         int,
-        typer.Option(min=1, max=1000, help="Number of measurements of each case, interleaved with the other cases."),
+        typer.Option(min=1, max=1000, help="Number of measurements of each case. The cases are measured in turn."),
     ] = 5,
     seconds: Annotated[float, typer.Option(min=1.0, max=86_400.0, help="Seconds of one measurement.")] = 15.0,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Measure fewer cases, once, for 5 seconds: a rough answer.")
+        bool, typer.Option("--quick", help="Measure fewer cases, each once and for 5 seconds. The numbers are rough.")
     ] = False,
     score: Annotated[float | None, typer.Option(help="time-to-score: mean score to reach.")] = None,
     seeds: Annotated[
@@ -640,9 +663,11 @@ KeysFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the k
 @keys.command("new")
 def new_keys(
     folder: KeysFolder,
-    node: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Node to make a key for; repeatable.")] = None,
+    node: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Name of a node for which a key is made; repeatable.")
+    ] = None,
 ) -> int:
-    """Make the head's key if there is none, and a key file for each node. Overwrites nothing."""
+    """Make a key file for each node, and the head's key if there is none. Existing files are not overwritten."""
     from launch.commands.keys import new
 
     return new(folder, node or [])

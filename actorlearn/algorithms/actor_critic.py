@@ -84,9 +84,9 @@ class ActorCritic:
         for name, output in outputs.items():
             if tuple(output.shape[:-1]) != expected:
                 raise ValueError(
-                    f"{self.settings.name}: outputs[{name!r}] begins with {tuple(output.shape[:-1])}, but a batch of "
-                    f"{horizon} transitions of {environments} environments needs {expected}: run the network on all "
-                    "rows of its observation and keep [rows, B, size]"
+                    f"{self.settings.name}: outputs[{name!r}] has the shape {tuple(output.shape)}, but its first two "
+                    f"sizes must be {expected} for a batch of {horizon} steps of {environments} environments: pass the "
+                    "whole batch.observation to the network"
                 )
 
 

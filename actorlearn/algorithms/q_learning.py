@@ -88,8 +88,8 @@ class ActionValues:
         for name, output in outputs.items():
             if output.shape[:-1] != batch.valid.shape:
                 raise ValueError(
-                    f"{self.settings.name}: outputs[{name!r}] begins with {tuple(output.shape[:-1])}, but the prepared "
-                    f"batch has rows {tuple(batch.valid.shape)}: run the network on the prepared observation"
+                    f"{self.settings.name}: outputs[{name!r}] has the shape {tuple(output.shape)}, but its first two "
+                    f"sizes must be {tuple(batch.valid.shape)}: pass the prepared observation to the network"
                 )
         return self.numbers_of(outputs, played_actions(batch))
 

@@ -83,17 +83,21 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
     batch_steps: Annotated[
         Annotated[int, Meta(ge=1, le=10**9)] | None,
         Meta(
-            description="agent steps per update of all environments of a learner together; sets horizon; null = horizon"
-            " is used"
+            description="agent steps in an update, of all environments of a learner together; if set, horizon is "
+            "this number divided by the number of environments; null = horizon is used"
         ),
     ] = None
     discount: Annotated[float, Meta(ge=0, le=1, description="discount factor per agent step")] = 0.99
     reward_clip: Annotated[
         Annotated[float, Meta(gt=0, le=1_000_000)] | None,
-        Meta(description="rewards are clipped to ± this value; null = not clipped"),
+        Meta(description="rewards are clipped to the range from minus this value to this value; null = not clipped"),
     ] = 1.0
     life_loss_terminal: Annotated[
-        bool, Meta(description="a lost life ends the return, although the game continues")
+        bool,
+        Meta(
+            description="treat the loss of a life as the end of the game when returns are computed, although the game "
+            "continues"
+        ),
     ] = False
     bootstrap_on_truncation: Annotated[
         bool,
@@ -115,8 +119,8 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
     max_policy_lag: Annotated[
         Annotated[int, Meta(ge=0, le=1_000)] | None,
         Meta(
-            description="most updates by which the acting weights may be older than the learning ones; null = as many"
-            " as there are open rollouts"
+            description="most updates by which the weights that act may be older than the weights that learn; null "
+            "= no limit besides simulators.blocks"
         ),
     ] = None
 
@@ -158,8 +162,9 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
     on_policy_lag: Annotated[
         Literal["wait", "drop"],
         Meta(
-            description="what happens beyond max_policy_lag; wait = fewer rollouts are opened, drop = older "
-            "transitions are not learned from"
+            description="what happens with weights older than max_policy_lag allows; wait = fewer rollouts are "
+            "opened, so that it does not occur, drop = transitions chosen by older weights are not "
+            "learned from"
         ),
     ] = "wait"
     minibatches: Annotated[
@@ -167,8 +172,8 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=10_000,
-            description="number of minibatches of a batch; each has whole environments, or single transitions where "
-            "the algorithm allows it (ppo, pqn, vaco)",
+            description="number of minibatches into which a batch is divided; a minibatch has all steps of some "
+            "environments, or single transitions where the algorithm allows it (ppo, pqn, vaco)",
         ),
     ] = 1
     normalize_reward: Annotated[
@@ -196,7 +201,10 @@ class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
     n_step: Annotated[
         int,
         Meta(
-            ge=1, le=1_000, description="agent steps whose rewards are summed before the return bootstraps from a value"
+            ge=1,
+            le=1_000,
+            description="number of steps of the n-step return: rewards of this many steps are summed, and the "
+            "value of the state after them is added",
         ),
     ] = 1
 

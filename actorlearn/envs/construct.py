@@ -17,7 +17,7 @@ import gymnasium
 from gymnasium.envs.registration import load_env_creator
 
 from actorlearn import imports
-from actorlearn.envs import registered
+from actorlearn.envs import dm_env, registered
 from actorlearn.envs.gymnasium_vector import resets_by_mask
 from actorlearn.envs.specs import GymnasiumSettings, WrapperSettings
 from actorlearn.exceptions import in_one_line, words_of
@@ -57,7 +57,7 @@ def construct_vector(settings: GymnasiumSettings, count: int) -> tuple[Vector, i
     registration = None if ":" in settings.id else registered.find(settings.id)
     limits = [registration.max_episode_steps if registration else None, settings.time_limit_steps]
     limit = min((limit for limit in limits if limit), default=0)
-    if limit and _takes(maker, "max_episode_steps"):
+    if limit and imports.takes(maker, "max_episode_steps"):
         kwargs, limit = {"max_episode_steps": limit, **kwargs}, 0
     made = called(maker, (), {"num_envs": count, **kwargs}, what)
     if not isinstance(made, gymnasium.vector.VectorEnv):
@@ -93,7 +93,9 @@ def _vector_class(settings: GymnasiumSettings) -> tuple[Maker, Arguments, str] |
         own = getattr(imports.module(module_name, what), name, None)
         if isinstance(own, type) and issubclass(own, gymnasium.vector.VectorEnv):
             return own, settings.kwargs, what
-        if isinstance(own, type) and issubclass(own, gymnasium.Env):  # no id, so packages that register ids are unread
+        if isinstance(own, type) and (
+            issubclass(own, gymnasium.Env) or dm_env.has_interface(own)
+        ):  # no id, so packages that register ids are unread
             return None
     return _registered_class(settings, name if colon else settings.id, what)
 
@@ -109,17 +111,9 @@ def _registered_class(settings: GymnasiumSettings, env_id: str, what: str) -> tu
     point = found.vector_entry_point
     maker = imports.attribute(OWN_CLASSES.get(point, point), what) if isinstance(point, str) else point
     kwargs = {**found.kwargs, **settings.kwargs}
-    if not resets_by_mask(maker) or not all(_takes(maker, name) for name in kwargs):
+    if not resets_by_mask(maker) or not all(imports.takes(maker, name) for name in kwargs):
         return None
     return maker, kwargs, what
-
-
-def _takes(maker: Maker, name: str) -> bool:
-    """Whether a class or function has an argument of this name."""
-    try:
-        return name in inspect.signature(maker).parameters
-    except (TypeError, ValueError):  # code that is not Python has no signature
-        return False
 
 
 def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
@@ -137,9 +131,11 @@ def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
     if registered.find(name) is not None:  # by the import, or by an entry point
         return _registered(settings, name, what)
     if found is not None:
+        if callable(found) and (not isinstance(found, type) or dm_env.has_interface(found)):
+            return _made_by(found, settings.kwargs, what), None
         raise ValueError(
-            f"{what} is {imports.describe(found)}; it must be a subclass of gymnasium.Env, or an id that is registered"
-            f"{_way_to_register(module_name, name) if callable(found) else ''}"
+            f"{what} is {imports.describe(found)}; it must be a subclass of gymnasium.Env or dm_env.Environment, a "
+            "function that makes an environment, or an id that is registered"
         )
     raise ValueError(
         f"{what}: {module_name} has no class {name!r} and registers no id {name!r}; "
@@ -147,12 +143,14 @@ def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
     )
 
 
-def _way_to_register(module_name: str, name: str) -> str:
-    """Return how to give a function that makes an environment an id."""
-    return (
-        f"; to use a function, write in {module_name} `gymnasium.register(id='{name}-v0', "
-        f"entry_point='{module_name}:{name}')`, and write '{module_name}:{name}-v0'"
-    )
+def _made_by(maker: Maker, kwargs: Arguments, what: str) -> Environment:
+    """Return what a function, or a class of dm_env, makes, as a gymnasium environment."""
+    made = called(maker, (), kwargs, what)
+    with _one_line(what, getattr(maker, "__module__", "")):
+        env = dm_env.as_gymnasium(made, maker, kwargs)
+    if env is None:
+        raise ValueError(f"{what} makes {imports.describe(made)}; it must make a gymnasium.Env or a dm_env.Environment")
+    return env
 
 
 def _registered(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[Environment, int | None]:

@@ -20,6 +20,7 @@ from typing import Any
 import cloudpickle
 import gymnasium
 
+from actorlearn.envs.dm_env import as_gymnasium
 from actorlearn.files import write_atomically
 
 FILE = "environment.pickle"
@@ -75,12 +76,15 @@ class Pickled(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, file: str, sha256: str, **kwargs: Any) -> None:
         """Read the file and call what it holds with ``kwargs``; raises ValueError, one line."""
-        made = read(Path(file), sha256)(**kwargs)
-        if not isinstance(made, gymnasium.Env):
+        maker = read(Path(file), sha256)
+        made = maker(**kwargs)
+        env = as_gymnasium(made, maker, kwargs)
+        if env is None:
             raise ValueError(
-                f"the environment factory in {file} returned {made!r:.200}; it must return a gymnasium.Env"
+                f"the environment factory in {file} returned {made!r:.200}; it must return a gymnasium.Env or a "
+                "dm_env.Environment"
             )
-        super().__init__(made)
+        super().__init__(env)
 
 
 def __getattr__(name: str) -> type[Pickled]:

@@ -15,6 +15,7 @@ from actorlearn import imports
 from actorlearn.envs import pickled
 from actorlearn.envs.action_space import actions_of
 from actorlearn.envs.construct import construct
+from actorlearn.envs.dm_env import DmEnv
 from actorlearn.envs.masks import find
 from actorlearn.envs.observations import Whole, layout_of
 from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH, EnvSettings, GymnasiumSettings, WrapperSettings
@@ -45,6 +46,9 @@ def recipe(settings: EnvSettings) -> Recipe:
         return Recipe(missing=f"environments of kind {settings.kind} are made by actorlearn")
     try:
         env, _ = construct(settings)
+        if isinstance(env.unwrapped, DmEnv):
+            env.close()
+            return Recipe(missing="environments of dm_env are made by actorlearn")
         actions = env.action_space
         space, _ = find(
             settings.id,
@@ -70,7 +74,7 @@ def stored(settings: EnvSettings) -> Path | None:
 
 def _calls(settings: GymnasiumSettings) -> list[Call]:
     module, colon, name = settings.id.partition(":")
-    own = colon and isinstance(getattr(imports.module(module, "env.id"), name, None), type)
+    own = colon and callable(getattr(imports.module(module, "env.id"), name, None))
     made = (settings.id, settings.kwargs) if own else ("gymnasium:make", {"id": settings.id, **settings.kwargs})
     if stored(settings):
         held = f"{pickled.FILE}@{settings.kwargs[STORED_HASH]}"

@@ -97,7 +97,10 @@ class AtariSettings(EnvSettings, frozen=True, kw_only=True, tag="atari"):
 
     preset: Annotated[
         Literal["ba3c", "dqn", "paac", "pong", "small", "stooke-abbeel"],
-        Meta(description="preprocessing that turns a screen into an observation"),
+        Meta(
+            description="how a screen becomes an observation: gray frames of 84x84 pixels (paac, dqn), 104x80 "
+            "(stooke-abbeel), 44x44 (small), or 44x44 of Pong's field only (pong); ba3c = 84x84 in colour"
+        ),
     ] = "paac"
     frame_skip: Annotated[int, Meta(ge=1, le=64, description="emulator frames per agent step")] = 4
     stack: Annotated[int, Meta(ge=1, le=64, description="number of frames in an observation, oldest first")] = 4
@@ -129,8 +132,8 @@ class EnvPoolAtariSettings(AtariSettings, frozen=True, kw_only=True, tag="envpoo
     preset: Annotated[
         Literal["dqn", "paac", "pong", "small", "stooke-abbeel"],
         Meta(
-            description="preprocessing that turns a screen into an observation; ba3c is missing because EnvPool "
-            "always takes the maximum of two frames"
+            description="how a screen becomes an observation, as for other Atari games; ba3c is missing because "
+            "EnvPool always takes the maximum of two frames"
         ),
     ] = "paac"
     noop_max: Annotated[
@@ -138,7 +141,7 @@ class EnvPoolAtariSettings(AtariSettings, frozen=True, kw_only=True, tag="envpoo
         Meta(
             ge=1,
             le=1_000,
-            description="largest number of random no-op frames at the start of a game; at least one is played",
+            description="largest number of random no-op frames at the start of a game; EnvPool plays at least one",
         ),
     ] = 30
 
@@ -198,9 +201,9 @@ class GymnasiumSettings(EnvSettings, frozen=True, kw_only=True, tag="gymnasium")
     vector: Annotated[
         VectorClass,
         Meta(
-            description="class that steps all environments of a group together, called with num_envs and env.kwargs; "
-            "auto = the vector class of the id, if it can reset by mask and accepts the kwargs; none = "
-            "environments are stepped one by one"
+            description="class that steps all environments of a group together; it is called with num_envs and "
+            "env.kwargs. auto = the vector class that gymnasium registers for the id, if it can reset "
+            "single environments and accepts env.kwargs; none = environments are stepped one by one"
         ),
     ] = "auto"
 

@@ -21,6 +21,8 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from actorlearn.envs.dm_env import DmEnv
+
 Arrays = dict[str, npt.NDArray[Any]]
 Environment = gymnasium.Env[Any, Any] | gymnasium.vector.VectorEnv[Any, Any, Any]
 
@@ -85,7 +87,7 @@ def _layers(env: Environment) -> Iterator[Environment]:
     while isinstance(env, gymnasium.Wrapper):
         yield env
         env = env.env
-    yield env
+    yield env.played if isinstance(env, DmEnv) else env
 
 
 def _has_pair(layer: Environment) -> bool:

@@ -23,7 +23,8 @@ from actorlearn.worker.staging import Staging
 def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> Batch:
     """Return a sample of B items as a batch for algorithms; ``weight`` [B] multiplies each item's errors.
 
-    Its columns are "discount", "reached" and "weight" [L, B], and "state" [1, B, S] if the replay stores states.
+    The batch has the columns "discount", "reached" and "weight", each [L, B] for sequences of L transitions, and
+    "state" [1, B, S] if the replay stores states. ``actorlearn/replay/buffer.py`` describes them.
     """
 
     def stage(name: str, array: NDArray[Any]) -> Tensor:

@@ -38,9 +38,14 @@ _symptom = partial(Metric, learning=True, per_learner=True)
 
 _PROGRESS = (
     _of_all("time_s", "s", "time since the run started, including the time before it was resumed", form=Form.DURATION),
-    _of_all("wall_time_s", "s", "the same, written at the end of the run", form=Form.DURATION),
+    _of_all("wall_time_s", "s", "time since the run started, written at the end of the run", form=Form.DURATION),
     _of_all("env_steps", "steps", "environment steps that all learners have learned from", label="steps"),
-    _of_all("frames", "frames", "emulator frames of these steps", label="frames"),
+    _of_all(
+        "frames",
+        "frames",
+        "emulator frames of the steps in `env_steps`; in Atari `env.frame_skip` for each step",
+        label="frames",
+    ),
     _of_all(
         "updates",
         "updates",
@@ -48,11 +53,15 @@ _PROGRESS = (
         label="updates",
     ),
     _rate("env_steps_per_s", "steps/s", "environment steps learned from per second", label="steps/s", per_learner=True),
-    _rate("frames_per_s", "frames/s", "emulator frames of these steps per second", label="frames/s"),
+    _rate(
+        "frames_per_s", "frames/s", "emulator frames of the steps in `env_steps_per_s`, per second", label="frames/s"
+    ),
     _of_run(
         "frames_per_kj", "frames/kJ", "emulator frames per kilojoule of energy that the machine used", form=Form.WHOLE
     ),
 )
+ENV_CHANGES = "env_changes"
+"""Column with the number of resumes that changed the environment; rows before the first change do not have it."""
 _LAST_GAMES = f"the last {RECENT_GAMES} games"
 _GAMES = (
     _counter("episodes", "games", "finished games", label="games", per_learner=True),
@@ -61,15 +70,22 @@ _GAMES = (
     Metric(
         "episodes_in_mean",
         "games",
-        f"games in these means: at most {RECENT_GAMES} of each learner; a resume that changes `env.*` begins anew",
+        f"games over which `episode_return_mean` is taken: at most {RECENT_GAMES} of each learner. A resume that "
+        "changes a key of `env` starts again from 0",
         merge=Merge.SUM,
         form=Form.WHOLE,
         per_learner=True,
     ),
+    _of_run(
+        ENV_CHANGES,
+        "resumes",
+        "resumes that changed `env.*`; scores before and after cannot be compared. Absent before the first",
+        form=Form.WHOLE,
+    ),
     _of_run("eval_return_mean", "", "mean raw score of the newest evaluation"),
-    _of_run("eval_return_best", "", "mean raw score of the best learner in that evaluation"),
-    _of_run("eval_return_learners_mean", "", "mean over learners of their mean raw scores in that evaluation"),
-    _of_run("eval_return_secondary", "", "mean raw score of the secondary learner in that evaluation"),
+    _of_run("eval_return_best", "", "mean raw score of the best learner in the newest evaluation"),
+    _of_run("eval_return_learners_mean", "", "mean over learners of their mean raw scores in the newest evaluation"),
+    _of_run("eval_return_secondary", "", "mean raw score of the secondary learner in the newest evaluation"),
     _of_run("eval_episodes", "games", "games in the newest evaluation", form=Form.WHOLE),
     _of_run(
         "eval_env_steps", "steps", "environment steps that the evaluated weights had learned from", form=Form.WHOLE
@@ -83,7 +99,11 @@ _STEPS = (
     ),
     _rate("steps_made_per_s", "steps/s", "steps that environments make per second", label="steps made/s"),
     _waiting("update_steps", "steps", "steps of the next update; only in reports sent while its rollout is played"),
-    _waiting("update_steps_made", "steps", "of these: steps made; only in reports sent while its rollout is played"),
+    _waiting(
+        "update_steps_made",
+        "steps",
+        "steps of the next update that are already made; only in reports sent while its rollout is played",
+    ),
     Metric(
         "update_in_s",
         "s",
@@ -98,7 +118,7 @@ _STEPS = (
         "steps_dropped", "steps", "steps that were not learned from, or whose update was rolled back", label="dropped"
     ),
     *(
-        _counter(f"dropped_{reason}", "steps", f"of these: {why}", label=reason.replace("_", " "))
+        _counter(f"dropped_{reason}", "steps", f"dropped steps: {why}", label=reason.replace("_", " "))
         for reason, why in REASONS.items()
     ),
     _counter("steps_in_flight", "steps", "steps in flight when the run ended"),
@@ -129,8 +149,9 @@ _RATIOS = (
     Metric(
         "effective_sample_size",
         "share",
-        "(sum w)^2 / (n sum w^2), where w is the probability ratio of the new to the acting policy for each "
-        "of the n steps of a minibatch",
+        "share of a minibatch that still counts; 1 if the new and the acting policy are equal. It is "
+        "(sum w)^2 / (n sum w^2), where w is the probability ratio of the new to the acting policy for each of the n "
+        "steps",
         label="effective sample",
         form=Form.PERCENT,
         learning=True,
@@ -151,17 +172,22 @@ _LEARNING = (
     _learning("value_loss", "", "mean squared error of the values, before value_cost"),
     _learning("entropy", "nats", "mean entropy of the policy"),
     Metric("value_mean", "return", "mean value of the states learned from", per_learner=True),
-    Metric("return_mean", "return", "mean return that the values regress on"),
+    Metric("return_mean", "return", "mean of the returns that the values are trained to predict"),
     _symptom("explained_variance", "share", "share of the variance of the returns that the values explain"),
-    Metric("q_mean", "return", "mean value of the actions learned from", per_learner=True),
-    Metric("target_mean", "return", "mean target of the action values"),
-    Metric("error_mean", "", "mean distance from the target; for distributions the mean divergence"),
+    Metric("q_mean", "return", "mean value (Q) of the actions learned from", per_learner=True),
+    Metric("target_mean", "return", "mean of the targets that the action values are trained to predict"),
+    Metric(
+        "error_mean",
+        "",
+        "mean distance of the action values from their targets; for distributions (c51) the mean divergence",
+    ),
     _symptom("gradient_norm", "", "l2 norm of the gradient before clipping"),
     _symptom("learning_rate", "", "learning rate of the newest optimizer step"),
     Metric(
         "replay_transitions",
         "transitions",
-        "transitions in the replay that have their returns; single transitions also if sequences are drawn",
+        "transitions in the replay from which can be learned, because their returns are known. Single transitions "
+        "are counted, also if sequences are drawn",
         form=Form.WHOLE,
     ),
     Metric("minibatches", "minibatches", "minibatches learned after the newest rollout", form=Form.WHOLE),
@@ -190,8 +216,8 @@ _HEALTH = (
     ),
 )
 _NORMS = tuple(
-    Metric(f"{vector}_l2{part}", "", f"l2 norm of the {vector}{where}")
-    for vector in ("parameters", "gradients", "steps")
+    Metric(f"{vector}_l2{part}", "", f"l2 norm of the {meaning}{where}")
+    for vector, meaning in (("parameters", "parameters"), ("gradients", "gradients"), ("steps", "optimizer's steps"))
     for part, where in (("", ""), ("_conv0", " of the first convolution"), ("_fc0", " of the first linear layer"))
 )
 STALENESS_SHOWN = 8
@@ -202,17 +228,17 @@ _since_report = partial(Metric, merge=Merge.SUM, form=Form.WHOLE, per_learner=Tr
 _farthest = partial(Metric, merge=Merge.MAX, per_learner=True)
 _BETWEEN_LEARNERS = (
     _each("learner_wait_s", "s", "time that the learner waited for other learners since the previous report"),
-    _each("lock_wait_s", "s", "time that it waited for locks of shared parameters since the previous report"),
-    _each("server_wait_s", "s", "time that it waited for parameter servers since the previous report"),
+    _each("lock_wait_s", "s", "time that the learner waited for locks of shared parameters since the previous report"),
+    _each("server_wait_s", "s", "time that the learner waited for parameter servers since the previous report"),
     Metric("versions_per_s", "versions/s", "versions of the weights that a parameter server made per second"),
     Metric(
         "straggler", "rank", "number of the learner that the others waited for most", merge=Merge.FIRST, form=Form.WHOLE
     ),
-    _share("straggler_share", "share", "updates at which that learner came last", merge=Merge.FIRST),
+    _share("straggler_share", "share", "updates at which the learner `straggler` came last", merge=Merge.FIRST),
     Metric(
         "straggler_wait_s",
         "s",
-        "time that the others waited for that learner since the previous report",
+        "time that the others waited for the learner `straggler` since the previous report",
         merge=Merge.FIRST,
     ),
     _each(
@@ -226,32 +252,44 @@ _BETWEEN_LEARNERS = (
         _share(
             f"staleness_{changes}",
             "share",
-            f"gradients that were {changes} changes old when a parameter server applied them",
+            f"gradients whose weights lacked {changes} changes when a parameter server applied them",
         )
         for changes in range(STALENESS_SHOWN)
     ),
     _share(
         f"staleness_{STALENESS_SHOWN}_or_more",
         "share",
-        "gradients that were older when a parameter server applied them",
+        f"gradients whose weights lacked {STALENESS_SHOWN} or more changes when a parameter server applied them",
     ),
     _since_report(
         "gradients_dropped", "gradients", "gradients that arrived after the quorum of their version was complete"
     ),
-    _since_report("exchanges", "exchanges", "messages with weights posted since the previous report"),
+    _since_report("exchanges", "exchanges", "messages with weights that the learner posted since the previous report"),
     _since_report("bytes_sent", "bytes", "bytes of messages sent since the previous report"),
     _since_report("bytes_received", "bytes", "bytes of messages received since the previous report"),
-    _since_report("messages_refused", "messages", "messages with unusable weights since the previous report"),
+    _since_report(
+        "messages_refused",
+        "messages",
+        "messages refused since the previous report, because their weights were unusable",
+    ),
     _since_report(
         "foreign_steps",
         "steps",
-        "steps of other learners that it learned from since the previous report, in addition to its own",
+        "steps of other learners that the learner learned from since the previous report, in addition to its own",
     ),
-    _each("foreign_lag_mean", "updates", "mean age of the acting weights of these steps when they were shared"),
+    _each(
+        "foreign_lag_mean",
+        "updates",
+        "mean age of the weights that chose the actions of `foreign_steps`, when these steps were shared",
+    ),
     _since_report(
-        "foreign_messages_refused", "messages", "rollouts of other learners with numbers that are not finite"
+        "foreign_messages_refused",
+        "messages",
+        "rollouts of other learners that were refused because they contain numbers that are not finite",
     ),
-    _share("mixed_share", "share", "exchanges in which weights were mixed", per_learner=True),
+    _share(
+        "mixed_share", "share", "exchanges in which the learner mixed weights of others with its own", per_learner=True
+    ),
     _share(
         "message_age",
         "share",
@@ -269,14 +307,19 @@ _BETWEEN_LEARNERS = (
 SIMULATION_LIMIT_SHARE = "simulation_limit_share"
 _TIME = (
     *(
-        _share(f"share_{section}", "share", f"share of the time of all processes in stage {section}", merge=Merge.FIRST)
+        _share(
+            f"share_{section}",
+            "share",
+            f"share of the time of all processes that was spent in the stage {section}",
+            merge=Merge.FIRST,
+        )
         for section in SECTIONS
     ),
     _share(
         SIMULATION_LIMIT_SHARE,
         "share",
-        "share of the simulators' time that is simulation; the rate divided by the rate of simulators that "
-        "only simulate",
+        "share of the simulators' time that is simulation. It is also the rate divided by the rate that they would "
+        "reach if they did nothing else",
         label="of simulation limit",
         merge=Merge.FIRST,
     ),

@@ -77,8 +77,8 @@ class EncoderSettings(ModelSettings, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=100,
-            description="noisy layers for action values: initial standard deviation times sqrt(inputs); 0 = "
-            "plain layers",
+            description="noisy layers for action values (NoisyNet): the initial standard deviation of the noise, "
+            "multiplied by the square root of the layer's number of inputs; 0 = plain layers",
         ),
     ] = 0.0
 
@@ -88,7 +88,12 @@ class ImageSettings(EncoderSettings, frozen=True, kw_only=True):
 
     stream_gradient: Annotated[
         float,
-        Meta(gt=0, le=1, description="dueling: factor on the gradient from both streams to the convolutions"),
+        Meta(
+            gt=0,
+            le=1,
+            description="with algorithm.dueling: factor by which the gradient that both streams pass back to the "
+            "convolutions is multiplied",
+        ),
     ] = 2**-0.5
 
 
@@ -105,7 +110,7 @@ class BA3CSettings(ImageSettings, frozen=True, kw_only=True, tag="ba3c"):
         Literal["torch", "orthogonal", "ba3c"],
         Meta(
             description="initial weights; ba3c = N(0, 0.03) for convolutions and U(±1.43 sqrt(3/fan_in)) for other "
-            "layers; torch and orthogonal as in other networks"
+            "layers; torch and orthogonal are explained for the other networks"
         ),
     ] = "ba3c"
     hidden_units: Annotated[
@@ -114,8 +119,8 @@ class BA3CSettings(ImageSettings, frozen=True, kw_only=True, tag="ba3c"):
     hidden: Annotated[
         Literal["linear", "relu"],
         Meta(
-            description="type of that layer; linear = without bias and ReLU, as in the authors' code; relu = with "
-            "both, as the paper's parameter counts imply"
+            description="type of the layer after the convolutions; linear = without bias and ReLU, as in the "
+            "authors' code; relu = with both, as the paper's parameter counts imply"
         ),
     ] = "linear"
 
@@ -140,14 +145,15 @@ class MixedSettings(MLPSettings, frozen=True, kw_only=True, tag="mixed"):
 
     init: Annotated[
         Literal["torch", "orthogonal", "ba3c"],
-        Meta(description="initial weights, as in other networks"),
+        Meta(description="initial weights; the values are explained for the other networks"),
     ] = "orthogonal"
     images: Annotated[
         tuple[ImagePart, ...],
         Meta(
             max_length=64,
-            description="images in the observation: first cell, shape, and whether the channels are the last side; "
-            "left out = the images of the environment's space",
+            description="images in the observation, each with its first element in the flat observation, its "
+            "shape, and whether the channels are its last dimension; default: the images of the "
+            "environment's space",
         ),
     ] = ()
     image_features: Annotated[Width, Meta(description="outputs of the layer after the convolutions of an image")] = 128

@@ -46,7 +46,9 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         FinalRate | None,
         Meta(description="reached at schedule_steps; null = in proportion, as the optimizer's"),
     ] = None
-    epsilon: Annotated[Epsilon | None, Meta(description="epsilon in the denominator of the step")] = None
+    epsilon: Annotated[
+        Epsilon | None, Meta(description="number that is added to the denominator of the optimizer's step")
+    ] = None
     clip_norm: Annotated[
         ClipNorm | None, Meta(description="largest norm of this network's gradient; 0 = not clipped")
     ] = None
@@ -64,8 +66,8 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
     learning_rate_final: Annotated[
         FinalRate,
         Meta(
-            description="learning rate at schedule_steps, with schedule linear or cosine; an override of learning_rate "
-            "alone changes the file's value in proportion"
+            description="learning rate at schedule_steps, with schedule linear or cosine. If the command line "
+            "changes only learning_rate, the learning_rate_final of the file is changed in proportion"
         ),
     ] = 0.0
     schedule: Annotated[
@@ -84,7 +86,9 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
             "begins after them",
         ),
     ] = 0
-    epsilon: Annotated[Epsilon, Meta(description="epsilon in the denominator of the step")] = 0.1
+    epsilon: Annotated[Epsilon, Meta(description="number that is added to the denominator of the optimizer's step")] = (
+        0.1
+    )
     clip_norm: Annotated[
         ClipNorm,
         Meta(
@@ -94,8 +98,9 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
     sample_size_scaling: Annotated[
         Literal["none", "sqrt", "linear"],
         Meta(
-            description="impala, ppo, vaco: multiply the learning rate of each optimizer step by the effective sample "
-            "size of its minibatch as a share (linear), or by the square root of that (sqrt, as VCPO)"
+            description="impala, ppo, vaco: multiply the learning rate of each optimizer step by "
+            "effective_sample_size of its minibatch (linear), or by the square root of it (sqrt, as "
+            "VCPO); none = do not"
         ),
     ] = "none"
     groups: Annotated[

@@ -197,7 +197,7 @@ class Async(Exchange):
         return Stepped(float(norm), taken)
 
     def settle(self) -> None:
-        """Count the batch, once."""
+        """Count the steps of the batch as used; a batch that was counted before a restart is not counted again."""
         self.consumed.settle(self.learner.number, self._batch_steps)
         record = self._record
         if record.rollouts_learned <= self._rollout:

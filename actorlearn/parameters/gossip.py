@@ -83,6 +83,8 @@ class Gossip(Exchange):
         self._near_end = False
         """Whether each batch is told to the others at once, and not with the next message."""
         self._mixes = self._steps = self._pending = self._unmixed = self._batch_steps = 0
+        self._steps_since = 0
+        """Environment steps that this learner has counted since its newest message."""
         self._staleness: list[int] = []
         """For each exchange since the last report: the number of exchanges in a row, up to it, that did not mix."""
         self._refused: dict[int, int] = {}
@@ -159,14 +161,19 @@ class Gossip(Exchange):
     def settle(self) -> None:
         """Count the batch."""
         self.counts.add(self._rollout, self._batch_steps, 1)
+        self._steps_since += self._batch_steps
         if self._near_end and isinstance(self.mailbox, SocketMailbox):
             self.mailbox.tell_counts()
         self.own.settle()
 
     def learned(self, end_steps: int) -> int:
-        """Return the newest total of environment steps; near the end of the run, send counts after each batch."""
-        total, _ = self.counts.total
-        self._near_end = total + NEAR_END * len(self._present()) * self._batch_steps >= end_steps
+        """Return the newest total of environment steps; near the end of the run, send counts after each batch.
+
+        Others that do not share memory have probably learned as much since their last messages as this learner has.
+        """
+        total, learners = self.counts.total[0], len(self._present())
+        unheard = (learners - 1) * self._steps_since
+        self._near_end = total + unheard + NEAR_END * learners * self._batch_steps >= end_steps
         return total
 
     def metrics(self) -> dict[str, Any]:
@@ -227,7 +234,7 @@ class Gossip(Exchange):
             self._log.stepped(self.mailbox.version(self.settings.rank) + 1, self._moved() + rounded)
         self.counts.claim(self._rollout)
         self.mailbox.post(self.weights.detach().cpu().numpy())
-        self._posted_ns = time.monotonic_ns()
+        self._posted_ns, self._steps_since = time.monotonic_ns(), 0
         hit("gossip.posted")
         peers = self._ready()
         limit = self.settings.max_staleness

@@ -34,8 +34,9 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     rate_scaling: Annotated[
         Literal["none", "sqrt", "linear"],
         Meta(
-            description="how the learning rate grows with the batch, which is learners.count x replay.batch_size / "
-            "base_batch_size: in proportion (linear), with its square root (sqrt), or not at all"
+            description="how learning_rate grows if the batch is n times the base batch, where n = learners.count "
+            "x replay.batch_size / replay.base_batch_size (without a replay n = learners.count): "
+            "linear = it is multiplied by n, sqrt = by the square root of n, none = it does not grow"
         ),
     ] = "none"
     chunks: Annotated[
@@ -47,16 +48,17 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Meta(
             ge=1,
             le=10_000,
-            description="optimizer steps of a learner between two exchanges: with the store (async, only with adam) "
-            "or of weights (gossip, sync); in sync there is also an exchange at the end of each batch",
+            description="optimizer steps that a learner takes alone between two exchanges. async (only with adam): "
+            "exchanges with the parameter store; gossip, sync: exchanges of weights; sync also "
+            "exchanges at the end of each batch",
         ),
     ] = 1
     outer: Annotated[
         OuterRule,
         Meta(
-            description="sync, gossip: outer optimizer that computes new weights from the mean after local_steps; "
-            "none = the mean itself; nesterov = DiLoCo's; momentum = NoLoCo's, designed for gossip.graph:"
-            " random-matching"
+            description="sync, gossip: how new weights follow from the mean of the learners' weights after "
+            "local_steps; none = they are the mean; nesterov = DiLoCo's outer optimizer; momentum = "
+            "NoLoCo's, designed for gossip.graph: random-matching"
         ),
     ] = "none"
     outer_learning_rate: Annotated[
@@ -74,9 +76,9 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Meta(
             ge=0,
             le=MOST_LEARNERS,
-            description="async with parameter servers: the mean of this many gradients of one version of the weights "
-            "makes the next version, and later gradients of that version are dropped, so additional learners "
-            "are backups; 0 = each gradient makes a version",
+            description="async with parameter servers: number of gradients, computed from one version of the "
+            "weights, whose mean makes the next version. Later gradients of that version are dropped, "
+            "so additional learners are backups for slow ones; 0 = each gradient makes a version",
         ),
     ] = 0
     pull_rows: Annotated[
@@ -84,8 +86,8 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Meta(
             ge=0,
             le=10_000,
-            description="async: steps of each environment after which the learner reads the store within a rollout; 0"
-            " = it does not",
+            description="async: while it gathers a rollout, the learner reads the parameter store each time that "
+            "its environments have made this many steps; 0 = it reads only between rollouts",
         ),
     ] = 0
 
@@ -105,16 +107,15 @@ class ParameterServersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid
         Meta(
             ge=0,
             le=64,
-            description="async: processes that each hold a part of the weights and of the optimizer state, placed on "
-            "the nodes in turn; 0 = learners on one machine use shared memory; default 1 if mode async "
-            "has several nodes",
+            description="async: number of parameter servers, which are placed on the nodes in turn; 0 = the "
+            "weights are in shared memory, on one machine only. With several nodes the default is 1",
         ),
     ]
     wire: Annotated[
         Literal["float32", "bfloat16"],
         Meta(
-            description="number type of gradients and weights on the network; bfloat16 halves the bytes and rounds the"
-            " numbers"
+            description="number type in which gradients and weights are sent; bfloat16 halves the bytes and rounds "
+            "the numbers"
         ),
     ] = "float32"
 
@@ -124,13 +125,16 @@ class ModeSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class GossipSettings(ModeSection, frozen=True, kw_only=True):
-    """Mixing of weights in mode gossip."""
+    """How learners mix weights in mode gossip, and share experience."""
 
     graph: Annotated[
         Graph | list[list[int]],
         Meta(
-            description="graph whose edges say which learners' weights a learner mixes with its own; none = no "
-            "mixing; a list = the in-peers of each learner, by number",
+            description="whose weights a learner mixes with its own; those learners are its in-peers. The learners "
+            "stand in a circle: ring = the one before it; k-peer = the gossip.peers before it; "
+            "exponential = those 1, 2, 4, … places before it, exponential-varying = one of these at "
+            "each exchange, in turn; complete = all; random-matching = one at random at each exchange; "
+            "none = nobody; a list = the numbers of the in-peers of each learner",
             examples=[[[2], [0], [1]]],
             extra={"or": "lists of in-peers"},
         ),
@@ -144,8 +148,8 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
             Meta(
                 ge=0,
                 le=1_000_000,
-                description="exchanges without mixing after which a learner waits for its in-peers; null = it "
-                "never waits",
+                description="number of exchanges in a row without new weights to mix after which a learner waits "
+                "for its in-peers; null = it never waits",
             ),
         ]
         | None
@@ -153,8 +157,9 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
     age_corrected: Annotated[
         bool,
         Meta(
-            description="add to each message the distance that this learner has moved since the message was posted, so "
-            "that older messages do not slow it down (only with shm); false = as in GALA"
+            description="correct old messages: add to the weights in a message the change that this learner's own "
+            "weights have made since it was posted, so that older messages do not slow the learner "
+            "down (only with transport shm); false = as in GALA"
         ),
     ] = False
     transport: Annotated[
@@ -166,8 +171,8 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1_000_000,
-            description="optimizer steps between two gradients that are stored to compare learners; 0 = none "
-            "are stored",
+            description="optimizer steps between two gradients that each learner stores, to compute "
+            "gradient_cosine in metrics.jsonl; 0 = none are stored",
         ),
     ] = 0
 
@@ -176,15 +181,15 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1_000_000,
-            description="number of environments whose newest rollout a learner shares; each learner also learns from "
-            "the rows of its in-peers; only for algorithms that use probability ratios; 0 = nothing is "
-            "shared",
+            description="number of environments whose newest rollout each learner shares with others; a learner "
+            "also learns from the shared rollouts of its in-peers in experience_graph. Only for "
+            "algorithms that use probability ratios (impala, ppo, vaco); 0 = nothing is shared",
         ),
     ] = 0
     experience_graph: Annotated[
         Graph | list[list[int]],
         Meta(
-            description="graph of the learners that share experience, in the form of gossip.graph",
+            description="whose shared rollouts a learner also learns from; values as for gossip.graph",
             examples=[[[2], [0], [1]]],
             extra={"or": "lists of in-peers"},
         ),

@@ -35,7 +35,7 @@ class Sampler(Protocol):
         """Make these cells [N] drawable; none of them was before."""
 
     def remove(self, cell: Cells) -> None:
-        """Make these cells [N] no longer drawable; all of them were before."""
+        """Make these cells [N] no longer drawable; all of them must be drawable before the call."""
 
     def recover(self, cell: Cells, new: Cells) -> None:
         """Make exactly these cells [N] drawable after a process was killed; called before any other method.

@@ -30,22 +30,28 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ] = 1
     burn_in_steps: Annotated[
         int,
-        Meta(ge=0, le=10_000, description="transitions before these that only bring the recurrent state up to date"),
+        Meta(
+            ge=0,
+            le=10_000,
+            description="transitions of a sequence before those that are learned from; the network only passes over "
+            "them, to bring its recurrent state up to date",
+        ),
     ] = 0
     sequence_every: Annotated[
         int,
         Meta(
             ge=1,
             le=10_000,
-            description="a sequence starts every this many steps; with less than sequence_steps sequences overlap",
+            description="steps from the start of a sequence to the start of the next; if less than sequence_steps, "
+            "sequences overlap",
         ),
     ] = 1
     base_batch_size: Annotated[
         Transitions | None,
         Meta(
-            description="batch_size for which learning_rate and Adam's epsilon were chosen; another batch_size scales "
-            "learning_rate by learners.rate_scaling and epsilon by base_batch_size / batch_size; null = "
-            "batch_size"
+            description="batch_size for which learning_rate and Adam's epsilon were chosen. If batch_size is "
+            "another number, learning_rate is scaled as learners.rate_scaling says, and epsilon is "
+            "multiplied by base_batch_size / batch_size; null = batch_size"
         ),
     ] = None
     ratio: Annotated[

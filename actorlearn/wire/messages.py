@@ -73,15 +73,16 @@ class Hello(Message, frozen=True):
     version: Name
     """Version of the package actorlearn."""
     shape: dict[Name, Text] = {}
-    """Simulators only: environment, observation, actions and rows, which must equal those of the run."""
+    """Simulators only: environment, observations, actions and rows. They must equal those of the run."""
 
 
 class Listens(Message, frozen=True):
     """Public key and address of a process on a network. They replace those that the process sent before."""
 
     key: Key
+    """Public key of the process, in hexadecimal digits."""
     address: Tcp | None = None
-    """Address of the process; None: the process only connects to others."""
+    """Address at which the process listens. None: it only connects to others."""
 
 
 class Applied(Message, frozen=True):
@@ -95,7 +96,7 @@ class Report(Message, frozen=True):
     """From a trainer: one row for metrics.jsonl. From another process: metrics that are added to the following rows."""
 
     row: dict[Name, float | int | dict[Name, float] | None]
-    """Metrics by name; None: not finite, or nothing to count."""
+    """Metrics by name. None: the number is not finite, or there was nothing to count."""
 
 
 class Evaluated(Message, frozen=True):
@@ -121,7 +122,7 @@ class Saved(Message, frozen=True):
     env_steps: Count
     """Environment steps learned from so far."""
     order: Count
-    """Value of `save` in the newest Order when the save started. It answers all requests up to this number."""
+    """Value of `save` in the newest Order when the save started. All requests up to this number are answered by it."""
 
 
 class Released(Message, frozen=True):
@@ -145,7 +146,9 @@ class Finished(Message, frozen=True):
     """The process has completed its work and is about to exit with status 0."""
 
     reason: Name
-    """total_steps, drained, stopped or scored."""
+    """Why it has ended: total_steps (all steps are learned), drained, stopped, or scored (evaluator: it has played the
+    final weights).
+    """
     summary: dict[Name, float | int | str | None] = {}
     """Final counts of a trainer and the hash of its weights, for summary.json."""
 
@@ -165,18 +168,20 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     segment: Shm
     """Shared memory with the simulator's blocks."""
     wakeup: Pipe | None = None
-    """Pipe that wakes the simulator; None: the simulator polls."""
+    """Pipe that wakes the simulator. None: the simulator polls."""
     server: int = 0
     """Number of the inference server that chooses the simulator's actions."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A process on the network of the run. The others accept its messages while an Order lists it."""
+    """A process on the network of the run. Other processes accept its messages while the newest Order lists it."""
 
     id: ProcessId
+    """Identity of the process."""
     key: Key
+    """Public key of the process, in hexadecimal digits."""
     address: Tcp | None = None
-    """Address of the process; None: the process only connects to others."""
+    """Address at which the process listens. None: it only connects to others."""
 
 
 class Order(Message, frozen=True):
@@ -185,24 +190,24 @@ class Order(Message, frozen=True):
     version: int
     """Version of this order. It increases with every change of the other fields."""
     phase: str = "run"
-    """run: work; drain: finish the current update, save, and exit; score: all trainers have ended, evaluators play the
+    """run: work. drain: finish the current update, save, and exit. score: all trainers have ended; evaluators play the
     final weights and exit.
     """
     members: list[Member] = []
     """Simulators that take part, in the order of their rows in a batch."""
     gone: list[Member] = []
-    """Simulators that have ended but whose trainers have not released them yet."""
+    """Simulators that have ended, but whose shared memory their trainers still need (until Released)."""
     leaving: list[str] = []
     """Simulators that must end at the next rollout, and trainers that must end after their update."""
     save: int = 0
     """Number of checkpoints requested so far."""
     best_steps: Count | None = None
-    """Environment steps of the weights with the best score so far. A trainer keeps the checkpoint that it saved soonest
-    after them, and saves one if there is none. None before the first score.
+    """Environment steps of the weights with the best score so far; None before the first score. A trainer keeps the
+    checkpoint that it saved soonest after these weights, and saves one if there is none.
     """
     learners: list[ProcessId] = []
-    """Trainers that exchange weights or gradients, in order, without those that must end. Empty until all have
-    connected, and always empty if there is only one trainer. In phase score: the trainers that have finished.
+    """Trainers that exchange weights or gradients, in the order of their ranks. Trainers that must end are left out.
+    Empty until all have connected, and if there is only one. In phase score: the trainers that have finished.
     """
     generation: Count = 0
     """Version of the order in which `learners` last changed."""
@@ -233,7 +238,7 @@ class Request(Message, frozen=True):
     names: Annotated[list[Name], Meta(max_length=MOST_NAMES)] = []
     """detach: names of the processes to remove."""
     overrides: Annotated[list[Text], Meta(max_length=MOST_NAMES)] = []
-    """attach: changes to keys of the new simulators, as env.key=value."""
+    """attach: changed keys of the environments of the new simulators, as env.key=value."""
 
 
 class Reply(Message, frozen=True):

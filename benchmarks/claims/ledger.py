@@ -1,8 +1,8 @@
 """The ledger: what became of each claim when it was last measured, as files that are committed.
 
 An entry is ``NAME.json`` (the command, and the suite's report with machine and commit), ``NAME.csv`` (learning curves,
-where there are any), ``NAME.png`` and the page ``NAME.md``. Comparisons and verdict follow from the report; pages and
-tables are made of them by ``python -m benchmarks pages``.
+where there are any), ``NAME.png`` and the page ``NAME.md``. Comparisons and verdict follow from the report, and
+are in none of these files: ``python -m benchmarks pages`` judges all entries again and writes pages and tables.
 """
 
 from __future__ import annotations
@@ -10,22 +10,27 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import msgspec
 
 from actorlearn.files import write_atomically
 from benchmarks.claims import CLAIMS
-from benchmarks.claims.claim import Claim, Comparison, SuiteResult, verdict
+from benchmarks.claims.claim import Claim, Comparison, SuiteResult
 from benchmarks.registry import MEASURING
 from benchmarks.request import BenchmarkRequest, shipped
 from launch.bench.report import SuiteReport, draw
 from launch.commands.bench import make_folder
 from launch.errors import FailedError, RunError
+from launch.machine.gpus import count_gpus
+from launch.topology.load import load
 
 LEDGER = Path(__file__).parents[1] / "results" / "ledger"
 """Folder of the committed entries."""
@@ -47,14 +52,34 @@ class LedgerEntry(msgspec.Struct, frozen=True):
     """The suite's report, with machine, versions and commit."""
 
     @property
+    def found(self) -> SuiteResult:
+        """The report, as judges read it."""
+        return SuiteResult(self.report)
+
+    @property
     def comparisons(self) -> Sequence[Comparison]:
         """Values of the paper, each beside what was measured."""
-        return CLAIMS[self.claim].compare(SuiteResult(self.report))
+        return CLAIMS[self.claim].compare(self.found)
 
     @property
     def verdict(self) -> str:
         """The verdict on the claim."""
-        return verdict(self.comparisons)
+        return CLAIMS[self.claim].verdict(self.found)
+
+    @property
+    def reason(self) -> str:
+        """Why it is not *reproduced*."""
+        return CLAIMS[self.claim].reason(self.found)
+
+    @property
+    def hours(self) -> float:
+        """Hours that it took; in entries that do not have them, those of the measurements at most."""
+        if "hours" in self.report:
+            return float(self.report["hours"])
+        if "steps_per_s" in self.report:
+            rates = [rate for spread in self.report["steps_per_s"].values() for rate in spread["values"]]
+            return float(sum(self.report["steps"] / rate for rate in rates)) / 3600
+        return self.seconds * sum(len(spread["values"]) for spread in self.report["bars"].values()) / 3600
 
 
 def claim_of(name: str) -> Claim:
@@ -64,13 +89,15 @@ def claim_of(name: str) -> Claim:
     return CLAIMS[name]
 
 
-def request_of(claim: Claim, quick: bool, output: Path | None = None) -> BenchmarkRequest:
+def request_of(
+    claim: Claim, quick: bool, output: Path | None = None, overrides: Sequence[str] = ()
+) -> BenchmarkRequest:
     """Return what its suite is asked for."""
     suite, extent = MEASURING[claim.suite], claim.quick if quick else claim.whole
     topology = claim.topology or suite.topology
     return BenchmarkRequest(
         topology=shipped(topology or "pong.yaml"),
-        overrides=(*(suite.keys if topology == suite.topology else ()), *extent.keys),
+        overrides=(*(suite.keys if topology == suite.topology else ()), *extent.keys, *overrides),
         repetitions=extent.repetitions,
         seconds=extent.seconds,
         score=claim.score,
@@ -78,17 +105,29 @@ def request_of(claim: Claim, quick: bool, output: Path | None = None) -> Benchma
     )
 
 
-def reproduce(claim: Claim, quick: bool, output: Path | None) -> tuple[LedgerEntry, SuiteReport]:
+def reproduce(
+    claim: Claim, quick: bool, output: Path | None, overrides: Sequence[str] = ()
+) -> tuple[LedgerEntry, SuiteReport]:
     """Measure a claim by its suite, and compare; with an ``output`` folder runs are kept in it."""
     kept = output / KEPT if output is not None else None
     if kept is not None:
         make_folder(kept)
-    request = request_of(claim, quick, kept)
+    request, began = request_of(claim, quick, kept, overrides), monotonic()
     report = MEASURING[claim.suite].load()(request)
     said: dict[str, Any] = json.loads(json.dumps(report.as_json()))
+    env = load(request.topology, [key for key in request.overrides if key.startswith("env.")]).env.id
+    gpus = count_gpus() if any("device=cuda" in key for key in request.overrides) else 0
+    said |= {"env": env, "gpus": gpus, "hours": (monotonic() - began) / 3600}
     entry = LedgerEntry(
         claim=claim.name,
-        command=f"python -m benchmarks reproduce {claim.name}{' --quick' if quick else ''}",
+        command=" ".join(
+            [
+                "python -m benchmarks reproduce",
+                claim.name,
+                *map(shlex.quote, overrides),
+                *(["--quick"] if quick else []),
+            ]
+        ),
         date=datetime.now(UTC).date().isoformat(),
         repetitions=request.repetitions,
         seconds=request.seconds,
@@ -100,7 +139,14 @@ def reproduce(claim: Claim, quick: bool, output: Path | None) -> tuple[LedgerEnt
 
 def as_json(entry: LedgerEntry) -> dict[str, Any]:
     """Return an entry with its comparisons and the verdict."""
-    judged: dict[str, Any] = {"verdict": entry.verdict, "comparisons": [asdict(one) for one in entry.comparisons]}
+    comparisons = [
+        {
+            **{"what": one.what, "paper": one.paper, "here": one.said, "holds": one.outcome, "number": one.number},
+            **{name: None if math.isinf(value) else value for name, value in asdict(one.here).items()},
+        }
+        for one in entry.comparisons
+    ]
+    judged: dict[str, Any] = {"verdict": entry.verdict, "reason": entry.reason, "comparisons": comparisons}
     return {**msgspec.to_builtins(entry), **judged}
 
 
@@ -109,10 +155,14 @@ def judged(claim: Claim, entry: LedgerEntry) -> SuiteReport:
     return SuiteReport(
         suite=f"{claim.name}: {entry.verdict}",
         headings=("", "in the paper", "here", "holds"),
-        rows=[(one.what, one.paper, one.here, "yes" if one.holds else "no") for one in entry.comparisons],
+        rows=[(one.what, one.paper, one.said, one.outcome) for one in entry.comparisons],
         bars={},
         unit="",
-        notes=(f"{claim.paper}, {claim.part}: {claim.says}", f"In place of the paper's: {claim.differs}"),
+        notes=(
+            *([entry.reason] if entry.reason else []),
+            f"{claim.paper}, {claim.part}: {claim.says}",
+            f"In place of the paper's: {claim.differs}",
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.claims import CLAIMS
-from benchmarks.claims.claim import VERDICTS, Claim
+from benchmarks.claims.claim import HOLDS, REPRODUCED, VERDICTS, Claim
 from benchmarks.claims.ledger import LEDGER, LedgerEntry, read
 from launch.bench.report import described
 
@@ -19,21 +19,33 @@ BEGIN, END = "<!-- the ledger: made by `make pages` -->", "<!-- the ledger's end
 def page(claim: Claim, entry: LedgerEntry) -> str:
     """Return an entry as a page of Markdown."""
     report = entry.report
-    reduced = f"{claim.differs[0].upper()}{claim.differs[1:]}."
+    differs = f"{claim.differs[0].upper()}{claim.differs[1:]}."
     where = described(report, f"{report['machine']['cores']} cores")
-    seeds = f"{entry.repetitions} repetition{'s' * (entry.repetitions > 1)}"
     parts = [
         f"# {claim.name}: {entry.verdict}",
+        f"In place of the paper's: {differs}",
         f"{claim.paper}, {claim.part}. {claim.says}",
+        f"Refuted if {claim.refutation}.",
+        f"Not *{REPRODUCED}*: {entry.reason}." if entry.reason else "",
         _table(
             ("", "in the paper", "here", "holds"),
             [
-                (one.what, one.paper, one.here, ("yes" if one.holds else "no") + (" (a number)" if one.exact else ""))
+                (one.what, one.paper, one.said, one.outcome + (" (a number)" if one.number is not None else ""))
                 for one in entry.comparisons
             ],
         ),
-        f"In place of the paper's: {reduced}",
-        f"`{entry.command}`, {seeds}, {entry.seconds:g} s at most of each case or run, {entry.date}, {where}:",
+        _table(
+            ("size", "in the paper", "at least", "here"),
+            [
+                (size.what, *(size.written(of) for of in (size.paper, size.smallest, size.here(entry.found))))
+                for size in claim.sizes
+            ],
+        )
+        if claim.sizes
+        else "",
+        f"Also measured: {claim.also}." if claim.also else "",
+        f"`{entry.command}`, {_repetitions(entry)}, {entry.seconds:g} s at most of each case or run, {entry.date}, "
+        f"{where}:",
         _table(tuple(report["rows"][0]), [tuple(row.values()) for row in report["rows"]]),
         "\n".join(f"* {note}" for note in report["notes"]),
     ]
@@ -46,11 +58,32 @@ def page(claim: Claim, entry: LedgerEntry) -> str:
 
 def table(entries: Mapping[str, LedgerEntry]) -> str:
     """Return the table of all entries, for benchmarks/README.md."""
-    rows = [
-        (CLAIMS[name].paper.partition(",")[0], CLAIMS[name].part, f"[{name}](results/ledger/{name}.md)", entry.verdict)
-        for name, entry in entries.items()
-    ]
-    return _table(("paper", "figure or table", "claim", "verdict"), rows)
+    return _table(
+        ("paper", "figure or table", "claim", "verdict", "why", "the paper's", "ours", "seeds", "steps", "hours"),
+        [_row(CLAIMS[name], entry) for name, entry in entries.items()],
+    )
+
+
+def _row(claim: Claim, entry: LedgerEntry) -> tuple[str, ...]:
+    comparisons = entry.comparisons
+    deciding = next((one for one in comparisons if one.outcome != HOLDS), comparisons[0])
+    steps = entry.report.get("steps")
+    return (
+        claim.paper.partition(",")[0],
+        claim.part,
+        f"[{claim.name}](results/ledger/{claim.name}.md)",
+        entry.verdict,
+        entry.reason,
+        f"{deciding.what}: {deciding.paper}",
+        deciding.said,
+        str(entry.repetitions),
+        f"{steps:,.0f}" if steps else "",
+        f"{entry.hours:.2g}" if entry.hours else "",
+    )
+
+
+def _repetitions(entry: LedgerEntry) -> str:
+    return f"{entry.repetitions} repetition{'s' * (entry.repetitions > 1)}"
 
 
 def summary(entries: Mapping[str, LedgerEntry]) -> str:

@@ -1,64 +1,99 @@
-"""Scores of the small games in which claims are measured: when two are alike, and when a game was learned.
+"""Scores of the games in which claims are measured: which are as good as others, and when a game was learned.
 
-Most claims about learning are measured with Catch, tables of several games with MinAtar.
+Most claims about learning are measured with Catch, whose scores end at a best one. The two shares that decide are those
+of papers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from statistics import fmean
 
-from benchmarks.claims.claim import Comparison, SuiteResult
-from benchmarks.papers.tables_of_games import GAMES, case
+from benchmarks.claims.claim import Comparison, Game, Interval, SuiteResult
+from launch.bench.atari_games import games
 
-RANDOM, BEST = -0.42, 1.0
+CATCH_RANDOM, CATCH_BEST = -0.42, 1.0
 """Scores of Catch: of random play, and the best there is."""
-ALIKE = 0.15 * (BEST - RANDOM)
-"""Difference of scores up to which two cases have learned alike: 15 % of the way; a mean of 100 games varies by 0.1."""
-HALF_WAY = (RANDOM + BEST) / 2
-WITHIN = 0.85
-"""Share of a score of MinAtar from which another is as good: single seeds differ by more than a tenth."""
-LEARNED = 2.0
-"""Times the score of random play from which a game is called learned."""
+AS_GOOD_GAMES = 37
+"""Games of 49 in which Fast DQN is "comparable to or better than" DQN (Daley and Amato, section 5.2)."""
+AS_GOOD = sorted(
+    game.fast_dqn_percent / game.dqn_percent
+    if game.dqn_percent > 0
+    else math.copysign(math.inf, game.fast_dqn - game.dqn)
+    for game in games().values()
+)[-AS_GOOD_GAMES]
+"""Share of the way from random play that is called as good: what Fast DQN has of DQN's in the last of these games."""
+CONVERGED = 0.5
+"""Share of the nominal score from which a run is successful (Assran et al., section 5)."""
+NOTHING, LEARNED = games()["ALE/Breakout-v5"].random, games()["ALE/Breakout-v5"].human
+"""Scores of Breakout that stand for words of papers: nothing was learned, the game was learned."""
+
+
+def ends(found: SuiteResult) -> tuple[float, float]:
+    """Return the scores of random play and of a player: of the best one in Catch, of a human tester in Atari."""
+    env = found.report.get("env", "")
+    if Game.of(env) == Game.ATARI:
+        return games()[env].random, games()[env].human
+    return CATCH_RANDOM, CATCH_BEST
+
+
+def shares(found: SuiteResult, case: str, of: str = "bars") -> Sequence[float]:
+    """Return a case's scores as shares of the way from random play to a player's."""
+    low, high = ends(found)
+    return [(score - low) / (high - low) for score in found.values(case, of)]
 
 
 def alike(
-    found: SuiteResult, cases: Sequence[str], base: str, paper: str, or_better: bool = False
+    found: SuiteResult, case: str, base: str, paper: str, of: str = "bars", base_of: str | None = None
+) -> Comparison:
+    """Compare a case with a base, which must have learned, and not be at the end of the scale with it."""
+    here, there = shares(found, case, of), shares(found, base, base_of or of)
+    margin = (1 - AS_GOOD) * fmean(there)
+    blind = ""
+    if Interval.of(there).high <= 0 or fmean(there) <= 0:
+        blind = f"{base} has not learned"
+    elif Game.of(found.report.get("env", "")) == Game.CATCH and min(fmean(here), fmean(there)) > AS_GOOD:
+        blind = "both are near the best score: they could not differ"
+    what = "mean of the curve" if of == "curve" else "score"
+    return Comparison(
+        f"{what}, shares of the way from random play: {case}, less {base}",
+        f"{paper}: no less than {-margin:.2f}",
+        Interval.of([a - b for a, b in zip(here, there, strict=True)]),
+        refuted=-margin,
+        form="{:+.2f}",
+        values=f"{fmean(here):.2f} and {fmean(there):.2f}",
+        blind=blind,
+    )
+
+
+def learned(found: SuiteResult, case: str, paper: str = "learns", of: str = "bars", blind: str = "") -> Comparison:
+    """Compare a score with half of the way from random play to a player's."""
+    return Comparison(
+        f"score, share of the way from random play: {case}",
+        f"{paper}: more than {CONVERGED:.0%}",
+        Interval.of(shares(found, case, of)),
+        refuted=CONVERGED,
+        form="{:.0%}",
+        blind=blind,
+    )
+
+
+def won(
+    what: str, pairs: Sequence[tuple[Sequence[float], Sequence[float]]], total: int, paper: int, ties: bool = False
 ) -> Sequence[Comparison]:
-    """Compare scores of Catch after equal steps with those of a base, which must itself have learned."""
-    there = found.median(base)
-    scores = {name: found.median(name) for name in cases}
-    compared = [
+    """Compare in how many games of a table the first column is the better one: with half of them, and the paper's.
+
+    A game counts if the interval of the difference says so; others, and those not measured, may be won or lost.
+    """
+    differences = [Interval.of([a - b for a, b in zip(here, there, strict=True)]) for here, there in pairs]
+    sure = sum(one.low > 0 or (ties and one.low == one.high == 0) for one in differences)
+    lost = sum(one.high < 0 or (not ties and one.low == one.high == 0) for one in differences)
+    games_won = Interval((sure + total - lost) / 2, sure, total - lost)
+    said = f"{sure} won, {lost} lost, {total - sure - lost} of {total} not known"
+    return (
+        Comparison(f"{what}: games, against half", "most", games_won, refuted=total / 2, form="{:.1f}", values=said),
         Comparison(
-            f"score: {name}, and {base}",
-            paper,
-            f"{here:.2f} and {there:.2f}",
-            here >= there - ALIKE and (or_better or here <= there + ALIKE),
-        )
-        for name, here in scores.items()
-    ]
-    return [learned(base, there), *compared]
-
-
-def learned(name: str, score: float) -> Comparison:
-    """Compare a score with half of the way from random play to the best."""
-    return Comparison(f"score: {name}", "learns", f"{score:.2f}, half of the way is {HALF_WAY:.2f}", score >= HALF_WAY)
-
-
-def as_good(found: SuiteResult, games: Sequence[str], column: str, base: str, paper: str) -> Sequence[Comparison]:
-    """Compare a column with another, game by game, in games that the other has learned at all."""
-    compared = []
-    for game in games:
-        here, there = found.median(case(game, column)), found.median(case(game, base))
-        least = LEARNED * GAMES[game]
-        compared += [
-            Comparison(
-                f"score: {game}, {base}", "learns", f"{there:.1f}, twice random play is {least:.1f}", there >= least
-            ),
-            Comparison(
-                f"score: {game}, {column}, and {base}",
-                paper,
-                f"{here:.1f} and {there:.1f}, as good is {WITHIN * there:.1f}",
-                here >= WITHIN * there,
-            ),
-        ]
-    return compared
+            f"{what}: games", f"{paper} of {total}", games_won, total / 2, number=paper, form="{:.1f}", values=said
+        ),
+    )

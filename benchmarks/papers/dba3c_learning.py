@@ -25,6 +25,8 @@ SMALLER = 16
 """Factor by which figure 5's small batch is smaller than the topology's."""
 ONLINE = ("evaluator.count=0", "evaluator.stop_at_score=null")
 """Keys of figures whose scores are those of training games."""
+FALL = "largest fall"
+"""Group of a report, and column of its table."""
 UNSTABLE = "large instabilities, forgets how to play"
 
 
@@ -135,21 +137,23 @@ def compare(
     """Return the table of runs: their scores after as many steps and after as much time as the shortest had."""
     runs = [one for all_ in ran.values() for one in all_]
     steps, minutes = min(one.steps for one in runs), min(one.minutes for one in runs)
-    rows, bars = [], {}
+    rows, bars, falls, batches = [], {}, {}, []
     for name, case in cases.items():
         all_ = ran[name]
+        falls[name] = Spread(tuple(one.largest_fall for one in all_))
+        batches.append(batch(load(request.topology, (*request.overrides, *case.keys))))
         bars[name] = Spread(tuple(one.score(0, steps) for one in all_))
         stale = [one.staleness for one in all_ if one.staleness is not None]
         rows.append(
             (
                 name,
-                f"{batch(load(request.topology, (*request.overrides, *case.keys))):,}",
+                f"{batches[-1]:,}",
                 f"{fmean(stale):.1f}" if stale else "-",
                 rate(Spread(tuple(one.steps_per_s for one in all_))),
                 score(Spread(tuple(one.score(0, steps / 2) for one in all_))),
                 score(bars[name]),
                 score(Spread(tuple(one.score(1, minutes) for one in all_))),
-                score(Spread(tuple(one.largest_fall for one in all_))),
+                score(falls[name]),
                 case.paper,
             )
         )
@@ -163,7 +167,7 @@ def compare(
             f"score after {steps / 2:,.0f} steps",
             f"after {steps:,.0f}",
             f"after {minutes * 60:,.0f} s",
-            "largest fall",
+            FALL,
             "in the paper",
         ),
         rows=rows,
@@ -176,6 +180,10 @@ def compare(
             "staleness: changes of the weights since those that a gradient was taken by; "
             "largest fall: from the best score before",
         ),
-        figures={"topology": request.file, "overrides": list(request.overrides)},
+        figures={
+            **{"topology": request.file, "overrides": list(request.overrides)},
+            **{"learners": loaded.learners.count, "batch": max(batches)},
+            FALL: {name: fall.as_json() for name, fall in falls.items()},
+        },
         curves=[one.curve for all_ in ran.values() for one in all_],
     )

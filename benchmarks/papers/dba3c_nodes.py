@@ -100,7 +100,7 @@ def compare(
             "minutes: from the first report to the first evaluation with that mean; in the paper hours to 300 in "
             "Breakout, mean of 10 runs, of 50 games each 1,000 updates",
         ),
-        figures={"topology": request.file, "overrides": list(request.overrides)},
+        figures={"topology": request.file, "overrides": list(request.overrides), "nodes": loaded.nodes.count},
     )
 
 

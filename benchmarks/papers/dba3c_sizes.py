@@ -83,7 +83,8 @@ def dba3c_sizes(request: BenchmarkRequest) -> SuiteReport:
         notes=(
             f"reduced: {LEARNERS} learners in step on one machine, 130 steps of each an update, not 32 nodes with "
             "4 parameter servers; 5 environments to a simulator in place of one",
-            "traffic, computed: a gradient from each learner and weights to each; the paper says 263 MB for 64 nodes",
+            "traffic, computed: a gradient from each learner and weights to each; the paper says 263 MB for 64 nodes, "
+            "which are MiB: 275.5 MB",
             "in the paper (figure 6) the rate falls as the layer grows, on an axis from 180 to 210",
         ),
     )

@@ -48,6 +48,8 @@ NO_MIXING = "no mixing"
 WAITING, CORRECTED, DILOCO, NOLOCO = "waiting", "age-corrected", "DiLoCo", "NoLoCo"
 """Gossip that waits for every message, gossip that is no paper's, and outer optimizers (``optim/outer.py``)."""
 SUITE = "gossip"
+AT_THE_END = "score at the end"
+"""Group of a report, and column of its table."""
 READ = ("gradient_cosine", "frames_per_kj")
 """Columns of reports that the table and the picture are made of."""
 LOCAL_STEPS = 32
@@ -124,17 +126,18 @@ def gossip(request: BenchmarkRequest) -> SuiteReport:
     minutes = min(one.curve.stretches[-1][-1][1] for all_ in ran.values() for one in all_)
     found = figures(ran, loaded.simulators.count * loaded.simulators.envs)
     rates = {_named(*case): Spread(tuple(one.curve.steps_per_s or 0.0 for one in all_)) for case, all_ in ran.items()}
+    ends = {_named(*case): Spread(tuple(one.curve.final for one in all_)).as_json() for case, all_ in ran.items()}
     return SuiteReport(
         suite=SUITE,
         headings=(
             *("", "environments", "steps/s", "frames/kJ"),
-            *("score at the end", f"after {minutes:.1f} minutes", "convergent"),
+            *(AT_THE_END, f"after {minutes:.1f} minutes", "convergent"),
         ),
         rows=[_row(case, all_, rates[_named(*case)], found, minutes) for case, all_ in ran.items()],
         bars=rates,
         unit="steps/s",
         notes=(*_notes(found), *_cut(ran, loaded.total_steps)),
-        figures={"topology": request.file, **msgspec.to_builtins(found.said())},
+        figures={"topology": request.file, AT_THE_END: ends, **msgspec.to_builtins(found.said())},
         picture=partial(draw, found),
     )
 

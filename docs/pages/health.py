@@ -8,25 +8,29 @@ from launch.reports.health import GAMES, KEPT, LEARNED, REPORTS, RULES, WELL_REP
 
 _HEAD = f"""# Health of learning
 
-These rules detect when learning goes wrong. The supervisor applies them to every row of `metrics.jsonl`. When a rule
-fires, it writes an event `ill` with the numbers and a remedy. While the rule holds, the screen of `run` and `top` and
-the desk show it, and the column `health` of `metrics.jsonl` contains its name. When its condition has not held in
-{WELL_REPORTS} consecutive reports, an event `well again` follows. A rule neither stops nor changes a run.
+A **rule** is a condition on the metrics of a run that shows a common error in learning, such as a policy that has
+collapsed to one action. The supervisor checks all rules on every row of `metrics.jsonl`. A rule never stops or changes
+a run. If its condition has held for long enough, the rule **fires**:
 
-`actorlearn health RUN` applies the same rules to a run's `metrics.jsonl`, also after its end.
+* An event `ill` is written, with the numbers and a remedy to try.
+* The screens of `run` and `top`, the desk, and the column `health` of `metrics.jsonl` name the rule.
+* When the condition has not held in {WELL_REPORTS} consecutive reports, an event `well again` follows.
 
-* *Duration*: a condition must hold for at least the number of optimizer steps in the table and for at least {REPORTS}
-  reports. It must hold in 90 % of these reports, or in all of them if the table says so. Reports without a new update
-  do not count. An update has `algorithm.epochs` times `algorithm.minibatches` optimizer steps; with a replay it counts
-  as one.
-* *Rules marked* `*` do not fire while the run scores well. This is the case if the score is above the lowest score
-  since {GAMES} games by more than {as_percent(LEARNED)} of that score's size, and by more than {as_percent(KEPT)} of
-  the way to the best score. For example, a policy that has learned a task may have no entropy.
-* *Missing metrics*: a rule does not fire if the algorithm does not report its metric. Q-learning has no `divergence`,
-  and Box actions have no `entropy_share`. [Metrics](metrics.md) describes the columns.
-* *Several learners*: each is judged separately, and the event names the learner.
-* *Limits*: a run without fired rules is not necessarily healthy. The thresholds are chosen so that no rule fires in
-  healthy runs of the shipped topologies.
+`actorlearn health RUN` checks the same rules on a run that is alive or has ended.
+
+* *How long a condition must hold*: for the number of optimizer steps in the table, and for at least {REPORTS} reports.
+  It must hold in 90 % of these reports, or in all of them if the table says so. Reports without a new update do not
+  count. An update counts as `algorithm.epochs` times `algorithm.minibatches` optimizer steps, or with a replay as one.
+* *Rules marked* `*` do not fire while the score has clearly risen, because what they detect can then be normal. For
+  example, a policy that has learned a task may have no entropy. The score has clearly risen if it is above the lowest
+  score of the run by more than {as_percent(LEARNED)} of the size of that lowest score, and by more than
+  {as_percent(KEPT)} of the difference between the lowest and the best score. Mean scores of fewer than {GAMES} games
+  are not compared.
+* *Missing metrics*: a rule does not fire if the algorithm does not report its metric. For example, Q-learning has no
+  `divergence`, and Box actions have no `entropy_share`. [Metrics](metrics.md) describes all columns.
+* *Several learners*: the rules are checked for each learner, and the event names the learner.
+* *Limits*: a run in which no rule fires is not necessarily healthy. The thresholds were chosen so that no rule fires in
+  healthy runs of the topologies in `configs/`.
 
 The page is generated from `launch/reports/health.py` by `make pages`.
 

@@ -18,32 +18,39 @@ from docs.pages.markdown import table
 
 _HEAD = f"""# Messages
 
-This page describes the control messages, with which a program in any language can control a living run. They have
-protocol version {PROTOCOL_VERSION}. The page is generated from `actorlearn/wire/messages.py` by `make pages`.
+A program in any language can control a living run by messages. This page describes them. They have protocol version
+{PROTOCOL_VERSION}. The page is generated from `actorlearn/wire/messages.py` by `make pages`.
 
-* *Format*: a message is one frame. It contains a MessagePack map of at most {LIMIT_BYTES:,} bytes. The key `type` names
-  the message; the other keys are its fields. You may omit a field that has a default. A message with an unknown field
-  or a field of another type is refused.
-* *Connection*: the supervisor has a ZeroMQ ROUTER socket, the file `control.sock` in the folder that `sockets` in the
-  run's `meta.json` names. Only the user who started the run can open it. Connect a DEALER socket to
-  `ipc://FOLDER/control.sock`, send a `Request` and read the `Reply`. The DEALER needs no identity. If you set one, it
-  must not be used by another connection: the supervisor ignores messages from a second connection with the same
-  identity.
-* *Versions*: `protocol` must be {PROTOCOL_VERSION}, and `version` must be the one in `meta.json`. If the request is
-  wrong or cannot be read, the `Reply` has `ok: false` and the reason in `text`.
-* *Time*: most replies come at once. Replies to `attach`, `detach` and `save` come when the request is carried out, at
-  most 60 s later. A run that has ended sends no reply; its `meta.json` then has the time in `ended`.
+A program of yours sends a [Request](#request) to the supervisor of the run and receives a [Reply](#reply). The other
+messages on this page are those between the supervisor and the processes of the run; you do not need them.
 
-| `command` of a Request | fields of the Request | `data` of the Reply |
-|---|---|---|
-| `status` | | `processes`: `name`, `role`, `learner`, `state`, `incarnation`, `pid`, `busy` (share); `order`; `phase` |
-| `attach` | `simulators` or `learners`; `overrides`, such as `env.kwargs.size=8` | `names`, `running`, `seconds` |
-| `detach` | `names` | `names`, `seconds` |
-| `save` | | `path`, `env_steps`, `seconds` |
-| `stop`: finish the update, save and end; `kill`: end at once | | |
+* *Connection*: the run's `meta.json` names a folder in `sockets`. In this folder the supervisor has a ZeroMQ ROUTER
+  socket, the file `control.sock`, which only the user who started the run can open. Connect a DEALER socket to
+  `ipc://FOLDER/control.sock`, send a `Request` and read the `Reply`. Your DEALER needs no identity. If you set one, no
+  other connection may use it.
+* *Format*: a message is one ZeroMQ frame. It contains a MessagePack map of at most {LIMIT_BYTES:,} bytes. The key
+  `type` names the message; the other keys are its fields. You may omit a field that has a default. A message with an
+  unknown field or a field of another type is refused.
+* *Versions*: `protocol` must be {PROTOCOL_VERSION}, and `version` must be the one in `meta.json`.
+* *Errors*: if the request is wrong or cannot be read, the `Reply` has `ok: false` and the reason in `text`.
+* *Time*: the replies to `attach`, `detach` and `save` come when the request is carried out, at most 60 s later; the
+  others come at once. A run that has ended sends no reply. Its `meta.json` then has the time of the end in `ended`.
 
-The following example starts a run in one terminal. A program that needs only pyzmq and
-msgpack then asks for its status:
+| `command` of a Request | does | other fields of the Request | `data` of the Reply |
+|---|---|---|---|
+| `status` | tells the state of the run | | `processes`, `order`, `phase` |
+| `attach` | adds simulators or learners | `simulators` or `learners`, `overrides` | `names`, `running`, `seconds` |
+| `detach` | removes simulators or learners | `names` | `names`, `seconds` |
+| `save` | saves a checkpoint | | `path`, `env_steps`, `seconds` |
+| `stop` | finishes the update, saves, and ends the run | | |
+| `kill` | ends the run at once | | |
+
+`processes` lists the `name`, `role`, `learner`, `state`, `incarnation` and `pid` of each process, and `busy`, the share
+of time in which it does not wait. `order` is the version of the newest [Order](#order). `seconds` is the time until the
+request was carried out.
+
+In the following example, a run is started in one terminal, and a program in another terminal asks for its status. The
+program needs only the packages pyzmq and msgpack:
 
 <!-- in a terminal of its own -->
 ```sh
@@ -133,7 +140,7 @@ def _meanings(struct: type) -> dict[str, str]:
             for field, below in pairwise(body.body):
                 match field, below:
                     case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                        found[name] = " ".join(text.replace("``", "`").split())
+                        found[name] = " ".join(text.replace("``", "`").replace("None", "nil").split())
     return found
 
 

@@ -10,20 +10,28 @@ from docs.pages.markdown import table
 
 _HEAD = f"""# Metrics
 
-This page lists the columns of a run's `metrics.jsonl`. The file has one row for each report. TensorBoard shows the same
-names over `env_steps`. The page is generated from `actorlearn/metrics/registry.py` and the specs of the algorithms
-by `make pages`.
+This page lists the columns of a run's `metrics.jsonl`. The file has one row for each report, every `report.every_s`
+seconds. TensorBoard shows the same names over `env_steps`. The page is generated from `actorlearn/metrics/registry.py`
+and the specs of the algorithms by `make pages`.
 
-* A **counter** is a total since the start of the run. It includes learners that have left. A **rate** is per second
-  since the previous report; it is 0 for a learner that no longer reports. A **gauge** describes the newest optimizer
-  step or the time since the previous report.
-* With several learners a row has one number for each metric, merged as the last column says. Metrics marked `*` are
-  also listed for each learner under `{LEARNERS}`. With one learner a row has the numbers of its trainer.
-* A column that is not on this page belongs to a plug-in. The spec of its algorithm can describe it (`metrics`).
-  Otherwise it is a gauge, is averaged over learners, and is shown with the terms of the loss.
+The column *kind* of the tables says over which time a metric is taken:
+
+* A **counter** is a total since the start of the run. It includes learners that have left.
+* A **rate** is per second since the previous report. It is 0 for a learner that no longer reports.
+* A **gauge** describes the newest optimizer step or the time since the previous report.
+
+The column *learners* says how the numbers of several learners become the one number of a row: their sum, mean, or
+largest value, or the number of the first learner. *Counted together* means that all learners count in one place.
+Metrics marked `*` are also listed for each learner under `{LEARNERS}`.
+
+The unit *share* is a fraction from 0 to 1 of what the meaning names.
+
+* A column is missing or null if there was nothing to count, or if the number was not finite.
 * A name that starts with `{SECONDARY}` is the same metric of the secondary learner (`replay.secondary_batch_size`).
-* A name that starts with `{OWN_RATE}` is the learning rate of the network named after it (`optimizer.groups`).
-* A column is missing or null if there was nothing to count or the number was not finite.
+* A name that starts with `{OWN_RATE}` is the learning rate of one of several networks (`optimizer.groups`); the name
+  of the network follows.
+* A column that is not on this page belongs to a plug-in. The plug-in's spec can describe it (`metrics`). Without a
+  description, it is a gauge and is averaged over learners.
 """
 
 

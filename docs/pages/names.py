@@ -11,12 +11,11 @@ from launch.names.stable_baselines3 import STABLE_BASELINES3
 
 _STABLE_BASELINES3 = """# From Stable-Baselines3
 
-This page translates the hyperparameters of PPO, A2C, DQN and SAC of Stable-Baselines3 2.9, and those of the files of
-RL Baselines3 Zoo, into [keys](topology.md). The page is generated from `launch/names/stable_baselines3.py` by `make
-pages`.
+This page translates the hyperparameters of PPO, A2C, DQN and SAC of Stable-Baselines3 2.9 into [keys](topology.md) of
+actorlearn. It also translates the additional names in the files of RL Baselines3 Zoo, such as `n_envs` and `normalize`.
 
-`from_stable_baselines3` converts a dictionary of hyperparameters. It returns the keys, with which you can call
-[`train`](python.md), and what it left out:
+`actorlearn.from_stable_baselines3` converts a dictionary of hyperparameters. It returns two dictionaries: the keys,
+with which you can call [`train`](python.md), and the names that could not be converted, with reasons:
 
 ```python
 import actorlearn
@@ -38,65 +37,79 @@ print(left_out)  # {'use_sde': 'state-dependent exploration (gSDE) is not suppor
 run = actorlearn.train("CartPole-v1", **keys)
 ```
 
-* *Defaults*: a name that you leave out has the default of Stable-Baselines3, which may differ from that of
+The conversion follows these rules:
+
+* *Defaults*: for a hyperparameter that you do not give, the key gets the default of Stable-Baselines3, and not that of
   actorlearn.
-* *Left out*: a given value without a counterpart is in `left_out`, with the reason. A name that the algorithm does
-  not have raises a `ValueError`.
-* *Schedules*: `"lin_2.5e-4"` of RL Baselines3 Zoo, and any function of the remaining progress that is constant,
-  linear or half a period of a cosine.
-* *Atari*: `env_wrapper` with `AtariWrapper` sets the preprocessing. Give `train` an id such as `ALE/Pong-v5`.
-* *Policies*: `MlpPolicy` is `model.name: mlp`, and `CnnPolicy` is `nature`. `MultiInputPolicy` sets no key, because the
-  default does the same: an observation with images and numbers gets the network
-  [`mixed`](environments.md#what-a-policy-sees), with convolutions for each image; other observations get `mlp`.
-* *Time limits*: `env_wrapper` with `TimeLimit`, and `max_episode_steps`, are `env.time_limit_steps`.
-* *Acting*: `model.predict(observation, deterministic=True)` is `run.policy().act(observation, greedy=True)`, which
-  returns the action alone. A recurrent policy keeps its state itself.
-* *MaskablePPO* of sb3-contrib is `ppo` with [masks of valid actions](environments.md#valid-actions), which all
-  algorithms with choices have. The environment tells them in `info["action_mask"]`, or in the key `action_mask` of a
-  Dict observation, instead of by `action_masks()` or `ActionMasker`; `env.action_mask: auto` finds them.
-  `predict(observation, action_masks=…)` is `act(observation, action_mask=…)`.
-* *VecEnv*: `train` makes the environments itself, in processes of its own, so you give it no `VecEnv`.
-  `simulators.count` and `simulators.envs` set how many there are, `env.wrappers` lists wrappers of gymnasium, and
-  `model.normalize_observation` and `algorithm.normalize_reward` replace `VecNormalize`.
-* *Models*: a model that Stable-Baselines3 has saved (`.zip`) cannot be loaded. Train again with the converted keys.
-* *Other differences*: with `clip_range_vf`, the error of a clipped value is at least that of the unclipped one, as in
-  the original PPO. DQN's share of random actions falls from the first step; Stable-Baselines3 acts at random until
-  `learning_starts`. With `normalize`, the statistics of observations are collected before learning begins.
-* *Results*: the networks, losses and schedules are the same; random numbers, and so single runs, are not. No scores
-  of Stable-Baselines3 have been reproduced with converted hyperparameters.
+* *Values that cannot be converted* are in `left_out`. A name that the algorithm does not have in Stable-Baselines3
+  raises a `ValueError`.
+* *Schedules*: you can give a text such as `"lin_2.5e-4"`, as in RL Baselines3 Zoo, or a function of the remaining
+  progress. The function must be constant, linear or half a period of a cosine.
+* *Atari*: `env_wrapper` with `AtariWrapper` sets the preprocessing of actorlearn. Give `train` an id such as
+  `ALE/Pong-v5`.
+* *Policies*: `MlpPolicy` becomes `model.name: mlp`, and `CnnPolicy` becomes `model.name: nature`. `MultiInputPolicy`
+  sets no key, because actorlearn's default does the same: it has [convolutions for each
+  image](environments.md#what-a-policy-sees) of a Dict observation.
+* *Time limits*: `env_wrapper` with `TimeLimit` and its argument `max_episode_steps` becomes `env.time_limit_steps`.
+* *MaskablePPO* of sb3-contrib is `ppo` with [masks of valid actions](environments.md#valid-actions). All algorithms for
+  Discrete, MultiDiscrete and MultiBinary actions accept masks.
+
+These parts of a program change:
+
+| Stable-Baselines3 | actorlearn |
+|---|---|
+| `model.predict(observation, deterministic=True)` | `run.policy().act(observation, greedy=True)` |
+| a `VecEnv` | `train` makes `simulators.count` processes, each with `simulators.envs` environments |
+| wrappers of gymnasium | `env.wrappers` |
+| `action_masks()` of the environment, or `ActionMasker` | the environment returns the mask in `info["action_mask"]`, or in the key `action_mask` of a Dict observation |
+| `model.predict(observation, action_masks=mask)` | `run.policy().act(observation, action_mask=mask)` |
+| `VecNormalize` | `model.normalize_observation` and `algorithm.normalize_reward` |
+| a saved model (`.zip`) | cannot be loaded; train again with the converted keys |
+
+`act` returns only the action. A recurrent policy keeps its state itself.
+
+The networks, losses and schedules are the same as in Stable-Baselines3. Random numbers differ, so single runs differ.
+Three other differences remain:
+
+* With `clip_range_vf`, the loss is the larger of the errors of the clipped and the unclipped value, as in the original
+  PPO.
+* DQN's share of random actions falls from the first step. In Stable-Baselines3 all actions are random until
+  `learning_starts`.
+* With `normalize`, statistics of observations are collected before learning begins.
+
+No scores of Stable-Baselines3 have been reproduced with converted hyperparameters yet.
 """
 
 _PROGRAMS = Path(__file__).parents[2] / "examples" / "beside-stable-baselines3"
 _BESIDE = """
 ## Programs side by side
 
-The files are in `examples/beside-stable-baselines3`. A test runs all of them, those of Stable-Baselines3 if it is
-installed.
+Each section shows the same task in both libraries. The programs are in `examples/beside-stable-baselines3`.
 """
 _PAIRS = {
     "quick_start": """### Train, evaluate, act
 
-Training uses processes of its own in actorlearn, so `train` takes the id of an environment or its class, not an
-instance.""",
+In actorlearn, other processes make the environments. So `train` takes the id or the class of an environment, and not
+an environment object.""",
     "stop_at_score": """### Stop at a score
 
-An evaluator of actorlearn is a process. The run goes on while the evaluator plays, and stops some thousand steps after
-the checkpoint that had the score.""",
+In actorlearn, the evaluator is a separate process, and training goes on while it plays. So the run stops some thousand
+steps after the steps whose weights had the score.""",
     "best_model": """### Keep the best model
 
-actorlearn keeps the checkpoint with the best evaluation by default. Without an evaluator it keeps the one with the best
-score in training. `run.policy(at="best")` loads it.""",
+By default, actorlearn keeps the checkpoint with the best evaluation, or without an evaluator the one with the best
+score in training games. `run.policy(at="best")` loads it.""",
 }
 """Programs in this folder, each in a file NAME.py and a file NAME_sb3.py: name -> text of its section."""
 
 _CLEANRL = """# From CleanRL
 
 This page translates the arguments of six scripts of CleanRL into [keys](topology.md): `ppo.py`, `ppo_atari.py`,
-`ppo_continuous_action.py`, `dqn.py`, `dqn_atari.py` and `sac_continuous_action.py`. The page is generated from
-`launch/names/cleanrl.py` by `make pages`.
+`ppo_continuous_action.py`, `dqn.py`, `dqn_atari.py` and `sac_continuous_action.py`.
 
-`from_cleanrl` converts the arguments of a script: its `Args`, or a dictionary. It returns the keys, with which you
-can call [`train`](python.md), and what it left out:
+`actorlearn.from_cleanrl` converts the arguments of a script, which you give as its `Args` object or as a dictionary. It
+returns two dictionaries: the keys, with which you can call [`train`](python.md), and the arguments that could not be
+converted, with reasons:
 
 ```python
 import actorlearn
@@ -107,15 +120,18 @@ print(left_out)  # {}
 run = actorlearn.train("CartPole-v1", **keys)
 ```
 
-* *Defaults*: an argument that you leave out has the default of the script, which may differ from that of actorlearn.
-* *Left out*: a given value without a counterpart is in `left_out`, with the reason. An argument that the script does
-  not have raises a `ValueError`.
-* *Atari*: give `train` an id such as `ALE/Breakout-v5` for `BreakoutNoFrameskip-v4`.
-* *Other differences*: SAC's log standard deviation is at least -20, not -5, and the actor learns in every step
-  instead of twice in every second one. With `ppo_continuous_action`, the statistics of observations are collected
-  before learning begins.
-* *Results*: the networks, losses and schedules are the same; random numbers, and so single runs, are not. No scores
-  of CleanRL have been reproduced with converted arguments.
+* *Defaults*: for an argument that you do not give, the key gets the default of the script, and not that of actorlearn.
+* *Values that cannot be converted* are in `left_out`. An argument that the script does not have raises a `ValueError`.
+* *Atari*: give `train` an id such as `ALE/Breakout-v5` instead of `BreakoutNoFrameskip-v4`.
+
+The networks, losses and schedules are the same as in CleanRL. Random numbers differ, so single runs differ. Three other
+differences remain:
+
+* In `sac_continuous_action`, the log standard deviation of the policy is at least -5; in actorlearn it is at least -20.
+* In `sac_continuous_action`, the actor learns twice in every second step; in actorlearn it learns once in every step.
+* With `ppo_continuous_action`, actorlearn collects statistics of observations before learning begins.
+
+No scores of CleanRL have been reproduced with converted arguments yet.
 """
 
 
@@ -153,9 +169,11 @@ def _tables(library: Library, algorithms: str) -> str:
         for algorithm, keys in library.fixed.items()
     ]
     return (
-        f"\n## Names and keys\n\n{table(('name', algorithms, 'keys', 'value, if it is not the same'), having)}"
+        "\n## Names and keys\n\nIf the last cell of a row is empty, the key gets the value of the name.\n\n"
+        f"{table(('name', algorithms, 'keys', 'how the value is converted'), having)}"
         f"\n## Names without a counterpart\n\n{table(('name', algorithms, 'reason'), missing)}"
-        f"\n## What the library does without a name\n\n{table((algorithms, 'keys'), fixed)}"
+        f"\n## Keys that are always set\n\n{library.title} has no name for these settings, and always trains with "
+        f"them. The conversion sets the keys accordingly.\n\n{table((algorithms, 'keys'), fixed)}"
     )
 
 

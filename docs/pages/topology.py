@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSpec
 from actorlearn.envs.specs import ENVIRONMENTS, FINER
 from docs.pages.markdown import KEY_COLUMNS, kind, summary, table, value
 from launch.plan.pace import MOST_SIMULATORS
@@ -17,29 +16,39 @@ _HEAD = """# Topology reference
 
 This page lists all keys of a topology. It is generated from the settings by `make pages`.
 
-A topology is one YAML file. Only `env.id` is required. Two defaults, a / b, mean: a for Atari games (ids that start
-with `ALE/` or `envpool:ALE/`) and b for all other environments. These are the defaults with the algorithm a2c; the last
-section lists the defaults of the other algorithms. Steps are agent steps.
+A topology is one YAML file. Only `env.id` is required. [Concepts](concepts.md#glossary) defines the terms. Steps are
+agent steps: actions in one environment.
 
-You can change every key on the command line with `section.key=value`. `section={key: value, …}` replaces the whole
-section. `@FILE` reads changes from a file, one per line. The command line has precedence over the file:
+If the column *default* has two values, a / b, then a is the default for Atari games (ids that start with `ALE/` or
+`envpool:ALE/`), and b for all other environments. These are the defaults with the algorithm a2c. The
+[last section](#defaults-by-algorithm) lists the defaults of the other algorithms. A heading such as `model: mlp` means
+that the keys below it exist only with `model.name: mlp`. The kind of environment, as in `env: atari`, follows from
+`env.id`.
 
-* If you choose another algorithm, network, optimizer, kind of environment or mode, some keys of the file are no longer
-  read. They are ignored, and `check`, `run` and `top` list them with the reason.
-* Keys that both choices read keep the value of the file. For example, `algorithm.name=ppo` on a file for A2C keeps its
-  `horizon`. To use all defaults of PPO, replace the section: `algorithm={name: ppo}`.
-* A key on the command line that nothing reads is an error. A key in the file that the file's own choice does not read
-  is an error too.
+You can change every key on the command line, which has precedence over the file:
+
+* `section.key=value` changes one key, for example `optimizer.learning_rate=1e-4`.
+* `section={key: value, …}` replaces the whole section. Keys that it does not name get their defaults.
+* `@FILE` reads changes from a file, one per line.
+
+If the command line chooses another algorithm, network, optimizer, kind of environment or mode than the file, the file
+may have keys that the new choice does not use. These keys are ignored, and `check`, `run` and `top` list them. Keys
+that both choices use keep the value of the file. For example, `algorithm.name=ppo` on a file for A2C keeps the
+`algorithm.horizon` of the file. To get all defaults of PPO, replace the section: `algorithm={name: ppo}`.
+
+In all other cases a key that nothing uses is an error, in the file and on the command line.
 
 """
 _BY_ALGORITHM = """
 ## Defaults by algorithm
 
-This table lists the defaults of each algorithm that differ from the key's own default. The kind is atari for ids that
-start with `ALE/`, continuous for other environments with Box actions, and vector for the rest. If the default of a
-missing key depends on this, the environment is created once to find out its actions. For keys that a line of continuous
-does not list, the line of vector applies.
+The defaults of some keys depend on `algorithm.name` and on the kind of the environment. There is one table for each
+algorithm and one column for each kind: *atari* for ids that start with `ALE/`, *continuous* for other environments with
+Box actions, and *vector* for the rest. To find out whether an environment has Box actions, the command creates it once.
 
+* If a cell is empty, the default in the tables above applies.
+* If a table has no column *continuous*, the column *vector* applies to environments with Box actions, too.
+* `optimizer.learning_rate (adam)` is the default of `optimizer.learning_rate` if `optimizer.name` is `adam`, and so on.
 """
 KINDS = tuple({spec.like: spec.example for spec in reversed(ENVIRONMENTS.specs())}.values())[::-1]
 """An environment of each kind with defaults of its own: they are listed for all of these."""
@@ -67,7 +76,7 @@ def page() -> str:
         if name in CHOSEN:
             for readers, keys in _of_some(name).items():
                 parts.append(f"\n### {name}: {', '.join(readers)}\n\n{_table(name, keys, readers[0])}")
-    return "".join([*parts, _BY_ALGORITHM, table(("algorithm", "kind", "defaults"), _of_algorithms())])
+    return "".join([*parts, _BY_ALGORITHM, *(_of_algorithm(spec) for spec in ALGORITHMS.specs())])
 
 
 def _of_some(name: str) -> dict[tuple[str, ...], dict[str, Key]]:
@@ -113,16 +122,20 @@ def _default(section: str, name: str, chosen: str) -> str:
     return " / ".join(dict.fromkeys(found))
 
 
-def _of_algorithms() -> Iterator[tuple[str, str, str]]:
-    """Yield the rows of defaults by algorithm, of all sections."""
-    for spec in ALGORITHMS.specs():
-        for like in (*(ENVIRONMENTS.of(env_id).like for env_id in KINDS), *FINER):
-            wanted = {f"{s}.{k}": v for s, keys in spec.defaults.get(like, {}).items() for k, v in keys.items()}
-            numbers = {
-                f"{k} ({optimizer})": v
-                for optimizer, keys in spec.optimizers.get(like, {}).items()
-                for k, v in keys.items()
-            }
-            said = ", ".join(f"{key} {value(default)}" for key, default in (wanted | numbers).items())
-            if said or like not in FINER:
-                yield spec.name, like, said
+def _of_algorithm(spec: AlgorithmSpec) -> str:
+    """Return the table of an algorithm's defaults: one row for each key, one column for each kind of environments."""
+    columns = {like: _of_kind(spec, like) for like in (ENVIRONMENTS.of(env_id).like for env_id in KINDS)}
+    for finer, base in FINER.items():
+        if of_finer := _of_kind(spec, finer):
+            columns[finer] = columns[base] | of_finer
+    keys = dict.fromkeys(key for column in columns.values() for key in column)
+    rows = ((f"`{key}`", *(column.get(key, "") for column in columns.values())) for key in keys)
+    return f"\n### {spec.name}\n\n{table(('key', *columns), rows)}"
+
+
+def _of_kind(spec: AlgorithmSpec, like: str) -> dict[str, str]:
+    """Return an algorithm's defaults for one kind of environments: key -> value as code."""
+    keys = {f"{s}.{k}": v for s, keys in spec.defaults.get(like, {}).items() for k, v in keys.items()}
+    for optimizer, numbers in spec.optimizers.get(like, {}).items():
+        keys |= {f"optimizer.{k} ({optimizer})": v for k, v in numbers.items()}
+    return {key: value(default) for key, default in keys.items()}

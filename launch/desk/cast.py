@@ -20,7 +20,7 @@ _STATES = {
 
 @dataclass
 class Process:
-    """A process, with all its incarnations in the run's last life."""
+    """A process and its restarts, since the run was last started or resumed."""
 
     name: str
     role: str

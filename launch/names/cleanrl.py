@@ -25,6 +25,7 @@ DQN = ("dqn", "dqn_atari")
 SAC = ("sac_continuous_action",)
 ALL = (*PPO, *DQN, *SAC)
 COMPUTED = "the script computes it from other arguments"
+_STARTS = "learning_starts, or batch_size if it is larger"
 
 
 def _device(values: Values) -> Keys:
@@ -107,16 +108,31 @@ TABLE = (
     Name("seed", ALL, ("seed",)),
     Name("torch_deterministic", ALL, (), "no key is needed; docs/guarantees.md says which runs are repeatable"),
     Name(
-        "cuda", ALL, ("trainer.device",), "false = cpu; for true write trainer.device: cuda on a GPU machine", _device
+        "cuda",
+        ALL,
+        ("trainer.device",),
+        "false = cpu; true sets no key: on a machine with a GPU, set trainer.device: cuda",
+        _device,
     ),
-    Name("track", ALL, ("report.writers",), "true = [tensorboard, wandb]", _tracked),
+    Name("track", ALL, ("report.writers",), "true = [tensorboard, wandb]; false sets no key", _tracked),
     Name("wandb_project_name", ALL, (), "the environment variable WANDB_PROJECT names the project"),
     Name("wandb_entity", ALL, (), "the environment variable WANDB_ENTITY names the team"),
-    Name("capture_video", ALL, ("evaluator.record",), "true, with evaluator.count: 1", _filmed),
-    Name("save_model", ("ppo_continuous_action", *DQN), (), "every run saves checkpoints (section checkpoint)"),
+    Name("capture_video", ALL, ("evaluator.record",), "true also sets evaluator.count: 1", _filmed),
+    Name(
+        "save_model",
+        ("ppo_continuous_action", *DQN),
+        (),
+        "every run saves checkpoints; the keys are in the section checkpoint",
+    ),
     Name("upload_model", ("ppo_continuous_action", *DQN), (), "actorlearn export writes a policy that you can upload"),
-    Name("hf_entity", ("ppo_continuous_action", *DQN), (), "nothing is uploaded"),
-    Name("env_id", ALL, ("env.id",), "the first argument of train; Atari's are ALE/Pong-v5 and so on", nothing),
+    Name("hf_entity", ("ppo_continuous_action", *DQN), (), "actorlearn uploads nothing"),
+    Name(
+        "env_id",
+        ALL,
+        ("env.id",),
+        "give it as the first argument of train; ids of Atari games are as ALE/Pong-v5",
+        nothing,
+    ),
     Name("total_timesteps", ALL, ("total_steps",), "", whole("total_steps", "total_timesteps")),
     Name(
         "num_envs",
@@ -128,7 +144,13 @@ TABLE = (
     Name("gamma", ALL, ("algorithm.discount",)),
     # PPO
     Name("learning_rate", PPO, ("optimizer.learning_rate",), "", _rate),
-    Name("anneal_lr", PPO, ("optimizer.schedule",), "true = linear, to 0; false = constant", _annealed),
+    Name(
+        "anneal_lr",
+        PPO,
+        ("optimizer.schedule",),
+        "true = linear, to 0 at the end of the run; false = constant",
+        _annealed,
+    ),
     Name("num_steps", PPO, ("algorithm.horizon",), "", whole("algorithm.horizon", "num_steps")),
     Name("gae_lambda", PPO, ("algorithm.gae_lambda",)),
     Name("num_minibatches", PPO, ("algorithm.minibatches",)),
@@ -149,7 +171,8 @@ TABLE = (
         "target_kl",
         PPO,
         ("algorithm.target_kl",),
-        "target_kl / 1.5; compared before each minibatch, not after each epoch",
+        "target_kl / 1.5, because an update ends early at 1.5 times the key; compared before each minibatch, and in "
+        "CleanRL after each epoch",
         _target_kl,
     ),
     Name("batch_size", PPO, (), COMPUTED, nothing),
@@ -179,7 +202,7 @@ TABLE = (
         "learning_starts",
         DQN,
         ("replay.learning_starts_steps",),
-        "at least batch_size",
+        _STARTS,
         lambda values: {
             "replay.learning_starts_steps": max(integer(values["learning_starts"]), integer(values["batch_size"]))
         },
@@ -200,7 +223,7 @@ TABLE = (
         "learning_starts",
         SAC,
         ("replay.learning_starts_steps", "algorithm.random_steps"),
-        "at least batch_size",
+        _STARTS,
         _random_start,
     ),
     Name(

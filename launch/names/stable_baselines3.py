@@ -42,7 +42,7 @@ _ACTIVATIONS = {
 _PERCEPTRONS = ("MlpPolicy", "MultiInputPolicy", "ActorCriticPolicy", "DQNPolicy", "SACPolicy")
 """Ends of the names of policies that are perceptrons; MlpPolicy is the class ActorCriticPolicy, for example."""
 _NOISE = "state-dependent exploration (gSDE) is not supported"
-_BUFFER = "the algorithm determines the kind of buffer"
+_BUFFER = "the algorithm determines the kind of its buffer"
 
 
 def read_python(text: str) -> Any:
@@ -361,18 +361,19 @@ def _none(names: str, algorithms: tuple[str, ...], why: str, convert: Callable[[
     return [Name(name, algorithms, (), why, convert) for name in names.split()]
 
 
-_SCHEDULE = "the schedule is constant, linear or cosine; the latter two set optimizer.learning_rate_final"
+_SCHEDULE = "the schedule is constant, linear or cosine; linear and cosine also set optimizer.learning_rate_final"
 _FUNCTIONS = f"one of {', '.join(_ACTIVATIONS.values())}"
-_SIZES = "pi becomes hidden_sizes; vf or qf becomes value_hidden_sizes if it differs"
+_SIZES = "pi becomes model.hidden_sizes; vf or qf becomes model.value_hidden_sizes if it differs from pi"
 _POLICIES = "MlpPolicy = mlp; CnnPolicy = nature; MultiInputPolicy = the default: mixed if there are images, else mlp"
 _WRAPPERS = "package.module:Class; TimeLimit = env.time_limit_steps; AtariWrapper = env.preset: dqn"
-_RATIO = "batch_size x gradient_steps / (train_freq x n_envs), and batch_size for -1"
+_RATIO = "batch_size x gradient_steps / (train_freq x n_envs); if gradient_steps is -1, batch_size"
 _EPSILON = "exploration_fraction x total_timesteps"
+_STARTS = "learning_starts, or batch_size if it is larger"
 
 TABLE: tuple[Name, ...] = (
     Name("policy", (*ON_POLICY, "dqn"), ("model.name",), _POLICIES, _policy),
     Name("policy", ("sac",), ("model.name",), _POLICIES, _no_images),
-    Name("env", ALL, ("env.id",), "the first argument of train", nothing),
+    Name("env", ALL, ("env.id",), "give it as the first argument of train", nothing),
     Name("learning_rate", ALL, ("optimizer.learning_rate", "optimizer.schedule"), _SCHEDULE, _rate),
     _count("n_steps", ON_POLICY, "algorithm.horizon"),
     _count("n_steps", OFF_POLICY, "algorithm.n_step"),
@@ -385,7 +386,7 @@ TABLE: tuple[Name, ...] = (
         "clip_range",
         ("ppo",),
         ("algorithm.ratio_clip",),
-        "a linear or cosine schedule sets ratio_clip_final and algorithm.schedule",
+        "a linear or cosine schedule also sets algorithm.ratio_clip_final and algorithm.schedule",
         _clip,
     ),
     Name("clip_range_vf", ("ppo",), ("algorithm.value_clip",), "", _value_clip),
@@ -398,30 +399,36 @@ TABLE: tuple[Name, ...] = (
     Name("vf_coef", ON_POLICY, ("algorithm.value_cost",)),
     Name("max_grad_norm", (*ON_POLICY, "dqn"), ("optimizer.clip_norm",)),
     Name("use_rms_prop", ("a2c",), ("optimizer.name",), "true = rmsprop, as in torch; false = adam", _rmsprop),
-    Name("rms_prop_eps", ("a2c",), ("optimizer.epsilon",), "with use_rms_prop", nothing),
+    Name("rms_prop_eps", ("a2c",), ("optimizer.epsilon",), "only with use_rms_prop", nothing),
     *_none("use_sde sde_sample_freq", (*ON_POLICY, "sac"), _NOISE),
     *_none("use_sde_at_warmup", ("sac",), _NOISE),
     *_none("rollout_buffer_class rollout_buffer_kwargs", ON_POLICY, _BUFFER),
     Name("target_kl", ("ppo",), ("algorithm.target_kl",)),
     # DQN and SAC
     _count("buffer_size", OFF_POLICY, "replay.capacity_steps"),
-    Name("learning_starts", ("dqn",), ("replay.learning_starts_steps",), "at least batch_size", _learning_starts),
+    Name("learning_starts", ("dqn",), ("replay.learning_starts_steps",), _STARTS, _learning_starts),
     Name(
         "learning_starts",
         ("sac",),
         ("replay.learning_starts_steps", "algorithm.random_steps"),
-        "at least batch_size",
+        _STARTS,
         _random_start,
     ),
     *_none("tau", ("dqn",), "dqn always copies the whole network, as with tau = 1", whole_copies),
     Name("tau", ("sac",), ("algorithm.target_rate",)),
-    Name("train_freq", OFF_POLICY, ("algorithm.horizon",), "steps, not episodes", _horizon),
+    Name(
+        "train_freq",
+        OFF_POLICY,
+        ("algorithm.horizon",),
+        "a number of steps; a number of episodes cannot be converted",
+        _horizon,
+    ),
     Name("gradient_steps", OFF_POLICY, ("replay.ratio",), _RATIO, _ratio),
     *_none("action_noise", ("sac",), "the policy itself is stochastic"),
     *_none(
         "replay_buffer_class replay_buffer_kwargs",
         OFF_POLICY,
-        "the replay is uniform, or prioritised with replay.prioritised: true",
+        "the replay is drawn from uniformly, or by priority with replay.prioritised: true",
     ),
     *_none("optimize_memory_usage", OFF_POLICY, "the replay always stores each frame only once"),
     _count("target_update_interval", ("dqn",), "algorithm.target_every_steps"),
@@ -436,26 +443,26 @@ TABLE: tuple[Name, ...] = (
     Name("exploration_final_eps", ("dqn",), ("algorithm.epsilon_final",)),
     Name("target_entropy", ("sac",), ("algorithm.target_entropy",), "auto = null", _target_entropy),
     # All
-    *_none("stats_window_size", ALL, "scores are means of the last 100 games"),
+    *_none("stats_window_size", ALL, "scores are always means of the last 100 games"),
     Name(
         "tensorboard_log",
         ALL,
         ("report.writers",),
-        "events for TensorBoard are written to the folder of the run",
+        "events for TensorBoard are written by default, to the folder of the run",
         nothing,
     ),
-    *_none("policy_kwargs", ALL, "each of its entries is in this table", nothing),
-    *_none("verbose", ALL, "train shows a bar (progress=)", nothing),
+    *_none("policy_kwargs", ALL, "its entries, such as net_arch, are names of these tables", nothing),
+    *_none("verbose", ALL, "train shows a progress bar, unless progress=False", nothing),
     Name("seed", ALL, ("seed",), "null = 1", _seed),
     Name("device", ALL, ("trainer.device",), "auto = cpu", _device),
     *_none("_init_setup_model", ALL, "the processes of a run make the network"),
     # learn
     Name("total_timesteps", ALL, ("total_steps",), "", _total_steps),
-    *_none("callback", ALL, "train has on_report, on_evaluation and on_checkpoint"),
-    *_none("log_interval", ALL, "reports come at intervals of seconds (report.every_s)"),
+    *_none("callback", ALL, "use the arguments on_report, on_evaluation and on_checkpoint of train"),
+    *_none("log_interval", ALL, "a report comes every report.every_s seconds"),
     Name("tb_log_name", ALL, ("name",), "the name of the run and of its folder", _name),
-    *_none("reset_num_timesteps", ALL, "actorlearn resume continues a run"),
-    *_none("progress_bar", ALL, "train shows a bar (progress=)", nothing),
+    *_none("reset_num_timesteps", ALL, "to continue a run, use actorlearn resume"),
+    *_none("progress_bar", ALL, "train shows a progress bar, unless progress=False", nothing),
     # policy_kwargs
     Name(
         "net_arch",
@@ -477,11 +484,15 @@ TABLE: tuple[Name, ...] = (
     Name("ortho_init", ON_POLICY, ("model.init",), "true = orthogonal; false = torch", _init),
     Name("log_std_init", ON_POLICY, ("model.log_std_init",)),
     *_none("log_std_init clip_mean", ("sac",), _NOISE),
-    *_none("n_critics", ("sac",), "there are two critics"),
+    *_none("n_critics", ("sac",), "sac always has two critics"),
     *_none("full_std squash_output", ON_POLICY, _NOISE),
     *_none("use_expln", (*ON_POLICY, "sac"), _NOISE),
     *_none("features_extractor_class features_extractor_kwargs", ALL, "write your network, and name it in model.name"),
-    *_none("share_features_extractor", (*ON_POLICY, "sac"), "model.name determines it"),
+    *_none(
+        "share_features_extractor",
+        (*ON_POLICY, "sac"),
+        "the network, model.name, determines whether policy and value share an encoder",
+    ),
     *_none("normalize_images", ALL, "bytes are always divided by 255"),
     Name("optimizer_class", ON_POLICY, ("optimizer.name",), "Adam = adam; RMSpropTFLike = rmsprop", _optimizer),
     Name("optimizer_class", OFF_POLICY, ("optimizer.name",), "Adam = adam", _adam),
@@ -489,7 +500,7 @@ TABLE: tuple[Name, ...] = (
         "optimizer_kwargs",
         ALL,
         ("optimizer.epsilon",),
-        "eps = epsilon; betas = optimizer.betas; alpha = optimizer.decay",
+        "eps = optimizer.epsilon; betas = optimizer.betas; alpha = optimizer.decay",
         _optimizer_numbers,
     ),
     # RL Baselines3 Zoo
@@ -499,7 +510,7 @@ TABLE: tuple[Name, ...] = (
         "normalize",
         ON_POLICY,
         ("model.normalize_observation", "algorithm.normalize_reward"),
-        "norm_obs and norm_reward",
+        "norm_obs sets the first key, norm_reward the second; true sets both",
         _normalized,
     ),
     *_none(
@@ -507,7 +518,7 @@ TABLE: tuple[Name, ...] = (
     ),
     Name("frame_stack", ALL, ("env.stack",), "only for Atari games", _stacked),
     Name("env_wrapper", ALL, ("env.wrappers",), _WRAPPERS, _wrapper),
-    *_none("vec_env_wrapper", ALL, "env.wrappers wrap single environments"),
+    *_none("vec_env_wrapper", ALL, "env.wrappers can wrap only single environments"),
     Name("env_kwargs", ALL, ("env.kwargs",), "", _environment_arguments),
 )
 

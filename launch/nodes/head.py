@@ -63,6 +63,7 @@ from launch.nodes.remote import RemoteNode
 from launch.nodes.stream import Numbered, StreamError
 from launch.plan.nodes import NodeResources, fits, need_of, place_learners, share_out, unlike_here
 from launch.plan.plan import Plan, Start
+from launch.spawning.spawner import Key
 from launch.supervision import events as ev
 from launch.topology.load import TopologyError, dump
 from launch.topology.modes import mode
@@ -106,8 +107,8 @@ class Head:
         self._accounts = NodeAccounts(plan.addresses.run_dir / "checkpoints", mode(plan.topology).outlived)
         self._unplaced: list[Start] = []
         """Starts that wait for a node with room for them."""
-        self._waiting: set[int] = set()
-        """Learners for which no node has room."""
+        self._waiting: dict[int, str] = {}
+        """Learners for which no node has room -> the reason for placing them again; empty the first time."""
         self._notes: list[ev.Note] = []
         """Notes that are yielded with the next events."""
         self._moving: Moving | None = None
@@ -188,7 +189,7 @@ class Head:
             self._note_placed(learner, name, why)
 
     def _note_placed(self, learner: int, name: str, why: str) -> None:
-        self._waiting.discard(learner)
+        self._waiting.pop(learner, None)
         said = f"learner {learner} on {name}{why}"
         self._notes.append(ev.Note("placed", cause=said, fields={"learner": learner, "node": name}))
 
@@ -246,13 +247,14 @@ class Head:
             learner = min((known for known, name in self.placed.items() if name in self.nodes), default=learner)
         found = self.nodes.get(self.placed.get(learner, ""))
         if found is None or found.leaving:
-            before = self.placed.pop(learner, "")
-            why = f", because node {before} {'is leaving' if found else 'was lost'}" if before else ""
+            why = self._waiting.get(learner, "")
+            if before := self.placed.pop(learner, ""):
+                why = f", because node {before} {'is leaving' if found else 'was lost'}"
             try:
                 self._place([learner], why)
             except TopologyError as error:
                 if learner not in self._waiting:
-                    self._waiting.add(learner)
+                    self._waiting[learner] = why
                     reason = str(error) if self.nodes else "no node is left; start one with `actorlearn node`"
                     self._notes.append(ev.Note("waiting", cause=f"learner {learner} waits for a node{why}: {reason}"))
                 return None
@@ -468,10 +470,18 @@ class Head:
             self._moving = None
         self.members = {word: name for word, name in self.members.items() if name != node.name}
         self._router.send(node.name, messages.encode(Fenced(epoch=node.epoch)))
-        processes = tuple(node.living)
+        elsewhere = self._wanted.lost == "elsewhere"
+        processes = (*node.living, *(() if elsewhere else self._drop_waiting(node)))
         yield ev.Note("lost", cause=f"node {node.name}: {why}", fields={"node": node.name})
-        yield ev.Lost(node.name, processes, self._wanted.lost == "elsewhere")
+        yield ev.Lost(node.name, processes, elsewhere)
         self._start_unplaced()  # of a learner that was moving from it
+
+    def _drop_waiting(self, node: RemoteNode) -> list[Key]:
+        """Forget the starts that wait although they belong to learners of a lost node; returns the names of these."""
+        lost = {start.process.learner for start in node.living.values() if _of_learner(start)}
+        waiting = [start for start in self._unplaced if _of_learner(start) and start.process.learner in lost]
+        self._unplaced = [start for start in self._unplaced if start not in waiting]
+        return [(start.process.name, start.process.incarnation) for start in waiting]
 
     def _take_accounts(self, node: RemoteNode, end: NodeLeft | NodeEnded) -> None:
         self._accounts.add(end.accounts)
@@ -540,7 +550,10 @@ class Head:
         """Complete a move: its processes can restart on the other node, or here if it has no room any more."""
         moving = self._moving
         if moving is None or moving.node != node.name or moving.learner != released.learner:
-            raise MessageError(f"it released learner {released.learner}, which is not being moved from it")
+            raise MessageError(
+                f"node {node.name} says that it has ended learner {released.learner} for a move, but the head has "
+                "not asked for this move"
+            )
         self._accounts.add({released.learner: released.steps})
         node.has.discard(released.learner)
         node.brought.discard(released.learner)

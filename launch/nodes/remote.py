@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from actorlearn.wire.messages import Finished
 from launch.nodes import messages
 from launch.nodes.copies import Arriving
 from launch.nodes.messages import DropLearner, DropMembers, Join
@@ -63,8 +62,8 @@ class RemoteNode:
         self.put(action, learner)
 
     def ignores(self, event: NodeMessage) -> bool:
-        """Whether an event has no effect: the end of a process of a node that is leaving."""
-        return self.leaving and ends(event)
+        """Whether an event has no effect: the end of a process of a node that is leaving, which is lost soon after."""
+        return self.leaving and isinstance(event, ev.Exited)
 
     def may_report(self, event: NodeMessage) -> bool:
         """Whether the node may send this event: a node reports only its own processes."""
@@ -85,8 +84,3 @@ class RemoteNode:
 
         self.outbox.pump()
         self.stream.send(now_s, frame)
-
-
-def ends(event: NodeMessage) -> bool:
-    """Whether an event is the end of a process, or the Finished of a process that is about to end."""
-    return isinstance(event, ev.Exited) or (isinstance(event, ev.Received) and isinstance(event.message, Finished))

@@ -17,7 +17,7 @@ from actorlearn.wire.identity import ProcessId
 from launch.plan.auto import AUTO, Choice
 from launch.plan.probe import Description
 from launch.plan.segments import block_shape
-from launch.topology.load import Topology, TopologyError, tree
+from launch.topology.load import Topology, TopologyError, tree, with_defaults
 from launch.topology.modes import mode
 
 KEY = "checkpoint.exact"
@@ -104,7 +104,8 @@ def reason_to_begin_anew(
         if saved and saved != list(names):
             had, has = (" and ".join(listed) or "none" for listed in (saved, names))
             return f"the checkpoint has snapshots of {had}, and the run starts with {has}"
-        if said := _changed(state["depends_on"], depends_on(topology)):
+        now = depends_on(topology)
+        if said := _changed(with_defaults(state["depends_on"], topology, now), now):
             return said
     if len({state["weights"] for state in states}) > 1:  # only some learners have saved again within a batch
         return "the learners saved their checkpoints of these steps at different times"

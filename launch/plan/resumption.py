@@ -30,9 +30,9 @@ from launch.plan import exactness
 from launch.plan.plan import Plan, Resumption
 from launch.plan.segments import replay_shape
 from launch.reports.checks import is_number
-from launch.topology.changes import changes
+from launch.topology.changes import changes, flat
 from launch.topology.keys import CHOSEN, choice_key, keys_of
-from launch.topology.load import Topology, tree
+from launch.topology.load import Topology, tree, with_defaults
 from launch.topology.modes import mode
 from launch.topology.strict_yaml import number, show
 
@@ -145,7 +145,7 @@ def _refuse_other_shapes(plan: Plan, found: Iterable[Found], before: Mapping[str
         parts.pop("optimizer", None)  # a plug-in's mode may save what it likes
     for checkpoint in found:
         if misfit := _misfit(checkpoint.path, parts):
-            way_out = _way_back(before, tree(plan.topology))
+            way_out = _way_back(before, plan.topology)
             raise RunError(f"{short(checkpoint.path)} does not fit this topology: {misfit}; {way_out}")
 
 
@@ -171,17 +171,15 @@ def _shape(shape: tuple[int, ...] | None) -> str:
     return "is missing" if shape is None else f"has shape {[*shape]}"
 
 
-def _way_back(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def _way_back(before: Mapping[str, Any], topology: Topology) -> str:
     """Return the keys on which tensors depend and that differ from the run's topology, and what to do about them."""
-    changed = []
+    now, changed = tree(topology), []
     for section in CHOSEN:
-        had, has = before.get(section) or {}, now[section]
-        choice = choice_key(section)
+        choice, has = f"{section}.{choice_key(section)}", flat({section: now[section]})
+        had = with_defaults(flat({section: before.get(section) or {}}), topology, has)
         keys = [choice] if had.get(choice) != has[choice] else has
         changed += [
-            f"{section}.{key} was {show(had.get(key))} and is {show(has[key])}"
-            for key in keys
-            if had.get(key) != has[key]
+            f"{key} was {show(had.get(key))} and is {show(has[key])}" for key in keys if had.get(key) != has[key]
         ]
     if not changed:
         return (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from actorlearn.metrics.registry import HEALTH, LEARNERS
+from actorlearn.metrics.registry import ENV_CHANGES, HEALTH, LEARNERS
 from launch.reports.checks import is_number
 from launch.reports.format import as_number, as_percent
 
@@ -81,17 +81,21 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What earlier rows of a run have shown, including the newest row."""
+    """What earlier rows of a run have shown, including the newest row, since a resume last changed the environment."""
 
     lowest: float | None = None
     """Lowest mean score in any report; ``best`` is the highest."""
     best: float | None = None
     rewarded: bool = False
     """Whether any report had a reward other than 0."""
+    env_changes: float | None = None
+    """`ENV_CHANGES` of the newest row."""
 
     def with_row(self, row: Row) -> Past:
         """Return the past including another row."""
-        past = replace(self, rewarded=self.rewarded or bool(_number(row, "rewards_nonzero")))
+        changes = _number(row, ENV_CHANGES)
+        before = self if changes == self.env_changes else Past(env_changes=changes)
+        past = replace(before, rewarded=before.rewarded or bool(_number(row, "rewards_nonzero")))
         score = _number(row, "episode_return_mean")
         games = _number(row, "episodes_in_mean" if "episodes_in_mean" in row else "episodes")  # older rows lack it
         if score is None or games is None or games < GAMES:
@@ -234,7 +238,8 @@ def _steps(row: Row) -> str:
 RULES: tuple[HealthRule, ...] = (
     HealthRule(
         "policy collapsed",
-        f"`entropy_share` is below {as_percent(ENTROPY_SHARE)}",
+        f"the policy's entropy is below {as_percent(ENTROPY_SHARE)} of the entropy of uniform actions "
+        "(`entropy_share`)",
         _below("entropy_share", ENTROPY_SHARE),
         lambda row, facts: (
             f"the policy has collapsed to one action: its entropy is {as_number(_number(row, 'entropy'))} nats, "
@@ -246,8 +251,8 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "updates too large",
-        f"`divergence` is above {DIVERGENCE}, PPO's `clipped_share` above {as_percent(CLIPPED_SHARE)}, or "
-        f"`effective_sample_size` below {as_percent(SAMPLE_SIZE)}",
+        f"the KL divergence from the acting policy (`divergence`) is above {DIVERGENCE}, PPO's `clipped_share` is "
+        f"above {as_percent(CLIPPED_SHARE)}, or `effective_sample_size` is below {as_percent(SAMPLE_SIZE)}",
         _too_large,
         _too_large_says,
         "lower optimizer.learning_rate or algorithm.epochs; with old experience, lower algorithm.max_policy_lag",
@@ -258,9 +263,10 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "updates without effect",
-        f"`weights_change` is below {NO_CHANGE:g}, or `divergence` below {NO_DIVERGENCE:g} although an update has "
-        f"several optimizer steps; not while the learning rate is below {as_percent(RATE_SHARE)} of its "
-        f"initial value or `entropy_share` below {as_percent(UNDECIDED)}",
+        f"since the previous report, the weights changed by less than {NO_CHANGE:g} of their norm (`weights_change`); "
+        f"or `divergence` is below {NO_DIVERGENCE:g} although an update has several optimizer steps. The rule does not "
+        f"fire while the learning rate is below {as_percent(RATE_SHARE)} of its initial value, or `entropy_share` is "
+        f"below {as_percent(UNDECIDED)}",
         _no_effect,
         _no_effect_says,
         "raise optimizer.learning_rate a hundredfold, and check that rewards and advantages are not all 0",
@@ -271,7 +277,8 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "values explain nothing",
-        f"`explained_variance` is below {EXPLAINED} although there are rewards other than 0",
+        f"the values explain less than {EXPLAINED} of the variance of the returns (`explained_variance`), although "
+        "there are rewards other than 0",
         _explains_nothing,
         lambda row, facts: (
             "the values are no better than a constant: explained variance "
@@ -283,8 +290,8 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "values too large",
-        f"`value_mean` or `q_mean` is more than {BOUNDS:g} times the largest discounted return, reward_clip / "
-        "(1 - discount)",
+        f"`value_mean` or `q_mean` is more than {BOUNDS:g} times the largest possible return, which is "
+        "algorithm.reward_clip / (1 - algorithm.discount)",
         _values_too_large,
         lambda row, facts: (
             f"values of {as_number(_largest_value(row))} are larger than any return, {as_number(facts.largest_return)}"
@@ -296,8 +303,8 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "gradients far above clip_norm",
-        f"`gradient_norm` is more than {LIMITS:g} times optimizer.clip_norm. Clipping at nearly every step is "
-        "normal: Adam and RMSProp divide by the remaining size",
+        f"`gradient_norm` is more than {LIMITS:g} times optimizer.clip_norm. A norm that is only somewhat above "
+        "clip_norm is normal",
         _far_above_limit,
         lambda row, facts: (
             f"the gradient's norm is {as_number(_number(row, 'gradient_norm'))} before it is clipped to "
@@ -309,7 +316,8 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "dead units",
-        f"`dead_units` is above {as_percent(DEAD)}",
+        f"in some hidden layer, more than {as_percent(DEAD)} of the units are 0 or saturated for all inputs "
+        "(`dead_units`)",
         _above("dead_units", DEAD),
         lambda row, facts: (
             f"{as_percent(_number(row, 'dead_units'))} of a hidden layer's units are 0 or saturated for all inputs, "
@@ -321,7 +329,7 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "rewards always 0",
-        f"no report had a reward other than 0, and {as_percent(UNREWARDED_SHARE)} of the run's steps are done",
+        f"no reward in the run was other than 0, and {as_percent(UNREWARDED_SHARE)} of total_steps are done",
         _unrewarded,
         lambda row, facts: f"all rewards have been 0 for {_steps(row)}: there is nothing to learn from",
         "check that the environment gives rewards, explore more, or start with an easier task",
@@ -332,7 +340,7 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "observations constant",
-        "`observations_constant` is 100%",
+        "all observations are the same (`observations_constant` is 100%)",
         lambda row, facts, past: None if (share := _number(row, "observations_constant")) is None else share == 1.0,
         lambda row, facts: "all observations are the same: the policy cannot see what happens",
         "check the environment's observations and its wrappers",
@@ -343,7 +351,7 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "observations huge",
-        f"`inputs_largest` is above {HUGE:g}",
+        f"the network's inputs contain numbers above {HUGE:g} (`inputs_largest`)",
         _above("inputs_largest", HUGE),
         lambda row, facts: f"the network reads numbers as large as {as_number(_number(row, 'inputs_largest'))}",
         "set model.normalize_observation: true, or scale observations to about 1 in the environment",
@@ -353,7 +361,7 @@ RULES: tuple[HealthRule, ...] = (
     ),
     HealthRule(
         "no game finished",
-        f"`episodes` is 0, and {as_percent(UNFINISHED_SHARE)} of the run's steps are done",
+        f"no game was finished (`episodes` is 0), and {as_percent(UNFINISHED_SHARE)} of total_steps are done",
         _unfinished,
         lambda row, facts: f"no game was finished in {_steps(row)}: there is no score",
         "set env.time_limit_steps, or check that the environment returns terminated or truncated",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from launch.runs.find import RunFolder
-from launch.topology.changes import undo
+from launch.topology.changes import changes_task, undo
 
 
 class Life(NamedTuple):
@@ -43,3 +43,11 @@ def lives_of(run: RunFolder, env_steps: int) -> list[Life]:
             env_steps = life.resumed_at
         topology = undo(topology, meta.get("changed") or {})
     return found
+
+
+def count_env_changes(meta: Mapping[str, Any]) -> int:
+    """Return how many resumes of a run have changed a key of its environment; ``meta``: content of its meta.json."""
+    earlier = meta.get("earlier")
+    lives = [*(earlier if isinstance(earlier, list) else []), meta]
+    changed = [life.get("changed") for life in lives if isinstance(life, Mapping)]
+    return sum(changes_task(its) for its in changed if isinstance(its, Mapping))

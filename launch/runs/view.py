@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from actorlearn.metrics.registry import ENV_CHANGES
 from actorlearn.metrics.writer import METRICS_FILE
 from actorlearn.parameters.checkpoint_folders import steps_of
 from launch.errors import FailedError
@@ -22,6 +23,7 @@ from launch.reports.checks import MOST, keep_usable
 from launch.reports.format import as_rate, as_span, as_whole
 from launch.runs.client import ask
 from launch.runs.find import RunFolder
+from launch.runs.lives import count_env_changes
 
 EVENTS_KEPT = 100
 """Number of newest events in a view; events.jsonl has all."""
@@ -70,9 +72,12 @@ class RunView:
     summary: Mapping[str, Any] = field(default_factory=dict)
     """Content of summary.json; empty while the run is alive, or if it was killed."""
     best_return: float | None = None
-    """Highest mean score of the last games in any report."""
+    """Highest mean score of the last games in any report since a resume last changed the environment."""
     trend: tuple[tuple[int, float], ...] = ()
-    """Pairs of a part of ``total_steps``, 0 to ``TREND_PARTS``, and the newest mean score of the last games in it."""
+    """Pairs of a part of ``total_steps``, 0 to ``TREND_PARTS``, and the newest mean score of the last games in it.
+
+    Scores before a resume that has changed the environment are left out.
+    """
     problems: Mapping[str, int] = field(default_factory=dict)
     """Number of events of each kind in ``ALARMS``, by kind."""
     steps_per_s: float | None = None
@@ -122,9 +127,11 @@ class RunView:
     def with_row(self, row: Mapping[str, Any]) -> RunView:
         """Return the view with another report."""
         waits = "update_steps" in row
+        best, trend, score = self.best_return, self.trend, row.get("episode_return_mean")
+        if row.get(ENV_CHANGES) != self.row.get(ENV_CHANGES):
+            best, trend = None, ()
         if waits:  # sent while a rollout is played: metrics of learning are those of the report before
             row = _at_the_rate_of_steps_made({**self.row, **row})
-        best, trend, score = self.best_return, self.trend, row.get("episode_return_mean")
         if score is not None:
             best = score if best is None else max(best, score)
             part = TREND_PARTS * (row.get("env_steps") or 0) // (self.total_steps or 1)
@@ -241,6 +248,8 @@ def _as_it_stands(run: RunFolder, view: RunView, ask_processes: bool = True) -> 
     alive = run.alive
     summary = {} if alive else run.summary()
     processes = (_processes(run) if ask_processes else None) if alive else ()
+    if count_env_changes(run.meta) != (view.row.get(ENV_CHANGES) or 0):  # there is no report of this environment yet
+        view = replace(view, best_return=None, trend=())
     return replace(
         view,
         status=run.status,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.metrics.energy import Energy
-from actorlearn.metrics.registry import HEALTH
+from actorlearn.metrics.registry import ENV_CHANGES, HEALTH
 from actorlearn.wire.messages import brief
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan
@@ -23,7 +23,8 @@ from launch.reports import evaluations
 from launch.reports.accounting import Accounting
 from launch.reports.health import Facts, Health, HealthChange
 from launch.reports.merge import LearnerRows, merge
-from launch.runs.jsonl import Lines
+from launch.runs.jsonl import Lines, read_object
+from launch.runs.lives import count_env_changes
 from launch.runtime import metadata
 from launch.runtime.clock import TimeShares
 from launch.runtime.journal import Journal
@@ -55,6 +56,8 @@ class Reporter:
         """Open the files of the run; raises OSError and RunError. ``section_ns``: the node's, for `TimeShares`."""
         self.last_row: dict[str, Any] = Lines(run_dir / "metrics.jsonl").last() or {} if resumed else {}
         """Newest row of metrics.jsonl."""
+        changes = count_env_changes(read_object(run_dir / "meta.json")) if resumed else 0
+        self._env_changes = {ENV_CHANGES: changes} if changes else {}
         self._console = console
         """The console; None without one, and after it has failed."""
         report = topology.report
@@ -170,7 +173,7 @@ class Reporter:
     def _write_row(self, merged: Mapping[str, Any]) -> None:
         """Write and show a row of the learners, with the newest shares and the metrics of other processes."""
         measured = merge([self._measured[name] for name in sorted(self._measured)])
-        row = {**merged, **self._shares, **self._evaluation, **measured}
+        row = {**merged, **self._env_changes, **self._shares, **self._evaluation, **measured}
         for change in self._health.add(row):
             self.note(_note_of(change))
         if ill := self._health.ill():

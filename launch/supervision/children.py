@@ -290,7 +290,7 @@ class Children:
             needed = child.role.scope == "run" and child.role.needed == "each"
             if event.moved_to:
                 self._ended_to_move(child, event)
-            elif event.elsewhere or needed or not self.restarting or child.leaving or child.finished:
+            elif event.elsewhere or needed or not self.restarting or child.leaving:
                 self.gone(child, why)
             else:
                 child.cause = why

@@ -43,7 +43,7 @@ class PopulationKeys(Section, frozen=True, kw_only=True, tag_field="name", tag="
     """Population-based training (Jaderberg et al. 2017): one member for each seed; the worst members copy the best."""
 
     every_steps: Annotated[
-        int, Meta(ge=1, le=10**12, description="agent steps of a generation; members are compared after each")
+        int, Meta(ge=1, le=10**12, description="agent steps of a generation, after which the members are compared")
     ]
     quantile: Annotated[
         float,
@@ -55,20 +55,23 @@ class PopulationKeys(Section, frozen=True, kw_only=True, tag_field="name", tag="
     ] = 0.2
     factors: Annotated[
         tuple[Annotated[float, Meta(gt=0, le=1)], Annotated[float, Meta(ge=1, le=1_000)]],
-        Meta(description="each copied value is multiplied by one of these, chosen at random", examples=[[0.8, 1.2]]),
+        Meta(
+            description="a copy multiplies each varied key by one of these numbers, chosen at random",
+            examples=[[0.8, 1.2]],
+        ),
     ] = (0.8, 1.2)
     seed: Seed = 1
 
 
 class MedianKeys(Section, frozen=True, kw_only=True, tag_field="name", tag="median"):
-    """The median rule (Golovin et al. 2017, section 3.2.2): ends trials whose best is below the median of averages."""
+    """The median rule (Golovin et al. 2017): ends trials that are worse than the median of the finished trials."""
 
     after_steps: Annotated[
         int,
-        Meta(ge=0, le=10**12, description="agent steps that every run of a trial has before the trial may be ended"),
+        Meta(ge=0, le=10**12, description="no trial is ended before each of its runs has made this many agent steps"),
     ] = 0
     after_trials: Annotated[
-        int, Meta(ge=1, le=100_000, description="number of finished trials before any trial is ended")
+        int, Meta(ge=1, le=100_000, description="no trial is ended before this many trials have finished")
     ] = 5
 
 
@@ -77,7 +80,9 @@ class GoalKeys(Section, frozen=True, kw_only=True):
 
     metric: Annotated[
         str,
-        Meta(min_length=1, max_length=200, description="column of metrics.jsonl; its last value is the score of a run"),
+        Meta(
+            min_length=1, max_length=200, description="column of metrics.jsonl whose last value is the score of a run"
+        ),
     ] = SCORE
     direction: Annotated[
         Literal["maximize", "minimize"], Meta(description="whether higher or lower scores are better")
@@ -103,13 +108,15 @@ class SweepKeys(Section, frozen=True, kw_only=True):
         ),
     ]
     overrides: Annotated[
-        dict[str, Any], Meta(description="values of dotted keys for all runs: {total_steps: 20_000}")
+        dict[str, Any],
+        Meta(description="keys of the topology that are changed for all runs, such as {total_steps: 20_000}"),
     ] = msgspec.field(default_factory=dict)
     vary: Annotated[
         dict[str, Any],
         Meta(
-            description="dotted keys in which trials differ, each with a list of values or a range {low: …, high: …, "
-            "scale: …}; the scale is linear or log; if both ends are whole numbers, only whole numbers are drawn"
+            description="keys of the topology in which trials differ, each with a list of values or a range {low: …, "
+            "high: …, scale: …}; the scale is linear or log. If both ends are whole numbers, only whole numbers are "
+            "drawn"
         ),
     ] = msgspec.field(default_factory=dict)
     seeds: Annotated[
@@ -121,11 +128,12 @@ class SweepKeys(Section, frozen=True, kw_only=True):
     )
     goal: GoalKeys = GoalKeys()
     stopping: Annotated[
-        Stopping | None, Meta(description="rule that ends trials early: median; null = all runs are finished")
+        Stopping | None,
+        Meta(description="rule that ends bad trials early: {name: median}; null = all runs are finished"),
     ] = None
     at_once: Annotated[
         Annotated[int, Meta(ge=1, le=10_000)] | None,
-        Meta(description="number of runs at once; null = as many as cores, memory and GPUs allow"),
+        Meta(description="how many runs are alive at the same time; null = as many as cores, memory and GPUs allow"),
     ] = None
 
 

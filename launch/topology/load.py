@@ -11,7 +11,7 @@ import copy
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -24,7 +24,19 @@ from launch.topology.schema import TOPOLOGY, Topology
 from launch.topology.strict_yaml import Origin, TopologyError, number
 from launch.topology.validate import Problem, explain, origin, problems, settings
 
-__all__ = ["Topology", "TopologyError", "as_text", "dump", "in_all", "literal", "load", "parse", "sizes", "tree"]
+__all__ = [
+    "Topology",
+    "TopologyError",
+    "as_text",
+    "dump",
+    "in_all",
+    "literal",
+    "load",
+    "parse",
+    "sizes",
+    "tree",
+    "with_defaults",
+]
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
@@ -87,6 +99,21 @@ def tree(topology: Topology) -> dict[str, Any]:
         if other.section and other.name != topology.mode:
             del plain[other.name]
     return plain
+
+
+def with_defaults(values: Mapping[str, Any], topology: Topology, keys: Iterable[str]) -> dict[str, Any]:
+    """Return values that an earlier version has saved, by section.key, with the defaults of the ``keys`` it lacked.
+
+    A key that is added to a section has a default with which everything is as before. ``topology`` has the sections.
+    """
+    made = dict(values)
+    for name in keys:
+        section, dot, key = name.partition(".")
+        if dot and name not in made:
+            struct: type[msgspec.Struct] = type(getattr(topology, section))
+            default = keys_of(struct)[key].default
+            made |= {} if default is msgspec.NODEFAULT else {name: _plain(msgspec.to_builtins(default))}
+    return made
 
 
 def dump(topology: Topology) -> str:

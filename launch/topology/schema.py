@@ -75,15 +75,15 @@ class SimulatorsSection(Section, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=64,
-            description="blocks of experience per group: 1 = on-policy, 2 = simulators may be one rollout ahead, "
-            "and so on",
+            description="blocks of shared memory for each group: 1 = simulators wait while the trainer learns "
+            "(on-policy), 2 = they may play one rollout ahead, and so on",
         ),
     ] = 1
     weights: Annotated[
         Literal["newest", "rollout"],
         Meta(
-            description="weights with which simulators act; newest = the newest published ones, rollout = those "
-            "published when the rollout was opened, which is repeatable"
+            description="weights that act; newest = the newest published ones, rollout = those that were published "
+            "when the rollout was opened, so that a run can be repeated also with several blocks"
         ),
     ] = "newest"
     pin: Annotated[bool, Meta(description="pin each process to one of the allowed cores")] = False
@@ -92,8 +92,8 @@ class SimulatorsSection(Section, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=100_000,
-            description="largest number of random actions of each environment before its first rollout; they do not "
-            "count as steps",
+            description="each environment takes a random number of random actions before its first rollout, at "
+            "most this many; they do not count as steps",
         ),
     ] = 0
     reset: Annotated[
@@ -144,8 +144,8 @@ class InferenceSection(Section, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=65_536,
-            description="a server answers as soon as this many environments wait; 0 = it waits for all environments "
-            "of a timestep, which is deterministic",
+            description="a server computes actions as soon as this many environments wait for them; 0 = it waits "
+            "for all its environments, so that a run can be repeated",
         ),
     ] = 0
     deadline_ms: Annotated[
@@ -232,27 +232,35 @@ class EvaluatorSection(Section, frozen=True, kw_only=True):
 
 
 class CheckpointSection(Section, frozen=True, kw_only=True):
-    """Checkpoints."""
+    """How often checkpoints are saved, and what they contain."""
 
     every_s: Annotated[
         Annotated[float, Meta(gt=0.0, le=10**9)] | None,
         Meta(
-            description="seconds after which a checkpoint is saved, also before every_steps; longer where saving takes "
-            "more than a twentieth of the time; null = by steps only"
+            description="seconds between checkpoints, if every_steps does not come first; longer if saving would "
+            "otherwise take more than a twentieth of the time; null = by steps only"
         ),
     ] = 300.0
     every_steps: Annotated[
         Annotated[int, Meta(ge=1, le=10**12)] | None,
         Meta(
-            description="agent steps between checkpoints; one more is saved at the end; null = a tenth of total_steps"
+            description="agent steps between checkpoints, if every_s does not come first; one more is saved at the "
+            "end; null = a tenth of total_steps"
         ),
     ] = None
-    keep: Annotated[int, Meta(ge=1, le=100_000, description="number of newest checkpoints that are kept")] = 3
+    keep: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=100_000,
+            description="number of newest checkpoints that are kept, besides the one with the best score",
+        ),
+    ] = 3
     exact: Annotated[
         Literal["auto"] | bool,
         Meta(
-            description="save the states of the simulators too, so that a resumed run continues exactly; auto = if it"
-            " is possible and the states are small"
+            description="save the state of the simulators too, so that a resumed run ends with the same weights as "
+            "an uninterrupted one; auto = if this is possible and the state is small"
         ),
     ] = "auto"
 
@@ -262,7 +270,7 @@ class CheckpointSection(Section, frozen=True, kw_only=True):
 
 
 class ReportSection(Section, frozen=True, kw_only=True):
-    """Progress reports."""
+    """The reports of a run, and where they are written."""
 
     every_s: Annotated[float, Meta(ge=0.1, le=3_600, description="seconds between two rows of metrics.jsonl")] = 2.0
     writers: Annotated[
@@ -276,7 +284,8 @@ class ReportSection(Section, frozen=True, kw_only=True):
     norms: Annotated[
         bool,
         Meta(
-            description="add the columns *_l2: norms of parameters, gradients and update steps, and of the first layers"
+            description="add columns with the l2 norms of parameters, gradients and optimizer steps, of the whole "
+            "network and of its first layers"
         ),
     ] = False
 
@@ -302,20 +311,20 @@ class Budget(Section, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1_000_000,
-            description="most restarts of a process within restarts_within_s, and most failed starts in a row; after "
-            "one more death the process is given up",
+            description="how often a process is restarted within restarts_within_s, and how often a failed start "
+            "is repeated; after one more death the process is given up and not started again",
         ),
     ] = 5
     restarts_within_s: Annotated[
-        float, Meta(gt=0, le=1_000_000, description="seconds after which a restart no longer counts")
+        float, Meta(gt=0, le=1_000_000, description="seconds after which a restart no longer counts towards restarts")
     ] = 60.0
     unsaved_restarts: Annotated[
         int,
         Meta(
             ge=0,
             le=1_000_000,
-            description="most restarts of a trainer between two checkpoints; prevents endless restarts at the "
-            "same update",
+            description="how often a trainer is restarted without a new checkpoint in between; prevents endless "
+            "restarts at the same update",
         ),
     ] = 3
     restart_delay_s: Annotated[
@@ -341,8 +350,8 @@ class SupervisionSection(Budget, frozen=True, kw_only=True):
         Meta(
             ge=2,
             le=1_000_000,
-            description="limit that replaces *_hang_s while a process starts; also the limit for trying the "
-            "environment and the network before the start",
+            description="limit that applies instead of the *_hang_s keys while a process starts; also the limit "
+            "for trying the environment and the network before the run starts",
         ),
     ] = 120.0
     drain_s: Annotated[
@@ -366,7 +375,8 @@ class SupervisionSection(Budget, frozen=True, kw_only=True):
     any_memory_order: Annotated[
         bool,
         Meta(
-            description="also start on processors other than x86-64, where rows may be read while they are half written"
+            description="start the run also on processors other than x86-64, where a process may read a row while "
+            "it is half written"
         ),
     ] = False
 
@@ -374,8 +384,17 @@ class SupervisionSection(Budget, frozen=True, kw_only=True):
 class NodesSection(Section, frozen=True, kw_only=True):
     """Nodes of a run on several machines, one `actorlearn node` on each. A learner is never split between nodes."""
 
-    count: Annotated[int, Meta(ge=1, le=256, description="number of nodes at the start; 1 = this machine alone")] = 1
-    wait_s: Annotated[float, Meta(gt=0, le=1_000_000, description="seconds within which all nodes must join")] = 300.0
+    count: Annotated[
+        int, Meta(ge=1, le=256, description="number of nodes with which the run begins; 1 = this machine alone")
+    ] = 1
+    wait_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=1_000_000,
+            description="seconds within which all nodes must join; if some are missing then, the run ends",
+        ),
+    ] = 300.0
     listen: Annotated[
         Annotated[str, Meta(min_length=3, max_length=300)] | None,
         Meta(description="ADDRESS:PORT on which the head listens for nodes; null = 127.0.0.1 and a free port"),
@@ -383,8 +402,8 @@ class NodesSection(Section, frozen=True, kw_only=True):
     interface: Annotated[
         Annotated[str, Meta(min_length=1, max_length=300)] | None,
         Meta(
-            description="network interface or address at which other nodes reach a node; null = that of its route to "
-            "the head"
+            description="network interface or address at which other nodes reach a node; null = the address that "
+            "the node uses to reach the head"
         ),
     ] = None
     lease_s: Annotated[
@@ -392,8 +411,8 @@ class NodesSection(Section, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=3_600,
-            description="seconds of silence after which a node stops its processes; after one and a half times as long "
-            "the head treats the node as lost",
+            description="seconds without an answer of the head after which a node ends its processes; the head "
+            "treats a node as lost after one and a half times as long without a message",
         ),
     ] = 10.0
     lost: Annotated[
@@ -406,16 +425,17 @@ class NodesSection(Section, frozen=True, kw_only=True):
     rebalance: Annotated[
         bool,
         Meta(
-            description="whether a learner moves to a node that has joined, if that has room for it, at least two "
-            "learners fewer and more cores left: it saves, and restarts there"
+            description="move a learner to a node that has joined, if that node has room for it, at least two "
+            "learners fewer than the learner's node, and more free cores; the learner saves and "
+            "restarts there"
         ),
     ] = True
     hosts: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=300)], ...],
         Meta(
             max_length=256,
-            description="machines for the engines ssh and slurm (in an allocation), one for each node; a sweep "
-            "distributes the nodes of its runs over them",
+            description="machines on which the engines ssh and slurm (the latter within an allocation) start "
+            "nodes, one for each node; a sweep distributes its runs over them",
         ),
     ] = ()
     command: Annotated[

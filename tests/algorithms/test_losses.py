@@ -134,7 +134,7 @@ def test_outputs_of_other_rows_than_the_batchs_are_refused(kind):
     made, outputs, _ = prepared(algorithm, batch_of([GO, GO], [GO, GO]))
     with pytest.raises(
         ValueError,
-        match=rf"{algorithm.settings.name}: outputs\['logits'\] begins with .* needs .* keep \[rows, B, size\]",
+        match=rf"{algorithm.settings.name}: outputs\['logits'\] has the shape .* must be .* pass the whole batch",
     ):
         algorithm.loss({name: output[:, :-1] for name, output in outputs.items()}, made, 0.0)
 

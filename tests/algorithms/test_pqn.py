@@ -126,7 +126,7 @@ def test_transitions_part_and_sequences_of_recurrent_networks_stay_whole() -> No
 def test_outputs_of_other_rows_than_the_prepared_are_refused() -> None:
     algorithm = PQN(PQN.Settings())
     made, _ = prepared(algorithm, batch_of([GO, GO], [GO, GO]))
-    with pytest.raises(ValueError, match=r"pqn: outputs\['q'\] begins with \(1, 3\).*\(1, 4\): run the network"):
+    with pytest.raises(ValueError, match=r"pqn: outputs\['q'\] has the shape \(1, 3, .*must be \(1, 4\)"):
         algorithm.loss(outputs_of(algorithm, 1, 3, seed=0), made, 0.0)
 
 

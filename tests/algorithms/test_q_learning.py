@@ -216,7 +216,7 @@ def test_outputs_of_other_rows_than_the_prepared_are_refused(kind):
     algorithm = kind(kind.Settings())
     made = prepared(algorithm, replayed(3), outputs_of(algorithm, 3, 0), {})
     with pytest.raises(
-        ValueError, match=rf"{algorithm.settings.name}: outputs\['q'\] begins with \(1, 2\).*\(1, 3\): run the network"
+        ValueError, match=rf"{algorithm.settings.name}: outputs\['q'\] has the shape \(1, 2, .*must be \(1, 3\)"
     ):
         algorithm.loss(outputs_of(algorithm, 2, 0), made, 0.0)
 

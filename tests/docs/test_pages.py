@@ -80,7 +80,7 @@ def test_every_message_is_on_the_page() -> None:
 
 def test_a_field_has_its_default_and_its_meaning() -> None:
     text = messages.page()
-    assert '| `phase` | text | `"run"` | run: work; drain: finish the current update' in text
+    assert '| `phase` | text | `"run"` | run: work. drain: finish the current update' in text
     assert "| `command` | text | required | status, attach, detach, save, stop or kill. |" in text
 
 

@@ -52,6 +52,9 @@ NOT_A_CLASS = 3
 def make():
     return Corridor()
 
+def make_nothing():
+    return None
+
 register(id="Corridor-v0", entry_point="corridors:Corridor", max_episode_steps=7, kwargs={"length": 4})
 register(id="rooms/Corridor-v2", entry_point="corridors:Corridor")
 register(id="Lacking-v0", entry_point="corridors.lacking:Env")
@@ -109,9 +112,14 @@ def refusal(settings: EnvSettings) -> str:
 
 @pytest.mark.parametrize(
     ("env_id", "cells", "limit"),
-    [("corridors:Corridor-v0", 4, 7), ("corridors:rooms/Corridor-v2", 3, None), ("corridors:Corridor", 3, None)],
+    [
+        ("corridors:Corridor-v0", 4, 7),
+        ("corridors:rooms/Corridor-v2", 3, None),
+        ("corridors:Corridor", 3, None),
+        ("corridors:make", 3, None),
+    ],
 )
-def test_a_modules_import_registers_its_ids_and_a_class_is_taken_as_it_is(
+def test_a_modules_import_registers_its_ids_and_a_class_or_function_is_taken_as_it_is(
     installed: Path, env_id: str, cells: int, limit: int | None
 ) -> None:
     env, found = construct(named.env(id=env_id))
@@ -211,13 +219,11 @@ def test_a_package_that_we_pin_is_installed_by_our_extra(
             "corridors has no class 'Coridor' and registers no id 'Coridor'; did you mean 'corridors:",
         ),
         ("corridors:Corridor-v3", "did you mean 'corridors:Corridor-v0'? Ids are like"),
-        ("corridors:NOT_A_CLASS", "is 3; it must be a subclass of gymnasium.Env, or an id that is registered"),
         (
-            "corridors:make",
-            "is the function make; it must be a subclass of gymnasium.Env, or an id that is registered; to use a "
-            "function, write in corridors `gymnasium.register(id='make-v0', entry_point='corridors:make')`, and write "
-            "'corridors:make-v0'",
+            "corridors:NOT_A_CLASS",
+            "is 3; it must be a subclass of gymnasium.Env or dm_env.Environment, a",
         ),
+        ("corridors:make_nothing", "makes None; it must make a gymnasium.Env or a dm_env.Environment"),
         (
             "corridors-of-ours:Corridor-v0",
             "no module 'corridors-of-ours' can be imported: the package corridors-of-ours is installed, and its module "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -71,6 +72,7 @@ def learner(
     members: Sequence[int],
     incarnation: int = 0,
     alive: Callable[[], bool] = lambda: True,
+    local_steps: int = 1,
 ) -> Gossip:
     """A learner on a machine of its own: nothing in this folder is another's."""
     folder.mkdir(exist_ok=True)
@@ -84,6 +86,7 @@ def learner(
         graph=GraphSettings(name="ring"),
         incarnation=incarnation,
         host=HOST,
+        local_steps=local_steps,
     )
     own = Learner(
         *(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: Present(members), print),
@@ -107,6 +110,51 @@ def test_near_the_end_each_batch_is_told_at_once(
     assert one.learned(40) == 20
     learn(one)
     until(lambda: other.learned(1_000) == 40)
+
+
+def test_near_the_end_is_where_others_have_learned_as_much_since_their_last_message_as_this_learner(
+    tmp_path: Path, listing: Listing, opened: list[SocketMailbox | Gossip]
+) -> None:
+    made = [learner(tmp_path / str(rank), listing, rank, (0, 1), local_steps=50) for rank in range(2)]
+    one, other = made
+    opened += made
+    for each in made:
+        each.join(0, 0)
+    for _ in range(50):
+        for each in made:
+            learn(each)
+    until(lambda: all(each.counts.total == (990, 99) for each in made))  # the last batch was counted after the message
+    for _ in range(30):
+        learn(one)
+    assert one.learned(1_700) == 1_290  # with as much of the other since its message, 1,600
+    learn(one)
+    until(lambda: other.learned(1_700) == 1_310)
+
+
+@pytest.mark.parametrize("rounds", [0, 7])
+def test_a_run_ends_later_by_what_others_learned_while_their_counts_travelled(
+    tmp_path: Path, opened: list[Gossip], rounds: int
+) -> None:
+    made = [learner(tmp_path / str(rank), Listing(), rank, (0, 1)) for rank in range(2)]  # they do not find each other
+    opened += made
+    for each in made:
+        each.join(0, 0)
+    travelling: list[deque[np.ndarray]] = [deque(), deque()]
+    end, at_work = 600, {0, 1}
+    while at_work:
+        for rank in sorted(at_work):
+            if made[rank].learned(end) >= end:
+                at_work.remove(rank)
+            else:
+                learn(made[rank])
+        for rank, sent in enumerate(travelling):
+            sent.append(made[rank].counts.table())
+            if len(sent) > rounds:
+                made[1 - rank].counts.hear(sent.popleft())
+    made[0].counts.hear(made[1].counts.table())
+    total, _ = made[0].counts.total
+    assert end <= total <= end + (rounds + 2) * 10
+    assert (total > end + 2 * 10) == bool(rounds)
 
 
 # Who may speak -----------------------------------------------------------------------------------------------------

@@ -15,9 +15,21 @@ class C51Settings(QSettings, frozen=True, kw_only=True, tag="c51"):
 
     atoms: Annotated[int, Meta(ge=2, le=1_000, description="number of atoms of the distribution of returns")] = 51
     value_min: Annotated[
-        float, Meta(ge=-1_000_000, le=1_000_000, description="smallest atom, in units of discounted clipped reward")
+        float,
+        Meta(
+            ge=-1_000_000,
+            le=1_000_000,
+            description="smallest return in the distribution, as a discounted sum of clipped rewards",
+        ),
     ] = -10.0
-    value_max: Annotated[float, Meta(ge=-1_000_000, le=1_000_000, description="largest atom, in the same units")] = 10.0
+    value_max: Annotated[
+        float,
+        Meta(
+            ge=-1_000_000,
+            le=1_000_000,
+            description="largest return in the distribution, as a discounted sum of clipped rewards",
+        ),
+    ] = 10.0
 
     def __post_init__(self) -> None:
         """Raise ValueError unless value_max is above value_min."""

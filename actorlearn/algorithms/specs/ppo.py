@@ -34,22 +34,26 @@ class PPOSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="ppo"):
     proximal: Annotated[
         Literal["behaviour", "recomputed", "interpolated"],
         Meta(
-            description="proximal policy: the clipped ratio compares the new policy with it, and its ratio to the "
-            "acting policy weights the advantages; behaviour = the acting policy, as in PPO; recomputed ="
-            " the policy before the update, at the cost of one more forward pass (decoupled PPO); "
-            "interpolated = between the acting and the new policy, by the policy lag (A-3PO)"
+            description="the proximal policy: PPO clips the ratio of the new policy to it, and weights the "
+            "advantages by the ratio of it to the acting policy. behaviour = the acting policy, as in "
+            "PPO; recomputed = the policy before the update, at the cost of one more forward pass "
+            "(decoupled PPO); interpolated = between the acting and the new policy, by the policy lag "
+            "(A-3PO)"
         ),
     ] = "behaviour"
     weight_clip: Annotated[
         Annotated[float, Meta(gt=0, le=1_000_000)] | None,
-        Meta(description="largest ratio of proximal to acting policy as a weight of advantages; null = not limited"),
+        Meta(
+            description="largest weight of an advantage, which is the ratio of the proximal to the acting policy; null "
+            "= not limited"
+        ),
     ] = None
     advantages: Annotated[
         Literal["recorded", "vtrace"],
         Meta(
-            description="values from which advantages and returns are computed; recorded = values of the acting "
-            "weights; vtrace = values of the weights before the update with V-trace correction, at the "
-            "cost of one more forward pass"
+            description="values from which advantages and returns are computed; recorded = those of the weights "
+            "that acted; vtrace = those of the weights before the update, with V-trace correction, at "
+            "the cost of one more forward pass"
         ),
     ] = "recorded"
 

@@ -42,8 +42,8 @@ class QSettings(HardCopySettings, frozen=True, kw_only=True):
     epsilon_final_min: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
         Meta(
-            description="epsilon_final of environment 0; the other environments are log-spaced up to epsilon_final; "
-            "null = all environments have epsilon_final"
+            description="final share of random actions in environment 0; the shares of the other environments are "
+            "log-spaced from this to epsilon_final; null = all environments have epsilon_final"
         ),
     ] = None
     epsilon_hold_steps: Annotated[

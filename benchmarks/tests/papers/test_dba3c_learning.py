@@ -116,6 +116,11 @@ def test_scores_are_compared_after_as_many_steps_and_as_much_time() -> None:
         ["0.20", "0.40", "0.20"],
         ["0.10", "0.20", "0.90"],
     ]
+    assert (made.figures["learners"], made.figures["batch"]) == (loaded.learners.count, 128)
+    assert {name: one["values"] for name, one in made.figures[dba3c_learning.FALL].items()} == {
+        "slow": [0.0],
+        "fast": [0.0],
+    }
 
 
 def test_nodes_are_doubled_with_the_papers_batches(followed: list[Topology]) -> None:
@@ -135,7 +140,9 @@ def test_nodes_are_doubled_with_the_papers_batches(followed: list[Topology]) -> 
 def test_time_is_that_of_runs_which_reached_the_score(followed: list[Topology]) -> None:
     loaded, request = load(CATCH, FOUR_NODES), BenchmarkRequest(CATCH, FOUR_NODES, 2, 1.0)
     runs = {1: [ran([0.0, 0.2, 0.4, 0.6]), ran([0.0, 0.6])], 2: [ran([0.0, 0.6]), ran([0.0, 0.1])], 4: [ran([0.0])]}
-    rows = dba3c_nodes.compare(request, loaded, runs, 0.5).rows
+    made = dba3c_nodes.compare(request, loaded, runs, 0.5)
+    assert made.figures["nodes"] == 4
+    rows = made.rows
     assert [row[:4] for row in rows] == [
         ("1 node", "2 of 2", "2.00 (1.00 to 3.00)", "1.00"),
         ("2 nodes", "1 of 2", "1.00 (1.00 to 1.00)", "2.00"),

@@ -139,6 +139,7 @@ def test_results_that_stand_in_the_folder_are_not_run_again_and_are_compared_aft
     assert asked == [(last, 1)], "what was missing is run, once"
     assert report.headings[5] == "after 1.0 minutes"
     ends = {row[0]: (row[4].split()[0], row[5].split()[0]) for row in report.rows}
+    assert report.figures["score at the end"]["one learner"]["values"] == [0.8]
     assert ends["one learner"] == ("0.80", "0.80") and ends["NoLoCo, 2 learners"] == ("0.50", "-1.00")
 
 

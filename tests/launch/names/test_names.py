@@ -128,7 +128,7 @@ def test_the_hint_for_an_unknown_key_names_the_counterpart_or_the_reason(
         ("algorithm.n_steps", "did you mean algorithm.horizon (a2c, ppo) or algorithm.n_step (dqn, sac)?"),
         ("algorithm.batch_size", "did you mean algorithm.minibatches (ppo: n_steps x n_envs / batch_size"),
         ("simulators.n_envs", "did you mean simulators.count and simulators.envs"),
-        ("net_arch", "did you mean model.hidden_sizes (Stable-Baselines3: pi becomes hidden_sizes; vf or qf"),
+        ("net_arch", "did you mean model.hidden_sizes (Stable-Baselines3: pi becomes model.hidden_sizes; vf or qf"),
         (
             "model.policy",
             "did you mean model.name (MlpPolicy = mlp; CnnPolicy = nature; MultiInputPolicy = the default: mixed if "
@@ -139,7 +139,7 @@ def test_the_hint_for_an_unknown_key_names_the_counterpart_or_the_reason(
         ("env_wrapper", "did you mean env.wrappers (package.module:Class; TimeLimit = env.time_limit_steps; Atari"),
         ("target_kl", "did you mean algorithm.target_kl?"),
         ("use_sde", "use_sde of Stable-Baselines3 has no counterpart: state-dependent exploration"),
-        ("anneal_lr", "did you mean optimizer.schedule (true = linear, to 0; false = constant)?"),
+        ("anneal_lr", "did you mean optimizer.schedule (true = linear, to 0 at the end of the run; false = constant)?"),
         ("algorithm.gamma", "did you mean algorithm.discount?"),
         ("lr", "did you mean optimizer.learning_rate?"),
         ("simulators.env", "did you mean simulators.envs?"),  # a mistyped key, although env is a name too

@@ -452,6 +452,53 @@ def test_a_start_that_waits_for_the_end_of_a_move_is_made_if_the_node_is_lost_in
         assert [(event.name, event.node) for event in made.of(ev.Spawned)][2:] == [("simulator-1", "node-1")]
 
 
+def test_a_start_that_waits_for_the_end_of_a_move_is_lost_with_the_node_of_a_learner_that_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch, "nodes.lost=leave out") as made:
+        moving(made)
+        made.head.do(Start(ProcessId("simulator", 1, 1).again(1), 3))
+        made.turn(160)
+        lost = (("trainer-0", 0), ("trainer-1", 0), ("simulator-1", 1))
+        assert made.of(ev.Lost) == [ev.Lost("node-0", lost, False)]
+        made.turn(3)
+        assert len(made.of(ev.Spawned)) == 2, "it is not started for a learner that is left out"
+
+
+def test_a_start_that_waits_for_a_node_is_lost_with_the_rest_of_a_learner_that_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch, "nodes.count=1", "nodes.listen=127.0.0.1:0", "nodes.lost=leave out") as made:
+        made.begin("node-0")
+        start(made, 0)
+        made.turn(3)
+        epoch = made.agents["node-0"].epoch
+        assert epoch and epoch.workspace
+        monkeypatch.setattr(epoch.workspace, "drain", lambda: None)
+        made.agents["node-0"].asked_to_stop()
+        made.turn(3)
+        made.head.do(Start(ProcessId("simulator", 0, 0).again(1), 3))
+        made.agents["node-0"].stop()
+        made.stopped.add("node-0")
+        made.turn(3)
+        assert made.of(ev.Lost) == [ev.Lost("node-0", (("trainer-0", 0), ("simulator-0", 1)), False)]
+
+
+def test_a_learner_that_has_waited_for_a_node_is_placed_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch, "nodes.count=1", "nodes.listen=127.0.0.1:0") as made:
+        made.begin("node-0")
+        made.lines.cut.add("node-0")
+        made.turn(160)
+        start(made, 0, 1)
+        made.head.do(Start(ProcessId("simulator", 0, 0).again(1), 3))
+        made.turn(3)
+        made.agent("node-1")
+        made.turn(6)
+        assert placed(made)[2:] == ["learner 0 on node-1, because node node-0 was lost"]
+
+
 def test_the_summary_of_a_learner_that_moves_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path, monkeypatch) as made:
         moving(made)
@@ -676,6 +723,27 @@ def test_a_node_that_leaves_brings_what_its_learners_save_first_and_gets_nobody_
         made.stopped.add("node-1")
         made.turn(3)
         assert made.of(ev.Spawned)[-1].node == "node-0"
+
+
+def test_the_summary_of_a_learner_whose_node_leaves_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        own = start(made, 1)
+        made.turn(3)
+        epoch = made.agents["node-1"].epoch
+        assert epoch and epoch.workspace
+        saves = epoch.workspace.drain
+        monkeypatch.setattr(epoch.workspace, "drain", lambda: None)  # it saves when this test says so
+        made.agents["node-1"].asked_to_stop()
+        made.turn(3)
+        summary = Finished(reason="stopped", summary={"env_steps": 50})
+        say(made, "node-1", own, summary)
+        saves()
+        made.turn(5)
+        assert [event.message for event in made.of(ev.Received)] == [summary] and not made.of(ev.Exited)
+        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)]
 
 
 def test_a_node_whose_learners_do_not_save_leaves_in_time_and_at_once_if_told_twice(

@@ -100,6 +100,20 @@ def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
     assert why(state={**saved, "simulators": []}) == ""  # nobody had begun
 
 
+def test_a_key_that_is_newer_than_the_checkpoint_had_its_default() -> None:
+    def why(lacks: str, *overrides: str) -> str:
+        then, now = (parse(CARTPOLE, ["model.name=mixed", *keys]) for keys in ((), overrides))
+        before = {key: value for key, value in depends_on(then).items() if key != lacks}
+        state = {"inexact": "", "simulators": [{"role": "simulator"}], "weights": "0a", "depends_on": before}
+        return reason_to_begin_anew([state], [["simulator-0"]], now)
+
+    for key in ("model.layer_norm", "model.images", "env.wrappers", "simulators.blocks", "inference.threads"):
+        assert why(key) == ""
+    said = "model.layer_norm was False in the checkpoint and is True now"
+    assert why("model.layer_norm", "model.layer_norm=true") == said
+    assert why("seed") == "seed was None in the checkpoint and is 1 now", "it has always been saved"
+
+
 def test_learners_in_step_go_on_from_one_moment() -> None:
     topology = parse(CARTPOLE, ["learners.count=2", "simulators.count=1"])
     names = [["simulator-0"], ["simulator-1"]]

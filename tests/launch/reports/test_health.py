@@ -125,6 +125,14 @@ def test_the_first_games_after_a_changed_environment_are_no_scores_to_learn_from
     assert (past.lowest, past.best) == (9.0, 9.0)
 
 
+def test_scores_and_rewards_of_the_environment_before_are_forgotten() -> None:
+    before = {"episode_return_mean": 1.0, "episodes_in_mean": 100, "rewards_nonzero": 0.5}
+    past = Past().with_row(before).with_row({**before, "env_changes": 1, "episodes_in_mean": 1, "rewards_nonzero": 0.0})
+    assert (past.lowest, past.best, past.rewarded) == (None, None, False)
+    score = {"env_changes": 1, "episode_return_mean": 90.0, "episodes_in_mean": 100}
+    assert not past.with_row(score).learns(score)
+
+
 def test_a_schedule_that_ends_at_0_is_no_illness() -> None:
     assert fired({"divergence": 1e-9, "weights_change": 1e-8, "learning_rate": 1e-5}) == set()
 

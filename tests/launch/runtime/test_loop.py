@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
-from actorlearn.parameters.checkpoint_folders import seal
+from actorlearn.parameters.checkpoint_folders import TENSORS, seal
 from actorlearn.parameters.chosen_checkpoints import Best, read_best, write_best
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Evaluated
@@ -27,7 +30,9 @@ from launch.errors import FailedError, RunError
 from launch.plan.plan import Start
 from launch.plan.segments import replay_shape
 from launch.reports import evaluations
+from launch.runs import find
 from launch.runs.jsonl import read_object
+from launch.runs.view import RunReader
 from launch.runtime import loop
 from launch.runtime.loop import Runner
 from launch.supervision import events as ev
@@ -415,6 +420,45 @@ def test_scores_begin_anew_when_a_resume_changes_the_environment(tmp_path: Path,
     assert [cause for _, cause in notes(tmp_path / "run")].count(said) == 1
     found = read_object(tmp_path / "run" / "summary.json")["evaluations"]
     assert (found["count"], found["best"]["mean"]) == (1, 9.0)
+
+
+def test_the_best_mean_is_of_the_games_of_the_present_environment(tmp_path: Path, lead: Lead) -> None:
+    root, best = tmp_path / "run" / "checkpoints", []
+    saved(root / "20")
+    lives: list[tuple[tuple[str, ...], float | None]] = [
+        ((), 90.0),
+        (("env.time_limit_steps=50",), None),  # ends before its first report
+        (("env.time_limit_steps=50", "seed=2"), 9.0),
+        (("env.time_limit_steps=50", "seed=3"), 8.0),
+        (("env.time_limit_steps=60", "seed=3"), 7.0),
+    ]
+    for resume, (keys, score) in enumerate(lives):
+        with runner(tmp_path / "run", None, bool(resume), *keys) as run:
+            rows = [{"env_steps": 20 + steps, "episode_return_mean": score} for steps in range(2)]
+            lead(run, *(ev.MetricsRow("trainer", row) for row in rows if score is not None))
+        view = RunReader(find.find(str(tmp_path / "run"))).look()
+        best.append((view.best_return, {score for _, score in view.trend}))
+    assert best == [(90.0, {90.0}), (None, set()), (9.0, {9.0}), (9.0, {8.0}), (7.0, {7.0})]
+
+
+def test_a_checkpoint_of_other_shapes_is_not_explained_by_a_key_that_the_run_did_not_have(tmp_path: Path) -> None:
+    folder, keys = tmp_path / "run", ["model.name=mixed"]
+    with opened(folder, parse("env: {id: CartPole-v1}", keys)):
+        pass
+    written = (folder / "topology.yaml").read_text()
+    (folder / "topology.yaml").write_text(re.sub(r"\n  layer_norm:.*", "", written))
+    there = folder / "checkpoints" / "20"
+    there.mkdir(parents=True)
+    save_file({"weights.a": np.zeros(3, np.float32)}, there / TENSORS)
+    seal(there, 20, {})
+    described = msgspec.structs.replace(DESCRIPTION, tensors={"weights": {"a": (4,)}})
+    for change, said in (
+        ([], "topology.yaml has the same keys, so the code of the environment, network or algorithm has changed"),
+        (["model.layer_norm=true"], "model.layer_norm was false and is true; resume without this change"),
+    ):
+        topology = parse("env: {id: CartPole-v1}", [*keys, *change])
+        with pytest.raises(RunError, match=re.escape(said)), opened(folder, topology, True, described):
+            pass
 
 
 def test_a_resumed_run_says_which_schedules_other_total_steps_stretch(tmp_path: Path, lead: Lead) -> None:

@@ -126,6 +126,19 @@ def test_a_run_that_is_ending_ends_as_it_would_have() -> None:
     assert story.done is not None and story.done.status == "stopped"
 
 
+def test_a_learner_whose_node_leaves_restarts_elsewhere_and_is_in_the_summary_if_the_run_is_stopped() -> None:
+    story = two().at(2, finished("trainer-1", "stopped", env_steps=50))
+    assert story.done is None and story.supervisor.phase == "running"
+    story.at(3, ev.Lost("n1", ON_THE_NODE, True)).at(4, ev.Tick())
+    assert story.started == [("trainer-1", 1, True), ("simulator-1", 1, False)]
+    story = two().at(2, finished("trainer-1", "stopped", env_steps=50)).at(3, ev.Interrupted())
+    story.at(4, finished("trainer-0", "drained", env_steps=60), ev.Exited("trainer-0", 0, 0), *ended("simulator-0"))
+    story.at(5, ev.Lost("n1", ON_THE_NODE, True))
+    assert story.done is not None and story.done.status == "stopped"
+    assert set(story.done.summary["learners"]) == {"trainer-0", "trainer-1"}
+    assert "died" not in [note.kind for note in story.ever(ev.Note)]
+
+
 def test_a_learner_at_work_moves_to_a_node_with_fewer_learners_and_this_is_no_death() -> None:
     story = two().at(2, ev.Uneven(1, "n2", "node n1 has 2 learners and node n2 has no learners"))
     assert story.did(ev.Move) == [ev.Move(1, "n2")]
@@ -143,9 +156,9 @@ def test_no_learner_moves_while_a_run_ends() -> None:
     assert story.did(ev.Move) == []
 
 
-def moving() -> Story:
+def moving(mode: str = "gossip") -> Story:
     """A run of two learners, of which one is moving to another node, and has saved."""
-    story = two().at(2, ev.Uneven(1, "n2", "it has fewer")).at(3, finished("trainer-1", "stopped", env_steps=50))
+    story = two(mode).at(2, ev.Uneven(1, "n2", "it has fewer")).at(3, finished("trainer-1", "stopped", env_steps=50))
     assert story.done is None and story.notes == []
     return story
 
@@ -153,6 +166,16 @@ def moving() -> Story:
 def test_a_learner_that_moves_restarts_although_its_trainer_has_finished() -> None:
     story = moving().at(4, ev.Lost("n1", ON_THE_NODE, True, "n2")).at(4.1, ev.Tick())
     assert story.started == [("trainer-1", 1, True), ("simulator-1", 1, False)]
+
+
+@pytest.mark.parametrize("mode", ["sync", "gossip"])
+def test_a_learner_whose_node_is_lost_as_it_moves_is_left_out_where_the_topology_says_so(mode: str) -> None:
+    story = moving(mode).at(4, ev.Exited("simulator-1", 0, 1)).at(8, ev.Tick())
+    assert story.started == [("simulator-1", 1, False)]  # the head keeps this start until the move is over
+    story.at(9, ev.Lost("n1", (("trainer-1", 0), ("simulator-1", 1)), False)).at(60, ev.Tick())
+    assert story.started == [] and story.done is None and story.supervisor.phase == "running"
+    assert story.supervisor.order.learners == [trainer("trainer-0")]
+    assert [note.process for note in story.ever(ev.Note) if note.kind == "gave up"] == ["trainer-1", "simulator-1"]
 
 
 def test_a_learner_that_could_not_move_restarts_on_its_node() -> None:

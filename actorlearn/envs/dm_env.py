@@ -1,0 +1,131 @@
+"""Environments of the interface ``dm_env.Environment`` as gymnasium environments.
+
+Reads: what a class or function has made. Environments are known by their methods, so dm_env itself is not imported.
+Those of dm_control are converted by shimmy, which can also seed and draw them.
+
+A game that ends with discount 0 is terminated, and with any other discount truncated. Other discounts are not used.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from actorlearn import imports
+
+METHODS = ("reset", "step", "observation_spec", "action_spec")
+"""Methods by which an environment of dm_env is known."""
+_SEED = "seed"
+"""Argument of a class or function with which an environment is made again at a reset with a seed."""
+
+
+def has_interface(found: object) -> bool:
+    """Whether a class or an object has the methods of ``dm_env.Environment``."""
+    return all(callable(getattr(found, name, None)) for name in METHODS)
+
+
+def as_gymnasium(made: Any, maker: Callable[..., Any], kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any] | None:
+    """Return a gymnasium environment for what ``maker`` has made of ``kwargs``; None if it is no environment.
+
+    Raises ValueError for specs that are not supported, and if an environment of dm_control needs shimmy.
+    """
+    if isinstance(made, gymnasium.Env):
+        return made
+    if not has_interface(made):
+        return None
+    if any(base.__module__.startswith("dm_control.") for base in type(made).__mro__):
+        return _by_shimmy(made)
+    seeded = imports.takes(maker, _SEED) and _SEED not in kwargs
+    return DmEnv(made, lambda seed: maker(**copy.deepcopy(dict(kwargs)), seed=seed) if seeded else None)
+
+
+class DmEnv(gymnasium.Env[Any, Any]):
+    """A gymnasium environment that plays an environment of dm_env."""
+
+    def __init__(self, env: Any, make: Callable[[int], Any]) -> None:
+        """Play ``env``; at a reset with a seed, ``make(seed)`` replaces it unless that is None."""
+        self.played = env
+        self._make = make
+        self._action = env.action_spec()
+        self.observation_space = _space(env.observation_spec(), "observation_spec()")
+        self.action_space = _action_space(self._action)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin a game; with a seed, the environment is made again if its class or function takes one."""
+        super().reset(seed=seed, options=options)
+        if seed is not None and (made := self._make(seed)) is not None:
+            self.close()
+            self.played = made
+        return _plain(self.played.reset().observation), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take an action in the type of the environment's spec."""
+        kind = self._action.dtype.type
+        taken = self.played.step(np.asarray(action, kind) if self._action.shape else kind(action))
+        ended = taken.last()
+        over = ended and not np.any(taken.discount)
+        reward = np.asarray(0.0 if taken.reward is None else taken.reward)
+        if reward.size != 1:
+            raise ValueError(f"step() returned the reward {taken.reward!r:.100}; it must be one number")
+        return _plain(taken.observation), float(reward.item()), bool(over), bool(ended and not over), {}
+
+    def close(self) -> None:
+        """Close the environment, if it has such a method."""
+        getattr(self.played, "close", lambda: None)()
+
+
+def _by_shimmy(made: Any) -> gymnasium.Env[Any, Any]:
+    if importlib.util.find_spec("shimmy") is None:
+        raise ValueError(
+            f"environments of dm_control need shimmy, which is not installed: {imports.own_extra('shimmy')}"
+        )
+    wrapper = imports.attribute(
+        "shimmy.dm_control_compatibility:DmControlCompatibilityV0", "an environment of dm_control"
+    )
+    wrapped: gymnasium.Env[Any, Any] = wrapper(made)
+    return wrapped
+
+
+def _space(spec: Any, what: str) -> spaces.Space[Any]:
+    """Return the space of a spec, or of a mapping or sequence of specs, as observations have them."""
+    if isinstance(spec, Mapping):
+        return spaces.Dict({name: _space(part, f"{what}[{name!r}]") for name, part in spec.items()})
+    if isinstance(spec, list | tuple):
+        return spaces.Tuple([_space(part, f"{what}[{number}]") for number, part in enumerate(spec)])
+    dtype = np.dtype(spec.dtype)
+    if hasattr(spec, "num_values"):
+        return spaces.Discrete(int(spec.num_values))
+    if dtype.kind not in "biuf":
+        raise ValueError(f"{what} is {spec!r:.200}; its dtype must be bool, or that of integers or floats")
+    least, most = (0, 1) if dtype.kind == "b" else (-np.inf, np.inf)
+    if dtype.kind in "iu":
+        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    low, high = getattr(spec, "minimum", least), getattr(spec, "maximum", most)
+    return spaces.Box(
+        np.broadcast_to(low, spec.shape).astype(dtype),
+        np.broadcast_to(high, spec.shape).astype(dtype),
+        dtype=dtype.type,
+    )
+
+
+def _action_space(spec: Any) -> spaces.Space[Any]:
+    """Return the space of actions; one integer between bounds is a choice."""
+    space = _space(spec, "action_spec()")
+    if isinstance(space, spaces.Box) and not space.shape and space.dtype.kind in "iu" and hasattr(spec, "maximum"):
+        return spaces.Discrete(int(space.high - space.low) + 1, start=int(space.low))
+    return space
+
+
+def _plain(observation: Any) -> Any:
+    """Return an observation with the types of gymnasium's spaces."""
+    if isinstance(observation, Mapping):
+        return {name: _plain(part) for name, part in observation.items()}
+    if isinstance(observation, list | tuple):
+        return tuple(_plain(part) for part in observation)
+    return np.asarray(observation)
