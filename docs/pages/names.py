@@ -61,7 +61,7 @@ These parts of a program change:
 | `model.predict(observation, deterministic=True)` | `run.policy().act(observation, greedy=True)` |
 | a `VecEnv` | `train` makes `simulators.count` processes, each with `simulators.envs` environments |
 | wrappers of gymnasium | `env.wrappers` |
-| `action_masks()` of the environment, or `ActionMasker` | the environment returns the mask in `info["action_mask"]`, or in the key `action_mask` of a Dict observation |
+| `action_masks()`, or `ActionMasker` | `info["action_mask"]`, or the key `action_mask` of a Dict observation |
 | `model.predict(observation, action_masks=mask)` | `run.policy().act(observation, action_mask=mask)` |
 | `VecNormalize` | `model.normalize_observation` and `algorithm.normalize_reward` |
 | a saved model (`.zip`) | cannot be loaded; train again with the converted keys |

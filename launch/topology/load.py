@@ -38,6 +38,8 @@ __all__ = [
     "with_defaults",
 ]
 
+EARLIER = {"env.action_mask": "none"}
+"""Keys that were added with a default that changes runs, and the value with which a run is as before."""
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
 
@@ -104,7 +106,8 @@ def tree(topology: Topology) -> dict[str, Any]:
 def with_defaults(values: Mapping[str, Any], topology: Topology, keys: Iterable[str]) -> dict[str, Any]:
     """Return values that an earlier version has saved, by section.key, with the defaults of the ``keys`` it lacked.
 
-    A key that is added to a section has a default with which everything is as before. ``topology`` has the sections.
+    A key that is added to a section has a default with which everything is as before, except those in ``EARLIER``.
+    ``topology`` has the sections.
     """
     made = dict(values)
     for name in keys:
@@ -113,6 +116,7 @@ def with_defaults(values: Mapping[str, Any], topology: Topology, keys: Iterable[
             struct: type[msgspec.Struct] = type(getattr(topology, section))
             default = keys_of(struct)[key].default
             made |= {} if default is msgspec.NODEFAULT else {name: _plain(msgspec.to_builtins(default))}
+            made |= {name: EARLIER[name]} if name in EARLIER else {}
     return made
 
 
