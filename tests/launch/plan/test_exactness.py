@@ -108,7 +108,15 @@ def test_a_key_that_is_newer_than_the_checkpoint_had_its_default() -> None:
         state = {"inexact": "", "simulators": [{"role": "simulator"}], "weights": "0a", "depends_on": before}
         return reason_to_begin_anew([state], [["simulator-0"]], now)
 
-    for key in ("model.layer_norm", "model.images", "env.wrappers", "simulators.blocks", "inference.threads", "env.action_mask"):
+    added = (
+        "model.layer_norm",
+        "model.images",
+        "env.wrappers",
+        "env.action_mask",
+        "simulators.blocks",
+        "inference.threads",
+    )
+    for key in added:
         assert why(key) == ""
     said = "model.layer_norm was False in the checkpoint and is True now"
     assert why("model.layer_norm", "model.layer_norm=true") == said
