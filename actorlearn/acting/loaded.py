@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import gymnasium
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -63,8 +64,10 @@ class LoadedPolicy:
         """Build the network on the CPU, with the checkpoint's weights."""
         self.settings = settings
         """Shapes, actions, network and algorithm."""
-        self.env = env
-        """Settings of the environment in which the policy was trained."""
+        mask = settings.action_mask  # runs from before masks did not save the environment's key
+        source = {"action_mask": mask.source if mask else "none"} if hasattr(env, "action_mask") else {}
+        self.env = msgspec.structs.replace(env, **source)
+        """Settings of the environment in which the policy was trained, with the source of the policy's masks."""
         self.checkpoint = checkpoint.path
         """Folder of the checkpoint that the weights were read from."""
         self.saved: Mapping[str, Any] = checkpoint.state
@@ -172,8 +175,7 @@ class LoadedPolicy:
         env, _ = construct(settings)
         try:
             actions = ActionSpace(settings.id, env.action_space, settings.scale_actions)
-            source = mask.source if (mask := self.settings.action_mask) else "none"
-            space, masks = find(settings.id, source, env.observation_space, actions.actions, dict)
+            space, masks = find(settings.id, settings.action_mask, env.observation_space, actions.actions, dict)
             return _Spaces(layout_of(settings.id, space)[0], actions, masks)
         finally:
             env.close()

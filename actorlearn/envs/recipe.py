@@ -41,7 +41,7 @@ class Recipe:
 
 
 def recipe(settings: EnvSettings) -> Recipe:
-    """Return the recipe of an environment."""
+    """Return the recipe of an environment; the settings of a policy name the source of its masks, so none is sought."""
     if not isinstance(settings, GymnasiumSettings):
         return Recipe(missing=f"environments of kind {settings.kind} are made by actorlearn")
     try:
@@ -51,11 +51,7 @@ def recipe(settings: EnvSettings) -> Recipe:
             return Recipe(missing="environments of dm_env are made by actorlearn")
         actions = env.action_space
         space, _ = find(
-            settings.id,
-            settings.action_mask,
-            env.observation_space,
-            actions_of(settings.id, actions),
-            lambda: env.reset(seed=0)[1],
+            settings.id, settings.action_mask, env.observation_space, actions_of(settings.id, actions), dict
         )
         env.close()
         layout, _ = layout_of(settings.id, space)
