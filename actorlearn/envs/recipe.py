@@ -15,7 +15,7 @@ from actorlearn import imports
 from actorlearn.envs import pickled
 from actorlearn.envs.action_space import actions_of
 from actorlearn.envs.construct import construct
-from actorlearn.envs.dm_env import DmEnv
+from actorlearn.envs.dm_env import is_converted
 from actorlearn.envs.masks import find
 from actorlearn.envs.observations import Whole, layout_of
 from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH, EnvSettings, GymnasiumSettings, WrapperSettings
@@ -46,7 +46,7 @@ def recipe(settings: EnvSettings) -> Recipe:
         return Recipe(missing=f"environments of kind {settings.kind} are made by actorlearn")
     try:
         env, _ = construct(settings)
-        if isinstance(env.unwrapped, DmEnv):
+        if is_converted(env):
             env.close()
             return Recipe(missing="environments of dm_env are made by actorlearn")
         actions = env.action_space
