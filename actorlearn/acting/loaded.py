@@ -25,7 +25,7 @@ from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.construct import construct
 from actorlearn.envs.interface import VectorEnv
 from actorlearn.envs.make import make as make_environments
-from actorlearn.envs.masks import Masks, find
+from actorlearn.envs.masks import Masks, find_masks
 from actorlearn.envs.observations import BatchLayout, MisfitError, layout_of
 from actorlearn.envs.specs import EnvSettings, GymnasiumSettings
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
@@ -175,7 +175,7 @@ class LoadedPolicy:
         env, _ = construct(settings)
         try:
             actions = ActionSpace(settings.id, env.action_space, settings.scale_actions)
-            space, masks = find(settings.id, settings.action_mask, env.observation_space, actions.actions, dict)
+            space, masks = find_masks(settings.id, settings.action_mask, env.observation_space, actions.actions, dict)
             return _Spaces(layout_of(settings.id, space)[0], actions, masks)
         finally:
             env.close()

@@ -20,8 +20,7 @@ from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.construct import Environment, construct, construct_vector
 from actorlearn.envs.gymnasium_vector import GymnasiumVector
 from actorlearn.envs.interface import EnvSpec, RenderedEnv, Row, empty_row, seed31
-from actorlearn.envs.masks import find as find_masks
-from actorlearn.envs.masks import observed
+from actorlearn.envs.masks import find_masks, observed
 from actorlearn.envs.observations import layout_of, short
 from actorlearn.envs.pictures import draw_without_screen, picture_of
 from actorlearn.envs.specs import GymnasiumSettings
@@ -102,13 +101,13 @@ class Gymnasium(CheckedRows):
             if type(result) is not tuple or len(result) != 5:
                 self._refuse(i, "step()", result, "it must return 5 values: see gymnasium.Env.step")
             observation, reward, over, cut, info = result
-            self._gather(i, observation, info)
             self._reward[i] = reward if type(reward) is float else self._number(i, reward)
             steps[i] += 1
             terminated[i] = over if type(over) is bool else self._flag(i, "terminated", over)
             cut = cut if type(cut) is bool else self._flag(i, "truncated", cut)
             truncated[i] = (cut or steps[i] >= limit) and not terminated[i]
-        self._write(row, terminated, truncated, first)
+            self._gather(i, observation, info, terminated[i] or truncated[i])
+        self._write(row, terminated, truncated, first, steps)
         self._ended = [over or cut for over, cut in zip(terminated, truncated, strict=True)]
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
@@ -146,9 +145,6 @@ class Gymnasium(CheckedRows):
         """Begin a game, and return its info."""
         self._show_life()
         return self._envs[0].reset(seed=self._seeds[0])[1]
-
-    def _moment(self, i: int) -> str:
-        return f"step {self._steps[i]} of its game"
 
     def _constructed(self, settings: GymnasiumSettings) -> tuple[Environment, int | None]:
         self._show_life()

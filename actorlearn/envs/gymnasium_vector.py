@@ -39,8 +39,7 @@ from actorlearn.envs import states
 from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.interface import EnvSpec, Row, empty_row, seed31
-from actorlearn.envs.masks import Valid, observed
-from actorlearn.envs.masks import find as find_masks
+from actorlearn.envs.masks import Valid, find_masks, observed
 from actorlearn.envs.observations import MisfitError, layout_of
 from actorlearn.envs.pictures import pictures_of
 
@@ -49,6 +48,8 @@ Flags = npt.NDArray[np.bool_]
 FOREVER = 2**62
 FLAGS = ("ended", "cut")
 """Names of the flags in a state."""
+PLAYABLE = "playable"
+"""Name in a state of the masks of newly begun games."""
 
 
 class GymnasiumVector(CheckedRows):
@@ -77,19 +78,22 @@ class GymnasiumVector(CheckedRows):
         self._mode = _autoreset_mode(vector, name)
         if vector.num_envs != self.count:
             raise ValueError(f"env.vector: {name} has {vector.num_envs} environments instead of {self.count}")
+        self._seeds = [seed31(seed) for seed in seeds]
         self._actions = ActionSpace(env_id, vector.single_action_space, scale_actions)
         space, masks = find_masks(
             env_id,
             action_mask,
             vector.single_observation_space,
             self._actions.actions,
-            lambda: vector.reset(seed=seed31(seeds[0]))[1],
+            lambda: self._seeded()[1],
         )
         observations, left_out = layout_of(env_id, space)
         super().__init__(env_id, observations, self.count, masks)
         self._batches = observations
-        self._masks = resets_by_mask(vector)
-        no_restart = "" if self._masks else f'{name} has no metadata["reset_mask"]: it resets all its games together'
+        self._resets_by_mask = resets_by_mask(vector)
+        no_restart = (
+            "" if self._resets_by_mask else f'{name} has no metadata["reset_mask"]: it resets all its games together'
+        )
         if time_limit_steps and no_restart:
             rule = "it must take the argument max_episode_steps, or reset by mask (docs/plugins.md)"
             raise ValueError(f"env.time_limit_steps: {time_limit_steps} cannot be set: {no_restart}; {rule}")
@@ -100,11 +104,11 @@ class GymnasiumVector(CheckedRows):
             no_restart=no_restart,
             **observed(observations, left_out, masks),
         )
-        self._seeds = [seed31(seed) for seed in seeds]
         dtype, shape = cell(self.spec.actions)
         self._zero = self._actions.taken_together(np.zeros((self.count, *shape), dtype), self.count)
-        self._playable: Valid | None = None
-        """[B, n] masks of the games that the vector is in, if it steps games that have just begun."""
+        self._playable: Valid | None = None if self._valid is None else self._valid.copy()
+        """Masks [B, n] with which the vector's newly begun games were last observed; their first action, which no
+        policy chooses, is taken from these."""
         self._limit = time_limit_steps or FOREVER
         self._steps = np.zeros(self.count, np.int64)  # of the running game
         self._ended = np.zeros(self.count, np.bool_)
@@ -135,9 +139,9 @@ class GymnasiumVector(CheckedRows):
         if games_begin:
             if self._mode is AutoresetMode.DISABLED:
                 begun = self._reset(first)
-                if self._action_masks:
-                    self._gather_all(*begun, first)
-                    self._playable = self._valid
+                if self._choices:
+                    self._gather_all(*begun, chosen=first)
+                    self._observe_begun()
             taken[first] = self._unchosen()[first]
         self._beat()
         result = self._vector.step(taken)
@@ -145,21 +149,22 @@ class GymnasiumVector(CheckedRows):
             rule = "it must return 5 values: see gymnasium.vector.VectorEnv.step"
             self._refuse(None, "step()", result, rule)
         observations, reward, terminated, truncated, info = result
-        self._gather_all(observations, info)
         self._reward[:] = self._rewards(reward)
         terminated, truncated = self._flags("terminated", terminated), self._flags("truncated", truncated)
+        begun_already = self._mode is AutoresetMode.SAME_STEP  # then these are observations of the next games
+        self._gather_all(observations, info, ended=False if begun_already else terminated | truncated)
         self._steps += 1
         if games_begin:
             terminated, truncated = terminated & ~first, truncated & ~first
         over = terminated | truncated
-        if self._mode is AutoresetMode.SAME_STEP and over.any():
-            self._playable = None if self._valid is None else self._valid.copy()
+        if begun_already and over.any():
+            self._observe_begun()
             self._observe_final(info, over)
         if games_begin:
             self._begin_after(first)
         cut = (self._steps >= self._limit) & ~over
         truncated = (truncated | cut) & ~terminated
-        self._write(row, terminated, truncated, first)
+        self._write(row, terminated, truncated, first, self._steps)
         self._ended, self._cut = over | cut, cut
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
@@ -168,7 +173,9 @@ class GymnasiumVector(CheckedRows):
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the vector's state, and the steps and flags of each game."""
-        return self._saved([self._vector], {"steps": self._steps, "ended": self._ended, "cut": self._cut})
+        own = {"steps": self._steps, "ended": self._ended, "cut": self._cut}
+        playable = {} if self._playable is None else {PLAYABLE: self._playable}
+        return self._saved([self._vector], own | playable)
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Restore a state; the vector is reset first, because some allocate their attributes in ``reset``."""
@@ -178,6 +185,8 @@ class GymnasiumVector(CheckedRows):
                 raise ValueError(f"the state has {own[0].size} environments instead of {self.count}")
             self._reset_from_seeds()
             self._restore_valid(state)
+            if self._playable is not None:
+                self._playable[...] = state[PLAYABLE]
             states.put_back([self._vector], state)
         self._steps, self._ended, self._cut = own
 
@@ -195,27 +204,30 @@ class GymnasiumVector(CheckedRows):
     def _reset_from_seeds(self) -> None:
         """Start all environments from their seeds, or from one seed derived from all."""
         self._need_open()
-        self._beat()
-        try:
-            result = self._vector.reset(seed=self._seeds)  # type: ignore[arg-type]  # gymnasium's classes take lists
-        except Exception:  # a class may refuse a list by any exception
-            result = self._vector.reset(seed=int(np.random.SeedSequence(self._seeds).generate_state(1)[0]) >> 1)
-        self._gather_all(*self._begun(result))
+        self._gather_all(*self._begun(self._seeded()))
         self._reward.fill(0.0)
         self._steps[:] = 0
         self._ended, self._cut = np.zeros(self.count, np.bool_), np.zeros(self.count, np.bool_)
+
+    def _seeded(self) -> Any:
+        """Return the result of a reset with the seeds, or with one derived from all."""
+        self._beat()
+        try:
+            return self._vector.reset(seed=self._seeds)  # type: ignore[arg-type]  # gymnasium's classes take lists
+        except Exception:  # a class may refuse a list by any exception
+            return self._vector.reset(seed=int(np.random.SeedSequence(self._seeds).generate_state(1)[0]) >> 1)
 
     def _begin_after(self, first: Flags) -> None:
         """Turn the rows of these environments into first rows, after a step whose action was not chosen for them."""
         self._reward[first] = 0.0
         self._steps[first] = 0
         anew = first & self._cut if self._mode is AutoresetMode.NEXT_STEP else first
-        if self._masks and anew.any():
+        if self._resets_by_mask and anew.any():
             self._begin(anew)
 
     def _begin(self, chosen: Flags) -> None:
         """Start a new game in the chosen environments."""
-        self._gather_all(*self._reset(chosen), chosen)
+        self._gather_all(*self._reset(chosen), chosen=chosen)
         self._reward[chosen] = 0.0
         self._steps[chosen] = 0
         self._ended, self._cut = self._ended & ~chosen, self._cut & ~chosen
@@ -238,18 +250,29 @@ class GymnasiumVector(CheckedRows):
             self._refuse(None, "reset()", result, rule)
         return result
 
-    def _gather_all(self, observations: Any, info: Any, chosen: Flags | None = None) -> None:
-        """Gather observations and masks of the chosen environments (None: of all) from those of B environments."""
+    def _gather_all(
+        self, observations: Any, info: Any, *, chosen: Flags | None = None, ended: bool | Flags = False
+    ) -> None:
+        """Gather observations and masks of the chosen environments (None: of all) from those of B environments.
+
+        ``ended`` [B]: whose games end with them.
+        """
         into = self._observation if chosen is None else np.zeros_like(self._observation)
         try:
             self._batches.store_all(observations, into)
-            if self._action_masks and self._valid is not None:
+            if self._choices:
                 of = np.ones(self.count, np.bool_) if chosen is None else chosen
-                self._valid[of] = self._action_masks.read(observations, info, (self.count,))[of]
+                passed_over = ended if chosen is None else ~chosen
+                self._choices.valid[of] = self._choices.masks.read(observations, info, (self.count,), passed_over)[of]
         except MisfitError as misfit:
             self._refuse(None, *misfit.args)
         if chosen is not None:
             self._observation[chosen] = into[chosen]
+
+    def _observe_begun(self) -> None:
+        """Keep the newest masks for the first actions of newly begun games."""
+        if self._playable is not None:
+            self._playable[...] = self._valid
 
     def _observe_final(self, info: Any, over: Flags) -> None:
         """Gather the final observations of the games that have ended, for a vector of mode SAME_STEP."""
@@ -260,7 +283,7 @@ class GymnasiumVector(CheckedRows):
             rule = 'of mode SAME_STEP it must have "final_obs", with the final observation of each game that ended'
             self._refuse(int(np.argmax(over)), "info", info, rule)
         for i, observation, own in parts:
-            self._gather(i, observation, own)
+            self._gather(i, observation, own, ended=True)
 
     def _rewards(self, reward: Any) -> npt.NDArray[Any]:
         rewards = _array(reward)

@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Dict, Space
 
-from actorlearn.action_mask import MASK, ActionMask, length_of
+from actorlearn.action_mask import MASK, ActionMask, cells_of, describe_cells, length_of
 from actorlearn.actions import Actions, MultiDiscrete, describe_actions
 from actorlearn.envs.observations import MisfitError, ObservationLayout
 
 Valid = npt.NDArray[np.bool_]
+_WAY_OUT = "write env.action_mask: none"
 
 
 @dataclass(frozen=True)
@@ -34,28 +35,42 @@ class Masks:
         """Number of cells of a mask."""
         return length_of(self.actions)
 
-    def read(self, observation: Any, info: Any, batch: tuple[int, ...] = ()) -> Valid:
-        """Return the mask [*batch, n] in an environment's answer; raises MisfitError."""
+    def read(
+        self, observation: Any, info: Any, batch: tuple[int, ...] = (), ended: bool | npt.NDArray[np.bool_] = False
+    ) -> Valid:
+        """Return the mask [*batch, n] in an environment's answer; raises MisfitError.
+
+        Where a game has ``ended`` [*batch] no action is taken, and a missing mask makes all valid.
+        """
         held, name = (info if self.source == "info" else observation), f"{self.source}[{MASK!r}]"
         try:
             mask = held[MASK]
         except Exception:  # an environment may return anything
+            mask = None
+        if mask is None and np.all(ended):
+            return np.ones((*batch, self.length), np.bool_)
+        if mask is None:
             rule = f"it must contain {MASK!r} after each reset and step (env.action_mask: {self.source})"
-            raise MisfitError(self.source, held, rule) from None
+            raise MisfitError(self.source, held, f"{rule}; or {_WAY_OUT}")
+        if isinstance(mask, np.ndarray) and mask.dtype == object and mask.shape == batch != ():  # of a vector
+            over = np.broadcast_to(ended, batch)
+            mask = [[1] * self.length if own is None and over[i] else own for i, own in enumerate(mask)]
         try:
-            array = np.concatenate(mask, axis=-1) if isinstance(mask, tuple) else np.asarray(mask)
-        except Exception:
-            array = np.array(None, object)
-        shape = (*batch, self.length)
-        if array.shape != shape or array.dtype.kind not in "biuf":
-            rule = f"it must be {self.length} numbers, one for each choice of {describe_actions(self.actions)}"
-            raise MisfitError(name, mask, rule)
-        if not np.isin(array, (0, 1)).all():
-            raise MisfitError(name, mask, "each cell must be 1 for a valid choice and 0 for another")
-        return array.astype(np.bool_)
+            return cells_of(mask, self.actions, batch)
+        except ValueError as error:
+            raise MisfitError(name, mask, f"{error}; or {_WAY_OUT}") from None
 
 
-def find(
+@dataclass(frozen=True)
+class NewestMasks:
+    """The newest masks of B environments."""
+
+    masks: Masks
+    valid: Valid
+    """[B, n] whether a choice is valid."""
+
+
+def find_masks(
     env_id: str, setting: str, space: Space[Any], actions: Actions, first_info: Callable[[], Any]
 ) -> tuple[Space[Any], Masks | None]:
     """Return the space of the observations without their mask, and the masks of valid actions; None if there are none.
@@ -70,7 +85,7 @@ def find(
     if not length or isinstance(actions, tuple):
         raise ValueError(
             f"env.action_mask: {setting!r}: only choices can be masked, but {env_id!r} has {describe_actions(actions)};"
-            " write env.action_mask: none"
+            f" {_WAY_OUT}"
         )
     parts = dict(space.items()) if isinstance(space, Dict) else {}
     if setting != "info" and MASK in parts and parts[MASK].shape == (length,) and len(parts) > 1:
@@ -79,8 +94,8 @@ def find(
     if setting == "observation":
         raise ValueError(
             f"env.action_mask: 'observation': the observations of {env_id!r} must be a Dict with other keys and "
-            f"{MASK!r} of shape {(length,)}, one cell for each choice of {describe_actions(actions)}; change the "
-            "environment, or write env.action_mask: none"
+            f"{MASK!r} of shape {(length,)}, which is {describe_cells(actions)}; change the environment, or "
+            f"{_WAY_OUT}"
         )
     if setting == "info" or _has_mask(first_info):
         return space, Masks("info", actions)

@@ -26,8 +26,7 @@ from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.construct import called
 from actorlearn.envs.interface import EnvSpec, Row, empty_row, seed31
-from actorlearn.envs.masks import Masks, observed
-from actorlearn.envs.masks import find as find_masks
+from actorlearn.envs.masks import Masks, find_masks, observed
 from actorlearn.envs.observations import ObservationLayout, layout_of, short
 from actorlearn.envs.pictures import draw_without_screen, picture_of
 from actorlearn.envs.registered import did_you_mean
@@ -105,7 +104,7 @@ class PettingZoo(CheckedRows):
             else:
                 first[own] = ~self._present[game]
                 self._step(game, chosen[own], terminated[own], truncated[own])
-        self._write(row, terminated, truncated, first)
+        self._write(row, terminated, truncated, first, np.repeat(self._steps, len(self._agents)))
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
         """Draw one action for each agent."""
@@ -166,12 +165,13 @@ class PettingZoo(CheckedRows):
         for j, agent in enumerate(self._agents):
             i = before + j
             if self._present[game, j]:
-                self._gather(i, self._of(i, "observations", observations, agent), self._info_of(i, infos, agent))
                 self._reward[i] = self._number(i, self._of(i, "rewards", rewards, agent))
                 terminated[j] = self._truth(i, "terminated", self._of(i, "terminations", over, agent))
                 was_cut = self._truth(i, "truncated", self._of(i, "truncations", cut, agent))
                 truncated[j] = (was_cut or at_limit or not listed[j]) and not terminated[j]
-                self._present[game, j] = not (terminated[j] or truncated[j])
+                seen, ended = self._of(i, "observations", observations, agent), terminated[j] or truncated[j]
+                self._gather(i, seen, self._info_of(i, infos, agent), bool(ended))
+                self._present[game, j] = not ended
             else:
                 has_ended = (
                     isinstance(over, Mapping) and isinstance(cut, Mapping) and (over.get(agent) or cut.get(agent))
@@ -186,15 +186,13 @@ class PettingZoo(CheckedRows):
             self._gather(i, self._of(i, "observations", observations, agent), self._info_of(i, infos, agent))
             return
         self._observation[i] = 0
-        if self._valid is not None:
-            self._valid[i] = True
+        if self._choices:
+            self._choices.valid[i] = True
 
     def _info_of(self, i: int, infos: Any, agent: Any) -> Any:
         """Return an agent's info; only masks in it are read."""
-        return self._of(i, "infos", infos, agent) if self._action_masks and self._action_masks.source == "info" else {}
-
-    def _moment(self, i: int) -> str:
-        return f"step {self._steps[i // len(self._agents)]} of its game"
+        reads = self._choices is not None and self._choices.masks.source == "info"
+        return self._of(i, "infos", infos, agent) if reads else {}
 
     def _listed(self, game: int) -> list[bool]:
         """Return which agents the environment lists as present."""

@@ -16,7 +16,7 @@ from actorlearn.envs import pickled
 from actorlearn.envs.action_space import actions_of
 from actorlearn.envs.construct import construct
 from actorlearn.envs.dm_env import is_converted
-from actorlearn.envs.masks import find
+from actorlearn.envs.masks import find_masks
 from actorlearn.envs.observations import Whole, layout_of
 from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH, EnvSettings, GymnasiumSettings, WrapperSettings
 
@@ -50,7 +50,7 @@ def recipe(settings: EnvSettings) -> Recipe:
             env.close()
             return Recipe(missing="environments of dm_env are made by actorlearn")
         actions = env.action_space
-        space, _ = find(
+        space, _ = find_masks(
             settings.id, settings.action_mask, env.observation_space, actions_of(settings.id, actions), dict
         )
         env.close()

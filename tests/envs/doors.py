@@ -8,6 +8,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.vector import SyncVectorEnv
 
 DOORS, ROOMS, THERE = 40, 8, 3
 
@@ -98,6 +99,52 @@ class Forgetful(Doors):
     def step(self, action):
         seen, reward, over, cut, _ = super().step(action)
         return seen, reward, over, cut, {}
+
+
+class Brief(Strict):
+    """The last step of a game gives no mask."""
+
+    def step(self, action):
+        seen, reward, over, cut, info = super().step(action)
+        return seen, reward, over, cut, {} if over or cut else info
+
+
+class Varied(Strict):
+    """Masks in another form than one array: a tuple or a list of numbers, or of parts."""
+
+    def __init__(self, form: type = tuple, pairs: bool = False) -> None:
+        super().__init__(pairs=pairs)
+        self.form = form
+
+    def answer(self):
+        seen, info = super().answer()
+        mask = info["action_mask"]
+        parts = np.split(mask, [self.doors]) if self.pairs else mask.tolist()
+        return seen, {"action_mask": self.form(parts)}
+
+
+class Rooms(SyncVectorEnv):
+    """Games stepped together whose state can be saved."""
+
+    def state(self):
+        return {"rooms": [env.room for env in self.envs], "ended": self._autoreset_envs}
+
+    def restore(self, state):
+        for env, room in zip(self.envs, state["rooms"], strict=True):
+            env.room = room
+        self._autoreset_envs[:] = state["ended"]
+
+
+class Bits(Doors):
+    """Has two bits, and a mask of two cells instead of four."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = MultiBinary(2)
+
+    def answer(self):
+        seen, _ = super().answer()
+        return seen, {"action_mask": np.ones(2, np.int8)}
 
 
 class Odd(Doors):
