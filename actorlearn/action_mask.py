@@ -63,7 +63,7 @@ def cells_of(mask: Any, actions: int | MultiDiscrete, batch: tuple[int, ...] = (
     """
     cells = _joined(mask, actions, batch)
     if cells is None:
-        raise ValueError(f"it must be {describe_cells(actions)}")
+        raise ValueError(f"it must be {f'{batch[0]} masks of ' if batch else ''}{describe_cells(actions)}")
     if not np.isin(cells, (0, 1)).all():
         raise ValueError("each cell must be 1 for a valid choice and 0 for another")
     return cells.astype(np.bool_)

@@ -19,7 +19,8 @@ import numpy.typing as npt
 import torch
 
 from actorlearn.acting.policy import Policy
-from actorlearn.action_mask import MASK, without_choice
+from actorlearn.action_mask import MASK, cells_of, without_choice
+from actorlearn.actions import MultiDiscrete
 from actorlearn.algorithms.interface import Algorithm
 from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.construct import construct
@@ -49,12 +50,13 @@ class _Spaces(NamedTuple):
             self.layout.store(observation, row, 0)
             if self.masks is None:
                 return row
-            valid = self.masks.read(observation, {MASK: action_mask})[None]
+            given = self.masks.source == "info"
+            valid = _cells(action_mask, self.masks.actions) if given else self.masks.read(observation, {})
         except MisfitError as error:
             name, value, rule = error.args
             rows = f"for N environments pass N rows of shape {list(self.layout.shape)}"
             raise ValueError(f"{name} is {value!r:.200}; {rule}; {rows}") from None
-        return np.concatenate([row.reshape(1, -1), valid.astype(dtype)], axis=1)
+        return np.concatenate([row.reshape(1, -1), valid[np.newaxis].astype(dtype)], axis=1)
 
 
 class LoadedPolicy:
@@ -146,7 +148,8 @@ class LoadedPolicy:
         if isinstance(self.env, GymnasiumSettings):
             action = self._act(self._spaces.row(observation, action_mask), greedy, begins)
             return self._spaces.actions.taken(action, 1)[0]
-        return self._act(np.asarray(observation)[np.newaxis], greedy, begins)[0]
+        rows = self._with_masks(np.asarray(observation)[np.newaxis], None if action_mask is None else [action_mask])
+        return self._act(rows, greedy, begins)[0]
 
     def play(
         self, env: gymnasium.Env[Any, Any], episodes: int = 1, *, greedy: bool = False, seed: int = 0
@@ -186,11 +189,17 @@ class LoadedPolicy:
         return mask is not None and mask.source == "info"
 
     def _with_masks(self, observation: npt.NDArray[Any], action_mask: Any) -> npt.NDArray[Any]:
-        """Return N observations with N masks as rows; other observations unchanged."""
-        mask, count = self.settings.action_mask, len(observation) if observation.ndim else 0
-        if not mask or observation.shape[1:] != mask.observation_shape or np.shape(action_mask) != (count, mask.length):
+        """Return N observations with N masks as rows; observations of another shape unchanged."""
+        mask, actions = self.settings.action_mask, self.settings.actions
+        if action_mask is None or not mask or isinstance(actions, tuple) or not observation.ndim:
             return observation
-        return np.concatenate([observation.reshape(count, -1), np.asarray(action_mask, observation.dtype)], axis=1)
+        if observation.shape[1:] == self.settings.observation_shape:
+            raise ValueError("action_mask: these rows have their masks already; leave the argument out")
+        if observation.shape[1:] != mask.observation_shape:
+            return observation
+        count = len(observation)
+        valid = _cells(action_mask, actions, (count,))
+        return np.concatenate([observation.reshape(count, -1), valid.astype(observation.dtype)], axis=1)
 
     def _check_mask(self, action_mask: Any) -> None:
         """Raise ValueError for a mask that the policy does not read."""
@@ -223,6 +232,14 @@ class LoadedPolicy:
         self._moment += 1
         action: npt.NDArray[Any] = chosen["action"].numpy()
         return action
+
+
+def _cells(action_mask: Any, actions: int | MultiDiscrete, batch: tuple[int, ...] = ()) -> npt.NDArray[np.bool_]:
+    """Return the cells of the argument ``action_mask``; raises ValueError if it is no mask, or no batch of masks."""
+    try:
+        return cells_of(action_mask, actions, batch)
+    except ValueError as error:
+        raise ValueError(f"action_mask is {action_mask!r:.200}; {error}") from None
 
 
 def load(run_dir: str | PathLike[str], learner: int, seed: int, at: str | int = NEWEST) -> LoadedPolicy:

@@ -41,8 +41,7 @@ class OnnxPolicy:
             found = action_mask if source == "info" else observation["action_mask"]
             if found is None:
                 raise ValueError("the policy needs the valid actions: pass action_mask=info['action_mask']")
-            found = np.concatenate(found, -1) if isinstance(found, tuple) else found
-            given["action_mask"] = np.asarray(found, np.bool_).reshape(len(rows), -1)
+            given["action_mask"] = _cells(found, single)
         if size := self.about["state_size"]:  # a recurrent network's memory of each game
             kept = self.state is not None and len(self.state) == len(rows)
             given["first"] = np.array(np.broadcast_to(first, len(rows)), np.bool_)
@@ -60,6 +59,13 @@ class OnnxPolicy:
         batch = [value[None] for value in values] if single else values
         columns = [_columns(part, value, len(batch[0])) for part, value in zip(parts, batch, strict=True)]
         return np.concatenate(columns, 1).reshape(-1, *shape).astype(self.about["dtype"]), single
+
+
+def _cells(mask: Any, single: bool) -> Any:
+    """Return masks [N, n] of one mask or of N: arrays, lists or tuples, of cells or of the cells of each part."""
+    if not single and isinstance(mask, tuple) and all(isinstance(part, np.ndarray) and part.ndim == 2 for part in mask):
+        return np.concatenate(mask, 1).astype(np.bool_)
+    return np.array([np.hstack([*one]) for one in ([mask] if single else mask)], np.bool_)
 
 
 def _columns(part: Any, value: Any, count: int) -> Any:

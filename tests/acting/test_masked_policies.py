@@ -103,7 +103,7 @@ def test_a_policy_says_which_mask_it_needs(tmp_path: Path) -> None:
     seen, info = Strict().reset()
     with pytest.raises(ValueError, match=r"pass action_mask=info\['action_mask'\]"):
         by_info.act(seen)
-    with pytest.raises(ValueError, match=r"info\['action_mask'\] is .*; it must be 40 numbers"):
+    with pytest.raises(ValueError, match=r"action_mask is \[1, 0\]; it must be 40 numbers"):
         by_info.act(seen, action_mask=[1, 0])
     with pytest.raises(ValueError, match=r'info\["action_mask"\] has no valid action'):
         by_info.act(seen, action_mask=np.zeros(DOORS))
@@ -111,6 +111,75 @@ def test_a_policy_says_which_mask_it_needs(tmp_path: Path) -> None:
         by_observation.act(Strict("observation").reset()[0], action_mask=info["action_mask"])
     assert Strict().there[0, by_info.act(seen, action_mask=info["action_mask"])]
     assert seen.shape == (ROOMS + 1,)
+
+
+def test_masks_of_several_observations_are_checked_like_one(tmp_path: Path) -> None:
+    policy, (seen, info) = loaded(tmp_path, game()), Strict().reset()
+    many, masks = np.stack([seen] * 3), np.stack([info["action_mask"]] * 3)
+    with pytest.raises(
+        ValueError, match=r"(?s)action_mask is .*; it must be 3 masks of 40 numbers, one for each choice"
+    ):
+        policy.act(many, action_mask=masks[:2])
+    with pytest.raises(ValueError, match=r"(?s)action_mask is .*; it must be 3 masks of 40 numbers"):
+        policy.act(many, action_mask=info["action_mask"])
+    with pytest.raises(
+        ValueError, match="(?s)action_mask is .*; each cell must be 1 for a valid choice and 0 for another"
+    ):
+        policy.act(many, action_mask=masks * 2)
+    with pytest.raises(
+        ValueError, match="(?s)action_mask is .*; each cell must be 1 for a valid choice and 0 for another"
+    ):
+        policy.act(seen, action_mask=info["action_mask"] * 2)
+    with pytest.raises(ValueError, match="action_mask: these rows have their masks already; leave the argument out"):
+        policy.act(np.concatenate([many, masks], axis=1), action_mask=masks)
+
+
+def forms(masks: np.ndarray) -> list[tuple[Any, Any]]:
+    """Return one mask and a batch of masks of `pairs` in each form that they may have."""
+    parts = np.split(masks, [DOORS], axis=1)
+    objects = np.empty(len(masks), object)
+    objects[:] = [tuple(np.split(mask, [DOORS])) for mask in masks]
+    return [
+        (masks[0], masks),
+        (masks[0].tolist(), masks.tolist()),
+        (tuple(masks[0].tolist()), [tuple(mask) for mask in masks.tolist()]),
+        (tuple(part[0] for part in parts), tuple(parts)),
+        ([part[0] for part in parts], objects),
+        ([part[0].tolist() for part in parts], list(objects)),
+    ]
+
+
+def test_a_loaded_policy_reads_masks_in_every_form(tmp_path: Path) -> None:
+    policy, single = loaded(tmp_path, game(pairs=True)), Strict(pairs=True)
+    seen, info = single.reset()
+    masks = np.stack([info["action_mask"], np.roll(info["action_mask"], 1)]) | np.eye(
+        1, DOORS + 2, DOORS, dtype=np.int8
+    )
+    expected = [policy.act(seen, greedy=True, action_mask=mask).tolist() for mask in masks]
+    assert expected[0] != expected[1]
+    for one, batch in forms(masks):
+        assert policy.act(seen, greedy=True, action_mask=one).tolist() == expected[0]
+        assert policy.act(np.stack([seen] * 2), greedy=True, action_mask=batch).tolist() == expected
+
+
+@pytest.mark.timeout(300)
+def test_the_player_of_an_exported_policy_reads_them_too(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    from actorlearn.acting.exported import write
+    from actorlearn.acting.play import OnnxPolicy
+    from actorlearn.envs.recipe import recipe
+
+    policy = loaded(tmp_path / "run", game(pairs=True))
+    write(policy, recipe(policy.env), tmp_path / "policy.onnx")
+    player, (seen, info) = OnnxPolicy(tmp_path / "policy.onnx"), Strict(pairs=True).reset()
+    masks = np.stack([info["action_mask"], np.roll(info["action_mask"], 1)]) | np.eye(
+        1, DOORS + 2, DOORS, dtype=np.int8
+    )
+    many = np.stack([seen] * 2)
+    expected = policy.act(many, greedy=True, action_mask=masks).tolist()
+    for one, batch in forms(masks):
+        assert player.act(seen, action_mask=one).tolist() == expected[0]
+        assert player.act(many, action_mask=batch).tolist() == expected
 
 
 @pytest.mark.nightly

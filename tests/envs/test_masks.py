@@ -131,7 +131,7 @@ def test_a_vectors_info_may_lack_the_masks_of_ended_games_only() -> None:
     info, ended = {"action_mask": np.array([None, [1, 0, 1]], object)}, np.array([True, False])
     masks = Masks("info", 3)
     assert masks.read(None, info, (2,), ended).tolist() == [[True, True, True], [True, False, True]]
-    with pytest.raises(MisfitError, match="it must be 3 numbers"):
+    with pytest.raises(MisfitError, match="it must be 2 masks of 3 numbers"):
         masks.read(None, info, (2,), ~ended)
 
 
