@@ -16,10 +16,11 @@ DISABLED   its final observation                   `reset` begins a game before 
                                                    and again after the step
 =========  ======================================  ================================================================
 
-The vector never receives the action chosen from a last row, but the space's zero, or the first valid one, instead. ``reset(options=
-{"reset_mask": [B] bool})`` begins chosen games. Every vector of mode DISABLED supports this, and other vectors that
-have ``metadata["reset_mask"] = True``. A vector without it cannot begin games at will (``spec.no_restart``); in mode
-SAME_STEP its first rows then have the observation after one zero action, whose reward is not counted.
+Instead of the action chosen from a last row, the vector receives the space's zero, or with masks the first valid action.
+``reset(options={"reset_mask": [B] bool})`` begins chosen games. Every vector of mode DISABLED supports this, and other
+vectors that have ``metadata["reset_mask"] = True``. A vector without it cannot begin games at will
+(``spec.no_restart``); in mode SAME_STEP its first rows then have the observation after one such action, whose reward is
+not counted.
 
 Seeds: ``reset`` is called with a list of seeds, one for each environment. If it refuses the list, it is called with one
 seed derived from all, and games then depend on the number and the seeds of the other environments.
