@@ -16,7 +16,7 @@ DISABLED   its final observation                   `reset` begins a game before 
                                                    and again after the step
 =========  ======================================  ================================================================
 
-Instead of the action chosen from a last row, the vector receives the space's zero, or with masks the first valid action.
+Instead of the action chosen from a last row, the vector receives the space's zero, or with masks the first valid one.
 ``reset(options={"reset_mask": [B] bool})`` begins chosen games. Every vector of mode DISABLED supports this, and other
 vectors that have ``metadata["reset_mask"] = True``. A vector without it cannot begin games at will
 (``spec.no_restart``); in mode SAME_STEP its first rows then have the observation after one such action, whose reward is

@@ -117,7 +117,7 @@ class Learning:
         self.losses = make_losses(algorithm, network, minibatches.target, settings.device, settings.precision)
         self.weights, self.gradients, self.parameters = network.weights, network.gradients, network.parameters
         self.norms = Norms(network.module, self.parameters, self.gradients) if settings.norms else None
-        self.diagnosis = Diagnosis(network, settings.policy.actions)
+        self.diagnosis = Diagnosis(network, settings.policy.actions, settings.policy.action_mask)
         self.optimizer_settings = optimizer
         networks = spans(network.module)
         self.groups = make_groups(optimizer, networks, len(self.parameters))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from actorlearn.action_mask import MASK, ActionMask
 from actorlearn.models.interface import state_size
+from actorlearn.models.several import ACTOR, SeveralNetworks
 
 
 class Masked(nn.Module):
@@ -41,5 +42,6 @@ class Masked(nn.Module):
 
 
 def without_mask(network: nn.Module, rows: Tensor) -> Tensor:
-    """Return observations [..., *shape] as a network receives them: without the mask, if they have one."""
+    """Return observations [..., *shape] as a network, or the actor of several, receives them: without masks."""
+    network = network.networks[ACTOR] if isinstance(network, SeveralNetworks) else network
     return network.without_mask(rows) if isinstance(network, Masked) else rows
