@@ -43,9 +43,7 @@ class ActionMask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def length_of(actions: Actions) -> int:
     """Return the number of cells of a mask; 0 for actions that cannot be masked: the numbers of a Box."""
-    if isinstance(actions, MultiDiscrete):
-        return sum(actions.sizes)
-    return actions if isinstance(actions, int) else 0
+    return sum(_sizes(actions))
 
 
 def describe_cells(actions: Actions) -> str:
@@ -55,7 +53,7 @@ def describe_cells(actions: Actions) -> str:
     return f"{described}; each bit of a MultiBinary has two cells, no and yes" if bits else described
 
 
-def cells_of(mask: Any, actions: int | MultiDiscrete, batch: tuple[int, ...] = ()) -> NDArray[np.bool_]:
+def cells_of(mask: Any, actions: Actions, batch: tuple[int, ...] = ()) -> NDArray[np.bool_]:
     """Return the cells [*batch, n] of a mask, or of a batch of masks; raises ValueError with the rule that it breaks.
 
     A mask is an array, a list or a tuple of its cells, or a list or a tuple of the cells of each part. A batch is an
@@ -69,7 +67,7 @@ def cells_of(mask: Any, actions: int | MultiDiscrete, batch: tuple[int, ...] = (
     return cells.astype(np.bool_)
 
 
-def _joined(mask: Any, actions: int | MultiDiscrete, batch: tuple[int, ...]) -> NDArray[Any] | None:
+def _joined(mask: Any, actions: Actions, batch: tuple[int, ...]) -> NDArray[Any] | None:
     """Return the numbers of a mask, or of a batch of masks, as one array [*batch, n]; None if they do not fit."""
     sizes = _sizes(actions)
     cells = _as_numbers(mask)
@@ -94,12 +92,14 @@ def _as_numbers(value: Any) -> NDArray[Any] | None:
     return array if array.dtype.kind in "biuf" else None
 
 
-def _sizes(actions: int | MultiDiscrete) -> tuple[int, ...]:
-    """Return the number of choices of each part."""
-    return actions.sizes if isinstance(actions, MultiDiscrete) else (actions,)
+def _sizes(actions: Actions) -> tuple[int, ...]:
+    """Return the number of choices of each part; a Box has none."""
+    if isinstance(actions, MultiDiscrete):
+        return actions.sizes
+    return (actions,) if isinstance(actions, int) else ()
 
 
-def without_choice(actions: int | MultiDiscrete, valid: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def without_choice(actions: Actions, valid: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return which cells [..., n] of masks belong to an action, or a part of one, that has no valid choice."""
     sizes = np.array(_sizes(actions))
     some = np.logical_or.reduceat(valid, np.cumsum(sizes) - sizes, axis=-1)

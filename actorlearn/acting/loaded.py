@@ -20,7 +20,7 @@ import torch
 
 from actorlearn.acting.policy import Policy
 from actorlearn.action_mask import MASK, cells_of, without_choice
-from actorlearn.actions import MultiDiscrete
+from actorlearn.actions import Actions
 from actorlearn.algorithms.interface import Algorithm
 from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.construct import construct
@@ -191,7 +191,7 @@ class LoadedPolicy:
     def _with_masks(self, observation: npt.NDArray[Any], action_mask: Any) -> npt.NDArray[Any]:
         """Return N observations with N masks as rows; observations of another shape unchanged."""
         mask, actions = self.settings.action_mask, self.settings.actions
-        if action_mask is None or not mask or isinstance(actions, tuple) or not observation.ndim:
+        if action_mask is None or not mask or not observation.ndim:
             return observation
         if observation.shape[1:] == self.settings.observation_shape:
             raise ValueError("action_mask: these rows have their masks already; leave the argument out")
@@ -234,7 +234,7 @@ class LoadedPolicy:
         return action
 
 
-def _cells(action_mask: Any, actions: int | MultiDiscrete, batch: tuple[int, ...] = ()) -> npt.NDArray[np.bool_]:
+def _cells(action_mask: Any, actions: Actions, batch: tuple[int, ...] = ()) -> npt.NDArray[np.bool_]:
     """Return the cells of the argument ``action_mask``; raises ValueError if it is no mask, or no batch of masks."""
     try:
         return cells_of(action_mask, actions, batch)

@@ -93,7 +93,7 @@ def most_entropy(actions: Actions, valid: Tensor | None = None) -> float | None:
     sizes = actions.sizes if isinstance(actions, MultiDiscrete) else (actions,)
     if valid is None:
         return sum(map(log, sizes))
-    choices = torch.stack([part.sum(-1) for part in valid.split(sizes, -1)]).clamp(min=1)
+    choices = torch.stack([part.sum(-1) for part in torch.split(valid, list(sizes), -1)]).clamp(min=1)
     return float(choices.float().log().sum(0).mean())
 
 
