@@ -82,7 +82,9 @@ class RunFolder:
                 topology = strict_yaml.read(file.read(strict_yaml.MAX_BYTES + 1), "topology.yaml").value
         except (OSError, TopologyError):
             return {}
-        return earlier.complete(topology) if isinstance(topology, dict) else {}
+        if not isinstance(topology, dict):
+            return {}
+        return topology if IMPORTED in self.meta else earlier.complete(topology)
 
     def metrics(self) -> Lines:
         """Return a reader of metrics.jsonl, which also reads rows that are added later."""
