@@ -71,14 +71,13 @@ def _joined(mask: Any, actions: Actions, batch: tuple[int, ...]) -> NDArray[Any]
     """Return the numbers of a mask, or of a batch of masks, as one array [*batch, n]; None if they do not fit."""
     sizes = _sizes(actions)
     cells = _as_numbers(mask)
-    mask = mask.tolist() if isinstance(mask, np.ndarray) and not mask.ndim else mask  # what is in an array of objects
     if cells is not None and cells.shape == (*batch, sum(sizes)):
         return cells
     if isinstance(mask, tuple if batch else tuple | list) and len(mask) == len(sizes):
         parts = [_as_numbers(part) for part in mask]
         if all(part is not None and part.shape == (*batch, size) for part, size in zip(parts, sizes, strict=True)):
             return np.concatenate(parts, axis=-1)  # type: ignore[arg-type]  # none of them is None
-    if batch and isinstance(mask, tuple | list | np.ndarray) and len(mask) == batch[0]:
+    if batch and isinstance(mask, tuple | list | np.ndarray) and getattr(mask, "ndim", 1) and len(mask) == batch[0]:
         each = [_joined(one, actions, batch[1:]) for one in mask]
         return None if any(one is None for one in each) else np.stack(each)  # type: ignore[arg-type]
     return None
