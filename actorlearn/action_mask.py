@@ -77,7 +77,7 @@ def _joined(mask: Any, actions: Actions, batch: tuple[int, ...]) -> NDArray[Any]
         parts = [_as_numbers(part) for part in mask]
         if all(part is not None and part.shape == (*batch, size) for part, size in zip(parts, sizes, strict=True)):
             return np.concatenate(parts, axis=-1)  # type: ignore[arg-type]  # none of them is None
-    if batch and isinstance(mask, tuple | list | np.ndarray) and getattr(mask, "ndim", 1) and len(mask) == batch[0]:
+    if batch and isinstance(mask, tuple | list | np.ndarray) and getattr(mask, "shape", True) and len(mask) == batch[0]:
         each = [_joined(one, actions, batch[1:]) for one in mask]
         return None if any(one is None for one in each) else np.stack(each)  # type: ignore[arg-type]
     return None

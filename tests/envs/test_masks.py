@@ -133,6 +133,8 @@ def test_a_vectors_info_may_lack_the_masks_of_ended_games_only() -> None:
     assert masks.read(None, info, (2,), ended).tolist() == [[True, True, True], [True, False, True]]
     with pytest.raises(MisfitError, match="it must be 2 masks of 3 numbers"):
         masks.read(None, info, (2,), ~ended)
+    with pytest.raises(MisfitError, match="it must be 2 masks of 3 numbers"):
+        masks.read(None, {"action_mask": np.array("nothing", object)}, (2,))
 
 
 @pytest.mark.parametrize("form", [tuple, list])
