@@ -48,9 +48,24 @@ def choices(actions: int | MultiDiscrete) -> int | NDArray[np.int64]:
     return actions if isinstance(actions, int) else np.array(actions.sizes, np.int64)
 
 
-def draw(actions: Actions, rows: tuple[int, ...], random: np.random.Generator) -> NDArray[Any]:
-    """Draw random actions [*rows]: each choice equally likely; the numbers of a Box are uniform in [0, 1)."""
+def draw(
+    actions: Actions, rows: tuple[int, ...], random: np.random.Generator, valid: NDArray[np.bool_] | None = None
+) -> NDArray[Any]:
+    """Draw random actions [*rows]: each choice equally likely; the numbers of a Box are uniform in [0, 1).
+
+    ``valid`` [*rows, n]: only these choices are drawn (``action_mask.py``).
+    """
     dtype, shape = cell(actions)
     if isinstance(actions, tuple):
         return random.random((*rows, *shape), np.float32)
+    if valid is not None:
+        return chosen_by_part(actions, np.where(valid, random.random(valid.shape), -1.0))
     return random.integers(choices(actions), size=(*rows, *shape), dtype=dtype)
+
+
+def chosen_by_part(actions: int | MultiDiscrete, scores: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the actions whose choices have the largest scores [..., n], those of part 0 first."""
+    if isinstance(actions, int):
+        return np.asarray(scores.argmax(-1), np.int64)
+    parts = np.split(scores, np.cumsum(actions.sizes)[:-1], axis=-1)
+    return np.stack([part.argmax(-1) for part in parts], axis=-1)

@@ -8,6 +8,7 @@ shown to work by the tests of what it is made for.
 from __future__ import annotations
 
 COVERED_BY = {
+    "actorlearn/action_mask.py": "tests/envs/test_masks.py",
     "actorlearn/image_part.py": "tests/models/test_mixed.py",
     "actorlearn/__main__.py": "tests/system/test_installed.py",
     "actorlearn/extra_networks.py": "tests/models/test_several.py",

@@ -60,12 +60,24 @@ class EpsilonGreedy:
             parts.append(self.epsilon(rollouts.env_steps(rollout) + t * environments, numbers, environments))
         return torch.cat(parts)
 
-    def explore(self, action: Tensor, generator: torch.Generator, epsilon: Tensor | None = None) -> Tensor:
-        """Return actions [N, …], some replaced by random ones; ``epsilon`` [N]; None: the value for evaluations."""
+    def explore(
+        self,
+        action: Tensor,
+        generator: torch.Generator,
+        epsilon: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """Return actions [N, …], some replaced by random ones; ``epsilon`` [N]; None: the value for evaluations.
+
+        ``mask`` [N, n]: only valid actions are drawn (``action_mask.py``).
+        """
         share = self._schedule.evaluation if epsilon is None else epsilon.to(action.device)
         # Both are drawn for all rows, so that a row's random numbers do not depend on other rows.
         explores = torch.rand(len(action), generator=generator, device=action.device) < share  # never at 0, always at 1
-        if isinstance(self._actions, int):
+        if mask is not None:
+            scores = torch.rand(mask.shape, generator=generator, device=action.device)
+            random = scores.masked_fill(mask == 0, -1.0).argmax(-1)
+        elif isinstance(self._actions, int):
             random = torch.randint(self._actions, action.shape, generator=generator, device=action.device)
         else:
             random = torch.empty_like(action).uniform_(-1.0, 1.0, generator=generator)

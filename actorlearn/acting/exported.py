@@ -1,16 +1,18 @@
 """Policies as ONNX: functions from an environment's observations to the most probable actions, as it accepts them.
 
 The file does not need actorlearn: it includes normalisation, memory, and the choice and the bounds of actions. Its
-inputs are ``observation`` [N, …], rows in which an image has the axes of the environment's, and, for a recurrent
-network, ``first`` [N] and ``state`` [N, S]. Its outputs are ``action`` [N, …], each head of the network [N, size] by
-its name, and ``state_after``. Its metadata has the result of `describe` as JSON under the key ``actorlearn``.
-``play.py`` reads the file, and makes rows of observations.
+inputs are ``observation`` [N, …], rows in which an image has the axes of the environment's; ``action_mask`` [N, n] of
+bools, if the environment has masks of valid actions; and ``first`` [N] and ``state`` [N, S] for a recurrent network.
+Its outputs are ``action`` [N, …], each head of the network [N, size] by its name, and ``state_after``. Its metadata has
+the result of `describe` as JSON under the key ``actorlearn``. ``play.py`` reads the file, and makes rows of
+observations.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from gymnasium.spaces import Box
 from torch import Tensor, nn
 
 from actorlearn.acting.loaded import LoadedPolicy
+from actorlearn.action_mask import MASK, without_choice
 from actorlearn.envs.recipe import Recipe
 from actorlearn.models.interface import unroll
 from actorlearn.models.noisy import draw
@@ -48,14 +51,23 @@ class ActingPolicy(nn.Module):
         self.network, self.algorithm = policy.network, policy.algorithm
         self.recipe = recipe
         self.scales = bool(getattr(policy.env, "scale_actions", False))
-        self.inputs = ["observation", *(["first", "state"] if policy.state_size else [])]
+        self.inputs = ["observation", *([MASK] if policy.settings.action_mask else [])]
+        self.inputs += ["first", "state"] if policy.state_size else []
         self.outputs = ["action", *policy.algorithm.heads(policy.settings.actions)]
         self.outputs += ["state_after"] if policy.state_size else []
         draw(self.network, None)
 
-    def forward(self, observation: Tensor, first: Tensor | None = None, state: Tensor | None = None) -> list[Tensor]:
+    def forward(
+        self,
+        observation: Tensor,
+        action_mask: Tensor | None = None,
+        first: Tensor | None = None,
+        state: Tensor | None = None,
+    ) -> list[Tensor]:
         """Map inputs to outputs, in the order of their names."""
         row = observation.movedim(-1, 1) if self.recipe.channels_last else observation
+        if action_mask is not None:
+            row = torch.cat([row.flatten(1), action_mask.to(row.dtype)], 1)
         outputs, after = unroll(self.network, row[None], state, None if first is None else first[None])
         heads = {name: output[0] for name, output in outputs.items()}
         action = self.algorithm.act(heads, torch.Generator(), greedy=True)["action"]
@@ -78,10 +90,12 @@ class ActingPolicy(nn.Module):
 
 def describe(policy: LoadedPolicy, recipe: Recipe) -> dict[str, Any]:
     """Return what a program needs to play: dtype, length of the state, how to make the environment and rows."""
+    mask = policy.settings.action_mask
     return {
         "dtype": policy.settings.observation_dtype,
         "state_size": policy.state_size,
         "made_by": recipe.calls,
+        MASK: (mask.source if recipe.parts else "info") if mask else "",
         "parts": recipe.parts,
         "not_made": recipe.missing,
         "env_steps": policy.env_steps,
@@ -92,13 +106,13 @@ def write(policy: LoadedPolicy, recipe: Recipe, file: Path) -> None:
     """Write a policy as ONNX and compare it with the network on random observations; raises ExportError."""
     acting = ActingPolicy(policy, recipe).eval()
     rows = {"observation": {0: torch.export.Dim("N")}, "first": {0: torch.export.Dim("N")}}
-    rows["state"] = rows["first"]
+    rows["state"] = rows[MASK] = rows["first"]
     with warnings.catch_warnings():  # torch warns about its own code
         warnings.simplefilter("ignore")
         try:
             program = torch.onnx.export(
                 acting,
-                tuple(map(torch.from_numpy, _inputs(policy, recipe, _ROWS).values())),
+                kwargs=_as_tensors(_inputs(policy, recipe, _ROWS)),
                 input_names=acting.inputs,
                 output_names=acting.outputs,
                 dynamic_shapes={name: rows[name] for name in acting.inputs},
@@ -117,7 +131,8 @@ def write(policy: LoadedPolicy, recipe: Recipe, file: Path) -> None:
 
 def _inputs(policy: LoadedPolicy, recipe: Recipe, count: int) -> dict[str, npt.NDArray[Any]]:
     """Return random inputs with ``count`` rows, by name."""
-    random, shape = np.random.default_rng(count), policy.settings.observation_shape
+    random, mask = np.random.default_rng(count), policy.settings.action_mask
+    shape = mask.observation_shape if mask else policy.settings.observation_shape
     if recipe.channels_last:
         shape = (*shape[1:], shape[0])
     kind = np.dtype(policy.settings.observation_dtype)
@@ -125,10 +140,17 @@ def _inputs(policy: LoadedPolicy, recipe: Recipe, count: int) -> dict[str, npt.N
     if kind == np.uint8:
         drawn = random.integers(256, size=(count, *shape), dtype=np.uint8)
     found = {"observation": drawn.astype(kind)}
+    if mask:
+        found[MASK] = random.random((count, mask.length)) < 0.5
+        found[MASK] |= without_choice(policy.settings.actions, found[MASK])
     if policy.state_size:
         found["first"] = random.random(count) < 0.5
         found["state"] = random.normal(size=(count, policy.state_size)).astype(np.float32)
     return found
+
+
+def _as_tensors(inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(array) for name, array in inputs.items()}
 
 
 @torch.inference_mode()
@@ -136,7 +158,7 @@ def _check(acting: ActingPolicy, policy: LoadedPolicy, recipe: Recipe, file: Pat
     session = onnxruntime.InferenceSession(file)
     for count in _CHECKED_ROWS:
         inputs = _inputs(policy, recipe, count)
-        expected = acting(*map(torch.from_numpy, inputs.values()))
+        expected = acting(**_as_tensors(inputs))
         try:
             outputs = session.run(None, inputs)
         except Exception as error:  # onnxruntime raises many classes of its own

@@ -13,16 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import gymnasium
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from actorlearn.acting.policy import Policy
+from actorlearn.action_mask import MASK, cells_of, without_choice
+from actorlearn.actions import Actions
 from actorlearn.algorithms.interface import Algorithm
 from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.construct import construct
 from actorlearn.envs.interface import VectorEnv
 from actorlearn.envs.make import make as make_environments
+from actorlearn.envs.masks import Masks, find_masks
 from actorlearn.envs.observations import BatchLayout, MisfitError, layout_of
 from actorlearn.envs.specs import EnvSettings, GymnasiumSettings
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
@@ -36,18 +40,23 @@ class _Spaces(NamedTuple):
 
     layout: BatchLayout
     actions: ActionSpace
+    masks: Masks | None
 
-    def row(self, observation: Any) -> npt.NDArray[Any]:
-        """Return the observation as the only row [1, …]; raises ValueError if it is outside the space."""
+    def row(self, observation: Any, action_mask: Any) -> npt.NDArray[Any]:
+        """Return observation and mask as the only row [1, …]; raises ValueError if they are outside the spaces."""
         dtype = np.uint8 if self.layout.dtype == np.uint8 else np.float32
         row = np.zeros((1, *self.layout.shape), dtype)
         try:
             self.layout.store(observation, row, 0)
+            if self.masks is None:
+                return row
+            given = self.masks.source == "info"
+            valid = _cells(action_mask, self.masks.actions) if given else self.masks.read(observation, {})
         except MisfitError as error:
             name, value, rule = error.args
             rows = f"for N environments pass N rows of shape {list(self.layout.shape)}"
             raise ValueError(f"{name} is {value!r:.200}; {rule}; {rows}") from None
-        return row
+        return np.concatenate([row.reshape(1, -1), valid[np.newaxis].astype(dtype)], axis=1)
 
 
 class LoadedPolicy:
@@ -57,8 +66,10 @@ class LoadedPolicy:
         """Build the network on the CPU, with the checkpoint's weights."""
         self.settings = settings
         """Shapes, actions, network and algorithm."""
-        self.env = env
-        """Settings of the environment in which the policy was trained."""
+        mask = settings.action_mask  # runs from before masks did not save the environment's key
+        source = {"action_mask": mask.source if mask else "none"} if hasattr(env, "action_mask") else {}
+        self.env = msgspec.structs.replace(env, **source)
+        """Settings of the environment in which the policy was trained, with the source of the policy's masks."""
         self.checkpoint = checkpoint.path
         """Folder of the checkpoint that the weights were read from."""
         self.saved: Mapping[str, Any] = checkpoint.state
@@ -106,7 +117,9 @@ class LoadedPolicy:
         """Make environments with the settings that the policy was trained with (``envs/interface.py``)."""
         return make_environments(self.env, [seed + number for number in range(count)])
 
-    def act(self, observation: Any, *, greedy: bool = False, first: npt.ArrayLike | None = None) -> Any:
+    def act(
+        self, observation: Any, *, greedy: bool = False, first: npt.ArrayLike | None = None, action_mask: Any = None
+    ) -> Any:
         """Return actions for N environments, or the action for one observation as the environment gives it.
 
         N environments: observations [N, …] in the form of ``environments``, and actions [N], or [N, k] for actions with
@@ -116,20 +129,27 @@ class LoadedPolicy:
         One observation: what ``reset`` and ``step`` of the gymnasium environment return, also a Dict, a Tuple or an
         image, and an action that its ``step`` accepts.
 
+        If the environment tells its valid actions by info, pass ``action_mask=info["action_mask"]``; for N observations
+        of a vector of environments, N masks. Rows of ``environments`` have their masks already.
+
         Actions are sampled as in evaluations, or the most probable ones if ``greedy``. For a recurrent network the
         policy stores each environment's state from call to call. ``first``, [N] or a bool, says which environments
         begin a game; in the first call all do. Raises ValueError for another shape, and TypeError for floats if the
         network takes uint8.
         """
+        self._check_mask(action_mask)
         if not isinstance(observation, Mapping | tuple):
-            observation = np.asarray(observation)
+            observation = self._with_masks(np.asarray(observation), action_mask)
             if observation.shape[1:] == self.settings.observation_shape:
                 return self._act(observation, greedy, first)
         begins = None if first is None else [bool(first)]
+        if self._reads_info and action_mask is None:
+            raise ValueError("action_mask: the policy needs the valid actions: pass action_mask=info['action_mask']")
         if isinstance(self.env, GymnasiumSettings):
-            action = self._act(self._spaces.row(observation), greedy, begins)
+            action = self._act(self._spaces.row(observation, action_mask), greedy, begins)
             return self._spaces.actions.taken(action, 1)[0]
-        return self._act(np.asarray(observation)[np.newaxis], greedy, begins)[0]
+        rows = self._with_masks(np.asarray(observation)[np.newaxis], None if action_mask is None else [action_mask])
+        return self._act(rows, greedy, begins)[0]
 
     def play(
         self, env: gymnasium.Env[Any, Any], episodes: int = 1, *, greedy: bool = False, seed: int = 0
@@ -141,11 +161,12 @@ class LoadedPolicy:
         """
         scores = []
         for episode in range(episodes):
-            observation, _ = env.reset(seed=seed if episode == 0 else None)
+            observation, info = env.reset(seed=seed if episode == 0 else None)
             score, over, first = 0.0, False, True
             while not over:
-                action = self.act(observation, greedy=greedy, first=first)
-                observation, reward, terminated, truncated, _ = env.step(action)
+                mask = info.get(MASK) if self._reads_info else None
+                action = self.act(observation, greedy=greedy, first=first, action_mask=mask)
+                observation, reward, terminated, truncated, info = env.step(action)
                 score, over, first = score + float(reward), bool(terminated or truncated), False
             scores.append(score)
         return scores
@@ -156,10 +177,36 @@ class LoadedPolicy:
         settings = cast("GymnasiumSettings", self.env)
         env, _ = construct(settings)
         try:
-            layout, _ = layout_of(settings.id, env.observation_space)
-            return _Spaces(layout, ActionSpace(settings.id, env.action_space, settings.scale_actions))
+            actions = ActionSpace(settings.id, env.action_space, settings.scale_actions)
+            space, masks = find_masks(settings.id, settings.action_mask, env.observation_space, actions.actions, dict)
+            return _Spaces(layout_of(settings.id, space)[0], actions, masks)
         finally:
             env.close()
+
+    @property
+    def _reads_info(self) -> bool:
+        mask = self.settings.action_mask
+        return mask is not None and mask.source == "info"
+
+    def _with_masks(self, observation: npt.NDArray[Any], action_mask: Any) -> npt.NDArray[Any]:
+        """Return N observations with N masks as rows; observations of another shape unchanged."""
+        mask, actions = self.settings.action_mask, self.settings.actions
+        if action_mask is None or not mask or not observation.ndim:
+            return observation
+        if observation.shape[1:] == self.settings.observation_shape:
+            raise ValueError("action_mask: these rows have their masks already; leave the argument out")
+        if observation.shape[1:] != mask.observation_shape:
+            return observation
+        count = len(observation)
+        valid = _cells(action_mask, actions, (count,))
+        return np.concatenate([observation.reshape(count, -1), valid.astype(observation.dtype)], axis=1)
+
+    def _check_mask(self, action_mask: Any) -> None:
+        """Raise ValueError for a mask that the policy does not read."""
+        if action_mask is not None and not self._reads_info:
+            mask = self.settings.action_mask
+            where = "in the observations" if mask else "nowhere: it was trained with env.action_mask: none"
+            raise ValueError(f"action_mask: the policy expects masks of valid actions {where}; leave the argument out")
 
     def _act(self, found: npt.NDArray[Any], greedy: bool, first: npt.ArrayLike | None) -> npt.NDArray[Any]:
         shape = self.settings.observation_shape
@@ -168,6 +215,12 @@ class LoadedPolicy:
                 f"observation has shape {list(found.shape)}; it must have N rows of shape {list(shape)}, or be one "
                 "observation of the environment"
             )
+        if mask := self.settings.action_mask:
+            valid = found[:, -mask.length :] > 0
+            if without_choice(self.settings.actions, valid).any():
+                raise ValueError(
+                    f"{mask} has no valid action; in each observation before a game's end one must be valid"
+                )
         rows = torch.from_numpy(found.astype(self.settings.observation_dtype, casting="same_kind"))
         state = begins = None
         if self._policy.state_size:
@@ -179,6 +232,14 @@ class LoadedPolicy:
         self._moment += 1
         action: npt.NDArray[Any] = chosen["action"].numpy()
         return action
+
+
+def _cells(action_mask: Any, actions: Actions, batch: tuple[int, ...] = ()) -> npt.NDArray[np.bool_]:
+    """Return the cells of the argument ``action_mask``; raises ValueError if it is no mask, or no batch of masks."""
+    try:
+        return cells_of(action_mask, actions, batch)
+    except ValueError as error:
+        raise ValueError(f"action_mask is {action_mask!r:.200}; {error}") from None
 
 
 def load(run_dir: str | PathLike[str], learner: int, seed: int, at: str | int = NEWEST) -> LoadedPolicy:

@@ -29,13 +29,19 @@ class OnnxPolicy:
         self.about = json.loads(self.session.get_modelmeta().custom_metadata_map["actorlearn"])
         self.state: Any = None
 
-    def act(self, observation: Any, first: Any = False) -> Any:
+    def act(self, observation: Any, first: Any = False, action_mask: Any = None) -> Any:
         """Return the action for an observation of the environment, or actions [N, …] for a batch of N observations.
 
         ``first`` says whether the observation begins a game, or [N] which of them do. Recurrent networks need it.
+        ``action_mask`` is info["action_mask"], for an environment that gives masks of valid actions there.
         """
         rows, single = self.rows(observation)
         given = {"observation": rows}
+        if source := self.about.get("action_mask"):
+            found = action_mask if source == "info" else observation["action_mask"]
+            if found is None:
+                raise ValueError("the policy needs the valid actions: pass action_mask=info['action_mask']")
+            given["action_mask"] = _cells(found, single)
         if size := self.about["state_size"]:  # a recurrent network's memory of each game
             kept = self.state is not None and len(self.state) == len(rows)
             given["first"] = np.array(np.broadcast_to(first, len(rows)), np.bool_)
@@ -53,6 +59,13 @@ class OnnxPolicy:
         batch = [value[None] for value in values] if single else values
         columns = [_columns(part, value, len(batch[0])) for part, value in zip(parts, batch, strict=True)]
         return np.concatenate(columns, 1).reshape(-1, *shape).astype(self.about["dtype"]), single
+
+
+def _cells(mask: Any, single: bool) -> Any:
+    """Return masks [N, n] of one mask or of N: arrays, lists or tuples, of cells or of the cells of each part."""
+    if not single and isinstance(mask, tuple) and all(isinstance(part, np.ndarray) and part.ndim == 2 for part in mask):
+        return np.concatenate(mask, 1).astype(np.bool_)
+    return np.array([np.hstack([*one]) for one in ([mask] if single else mask)], np.bool_)
 
 
 def _columns(part: Any, value: Any, count: int) -> Any:
@@ -74,9 +87,10 @@ def play(policy: OnnxPolicy, games: int, seed: int) -> list[float]:
     for code, kwargs in policy.about["made_by"]:  # the environment, then its wrappers
         env = _maker(code)(*(() if env is None else (env,)), **kwargs)
     for game in range(games):
-        (observation, _), score, first, over = env.reset(seed=None if game else seed), 0.0, True, False
+        (observation, info), score, first, over = env.reset(seed=None if game else seed), 0.0, True, False
         while not over:
-            observation, reward, ended, cut, _ = env.step(policy.act(observation, first))
+            action = policy.act(observation, first, info.get("action_mask"))
+            observation, reward, ended, cut, info = env.step(action)
             score, first, over = score + float(reward), False, ended or cut
         scores.append(score)
     return scores

@@ -16,6 +16,7 @@ from torch import Tensor
 from actorlearn.acting.batching import RowsAsked
 from actorlearn.acting.exploration import make as make_exploration
 from actorlearn.acting.exploration import mix
+from actorlearn.action_mask import MASK
 from actorlearn.address import Shm
 from actorlearn.algorithms.interface import ReadsSomeHeads
 from actorlearn.algorithms.make import extra_networks
@@ -62,6 +63,7 @@ class Policy:
             self.algorithm.heads(settings.actions),
             seed,
             extra_networks(self.algorithm, settings.actions),
+            settings.action_mask,
         ).to(device)
         if isinstance(self.algorithm, ReadsSomeHeads):
             ask_only(self.network, self.algorithm.acting_heads(settings.actions))
@@ -132,7 +134,7 @@ class Policy:
         one = {name: output[0] for name, output in outputs.items()}
         chosen = self.algorithm.act(one, self._generator, greedy)
         if self.exploration and not greedy:
-            chosen["action"] = self.exploration.explore(chosen["action"], self._generator, epsilon)
+            chosen["action"] = self.exploration.explore(chosen["action"], self._generator, epsilon, one.get(MASK))
         if self._tells_values and "value" in one:
             chosen["value"] = one["value"].squeeze(-1)
         return chosen if after is None else {**chosen, "state": after}

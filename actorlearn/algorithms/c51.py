@@ -34,8 +34,8 @@ class C51(QLearning):
         """Store the settings; there is no other state."""
         super().__init__(settings, numbers=settings.atoms)
 
-    def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
-        """Return the expected return of each action, […, A]."""
+    def expected(self, outputs: Mapping[str, Tensor]) -> Tensor:
+        """Return the expected return of each action, […, A], valid or not."""
         return self.mean(self.per_action(outputs).softmax(-1))
 
     def mean(self, probability: Tensor) -> Tensor:

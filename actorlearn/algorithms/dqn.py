@@ -27,10 +27,6 @@ class DQN(QLearning):
         """Store the settings; there is no other state."""
         super().__init__(settings, numbers=1)
 
-    def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
-        """Return the expected return of each action, […, A]."""
-        return self.per_action(outputs).squeeze(-1)
-
     def targets(self, batch: Batch, following: Tensor) -> Tensor:
         """Return r + discount * Q(s', best action), [1, B]; with discount 0 it is r even if Q is NaN."""
         discount = batch.columns["discount"]

@@ -94,6 +94,8 @@ class Algorithm(Protocol):
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
         """Choose "action", int64 [N] or [N, k] or float32 [N, n], and the cells of `columns`, from outputs [N, size].
 
+        If the environment has masks, the output "action_mask" of every row is 1 for valid choices, and no other may be
+        chosen (``action_mask.py``; `policies.policy` does this).
         Called for each batch of rows, and by evaluators; with `greedy` it draws no random numbers.
         """
 

@@ -1,6 +1,7 @@
 """Policies as distributions over actions, given by network outputs: softmax over choices, Gaussian over Box actions.
 
-Reads outputs by head. The leading dimensions, written as …, are [N] when acting and [rows, B] when learning.
+Reads outputs by head. With the output "action_mask" the policy has only the valid choices (``action_mask.py``). The
+leading dimensions, written as …, are [N] when acting and [rows, B] when learning.
 """
 
 from __future__ import annotations
@@ -13,8 +14,18 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from actorlearn.action_mask import MASK
 from actorlearn.actions import Actions
 from actorlearn.algorithms.interface import Batch
+
+LEAST = -1e9
+"""Logit or value of an invalid action. Its probability is exactly 0, and 0 times its finite logarithm is not NaN."""
+
+
+def without_invalid(outputs: Mapping[str, Tensor], scores: Tensor) -> Tensor:
+    """Return logits or values […, A] in which the actions that the outputs' mask forbids have `LEAST`."""
+    mask = outputs.get(MASK)
+    return scores if mask is None else scores.masked_fill(mask == 0, LEAST)
 
 
 class ActionDistribution(Protocol):
@@ -42,10 +53,9 @@ def heads(actions: Actions) -> dict[str, int]:
 
 def policy(outputs: Mapping[str, Tensor], parts: Sequence[int] = ()) -> ActionDistribution:
     """Return the policy of these outputs; `parts`: numbers of choices of a MultiDiscrete action's parts."""
-    if parts:
-        return MultiCategorical(outputs["logits"], parts)
     if "logits" in outputs:
-        return Categorical(outputs["logits"])
+        logits = without_invalid(outputs, outputs["logits"])
+        return MultiCategorical(logits, parts) if parts else Categorical(logits)
     return Gaussian(outputs["mean"], outputs["log_std"])
 
 

@@ -48,10 +48,6 @@ class PQN(ActionValues):
         """Return a column for the best action's value, whichever action is played."""
         return {"value": ("float32", ())}
 
-    def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
-        """Return the expected return of each action, […, A]."""
-        return self.per_action(outputs).squeeze(-1)
-
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
         """Choose the best action of each row [N], with its value; the settings' `exploration` replaces some actions."""
         return {**super().act(outputs, generator, greedy), "value": self.values(outputs).amax(-1)}

@@ -1,8 +1,8 @@
 """The common part of DQN, C51, R2D1 and PQN: one or more numbers for each action, and choosing the best action.
 
-Reads the outputs "q", or with `dueling` "value" and "advantage", and a `Batch`. The algorithms that learn from a replay
-also have their targets in common. A transition of a replay leads from row 0 to row 1 of the batch, `n_step` agent steps
-later or at the game's end:
+Reads the outputs "q", or with `dueling` "value" and "advantage", perhaps "action_mask", and a `Batch`. The best action
+is the best of the valid ones. The algorithms that learn from a replay also have their targets in common. A transition
+of a replay leads from row 0 to row 1 of the batch, `n_step` agent steps later or at the game's end:
 
     reward            sum of gamma^k times the rewards of these steps, each clipped first
     column discount   gamma^m after m steps, 0 where the future ends
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from actorlearn.actions import Actions, describe_actions
 from actorlearn.algorithms.interface import Batch
-from actorlearn.algorithms.policies import played_actions
+from actorlearn.algorithms.policies import played_actions, without_invalid
 from actorlearn.algorithms.returns import mean_over
 from actorlearn.algorithms.settings import AlgorithmSettings
 from actorlearn.algorithms.specs.q_learning import QSettings
@@ -58,8 +58,12 @@ class ActionValues:
         return {"q": actions * self.numbers}
 
     def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
-        """Return the expected return of each action, […, A]."""
-        raise NotImplementedError
+        """Return the expected return of each action, […, A]; that of invalid actions is lower than any other."""
+        return without_invalid(outputs, self.expected(outputs))
+
+    def expected(self, outputs: Mapping[str, Tensor]) -> Tensor:
+        """Return the expected return of each action, […, A], valid or not; with one number this number."""
+        return self.per_action(outputs).squeeze(-1)
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
         """Choose the best action of each row [N]; the settings' `exploration` replaces some of them."""
@@ -98,7 +102,7 @@ class ActionValues:
 
 
 class QLearning(ActionValues):
-    """Base of the algorithms that learn from a replay; each one adds `values`, `targets` and `loss`."""
+    """Base of the algorithms that learn from a replay; each one adds `targets` and `loss`."""
 
     settings: QSettings
 

@@ -44,10 +44,6 @@ class R2D1(QLearning):
         super().__init__(settings, numbers=1)
         self.prepared_rows = 0  # with `double`, the outputs for the loss select actions: they have all rows reached
 
-    def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
-        """Return h(expected return) of each action, […, A]."""
-        return self.per_action(outputs).squeeze(-1)
-
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
         """Add the column "following" [L - 1 + n, B, A]: the target network's values of all rows but the first."""
         target = {name.removeprefix("target."): output for name, output in outputs.items()}

@@ -62,13 +62,15 @@ class ActionSpace:
         taken = taken.astype(space.dtype, copy=False)
         return taken + self._start if self._shifted else taken
 
-    def draw(self, count: int, random: np.random.Generator) -> npt.NDArray[Any]:
-        """Draw ``count`` uniform random actions, in the form in which policies choose them."""
+    def draw(
+        self, count: int, random: np.random.Generator, valid: npt.NDArray[np.bool_] | None = None
+    ) -> npt.NDArray[Any]:
+        """Draw ``count`` uniform random actions, in the form in which policies choose them; ``valid``: of these."""
         space = self.space
         if isinstance(space, Box):
             low, high = (-1.0, 1.0) if self._scales else (space.low, space.high)
             return random.uniform(low, high, (count, *space.shape)).astype(np.float32)
-        return draw(self.actions, (count,), random)
+        return draw(self.actions, (count,), random, valid)
 
 
 def actions_of(env_id: str, space: Space[Any]) -> Actions:

@@ -13,11 +13,14 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from actorlearn.action_mask import MASK, without_choice
 from actorlearn.envs import states
 from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, ShortRepr
+from actorlearn.envs.masks import Masks, NewestMasks, Valid
 from actorlearn.envs.observations import MisfitError, ObservationLayout
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
+Counts = npt.NDArray[np.int64]
 Flags = bool | Sequence[bool] | npt.NDArray[np.bool_]
 NUMBERS = (float, int, np.floating, np.integer)
 
@@ -27,23 +30,38 @@ class CheckedRows(ShortRepr):
 
     spec: EnvSpec
 
-    def __init__(self, env_id: str, layout: ObservationLayout, count: int) -> None:
-        """Allocate observations of this layout for ``count`` environments; ``env_id`` is for errors."""
+    def __init__(self, env_id: str, layout: ObservationLayout, count: int, masks: Masks | None = None) -> None:
+        """Allocate observations of this layout for ``count`` environments; ``env_id`` is for errors.
+
+        With ``masks`` the cells after an observation are the mask of its valid actions.
+        """
         self._id, self._layout = env_id, layout
+        self._choices = NewestMasks(masks, np.ones((count, masks.length), np.bool_)) if masks else None
         self._observation: npt.NDArray[Any] = np.zeros((count, *layout.shape), layout.dtype)
         self._reward = np.zeros(count, np.float64)
         self._open = True
+
+    @property
+    def _valid(self) -> Valid | None:
+        """The newest masks [B, n]; None if all actions are valid."""
+        return self._choices.valid if self._choices else None
 
     def _need_open(self) -> None:
         if not self._open:
             raise RuntimeError("the environments are closed")
 
-    def _saved(self, envs: Sequence[states.Environment], own: Mapping[str, Any]) -> states.Arrays:
+    def _saved(self, envs: Sequence[states.Environment], own: dict[str, Any]) -> states.Arrays:
         """Return the numbers of ``own`` and the environments' states; raises RuntimeError if these cannot be read."""
         self._need_open()
         if self.spec.inexact:
             raise RuntimeError(self.spec.inexact)
-        return {name: np.array(values) for name, values in own.items()} | states.read(envs)
+        valid = {MASK: self._choices.valid} if self._choices else {}
+        return {name: np.array(values) for name, values in (own | valid).items()} | states.read(envs)
+
+    def _restore_valid(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Restore the mask of a state; raises KeyError or ValueError if it does not fit."""
+        if self._choices:
+            self._choices.valid[...] = state[MASK]
 
     @contextmanager
     def _restoring(self) -> Iterator[None]:
@@ -54,9 +72,12 @@ class CheckedRows(ShortRepr):
         except Exception as error:  # an environment may raise anything
             raise ValueError(f"{self._id!r} cannot restore this state: {type(error).__name__}: {error}") from error
 
-    def _gather(self, i: int, observation: Any) -> None:
+    def _gather(self, i: int, observation: Any, info: Any, ended: bool = False) -> None:
+        """Gather an environment's observation, and the mask in it or in the info; ``ended``: with it a game ends."""
         try:
             self._layout.store(observation, self._observation, i)
+            if self._choices:
+                self._choices.valid[i] = self._choices.masks.read(observation, info, ended=ended)
         except MisfitError as misfit:
             self._refuse(i, *misfit.args)
 
@@ -73,20 +94,49 @@ class CheckedRows(ShortRepr):
             self._refuse(i, name, value, "it must be True or False")
         return bool(value)
 
-    def _write(self, row: Row, terminated: Flags, truncated: Flags, first: Flags) -> None:
-        """Check all gathered values, then write them and the flags to a row; raises MalformedStepError."""
+    def _write(
+        self, row: Row, terminated: Flags, truncated: Flags, first: Flags, steps: Sequence[int] | Counts = ()
+    ) -> None:
+        """Check all gathered values, then write them and the flags to a row; raises MalformedStepError.
+
+        ``steps``: those of each running game, for errors.
+        """
         for field, values in (("reward", self._reward), ("observation", self._observation)):
             good = _finite(values)
             if not good.all():
                 i, *place = np.argwhere(~good)[0].tolist()
                 name = self._layout.name(place) if field == "observation" else field
                 self._refuse(i, name, values[(i, *place)].item(), "it must be finite in float32")
-        row.observation[...] = self._observation
+        if self._choices:
+            self._refuse_no_choice(self._choices, np.logical_or(terminated, truncated), steps)
+            length = self._choices.masks.length
+            row.observation[:, :-length] = self._observation.reshape(len(self._observation), -1)
+            row.observation[:, -length:] = self._choices.valid
+        else:
+            row.observation[...] = self._observation
         row.reward[...] = self._reward
         row.terminated[...] = terminated
         row.truncated[...] = truncated
         row.life_lost.fill(False)
         row.first[...] = first
+
+    def _refuse_no_choice(
+        self, choices: NewestMasks, ended: npt.NDArray[np.bool_], steps: Sequence[int] | Counts
+    ) -> None:
+        """Refuse masks without a valid choice; after a game's end, where no action is taken, all become valid."""
+        masks, valid = choices.masks, choices.valid
+        none = without_choice(masks.actions, valid)
+        if not none.any():
+            return
+        running = none.any(axis=-1) & ~ended
+        if running.any():
+            i = int(np.argmax(running))
+            moment = f"step {steps[i]}" if len(steps) else "the beginning"
+            rule = (
+                f"at {moment} of its game no action is valid; an environment without a valid action must end its game"
+            )
+            self._refuse(i, f"{masks.source}[{MASK!r}]", valid[i].astype(int).tolist(), rule)
+        valid[none] = True
 
     def _refuse(self, i: int | None, field: str, value: object, rule: str) -> NoReturn:
         raise MalformedStepError(self._id, i, field, value, rule)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
 from typing import Any
 
 import gymnasium
@@ -21,6 +22,8 @@ from actorlearn import imports
 
 METHODS = ("reset", "step", "observation_spec", "action_spec")
 """Methods by which an environment of dm_env is known."""
+_CONVERTED = "_converted_from_dm_env"
+"""Attribute of environments that `as_gymnasium` has converted."""
 _SEED = "seed"
 """Argument of a class or function with which an environment is made again at a reset with a seed."""
 
@@ -39,10 +42,19 @@ def as_gymnasium(made: Any, maker: Callable[..., Any], kwargs: Mapping[str, Any]
         return made
     if not has_interface(made):
         return None
+    converted: gymnasium.Env[Any, Any]
     if any(base.__module__.startswith("dm_control.") for base in type(made).__mro__):
-        return _by_shimmy(made)
-    seeded = imports.takes(maker, _SEED) and _SEED not in kwargs
-    return DmEnv(made, lambda seed: maker(**copy.deepcopy(dict(kwargs)), seed=seed) if seeded else None)
+        converted = _by_shimmy(made)
+    else:
+        seeded = imports.takes(maker, _SEED) and _SEED not in kwargs
+        converted = DmEnv(made, lambda seed: maker(**copy.deepcopy(dict(kwargs)), seed=seed) if seeded else None)
+    setattr(converted, _CONVERTED, True)
+    return converted
+
+
+def is_converted(env: gymnasium.Env[Any, Any]) -> bool:
+    """Whether `as_gymnasium` has converted the environment, which may be in wrappers now."""
+    return hasattr(env.unwrapped, _CONVERTED)
 
 
 class DmEnv(gymnasium.Env[Any, Any]):
@@ -53,7 +65,8 @@ class DmEnv(gymnasium.Env[Any, Any]):
         self.played = env
         self._make = make
         self._action = env.action_spec()
-        self.observation_space = _space(env.observation_spec(), "observation_spec()")
+        self._observation = env.observation_spec()
+        self.observation_space = _space(self._observation, "observation_spec()")
         self.action_space = _action_space(self._action)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -62,7 +75,7 @@ class DmEnv(gymnasium.Env[Any, Any]):
         if seed is not None and (made := self._make(seed)) is not None:
             self.close()
             self.played = made
-        return _plain(self.played.reset().observation), {}
+        return _plain(self.played.reset().observation, self._observation), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take an action in the type of the environment's spec."""
@@ -73,7 +86,8 @@ class DmEnv(gymnasium.Env[Any, Any]):
         reward = np.asarray(0.0 if taken.reward is None else taken.reward)
         if reward.size != 1:
             raise ValueError(f"step() returned the reward {taken.reward!r:.100}; it must be one number")
-        return _plain(taken.observation), float(reward.item()), bool(over), bool(ended and not over), {}
+        seen = _plain(taken.observation, self._observation)
+        return seen, float(reward.item()), bool(over), bool(ended and not over), {}
 
     def close(self) -> None:
         """Close the environment, if it has such a method."""
@@ -118,14 +132,14 @@ def _action_space(spec: Any) -> spaces.Space[Any]:
     """Return the space of actions; one integer between bounds is a choice."""
     space = _space(spec, "action_spec()")
     if isinstance(space, spaces.Box) and not space.shape and space.dtype.kind in "iu" and hasattr(spec, "maximum"):
-        return spaces.Discrete(int(space.high - space.low) + 1, start=int(space.low))
+        return spaces.Discrete(int(space.high) - int(space.low) + 1, start=int(space.low))
     return space
 
 
-def _plain(observation: Any) -> Any:
-    """Return an observation with the types of gymnasium's spaces."""
-    if isinstance(observation, Mapping):
-        return {name: _plain(part) for name, part in observation.items()}
-    if isinstance(observation, list | tuple):
-        return tuple(_plain(part) for part in observation)
+def _plain(observation: Any, spec: Any) -> Any:
+    """Return an observation with the types of the spaces of its spec; parts without a spec become arrays."""
+    if isinstance(spec, Mapping) and isinstance(observation, Mapping):
+        return {name: _plain(part, spec.get(name)) for name, part in observation.items()}
+    if isinstance(spec, list | tuple) and isinstance(observation, list | tuple):
+        return tuple(_plain(*both) for both in zip_longest(observation, spec))
     return np.asarray(observation)

@@ -38,6 +38,7 @@ from actorlearn.actions import cell, draw
 from actorlearn.envs.action_space import ActionSpace, actions_of
 from actorlearn.envs.history import ActionHistory
 from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, ShortRepr, check_actions, seed31
+from actorlearn.envs.masks import observed
 from actorlearn.envs.observations import MisfitError, layout_of
 from actorlearn.envs.specs import EnvPoolSettings
 from actorlearn.nearest import nearest
@@ -308,14 +309,10 @@ def _spec(settings: EnvPoolSettings) -> EnvSpec:
     observations, left_out = layout_of(settings.id, observation)
     module = known(settings.id)
     return EnvSpec(
-        observation_shape=tuple(observations.shape),
-        observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
         actions=actions_of(settings.id, action),
         frames_per_step=1,
-        observation_from=observations.words,
-        images=observations.images,
-        left_out=left_out,
         inexact="" if module in REPLAYED else f"it is not known whether games of {module} are repeatable",
+        **observed(observations, left_out),
     )
 
 

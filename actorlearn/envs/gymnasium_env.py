@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from actorlearn.envs import states
-from actorlearn.envs.action_space import ActionSpace, actions_of
+from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.construct import Environment, construct, construct_vector
 from actorlearn.envs.gymnasium_vector import GymnasiumVector
 from actorlearn.envs.interface import EnvSpec, RenderedEnv, Row, empty_row, seed31
-from actorlearn.envs.observations import ObservationLayout, layout_of, short
+from actorlearn.envs.masks import find_masks, observed
+from actorlearn.envs.observations import layout_of, short
 from actorlearn.envs.pictures import draw_without_screen, picture_of
 from actorlearn.envs.specs import GymnasiumSettings
 
@@ -42,11 +43,24 @@ class Gymnasium(CheckedRows):
         self._beat, self._beat_s = beat, 0.0
         self._seeds = [seed31(seed) for seed in seeds]
         self._envs, limits = zip(*(self._constructed(settings) for _ in seeds), strict=True)
-        observations, left_out = layout_of(settings.id, self._envs[0].observation_space)
-        super().__init__(settings.id, observations, self.count)
-        self.spec = _spec(settings.id, self._envs[0], observations, left_out)
-        self._actions = ActionSpace(settings.id, self._envs[0].action_space, settings.scale_actions)
-        _refuse_others(settings.id, self._envs, self.spec)
+        first = self._envs[0]
+        self._actions = ActionSpace(settings.id, first.action_space, settings.scale_actions)
+        space, masks = find_masks(
+            settings.id,
+            settings.action_mask,
+            first.observation_space,
+            self._actions.actions,
+            self._first_info,
+        )
+        observations, left_out = layout_of(settings.id, space)
+        super().__init__(settings.id, observations, self.count, masks)
+        self.spec = EnvSpec(
+            actions=self._actions.actions,
+            frames_per_step=1,
+            inexact=states.inexact(first),
+            **observed(observations, left_out, masks),
+        )
+        _refuse_others(settings.id, self._envs)
         self._limit = min(limits[0] or 2**62, settings.time_limit_steps or 2**62)
         self._steps = [0] * self.count  # of the running game
         self._ended = [False] * self.count
@@ -86,19 +100,19 @@ class Gymnasium(CheckedRows):
             result = self._envs[i].step(choice)
             if type(result) is not tuple or len(result) != 5:
                 self._refuse(i, "step()", result, "it must return 5 values: see gymnasium.Env.step")
-            observation, reward, over, cut, _ = result
-            self._gather(i, observation)
+            observation, reward, over, cut, info = result
             self._reward[i] = reward if type(reward) is float else self._number(i, reward)
             steps[i] += 1
             terminated[i] = over if type(over) is bool else self._flag(i, "terminated", over)
             cut = cut if type(cut) is bool else self._flag(i, "truncated", cut)
             truncated[i] = (cut or steps[i] >= limit) and not terminated[i]
-        self._write(row, terminated, truncated, first)
+            self._gather(i, observation, info, terminated[i] or truncated[i])
+        self._write(row, terminated, truncated, first, steps)
         self._ended = [over or cut for over, cut in zip(terminated, truncated, strict=True)]
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
         """Draw one action for each environment."""
-        return self._actions.draw(self.count, random)
+        return self._actions.draw(self.count, random, self._valid)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the environments' states, and the number of steps of each game."""
@@ -112,6 +126,7 @@ class Gymnasium(CheckedRows):
                 raise ValueError(f"the state has {len(steps)} environments instead of {self.count}")
             for i, seed in enumerate(self._seeds):
                 self._begin(i, seed)
+            self._restore_valid(state)
             states.put_back(self._envs, state)
         self._steps, self._ended = steps, ended
 
@@ -126,6 +141,11 @@ class Gymnasium(CheckedRows):
         """Return the environments' pictures; raises ValueError, one line, if there are none."""
         return [picture_of(self._id, env) for env in self._envs]
 
+    def _first_info(self) -> Any:
+        """Begin a game, and return its info."""
+        self._show_life()
+        return self._envs[0].reset(seed=self._seeds[0])[1]
+
     def _constructed(self, settings: GymnasiumSettings) -> tuple[Environment, int | None]:
         self._show_life()
         return construct(settings)
@@ -139,7 +159,7 @@ class Gymnasium(CheckedRows):
         result = self._envs[i].reset(seed=seed)
         if type(result) is not tuple or len(result) != 2:
             self._refuse(i, "reset()", result, "it must return 2 values: see gymnasium.Env.reset")
-        self._gather(i, result[0])
+        self._gather(i, *result)
         self._steps[i] = 0
 
 
@@ -151,7 +171,13 @@ def make(settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda:
     vector, limit = made
     try:
         return GymnasiumVector(
-            settings.id, vector, seeds, scale_actions=settings.scale_actions, time_limit_steps=limit, beat=beat
+            settings.id,
+            vector,
+            seeds,
+            scale_actions=settings.scale_actions,
+            action_mask=settings.action_mask,
+            time_limit_steps=limit,
+            beat=beat,
         )
     except BaseException:
         vector.close()
@@ -172,29 +198,22 @@ def spec(settings: GymnasiumSettings) -> EnvSpec:
     return env.spec
 
 
-def _spec(env_id: str, env: Environment, observations: ObservationLayout, left_out: tuple[str, ...]) -> EnvSpec:
-    return EnvSpec(
-        observation_shape=tuple(int(size) for size in observations.shape),
-        observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
-        actions=actions_of(env_id, env.action_space),
-        frames_per_step=1,
-        observation_from=observations.words,
-        images=observations.images,
-        left_out=left_out,
-        inexact=states.inexact(env),
-    )
-
-
-def _refuse_others(env_id: str, envs: Sequence[Environment], spec: EnvSpec) -> None:
-    """Raise ValueError if an environment's actions or observations differ from those of the first (``spec``)."""
+def _refuse_others(env_id: str, envs: Sequence[Environment]) -> None:
+    """Raise ValueError if an environment's actions or observations differ from those of the first."""
+    first = envs[0]
+    shape = _shape(env_id, first)
     for i, env in enumerate(envs[1:], 1):
-        own, first = env.action_space, envs[0].action_space
-        if own != first:
-            said = f"action space {short(own)}, but environment 0 has {short(first)}"
-        elif (shape := tuple(layout_of(env_id, env.observation_space)[0].shape)) != spec.observation_shape:
-            said = f"observations of shape {list(shape)}, but environment 0 has {list(spec.observation_shape)}"
+        if env.action_space != first.action_space:
+            said = f"action space {short(env.action_space)}, but environment 0 has {short(first.action_space)}"
+        elif (own := _shape(env_id, env)) != shape:
+            said = f"observations of shape {own}, but environment 0 has {shape}"
         else:
             continue
         raise ValueError(
             f"env.id: environment {i} of {env_id!r} has {said}; all environments of a run must have the same spaces"
         )
+
+
+def _shape(env_id: str, env: Environment) -> list[int]:
+    """Return the shape of an environment's observations in rows, with a mask in them."""
+    return [int(size) for size in layout_of(env_id, env.observation_space)[0].shape]

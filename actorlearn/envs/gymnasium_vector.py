@@ -16,10 +16,11 @@ DISABLED   its final observation                   `reset` begins a game before 
                                                    and again after the step
 =========  ======================================  ================================================================
 
-The vector never receives the action chosen from a last row, but the space's zero instead. ``reset(options=
-{"reset_mask": [B] bool})`` begins chosen games. Every vector of mode DISABLED supports this, and other vectors that
-have ``metadata["reset_mask"] = True``. A vector without it cannot begin games at will (``spec.no_restart``); in mode
-SAME_STEP its first rows then have the observation after one zero action, whose reward is not counted.
+Instead of the action chosen from a last row, the vector receives the space's zero, or with masks the first valid one.
+``reset(options={"reset_mask": [B] bool})`` begins chosen games. Every vector of mode DISABLED supports this, and other
+vectors that have ``metadata["reset_mask"] = True``. A vector without it cannot begin games at will
+(``spec.no_restart``); in mode SAME_STEP its first rows then have the observation after one such action, whose reward is
+not counted.
 
 Seeds: ``reset`` is called with a list of seeds, one for each environment. If it refuses the list, it is called with one
 seed derived from all, and games then depend on the number and the seeds of the other environments.
@@ -34,11 +35,12 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from actorlearn.actions import cell
+from actorlearn.actions import cell, chosen_by_part
 from actorlearn.envs import states
 from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.interface import EnvSpec, Row, empty_row, seed31
+from actorlearn.envs.masks import Valid, find_masks, observed
 from actorlearn.envs.observations import MisfitError, layout_of
 from actorlearn.envs.pictures import pictures_of
 
@@ -47,6 +49,8 @@ Flags = npt.NDArray[np.bool_]
 FOREVER = 2**62
 FLAGS = ("ended", "cut")
 """Names of the flags in a state."""
+PLAYABLE = "playable"
+"""Name in a state of the masks of newly begun games."""
 
 
 class GymnasiumVector(CheckedRows):
@@ -59,13 +63,15 @@ class GymnasiumVector(CheckedRows):
         seeds: Sequence[int],
         *,
         scale_actions: bool = False,
+        action_mask: str = "none",
         time_limit_steps: int = 0,
         beat: Callable[[], object] = lambda: None,
     ) -> None:
         """Bind to a vector with one environment per seed; raises ValueError, one line, if it is unsuitable.
 
-        ``env_id`` is for errors. ``time_limit_steps`` is a limit that is counted here because the vector does not
-        count it; 0 means none. ``beat`` is called before each call of the vector.
+        ``env_id`` is for errors; ``action_mask`` is that of the settings. ``time_limit_steps`` is a limit that is
+        counted here because the vector does not count it; 0 means none. ``beat`` is called before each call of the
+        vector.
         """
         self.count = len(seeds)
         self._vector, self._beat = vector, beat
@@ -73,29 +79,37 @@ class GymnasiumVector(CheckedRows):
         self._mode = _autoreset_mode(vector, name)
         if vector.num_envs != self.count:
             raise ValueError(f"env.vector: {name} has {vector.num_envs} environments instead of {self.count}")
-        observations, left_out = layout_of(env_id, vector.single_observation_space)
-        super().__init__(env_id, observations, self.count)
-        self._batches = observations
+        self._seeds = [seed31(seed) for seed in seeds]
         self._actions = ActionSpace(env_id, vector.single_action_space, scale_actions)
-        self._masks = resets_by_mask(vector)
-        no_restart = "" if self._masks else f'{name} has no metadata["reset_mask"]: it resets all its games together'
+        space, masks = find_masks(
+            env_id,
+            action_mask,
+            vector.single_observation_space,
+            self._actions.actions,
+            lambda: self._seeded()[1],
+        )
+        observations, left_out = layout_of(env_id, space)
+        super().__init__(env_id, observations, self.count, masks)
+        self._batches = observations
+        self._resets_by_mask = resets_by_mask(vector)
+        no_restart = (
+            "" if self._resets_by_mask else f'{name} has no metadata["reset_mask"]: it resets all its games together'
+        )
         if time_limit_steps and no_restart:
             rule = "it must take the argument max_episode_steps, or reset by mask (docs/plugins.md)"
             raise ValueError(f"env.time_limit_steps: {time_limit_steps} cannot be set: {no_restart}; {rule}")
         self.spec = EnvSpec(
-            observation_shape=tuple(int(size) for size in observations.shape),
-            observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
             actions=self._actions.actions,
             frames_per_step=1,
-            observation_from=observations.words,
-            images=observations.images,
-            left_out=left_out,
             inexact=states.inexact(vector),
             no_restart=no_restart,
+            **observed(observations, left_out, masks),
         )
-        self._seeds = [seed31(seed) for seed in seeds]
         dtype, shape = cell(self.spec.actions)
         self._zero = self._actions.taken_together(np.zeros((self.count, *shape), dtype), self.count)
+        self._playable: Valid | None = None if self._valid is None else self._valid.copy()
+        """Masks [B, n] with which the vector's newly begun games were last observed; their first action, which no
+        policy chooses, is taken from these."""
         self._limit = time_limit_steps or FOREVER
         self._steps = np.zeros(self.count, np.int64)  # of the running game
         self._ended = np.zeros(self.count, np.bool_)
@@ -124,38 +138,45 @@ class GymnasiumVector(CheckedRows):
         first = self._ended
         games_begin = bool(first.any())
         if games_begin:
-            taken[first] = self._zero[first]
             if self._mode is AutoresetMode.DISABLED:
-                self._reset(first)
+                begun = self._reset(first)
+                if self._choices:
+                    self._gather_all(*begun, chosen=first)
+                    self._observe_begun()
+            taken[first] = self._unchosen()[first]
         self._beat()
         result = self._vector.step(taken)
         if type(result) is not tuple or len(result) != 5:
             rule = "it must return 5 values: see gymnasium.vector.VectorEnv.step"
             self._refuse(None, "step()", result, rule)
         observations, reward, terminated, truncated, info = result
-        self._gather_all(observations)
         self._reward[:] = self._rewards(reward)
         terminated, truncated = self._flags("terminated", terminated), self._flags("truncated", truncated)
+        begun_already = self._mode is AutoresetMode.SAME_STEP  # then these are observations of the next games
+        self._gather_all(observations, info, ended=False if begun_already else terminated | truncated)
         self._steps += 1
         if games_begin:
             terminated, truncated = terminated & ~first, truncated & ~first
         over = terminated | truncated
-        if self._mode is AutoresetMode.SAME_STEP and over.any():
+        if begun_already and over.any():
+            self._observe_begun()
             self._observe_final(info, over)
         if games_begin:
             self._begin_after(first)
         cut = (self._steps >= self._limit) & ~over
         truncated = (truncated | cut) & ~terminated
-        self._write(row, terminated, truncated, first)
+        self._write(row, terminated, truncated, first, self._steps)
         self._ended, self._cut = over | cut, cut
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
         """Draw one action for each environment."""
-        return self._actions.draw(self.count, random)
+        return self._actions.draw(self.count, random, self._valid)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the vector's state, and the steps and flags of each game."""
-        return self._saved([self._vector], {"steps": self._steps, "ended": self._ended, "cut": self._cut})
+        own = {"steps": self._steps, "ended": self._ended, "cut": self._cut}
+        playable = {} if self._playable is None else {PLAYABLE: self._playable}
+        return self._saved([self._vector], own | playable)
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Restore a state; the vector is reset first, because some allocate their attributes in ``reset``."""
@@ -164,6 +185,9 @@ class GymnasiumVector(CheckedRows):
             if any(array.shape != (self.count,) for array in own):
                 raise ValueError(f"the state has {own[0].size} environments instead of {self.count}")
             self._reset_from_seeds()
+            self._restore_valid(state)
+            if self._playable is not None:
+                self._playable[...] = state[PLAYABLE]
             states.put_back([self._vector], state)
         self._steps, self._ended, self._cut = own
 
@@ -181,61 +205,86 @@ class GymnasiumVector(CheckedRows):
     def _reset_from_seeds(self) -> None:
         """Start all environments from their seeds, or from one seed derived from all."""
         self._need_open()
-        self._beat()
-        try:
-            result = self._vector.reset(seed=self._seeds)  # type: ignore[arg-type]  # gymnasium's classes take lists
-        except Exception:  # a class may refuse a list by any exception
-            result = self._vector.reset(seed=int(np.random.SeedSequence(self._seeds).generate_state(1)[0]) >> 1)
-        self._gather_all(self._first_observations(result))
+        self._gather_all(*self._begun(self._seeded()))
         self._reward.fill(0.0)
         self._steps[:] = 0
         self._ended, self._cut = np.zeros(self.count, np.bool_), np.zeros(self.count, np.bool_)
+
+    def _seeded(self) -> Any:
+        """Return the result of a reset with the seeds, or with one derived from all."""
+        self._beat()
+        try:
+            return self._vector.reset(seed=self._seeds)  # type: ignore[arg-type]  # gymnasium's classes take lists
+        except Exception:  # a class may refuse a list by any exception
+            return self._vector.reset(seed=int(np.random.SeedSequence(self._seeds).generate_state(1)[0]) >> 1)
 
     def _begin_after(self, first: Flags) -> None:
         """Turn the rows of these environments into first rows, after a step whose action was not chosen for them."""
         self._reward[first] = 0.0
         self._steps[first] = 0
         anew = first & self._cut if self._mode is AutoresetMode.NEXT_STEP else first
-        if self._masks and anew.any():
+        if self._resets_by_mask and anew.any():
             self._begin(anew)
 
     def _begin(self, chosen: Flags) -> None:
         """Start a new game in the chosen environments."""
-        self._gather_all(self._reset(chosen), chosen)
+        self._gather_all(*self._reset(chosen), chosen=chosen)
         self._reward[chosen] = 0.0
         self._steps[chosen] = 0
         self._ended, self._cut = self._ended & ~chosen, self._cut & ~chosen
 
-    def _reset(self, chosen: Flags) -> Any:
-        self._beat()
-        return self._first_observations(self._vector.reset(options={"reset_mask": chosen.copy()}))
+    def _unchosen(self) -> npt.NDArray[Any]:
+        """Return the actions of games that have just begun, which no policy chooses: zeros, or the first valid ones."""
+        actions = self._actions.actions
+        if self._playable is None or isinstance(actions, tuple):
+            return self._zero
+        return self._actions.taken_together(chosen_by_part(actions, self._playable), self.count)
 
-    def _first_observations(self, result: Any) -> Any:
+    def _reset(self, chosen: Flags) -> tuple[Any, Any]:
+        self._beat()
+        return self._begun(self._vector.reset(options={"reset_mask": chosen.copy()}))
+
+    def _begun(self, result: Any) -> tuple[Any, Any]:
+        """Return the observations and the info that reset returned."""
         if type(result) is not tuple or len(result) != 2:
             rule = "it must return 2 values: see gymnasium.vector.VectorEnv.reset"
             self._refuse(None, "reset()", result, rule)
-        return result[0]
+        return result
 
-    def _gather_all(self, observations: Any, chosen: Flags | None = None) -> None:
-        """Gather the observations of the chosen environments (None: of all) from those of B environments."""
+    def _gather_all(
+        self, observations: Any, info: Any, *, chosen: Flags | None = None, ended: bool | Flags = False
+    ) -> None:
+        """Gather observations and masks of the chosen environments (None: of all) from those of B environments.
+
+        ``ended`` [B]: whose games end with them.
+        """
         into = self._observation if chosen is None else np.zeros_like(self._observation)
         try:
             self._batches.store_all(observations, into)
+            if self._choices:
+                of = np.ones(self.count, np.bool_) if chosen is None else chosen
+                passed_over = ended if chosen is None else ~chosen
+                self._choices.valid[of] = self._choices.masks.read(observations, info, (self.count,), passed_over)[of]
         except MisfitError as misfit:
             self._refuse(None, *misfit.args)
         if chosen is not None:
             self._observation[chosen] = into[chosen]
 
+    def _observe_begun(self) -> None:
+        """Keep the newest masks for the first actions of newly begun games."""
+        if self._playable is not None:
+            self._playable[...] = self._valid
+
     def _observe_final(self, info: Any, over: Flags) -> None:
         """Gather the final observations of the games that have ended, for a vector of mode SAME_STEP."""
         try:
             final = info["final_obs"]
-            parts = [(i, _part(final, i)) for i in np.flatnonzero(over).tolist()]
+            parts = [(i, _part(final, i), _part(info.get("final_info", {}), i)) for i in np.flatnonzero(over).tolist()]
         except Exception:  # a vector may return anything
             rule = 'of mode SAME_STEP it must have "final_obs", with the final observation of each game that ended'
             self._refuse(int(np.argmax(over)), "info", info, rule)
-        for i, observation in parts:
-            self._gather(i, observation)
+        for i, observation, own in parts:
+            self._gather(i, observation, own, ended=True)
 
     def _rewards(self, reward: Any) -> npt.NDArray[Any]:
         rewards = _array(reward)

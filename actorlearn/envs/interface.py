@@ -31,6 +31,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from actorlearn.action_mask import ActionMask
 from actorlearn.actions import Actions, MultiDiscrete, describe_actions
 from actorlearn.image_part import ImagePart
 
@@ -45,6 +46,7 @@ class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
     stack: int = 1  # frames that an observation is made of, oldest first; those before a game's first are zeros
     observation_from: str = ""  # in words: the space that observations are made from, and how
     images: tuple[ImagePart, ...] = ()  # images in an observation of several parts, which is one vector
+    action_mask: ActionMask | None = None  # the mask of valid actions, the last cells of an observation
     left_out: tuple[str, ...] = ()  # parts of the environment's observations that rows leave out
     agents: int = 1  # rows of one game, which are adjacent: one for each of its agents
     fire: int | None = None  # the action that presses FIRE, in Atari games that have it
@@ -123,7 +125,7 @@ class VectorEnv(Protocol):
         """
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
-        """Draw an action for each environment, uniformly from the action space, in the form that `step` takes."""
+        """Draw an action for each environment, in the form that `step` takes, uniformly from the valid actions."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything that determines the next rows, as arrays of numbers; after reset, restart or step.

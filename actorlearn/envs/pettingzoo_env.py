@@ -12,7 +12,7 @@ Reads: settings, one seed per game, actions. Writes: rows, after all values are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,6 +26,7 @@ from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.construct import called
 from actorlearn.envs.interface import EnvSpec, Row, empty_row, seed31
+from actorlearn.envs.masks import Masks, find_masks, observed
 from actorlearn.envs.observations import ObservationLayout, layout_of, short
 from actorlearn.envs.pictures import draw_without_screen, picture_of
 from actorlearn.envs.registered import did_you_mean
@@ -57,10 +58,11 @@ class PettingZoo(CheckedRows):
         for _ in seeds:
             beat()
             self._games.append(_constructed(settings))
-        self._agents, observations, self._actions, left_out = _alike(settings, self._games[0])
+        alike = _alike(settings, self._games[0], self._seeds[0])
+        self._agents, self._actions = alike.agents, alike.actions
         self.count = len(seeds) * len(self._agents)
-        super().__init__(settings.id, observations, self.count)
-        self.spec = _spec(self._games[0], self._agents, observations, self._actions, left_out)
+        super().__init__(settings.id, alike.observations, self.count, alike.masks)
+        self.spec = _spec(self._games[0], alike)
         self._limit = settings.time_limit_steps or 2**62
         self._begun = [0] * len(seeds)  # games begun, of each environment
         self._steps = [0] * len(seeds)  # of the running game
@@ -102,11 +104,11 @@ class PettingZoo(CheckedRows):
             else:
                 first[own] = ~self._present[game]
                 self._step(game, chosen[own], terminated[own], truncated[own])
-        self._write(row, terminated, truncated, first)
+        self._write(row, terminated, truncated, first, np.repeat(self._steps, len(self._agents)))
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
         """Draw one action for each agent."""
-        return self._actions.draw(self.count, random)
+        return self._actions.draw(self.count, random, self._valid)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the games' states, and which agents are in them."""
@@ -122,6 +124,7 @@ class PettingZoo(CheckedRows):
                 raise ValueError(f"the state has {present.size} agents instead of {self.count}")
             for game in range(len(self._games)):
                 self._begin(game)
+            self._restore_valid(state)
             states.put_back(self._games, state)
         self._seeds, self._begun, self._steps, self._present = seeds, begun, steps, present
 
@@ -145,7 +148,7 @@ class PettingZoo(CheckedRows):
         if not self._present[game].any():
             self._refuse(first, "agents", self._games[game].agents, "a game begins with one agent or more")
         for j, agent in enumerate(self._agents):
-            self._arrive(first + j, result[0], agent, self._present[game, j])
+            self._arrive(first + j, *result, agent, self._present[game, j])
 
     def _step(
         self, game: int, chosen: Sequence[Any], terminated: npt.NDArray[np.bool_], truncated: npt.NDArray[np.bool_]
@@ -156,32 +159,40 @@ class PettingZoo(CheckedRows):
         result = env.step({agent: chosen[j] for j, agent in enumerate(self._agents) if acting[j]})
         if type(result) is not tuple or len(result) != 5:
             self._refuse(before, "step()", result, "it must return 5 values: see pettingzoo.ParallelEnv.step")
-        observations, rewards, over, cut, _ = result
+        observations, rewards, over, cut, infos = result
         self._steps[game] += 1
         listed, at_limit = self._listed(game), self._steps[game] >= self._limit
         for j, agent in enumerate(self._agents):
             i = before + j
             if self._present[game, j]:
-                self._gather(i, self._of(i, "observations", observations, agent))
                 self._reward[i] = self._number(i, self._of(i, "rewards", rewards, agent))
                 terminated[j] = self._truth(i, "terminated", self._of(i, "terminations", over, agent))
                 was_cut = self._truth(i, "truncated", self._of(i, "truncations", cut, agent))
                 truncated[j] = (was_cut or at_limit or not listed[j]) and not terminated[j]
-                self._present[game, j] = not (terminated[j] or truncated[j])
+                seen, ended = self._of(i, "observations", observations, agent), terminated[j] or truncated[j]
+                self._gather(i, seen, self._info_of(i, infos, agent), bool(ended))
+                self._present[game, j] = not ended
             else:
                 has_ended = (
                     isinstance(over, Mapping) and isinstance(cut, Mapping) and (over.get(agent) or cut.get(agent))
                 )
                 self._present[game, j] = listed[j] and not has_ended and not at_limit
-                self._arrive(i, observations, agent, self._present[game, j])
+                self._arrive(i, observations, infos, agent, self._present[game, j])
 
-    def _arrive(self, i: int, observations: Any, agent: Any, present: bool) -> None:
+    def _arrive(self, i: int, observations: Any, infos: Any, agent: Any, present: bool) -> None:
         """Gather an agent's first observation, or the zeros of a void row."""
         self._reward[i] = 0.0
         if present:
-            self._gather(i, self._of(i, "observations", observations, agent))
-        else:
-            self._observation[i] = 0
+            self._gather(i, self._of(i, "observations", observations, agent), self._info_of(i, infos, agent))
+            return
+        self._observation[i] = 0
+        if self._choices:
+            self._choices.valid[i] = True
+
+    def _info_of(self, i: int, infos: Any, agent: Any) -> Any:
+        """Return an agent's info; only masks in it are read."""
+        reads = self._choices is not None and self._choices.masks.source == "info"
+        return self._of(i, "infos", infos, agent) if reads else {}
 
     def _listed(self, game: int) -> list[bool]:
         """Return which agents the environment lists as present."""
@@ -253,36 +264,33 @@ def spec(settings: PettingZooSettings) -> EnvSpec:
     """Return shapes and counts; makes one game and closes it."""
     game = _constructed(settings)
     try:
-        agents, observations, actions, left_out = _alike(settings, game)
-        return _spec(game, agents, observations, actions, left_out)
+        return _spec(game, _alike(settings, game, 0))
     finally:
         game.close()
 
 
-def _spec(
-    game: Game,
-    agents: Sequence[Any],
-    observations: ObservationLayout,
-    actions: ActionSpace,
-    left_out: tuple[str, ...],
-) -> EnvSpec:
+class Alike(NamedTuple):
+    """What all agents of a game have in common."""
+
+    agents: list[Any]
+    observations: ObservationLayout
+    actions: ActionSpace
+    masks: Masks | None
+    left_out: tuple[str, ...]
+
+
+def _spec(game: Game, alike: Alike) -> EnvSpec:
     return EnvSpec(
-        observation_shape=tuple(int(size) for size in observations.shape),
-        observation_dtype="uint8" if observations.dtype == np.uint8 else "float32",
-        actions=actions.actions,
+        actions=alike.actions.actions,
         frames_per_step=1,
-        agents=len(agents),
-        observation_from=observations.words,
-        images=observations.images,
-        left_out=left_out,
+        agents=len(alike.agents),
         inexact=states.inexact(game),
+        **observed(alike.observations, alike.left_out, alike.masks),
     )
 
 
-def _alike(
-    settings: PettingZooSettings, game: Game
-) -> tuple[list[Any], ObservationLayout, ActionSpace, tuple[str, ...]]:
-    """Return a game's agents, and their common observations, actions and parts left out.
+def _alike(settings: PettingZooSettings, game: Game, seed: int) -> Alike:
+    """Return a game's agents, and their common observations, actions, masks and parts left out.
 
     Raises ValueError if the agents' spaces differ.
     """
@@ -292,12 +300,21 @@ def _alike(
             f"env.id: {settings.id!r} has no possible_agents: all agents must be known before a game begins"
         )
     spaces = [(game.observation_space(agent), game.action_space(agent)) for agent in agents]
-    (observed, acted), *others = spaces
-    observations, left_out = layout_of(settings.id, observed)
+    (observed_by_first, acted), *others = spaces
+    actions = ActionSpace(settings.id, acted, settings.scale_actions)
+    space, masks = find_masks(
+        settings.id,
+        settings.action_mask,
+        observed_by_first,
+        actions.actions,
+        lambda: next(iter(game.reset(seed=seed)[1].values())),
+    )
+    observations, left_out = layout_of(settings.id, space)
+    whole = layout_of(settings.id, observed_by_first)[0]
     for agent, (own, own_acted) in zip(agents[1:], others, strict=True):
         found, _ = layout_of(settings.id, own)
-        if (found.shape, found.dtype) != (observations.shape, observations.dtype):
-            what, spaces_of_both = "observation", (own, observed)
+        if (found.shape, found.dtype) != (whole.shape, whole.dtype):
+            what, spaces_of_both = "observation", (own, observed_by_first)
         elif own_acted != acted:
             what, spaces_of_both = "action", (own_acted, acted)
         else:
@@ -311,10 +328,11 @@ def _alike(
     if settings.agent_index:
         if len(observations.shape) != 1:
             raise ValueError(
-                f"env.agent_index: true needs vectors, but observations of {settings.id!r} are {short(observed)}"
+                f"env.agent_index: true needs vectors, but observations of {settings.id!r} are "
+                f"{short(observed_by_first)}"
             )
         rows = Indexed(observations, len(agents))
-    return agents, rows, ActionSpace(settings.id, acted, settings.scale_actions), left_out
+    return Alike(agents, rows, actions, masks, left_out)
 
 
 def _nth_seed(seed: int, number: int) -> int:

@@ -13,8 +13,10 @@ from gymnasium.spaces import Space
 
 from actorlearn import imports
 from actorlearn.envs import pickled
+from actorlearn.envs.action_space import actions_of
 from actorlearn.envs.construct import construct
-from actorlearn.envs.dm_env import DmEnv
+from actorlearn.envs.dm_env import is_converted
+from actorlearn.envs.masks import find_masks
 from actorlearn.envs.observations import Whole, layout_of
 from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH, EnvSettings, GymnasiumSettings, WrapperSettings
 
@@ -29,7 +31,7 @@ class Recipe:
     calls: tuple[Call, ...] = ()
     """The first call makes the environment; each further call wraps the result of the previous one."""
     parts: tuple[dict[str, Any], ...] = ()
-    """Parts of an observation that make a row (`BatchLayout.parts`); empty if there is no recipe."""
+    """Parts of an observation, without a mask, that make a row (`BatchLayout.parts`); empty if there is no recipe."""
     channels_last: bool = False
     """Whether observations are images [lines, columns, channels]; the policy needs channels first."""
     action_space: Space[Any] | None = None
@@ -39,15 +41,18 @@ class Recipe:
 
 
 def recipe(settings: EnvSettings) -> Recipe:
-    """Return the recipe of an environment."""
+    """Return the recipe of an environment; the settings of a policy name the source of its masks, so none is sought."""
     if not isinstance(settings, GymnasiumSettings):
         return Recipe(missing=f"environments of kind {settings.kind} are made by actorlearn")
     try:
         env, _ = construct(settings)
-        if isinstance(env.unwrapped, DmEnv):
+        if is_converted(env):
             env.close()
             return Recipe(missing="environments of dm_env are made by actorlearn")
-        space, actions = env.observation_space, env.action_space
+        actions = env.action_space
+        space, _ = find_masks(
+            settings.id, settings.action_mask, env.observation_space, actions_of(settings.id, actions), dict
+        )
         env.close()
         layout, _ = layout_of(settings.id, space)
     except ValueError as error:

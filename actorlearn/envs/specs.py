@@ -175,6 +175,14 @@ ScaleActions = Annotated[
         " = actions are clipped to the bounds"
     ),
 ]
+MaskSource = Annotated[
+    Literal["auto", "none", "info", "observation"],
+    Meta(
+        description='where the environment tells which actions are valid; info = info["action_mask"] of reset and '
+        "step; observation = the key action_mask of a Dict observation, which the network then does not get; none = "
+        "all actions are valid; auto = the one of these that the environment has"
+    ),
+]
 Kwargs = Annotated[dict[Argument, Any], Meta(description="keyword arguments of the environment's constructor")]
 
 
@@ -182,6 +190,7 @@ class GymnasiumSettings(EnvSettings, frozen=True, kw_only=True, tag="gymnasium")
     """Keys of all other environments."""
 
     scale_actions: ScaleActions = False
+    action_mask: MaskSource = "auto"
     kwargs: Kwargs = msgspec.field(default_factory=dict)
     wrappers: Annotated[
         tuple[Code | WrapperSettings, ...],
@@ -203,6 +212,7 @@ class PettingZooSettings(EnvSettings, frozen=True, kw_only=True, tag="pettingzoo
     """Keys of PettingZoo's parallel environments."""
 
     scale_actions: ScaleActions = False
+    action_mask: MaskSource = "auto"
     kwargs: Kwargs = msgspec.field(default_factory=dict)
     agent_index: Annotated[bool, Meta(description="append the one-hot index of the agent to vector observations")] = (
         False

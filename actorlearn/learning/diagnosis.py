@@ -14,9 +14,11 @@ from math import log
 import torch
 from torch import Tensor, nn
 
+from actorlearn.action_mask import ActionMask
 from actorlearn.actions import Actions, MultiDiscrete
 from actorlearn.algorithms.interface import Batch
 from actorlearn.models.interface import unroll
+from actorlearn.models.masked import without_mask
 from actorlearn.worker.passes import FlatNetwork
 
 ROWS = 256
@@ -30,9 +32,9 @@ SATURATED = 0.99
 class Diagnosis:
     """Symptoms of one learner since the last report."""
 
-    def __init__(self, network: FlatNetwork, actions: Actions) -> None:
-        """Watch this network; ``actions`` determine the largest possible entropy."""
-        self._network, self._most_entropy = network, most_entropy(actions)
+    def __init__(self, network: FlatNetwork, actions: Actions, mask: ActionMask | None = None) -> None:
+        """Watch this network; ``actions`` determine the largest possible entropy, with masks only the valid ones."""
+        self._network, self._actions, self._mask = network, actions, mask
         self._batch: Batch | None = None
         """The newest minibatch."""
         self._rewarded: Tensor | int = 0
@@ -59,9 +61,16 @@ class Diagnosis:
         if self._steps:
             row["rewards_nonzero"] = float(self._rewarded) / self._steps
             self._rewarded = self._steps = 0
-        if entropy is not None and self._most_entropy:
-            row["entropy_share"] = entropy / self._most_entropy
+        if entropy is not None and (most := most_entropy(self._actions, self._valid_choices(batch))):
+            row["entropy_share"] = entropy / most
         return row | self._change() | examine(self._network.module, batch)
+
+    def _valid_choices(self, batch: Batch) -> Tensor | None:
+        """Return the masks [N, n] of a batch's valid rows; None without masks, and if no row is valid."""
+        if self._mask is None or not batch.valid.any():
+            return None
+        cells = batch.observation[: len(batch.valid), ..., -self._mask.length :]
+        return cells[batch.valid] > 0
 
     def _change(self) -> dict[str, float]:
         """Return the norm of the parameters' change since the last call, relative to their norm; empty at first."""
@@ -74,12 +83,18 @@ class Diagnosis:
         return {"weights_change": change}
 
 
-def most_entropy(actions: Actions) -> float | None:
-    """Return the entropy of uniformly distributed actions; None for a Box, whose entropy has no upper bound."""
+def most_entropy(actions: Actions, valid: Tensor | None = None) -> float | None:
+    """Return the entropy of uniformly distributed actions; None for a Box, whose entropy has no upper bound.
+
+    With masks ``valid`` [N, n] it is the mean over rows of the entropy of uniformly distributed valid actions.
+    """
     if isinstance(actions, tuple):
         return None
     sizes = actions.sizes if isinstance(actions, MultiDiscrete) else (actions,)
-    return sum(map(log, sizes))
+    if valid is None:
+        return sum(map(log, sizes))
+    choices = torch.stack([part.sum(-1) for part in torch.split(valid, list(sizes), -1)]).clamp(min=1)
+    return float(choices.float().log().sum(0).mean())
 
 
 @torch.no_grad()
@@ -97,7 +112,7 @@ def examine(module: nn.Module, batch: Batch) -> dict[str, float]:
     else:
         flat = observation.flatten(0, 1)
         observation, state, first = flat[:: -(-len(flat) // rows) | 1][None], None, None
-    seen = observation.flatten(0, 1)
+    seen = without_mask(module, observation.flatten(0, 1))
     constant = (seen == seen[:1]).flatten(1).all(0).float().mean()
     with watched(module) as watch:
         unroll(module, observation, state, first)

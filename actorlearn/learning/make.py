@@ -65,6 +65,7 @@ def make_network(settings: TrainerSettings, algorithm: Algorithm) -> FlatNetwork
         algorithm.heads(policy.actions),
         settings.seed,
         extra_networks(algorithm, policy.actions),
+        policy.action_mask,
     ).to(settings.device)
     set_layout(module, settings.layout)
     return FlatNetwork(module, ComputePool(settings.threads if cpu else 1), settings.precision, settings.compile)

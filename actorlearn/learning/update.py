@@ -26,7 +26,8 @@ from actorlearn.learning.minibatches import Gathered, Minibatch, Minibatches
 from actorlearn.learning.norms import Norms
 from actorlearn.metrics.registry import OWN_RATE
 from actorlearn.metrics.timings import Timings
-from actorlearn.models.normalize import Normalized, merge_into, moments_of, rows_before_learning
+from actorlearn.models.masked import without_mask
+from actorlearn.models.normalize import merge_into, moments_of, normalized_in, rows_before_learning
 from actorlearn.models.several import spans
 from actorlearn.optim.groups import make_groups
 from actorlearn.optim.outer import Outer
@@ -116,7 +117,7 @@ class Learning:
         self.losses = make_losses(algorithm, network, minibatches.target, settings.device, settings.precision)
         self.weights, self.gradients, self.parameters = network.weights, network.gradients, network.parameters
         self.norms = Norms(network.module, self.parameters, self.gradients) if settings.norms else None
-        self.diagnosis = Diagnosis(network, settings.policy.actions)
+        self.diagnosis = Diagnosis(network, settings.policy.actions, settings.policy.action_mask)
         self.optimizer_settings = optimizer
         networks = spans(network.module)
         self.groups = make_groups(optimizer, networks, len(self.parameters))
@@ -161,7 +162,7 @@ class Learning:
     @property
     def normalizes(self) -> bool:
         """Whether observations are normalised by statistics that this learner collects."""
-        return self.learns and isinstance(self.network.module, Normalized)
+        return self.learns and normalized_in(self.network.module) is not None
 
     @property
     def lacks_statistics(self) -> bool:
@@ -173,8 +174,8 @@ class Learning:
 
     def _has_statistics(self) -> bool:
         """Whether the statistics in the weights have enough observations."""
-        module = self.network.module
-        return isinstance(module, Normalized) and float(module.number) >= self._rows_needed
+        normalized = normalized_in(self.network.module)
+        return normalized is not None and float(normalized.number) >= self._rows_needed
 
     @property
     def columns(self) -> list[str]:
@@ -227,7 +228,7 @@ class Learning:
         Minibatches of a replay are drawn only after the agreement, as the replay then contains the rollout.
         """
         if self.normalizes:
-            early = Early(moments=_moments(prepared))
+            early = Early(moments=self._moments(prepared))
             self.exchange.bring(moments=early.moments)
             return early
         if not steps or self.minibatches.replay is not None:
@@ -305,11 +306,17 @@ class Learning:
         if not self.normalizes:
             return
         complete = self._has_statistics()
-        self.exchange.merge(_moments(prepared) if moments is None else moments, merge_into)
+        self.exchange.merge(self._moments(prepared) if moments is None else moments, merge_into)
         if not complete:
             self._opened_before = self.algorithm_settings.open_rollouts(self.settings.blocks) - 1
         elif self._opened_before:
             self._opened_before -= 1
+
+    def _moments(self, prepared: Batch) -> Tensor:
+        """Return the moments of the observations, without masks, in a batch's valid rows."""
+        seen, valid = prepared.observation[: len(prepared.valid)], prepared.valid
+        rows = seen.flatten(0, 1) if valid.all() else seen[valid]  # a selection is a copy
+        return moments_of(without_mask(self.network.module, rows))
 
     # One optimizer step --------------------------------------------------------------------------------------------
 
@@ -432,9 +439,3 @@ class Learning:
         self._newest = dict(saved.state["newest_metrics"])
         self._opened_before = saved.state["opened_before_statistics"] if goes_on else 0
         self.minibatches.restore(saved, goes_on)
-
-
-def _moments(prepared: Batch) -> Tensor:
-    """Return the moments of the observations in a batch's valid rows."""
-    seen, valid = prepared.observation[: len(prepared.valid)], prepared.valid
-    return moments_of(seen.flatten(0, 1) if valid.all() else seen[valid])  # a selection is a copy

@@ -198,10 +198,14 @@ _percent = partial(Metric, form=Form.PERCENT, per_learner=True)
 _HEALTH = (
     Metric(HEALTH, "", "names of the [health](health.md) rules that have fired; absent if none has", text=True),
     _percent(
-        "entropy_share", "share", "entropy, divided by the entropy of equally likely actions; not for Box actions"
+        "entropy_share",
+        "share",
+        "entropy, divided by the entropy of equally likely actions (with masks: valid actions); not for Box actions",
     ),
     _percent("rewards_nonzero", "share", "steps since the previous report with a reward other than 0"),
-    _percent("observations_constant", "share", "elements of observations that are equal in all rows of a sample"),
+    _percent(
+        "observations_constant", "share", "elements of observations, without masks, equal in all rows of a sample"
+    ),
     Metric("inputs_largest", "", "largest absolute value of the inputs of the first layer", per_learner=True),
     _percent(
         "dead_units",

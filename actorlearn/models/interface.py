@@ -20,6 +20,7 @@ class Model(Protocol):
     * It is called with observations [N, *observation_shape] as stored (uint8 for images), and scales them.
     * It returns float32 [N, size] for every head, also under autocast.
     * It initialises itself from torch's global generator, which `make` seeds.
+    * If environments have masks of valid actions, it does not get them (`masked.Masked`).
     * Only its parameters are sent between processes: constants must be buffers with persistent=False.
       (`normalize_observation` adds statistics to any network: `normalize.Normalized`.)
     * A recurrent network has a `state_size` above 0. It is called with observations [T, B, *observation_shape], the

@@ -15,11 +15,13 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor, nn
 
+from actorlearn.action_mask import ActionMask
 from actorlearn.extra_networks import ExtraNetwork
 from actorlearn.models import ba3c
 from actorlearn.models.dueling import DUELING, Dueling
 from actorlearn.models.encoders import PixelConvolution
 from actorlearn.models.heads import FREE, Free, SeparateTrunks, SharedTrunk, orthogonal
+from actorlearn.models.masked import Masked
 from actorlearn.models.noisy import make_noisy
 from actorlearn.models.normalize import Normalized, statistics
 from actorlearn.models.recurrent import Recurrent
@@ -37,14 +39,16 @@ def make(
     heads: Mapping[str, int],
     seed: int,
     extra: Mapping[str, ExtraNetwork] | None = None,
+    action_mask: ActionMask | None = None,
 ) -> nn.Module:
     """Make a network whose weights depend only on the arguments; torch's global generator is not changed.
 
     It maps observations [N, *observation_shape] to {head: float32 [N, size]}; see `interface.Model`. `interface.unroll`
     calls any network over time. With ``extra`` networks the result is one module of all networks, in which it is the
-    actor (`several.SeveralNetworks`).
+    actor (`several.SeveralNetworks`). With ``action_mask`` it also returns the mask at the end of observations, which
+    the network itself does not get (`masked.Masked`).
     """
-    shape = tuple(observation_shape)
+    shape = tuple(action_mask.observation_shape if action_mask else observation_shape)
     if not observation_dtype.startswith(("uint8", "float", "int", "bool")):
         raise ValueError(
             f"observation_dtype: {observation_dtype!r} is not a numpy number type such as 'uint8' or 'float32'"
@@ -53,10 +57,14 @@ def make(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # only the CPU's: torch.manual_seed would seed every device
         network = _initialised(settings, shape, heads)
-        if extra:
-            others = {name: _extra(settings, shape, name, asked) for name, asked in extra.items()}
-            network = SeveralNetworks(network, others)
-    return Normalized(network, shape, observation_dtype == "uint8") if settings.normalize_observation else network
+        others = {name: _extra(settings, shape, name, asked) for name, asked in (extra or {}).items()}
+    if settings.normalize_observation:
+        network = Normalized(network, shape, observation_dtype == "uint8")
+    if action_mask:
+        network = Masked(network, action_mask)
+        seeing = [name for name, asked in (extra or {}).items() if asked.observation]
+        others |= {name: Masked(others[name], action_mask) for name in seeing}
+    return SeveralNetworks(network, others) if others else network
 
 
 def _initialised(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:

@@ -124,5 +124,10 @@ def rows_before_learning(settings: ModelSettings, total_steps: int) -> int:
 
 def statistics(network: nn.Module) -> list[Tensor]:
     """Return a network's statistics: buffers that are published and saved with its parameters."""
-    normalized = [module for module in network.modules() if isinstance(module, Normalized)]
-    return [buffer for module in normalized for buffer in module.buffers(recurse=False)]
+    normalized = normalized_in(network)
+    return list(normalized.buffers(recurse=False)) if normalized else []
+
+
+def normalized_in(network: nn.Module) -> Normalized | None:
+    """Return the part of a network that normalises its observations; None if they are not normalised."""
+    return next((module for module in network.modules() if isinstance(module, Normalized)), None)

@@ -186,7 +186,8 @@ def rules_of(settings: ParameterServerSettings) -> dict[int, UpdateRule]:
     policy = settings.policy
     algorithm = make_algorithm(policy.algorithm)
     heads, others = algorithm.heads(policy.actions), extra_networks(algorithm, policy.actions)
-    module = make_model(policy.model, policy.observation_shape, policy.observation_dtype, heads, settings.seed, others)
+    shape, dtype = policy.observation_shape, policy.observation_dtype
+    module = make_model(policy.model, shape, dtype, heads, settings.seed, others, policy.action_mask)
     weights, gradients = flatten(module)
     parameters = gradients.numel()
     optimizer = settings.optimizer

@@ -78,7 +78,8 @@ def describe(settings: DescribeSettings) -> dict[str, Any]:
         others = extra_networks(algorithm, spec.actions)
         check_extra_networks(others)
     with blaming(parts["model"], "cannot be made"):
-        module = make_model(settings.model, spec.observation_shape, spec.observation_dtype, heads, SEED, others)
+        shape, dtype = spec.observation_shape, spec.observation_dtype
+        module = make_model(settings.model, shape, dtype, heads, SEED, others, spec.action_mask)
         network = FlatNetwork(module, ComputePool(), "fp32", compiled=False)
     with blaming(parts["optimizer"], "cannot take a step"):
         groups = make_groups(settings.optimizer, spans(module), network.parameters.numel())

@@ -14,11 +14,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import one_hot
 
-from actorlearn.actions import Actions
+from actorlearn.action_mask import MASK
+from actorlearn.actions import Actions, MultiDiscrete, draw
 from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm, ReadsSomeHeads
 from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
@@ -46,6 +49,8 @@ TIMED_STEPS = 6
 """Number of further steps by which a slow environment is measured."""
 SEQUENCE = 2
 """Number of transitions of a replayed sequence."""
+MASKS = 8
+"""Number of masks with which an algorithm must not choose an invalid action."""
 SHIPPED = "actorlearn."
 """Beginning of the names of shipped modules."""
 _TAKEN = frozenset(Batch.__slots__) | {"state", "priority"}
@@ -131,6 +136,7 @@ class Rehearsal:
         self._actions: Actions = env.spec.actions
         self._heads = algorithm.heads(self._actions)
         self._columns = algorithm.columns(self._actions)
+        self._random = np.random.default_rng(0)
         self._newest: Outputs = {}
         """The newest outputs of the network from which an action was chosen."""
         self.step_s = 0.0
@@ -165,7 +171,7 @@ class Rehearsal:
             self._newest = outputs
             times_s.append(self._step(acted[-1]["action"].numpy(), row))
         rows.append(_copied(row))
-        self.step_s = self._measured(times_s, acted[-1]["action"].numpy())
+        self.step_s = self._measured(times_s)
         begun = {"state": before[None]} if self._network.state_size else {}
         of_rows = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
         chosen = {name: torch.stack([cells[name] for cells in acted]) for name in acted[0]}
@@ -183,13 +189,19 @@ class Rehearsal:
         )
 
     def _step(self, action: NDArray[Any], row: Row) -> float:
-        """Step the environment with the same action for all agents; returns the seconds that it took."""
+        """Step the environment with the same action for all agents; returns the seconds that it took.
+
+        With masks other agents take valid random actions, because the same one may be invalid for them.
+        """
         with blaming(self._parts["env"], "cannot take a step"):
+            taken = action.repeat(self._env.count, axis=0)
+            if self._env.spec.action_mask:
+                taken[1:] = self._env.random_actions(self._random)[1:]
             began_s = time.perf_counter()
-            self._env.step(action.repeat(self._env.count, axis=0), row)
+            self._env.step(taken, row)
             return time.perf_counter() - began_s
 
-    def _measured(self, times_s: Sequence[float], action: NDArray[Any]) -> float:
+    def _measured(self, times_s: Sequence[float]) -> float:
         """Return the seconds of the fastest of several steps; 0 if it is not slow.
 
         The fastest counts because other work on the machine makes steps slower. Only environments that are stepped one
@@ -198,7 +210,8 @@ class Rehearsal:
         if not isinstance(self._env, Gymnasium) or min(times_s) < SLOW_STEP_S:
             return 0.0
         row = empty_row(self._env.spec, self._env.count)
-        fastest_s = min(*times_s, *(self._step(action, row) for _ in range(TIMED_STEPS)))
+        actions = (self._env.random_actions(self._random)[:1] for _ in range(TIMED_STEPS))
+        fastest_s = min(*times_s, *(self._step(action, row) for action in actions))
         return fastest_s if fastest_s >= SLOW_STEP_S else 0.0
 
     def _outputs(self, row: Mapping[str, Tensor], state: Tensor) -> tuple[Outputs, Tensor]:
@@ -227,7 +240,8 @@ class Rehearsal:
                 _check_tensor(found[head], head, (*([1] if size else []), 2, count))
             if not any(found[head].requires_grad for head in self._heads):
                 raise ValueError("returns outputs without a gradient, from which nothing can be learned")
-        return {head: found[head].detach().flatten(0, -2)[:1] for head in self._heads}, state
+        passed_on = [MASK] if self._env.spec.action_mask else []
+        return {head: found[head].detach().flatten(0, -2)[:1] for head in (*self._heads, *passed_on)}, state
 
     @torch.no_grad()
     def _act(self, algorithm: Algorithm, outputs: Outputs) -> dict[str, Tensor]:
@@ -235,12 +249,14 @@ class Rehearsal:
         generator = torch.Generator().manual_seed(0)
         with blaming(self._parts["algorithm"], "cannot act"), unchanged(algorithm, "act"):
             if isinstance(algorithm, ReadsSomeHeads):
-                outputs = {name: outputs[name] for name in algorithm.acting_heads(self._actions)}
+                read = {*algorithm.acting_heads(self._actions), MASK}
+                outputs = {name: output for name, output in outputs.items() if name in read}
             for greedy in (True, False):
                 acted: Any = algorithm.act(outputs, generator, greedy)
                 if not isinstance(acted, Mapping) or not isinstance(acted.get("action"), Tensor):
                     raise ValueError(f"act returns {acted!r:.100}; it must return tensors by name, including action")
                 check_actions(acted["action"].numpy(), 1, self._actions)
+                self._check_masked(algorithm, outputs, generator, greedy)
             missing = [name for name in self._columns if name not in acted]
             if missing or len(acted) > len(self._columns) + 1:
                 raise ValueError(
@@ -249,6 +265,22 @@ class Rehearsal:
             for name, (dtype, cell) in self._columns.items():
                 _check_tensor(acted[name], f"{name} from act", (1, *cell), dtype)
             return dict(acted)
+
+    def _check_masked(self, algorithm: Algorithm, outputs: Outputs, generator: torch.Generator, greedy: bool) -> None:
+        """Raise ValueError if an algorithm chooses an action that a mask forbids: masks with one valid action each."""
+        if MASK not in outputs or isinstance(self._actions, tuple):
+            return
+        only = torch.from_numpy(draw(self._actions, (MASKS,), np.random.default_rng(0)))
+        sizes = self._actions.sizes if isinstance(self._actions, MultiDiscrete) else (self._actions,)
+        parts = only.reshape(MASKS, -1).unbind(-1)
+        mask = torch.cat([one_hot(part, size) for part, size in zip(parts, sizes, strict=True)], -1).float()
+        rows = {name: output.expand(MASKS, -1) for name, output in outputs.items()} | {MASK: mask}
+        if not torch.equal(algorithm.act(rows, generator, greedy)["action"], only):
+            raise ValueError(
+                f"act chooses actions that are not valid (env.action_mask: {self._env.spec.action_mask}); it must "
+                f"leave out actions for which outputs[{MASK!r}] is 0 (actorlearn/algorithms/policies.py), or write "
+                "env.action_mask: none"
+            )
 
     # Learning ------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from actorlearn.action_mask import ActionMask
 from actorlearn.actions import Actions
 from actorlearn.address import ByLearner, Ipc, Pipe, Shm
 from actorlearn.algorithms.settings import ALGORITHMS
@@ -62,6 +63,8 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     observation_shape: tuple[int, ...]
     observation_dtype: str
     actions: Actions
+    action_mask: ActionMask | None = None
+    """The mask of valid actions at the end of observations; None: all actions are valid."""
     model: Model
     algorithm: Algorithm
     precision: str = "fp32"

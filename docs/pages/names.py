@@ -51,6 +51,8 @@ The conversion follows these rules:
   sets no key, because actorlearn's default does the same: it has [convolutions for each
   image](environments.md#what-a-policy-sees) of a Dict observation.
 * *Time limits*: `env_wrapper` with `TimeLimit` and its argument `max_episode_steps` becomes `env.time_limit_steps`.
+* *MaskablePPO* of sb3-contrib is `ppo` with [masks of valid actions](environments.md#valid-actions). All algorithms for
+  Discrete, MultiDiscrete and MultiBinary actions accept masks.
 
 These parts of a program change:
 
@@ -59,6 +61,8 @@ These parts of a program change:
 | `model.predict(observation, deterministic=True)` | `run.policy().act(observation, greedy=True)` |
 | a `VecEnv` | `train` makes `simulators.count` processes, each with `simulators.envs` environments |
 | wrappers of gymnasium | `env.wrappers` |
+| `action_masks()`, or `ActionMasker` | `info["action_mask"]`, or the key `action_mask` of a Dict observation |
+| `model.predict(observation, action_masks=mask)` | `run.policy().act(observation, action_mask=mask)` |
 | `VecNormalize` | `model.normalize_observation` and `algorithm.normalize_reward` |
 | a saved model (`.zip`) | cannot be loaded; train again with the converted keys |
 

@@ -128,6 +128,7 @@ def as_json(made: Plan) -> dict[str, Any]:
             "left_out": list(made.description.left_out),
         },
         "actions": msgspec.to_builtins(made.description.actions),
+        "action_mask": msgspec.to_builtins(made.description.action_mask),
         "agents": made.description.agents,
         "weights": made.description.weights,
         "optimizer": optimizer(made),
@@ -168,7 +169,7 @@ def _environment(found: Description) -> str:
     of = f", from {found.observation_from}" if found.observation_from else ""
     said = [
         f"observation {found.observation_dtype}{list(found.observation_shape)}{of}",
-        describe_actions(found.actions),
+        describe_actions(found.actions) + (f", valid ones by {found.action_mask}" if found.action_mask else ""),
         *([f"{found.agents} agents per game, one row for each"] if found.agents > 1 else []),
     ]
     return f"[bold]environment[/] {escape('; '.join([*said, *filter(None, [found.unseen])]))}"

@@ -29,7 +29,7 @@ from launch.runs import find
 from launch.runs.client import CHANGE_S, ask
 from launch.runs.find import RunFolder
 from launch.spawning.answers import NoAnswerError, ask_task
-from launch.topology.load import load
+from launch.topology.load import load_saved
 
 BEHIND = 2
 """Most checkpoints by which a learner's newest may be behind the newest of all learners; else it has left the run."""
@@ -109,7 +109,7 @@ def settings(
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to evaluate; its trainer writes the first one when it starts")
     run.refuse_missing(at)
-    topology = load(run.path / "topology.yaml")
+    topology = load_saved(run.path / "topology.yaml")
     chosen, _ = choose(topology, cpu_flags(), Cores.here())
     described = describe(topology)
     acting = policy(chosen, described)

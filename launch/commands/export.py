@@ -26,7 +26,7 @@ from launch.runs.find import RunFolder
 from launch.runs.lives import lives_of
 from launch.runs.view import identify
 from launch.spawning.answers import NoAnswerError, ask_task
-from launch.topology.load import Topology, as_text, dump, load, parse
+from launch.topology.load import Topology, as_text, dump, load_saved, parse
 
 CARD, TOPOLOGY = "README.md", "topology.yaml"
 _NEEDED = ("onnx", "onnxscript", "onnxruntime")
@@ -72,7 +72,7 @@ def write(
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to export; its trainer writes the first one when it starts")
     run.refuse_missing(at, learner)
-    topology = load(run.path / TOPOLOGY)
+    topology = load_saved(run.path / TOPOLOGY)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as beside:

@@ -54,11 +54,11 @@ def resume(
     at: str | int = NEWEST,
 ) -> int:
     """Continue a run that has ended; return the exit status."""
-    from launch.topology.load import load
+    from launch.topology.load import load_saved
 
     run = find_resumable(word, at)
     with slow_trial_told() as trial_over:
-        loaded, starts = load(run.path / TOPOLOGY, overrides), find_engine(engine)
+        loaded, starts = load_saved(run.path / TOPOLOGY, overrides), find_engine(engine)
         return run_in(run.path, loaded, starts, keys, resume_at=at, plain=plain, trial_over=trial_over)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from launch.machine.cores import Cores, in_turn
 from launch.plan.addresses import NOWHERE, Addresses
-from launch.plan.auto import Choice, choose, cpu_flags, with_values
+from launch.plan.auto import AUTO, Choice, choose, cpu_flags, with_values
 from launch.plan.exactness import choose_exact
 from launch.plan.pace import more_simulators, shorter_rollouts
 from launch.plan.plan import Plan, Resumption
@@ -22,12 +22,14 @@ def plan(topology: Topology, description: Description, addresses: Addresses = NO
     """
     _refuse_restarts(topology, description)
     cores = Cores.here()
+    topology, found = _with_mask(topology, description)
     more = more_simulators(topology, description, cores)
     topology = with_values(topology, more)
     chosen, choices = choose(topology, cpu_flags(), cores)
     shorter = shorter_rollouts(topology, description, cores.usable)
     chosen = with_values(chosen, shorter)
     choices = [choice for choice in choices if choice.key not in more]
+    choices += found
     choices += [Choice(key, value, why) for key, (value, why) in (*more.items(), *shorter.items())]
     _refuse_parts_of_games(chosen, description)
     exact = choose_exact(chosen, description)
@@ -55,6 +57,19 @@ def plan_chosen(
         processes=first_processes(topology),
         choices=choices,
     )
+
+
+def _with_mask(topology: Topology, description: Description) -> tuple[Topology, list[Choice]]:
+    """Return the topology with the place of the masks instead of ``auto``, and the choice if there are masks.
+
+    So no process of the run begins a game to look for masks.
+    """
+    if getattr(topology.env, "action_mask", "none") != AUTO:
+        return topology, []
+    mask = description.action_mask
+    source, key = mask.source if mask else "none", "env.action_mask"
+    why = f"the environment tells its valid actions by {mask}; write none to allow all actions"
+    return with_values(topology, {key: (source, why)}), [Choice(key, source, why)] if mask else []
 
 
 def _refuse_parts_of_games(topology: Topology, description: Description) -> None:

@@ -11,6 +11,7 @@ import math
 import msgspec
 import numpy as np
 
+from actorlearn.action_mask import ActionMask
 from actorlearn.actions import Actions
 from actorlearn.worker.settings import DescribeSettings
 from launch.spawning.answers import NoAnswerError, TaskError, TooSlowError, ask_task
@@ -39,6 +40,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """Number of agents of a game; each has a row."""
     observation_from: str = ""
     """The environment's observation space, as text."""
+    action_mask: ActionMask | None = None
+    """The mask of valid actions at the end of observations; None if all actions are valid."""
     left_out: tuple[str, ...] = ()
     """Parts of the environment's observations that networks do not get."""
     inexact: str = ""

@@ -131,6 +131,7 @@ def policy(topology: Topology, description: Description) -> PolicySettings:
         observation_shape=description.observation_shape,
         observation_dtype=description.observation_dtype,
         actions=description.actions,
+        action_mask=description.action_mask,
         model=topology.model,
         algorithm=topology.algorithm,
         precision=topology.inference.precision,

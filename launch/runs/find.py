@@ -28,7 +28,7 @@ from launch.errors import RunError
 from launch.plan.addresses import control_socket
 from launch.reports.format import printable
 from launch.runs.jsonl import Lines, read_object
-from launch.topology import strict_yaml
+from launch.topology import earlier, strict_yaml
 from launch.topology.strict_yaml import TopologyError
 
 RUNS = Path("runs")
@@ -76,13 +76,15 @@ class RunFolder:
         return read_object(self.path / SUMMARY_FILE)
 
     def topology(self) -> dict[str, Any]:
-        """Return the resolved topology as written, by any version; empty if it cannot be read."""
+        """Return the resolved topology, written by any version (``earlier.py``); empty if it cannot be read."""
         try:
             with open_regular(self.path / "topology.yaml") as file:
                 topology = strict_yaml.read(file.read(strict_yaml.MAX_BYTES + 1), "topology.yaml").value
         except (OSError, TopologyError):
             return {}
-        return topology if isinstance(topology, dict) else {}
+        if not isinstance(topology, dict):
+            return {}
+        return topology if IMPORTED in self.meta else earlier.complete(topology)
 
     def metrics(self) -> Lines:
         """Return a reader of metrics.jsonl, which also reads rows that are added later."""

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from actorlearn.parameters.modes import MODES
-from launch.topology import defaults, rules, sources, spaces, strict_yaml
+from launch.topology import defaults, earlier, rules, sources, spaces, strict_yaml
 from launch.topology.keys import keys_of
 from launch.topology.overrides import COMMAND_LINE, apply, expand, keep_proportions, leave_out_unread
 from launch.topology.schema import TOPOLOGY, Topology
@@ -32,6 +32,7 @@ __all__ = [
     "in_all",
     "literal",
     "load",
+    "load_saved",
     "parse",
     "sizes",
     "tree",
@@ -49,14 +50,26 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topolog
     return parse(sources.read(os.fspath(path)), expand(overrides), os.fspath(path), spaces.ask)
 
 
+def load_saved(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topology:
+    """Read the topology that a run of this or an earlier version has saved (``earlier.py``); otherwise like `load`."""
+    return parse(sources.read(os.fspath(path)), expand(overrides), os.fspath(path), spaces.ask, saved=True)
+
+
 def parse(
-    text: str | bytes, overrides: Sequence[str] = (), source: str = "topology", ask: defaults.Ask = defaults.unasked
+    text: str | bytes,
+    overrides: Sequence[str] = (),
+    source: str = "topology",
+    ask: defaults.Ask = defaults.unasked,
+    *,
+    saved: bool = False,
 ) -> Topology:
     """Read a topology from text; ``source`` is its name in errors. Raises TopologyError.
 
+    ``saved``: a run has saved it, perhaps in an earlier version (``earlier.py``).
     Runs no code that the text names, but ``ask`` may, to find the kind of the environment's actions and observations.
     """
     raw, origins = strict_yaml.read_mapping(text, source)
+    raw = earlier.complete(raw) if saved else raw
     file = copy.deepcopy(raw)
     for override in overrides:
         apply(override, raw, origins)
@@ -104,14 +117,15 @@ def tree(topology: Topology) -> dict[str, Any]:
 def with_defaults(values: Mapping[str, Any], topology: Topology, keys: Iterable[str]) -> dict[str, Any]:
     """Return values that an earlier version has saved, by section.key, with the defaults of the ``keys`` it lacked.
 
-    A key that is added to a section has a default with which everything is as before. ``topology`` has the sections.
+    A key that is added to a section has a default with which everything is as before, except those in ``earlier.py``.
+    ``topology`` has the sections.
     """
     made = dict(values)
     for name in keys:
         section, dot, key = name.partition(".")
         if dot and name not in made:
             struct: type[msgspec.Struct] = type(getattr(topology, section))
-            default = keys_of(struct)[key].default
+            default = earlier.EARLIER.get(name, keys_of(struct)[key].default)
             made |= {} if default is msgspec.NODEFAULT else {name: _plain(msgspec.to_builtins(default))}
     return made
 

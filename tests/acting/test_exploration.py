@@ -130,3 +130,15 @@ def test_several_choices_at_once_are_not_explored() -> None:
         match=r"'dqn' explores by random actions of a Discrete or Box space.* choices at once, of \[3, 2\]",
     ):
         make(named.algorithm("dqn"), MultiDiscrete((3, 2)))
+
+
+def test_with_a_mask_the_valid_actions_alone_are_drawn_each_as_often() -> None:
+    exploration = make(named.algorithm("dqn"), ACTIONS)
+    assert exploration is not None
+    mask = torch.zeros(6000, ACTIONS)
+    mask[:, [0, ACTIONS - 1]] = 1.0
+    found = exploration.explore(
+        torch.zeros(6000, dtype=torch.int64), torch.Generator().manual_seed(0), torch.ones(6000), mask
+    )
+    assert set(found.tolist()) == {0, ACTIONS - 1}
+    assert abs((found == 0).float().mean() - 0.5) < 0.03

@@ -201,7 +201,7 @@ def test_it_plays_cartpole_without_actorlearn_as_it_does_with_it(tmp_path: Path,
         "try:\n    import actorlearn\nexcept ImportError:\n    pass\nelse:\n    sys.exit('it was found')\n"
         "policy, seen = play.OnnxPolicy(), []\n"
         "act = policy.act\n"
-        "def told(observation, first):\n"
+        "def told(observation, first, action_mask):\n"
         "    action = act(observation, first)\n"
         "    seen.append((observation.tolist(), first, int(action)))\n"
         "    return action\n"

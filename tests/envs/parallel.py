@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from pettingzoo import ParallelEnv
 
 NAMES = ("ann", "bob", "cid")
@@ -114,3 +114,37 @@ class Scripted(Three):
         picture = np.zeros((40, 61, 3), np.uint8)
         picture[:, : 6 * self.time] = (250, 20, 30)
         return picture
+
+
+class Masked(Three):
+    """Agents of which each has its own valid action at each step; an invalid one is an error. ``source``: of masks."""
+
+    def __init__(self, source: str = "info") -> None:
+        super().__init__()
+        self.source = source
+        if source == "observation":
+            seen, acted = self.spaces[NAMES[0]]
+            both = Dict({"action_mask": MultiBinary(3), "seen": seen})
+            self.spaces = {name: (both, acted) for name in NAMES}
+
+    def answer(self):
+        masks = {name: np.eye(3, dtype=np.int8)[(self.time + j) % 3] for j, name in enumerate(NAMES)}
+        seen = {name: np.full(4, self.time, np.float32) for name in NAMES}
+        if self.source == "info":
+            return seen, {name: {"action_mask": masks[name]} for name in NAMES}
+        return {name: {"action_mask": masks[name], "seen": seen[name]} for name in NAMES}, {name: {} for name in NAMES}
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.time = list(NAMES), 0
+        return self.answer()
+
+    def step(self, actions):
+        for j, name in enumerate(NAMES):
+            assert actions[name] == (self.time + j) % 3, f"action {actions[name]} of {name} is not valid"
+        self.time += 1
+        over = self.time == 4
+        if over:
+            self.agents = []
+        seen, infos = self.answer()
+        flags = dict.fromkeys(NAMES, over)
+        return seen, dict.fromkeys(NAMES, 1.0), flags, dict.fromkeys(NAMES, False), infos

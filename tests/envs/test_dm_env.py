@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from actorlearn.envs import make, pickled
+from actorlearn.envs.dm_env import as_gymnasium
 from actorlearn.envs.interface import Row, VectorEnv, empty_row
 from actorlearn.envs.recipe import recipe
 from tests import named
@@ -112,8 +113,52 @@ class Twice(Walk):
         return TimeStep(self._seen(), [1.0, 2.0], 1.0)
 
 
+class Listed(Walk):
+    """Returns observations as lists, although the spec is an array."""
+
+    def observation_spec(self) -> Any:
+        return Array((2,), np.dtype(np.float64))
+
+    def _seen(self) -> Any:
+        return [float(self.place), 1.0]
+
+
+class Nested(Walk):
+    """Specs in a list, one of them of an array that is returned as a list."""
+
+    def observation_spec(self) -> Any:
+        return [Array((2,), np.dtype(np.float64)), {"door": Array((), np.dtype(bool))}]
+
+    def _seen(self) -> Any:
+        return [[float(self.place), 1.0], {"door": False}]
+
+
+class Bytes(Walk):
+    def action_spec(self) -> Any:
+        return BoundedArray((), np.dtype(np.int8), -128, 127)
+
+
 def walk(length: int = 3) -> Walk:
     return Walk(length)
+
+
+SHIMMY = """
+import gymnasium
+
+class DmControlCompatibilityV0(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, env=None):
+        self.played = env
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 0.0, False, False, {}
+"""
+"""shimmy's module of this name, with a class that has only what is needed to read its spaces."""
 
 
 def begun(env_id: Any, **keys: Any) -> tuple[VectorEnv, Row]:
@@ -167,6 +212,17 @@ def test_a_stored_class_or_function_is_an_environment(tmp_path: Path) -> None:
 def test_actions_have_the_bounds_of_the_spec() -> None:
     assert make.spec(named.env(f"{__name__}:Steered")).actions == (2,)
     assert make.spec(named.env(f"{__name__}:Counted")).actions == 3
+    assert make.spec(named.env(f"{__name__}:Bytes")).actions == 256
+
+
+@pytest.mark.parametrize("maker", [Listed, Nested])
+def test_observations_returned_as_lists_are_arrays_where_the_spec_is(maker: type[Walk]) -> None:
+    env = as_gymnasium(maker(), maker, {})
+    assert env is not None
+    seen, _ = env.reset()
+    array = seen[0] if maker is Nested else seen
+    assert isinstance(array, np.ndarray) and array.tolist() == [0.0, 1.0]
+    assert isinstance(seen, tuple) is (maker is Nested)
 
 
 def test_an_environment_that_can_be_saved_is_restored() -> None:
@@ -199,6 +255,20 @@ def test_an_environment_of_dm_control_needs_shimmy(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "tasks", module)
     with pytest.raises(ValueError, match=r"dm_control need shimmy.*: `pip install 'actorlearn\[dm-control\]'`"):
         make.spec(named.env("tasks:Cheetah"))
+
+
+def test_a_player_cannot_make_what_was_converted_by_shimmy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The player calls the class or function and expects an environment of gymnasium, as those of shimmy's ids are."""
+    (tmp_path / "shimmy").mkdir()
+    (tmp_path / "shimmy" / "__init__.py").touch()
+    (tmp_path / "shimmy" / "dm_control_compatibility.py").write_text(SHIMMY)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = ModuleType("tasks")
+    module.Cheetah = type("Cheetah", (Walk,), {"__module__": "dm_control.rl.control"})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tasks", module)
+    assert "environments of dm_env are made by actorlearn" in recipe(named.env("tasks:Cheetah")).missing
+    own = "shimmy.dm_control_compatibility:DmControlCompatibilityV0"
+    assert recipe(named.env(own)).calls == ((own, {}),)
 
 
 def test_an_environment_of_dm_env_itself_is_played() -> None:

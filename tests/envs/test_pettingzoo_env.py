@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actorlearn.envs.decorrelation import decorrelate
-from actorlearn.envs.interface import MalformedStepError
+from actorlearn.envs.interface import MalformedStepError, empty_row
 from actorlearn.envs.make import make, make_rendered, spec
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.replay.nstep import NStep
@@ -30,6 +30,7 @@ from pettingzoo import ParallelEnv
 from tests.envs.parallel import NAMES, Crowd, Scripted, Three
 
 SCRIPTED = "pettingzoo:tests.envs.parallel:Scripted"
+"""Its games follow each other, so a game that is begun to look for masks would leave out the first."""
 EVENTS = ("on", "on", "terminated", "truncated", "left", "come")
 
 
@@ -101,7 +102,7 @@ def transitions_of_a_plain_loop(env: Any, actions: Any, rows: int, limit: int) -
 def test_each_agent_learns_from_what_a_plain_loop_sees(games: list[dict[str, Any]], tidy: bool, limit: int) -> None:
     rows, kwargs = 30, {"games": games, "tidy": tidy}
     actions = np.random.default_rng(0).integers(3, size=(rows, 3))
-    with opened(named.env(id=SCRIPTED, kwargs=kwargs, time_limit_steps=limit), [5]) as env:
+    with opened(named.env(id=SCRIPTED, action_mask="none", kwargs=kwargs, time_limit_steps=limit), [5]) as env:
         played = play(env, actions[: rows - 1])
     wanted = transitions_of_a_plain_loop(Scripted(**kwargs), actions, rows, limit)
     seen, reward, first = (column(played, name) for name in ("observation", "reward", "first"))
@@ -123,7 +124,7 @@ def test_each_agent_learns_from_what_a_plain_loop_sees(games: list[dict[str, Any
 def test_episodes_are_the_lives_of_agents_and_none_is_made_up(games: list[dict[str, Any]]) -> None:
     rows, horizon = 31, 5
     actions = np.random.default_rng(1).integers(3, size=(rows - 1, 3))
-    with opened(named.env(id=SCRIPTED, kwargs={"games": games}), [5]) as env:
+    with opened(named.env(id=SCRIPTED, action_mask="none", kwargs={"games": games}), [5]) as env:
         played = play(env, actions)
     episodes = Episodes(10**6)
     reward, first = column(played, "reward"), column(played, "first")
@@ -292,3 +293,14 @@ def test_a_replay_keeps_what_agents_did_and_no_row_of_absent_ones(tmp_path: Path
         for a in range(3)
     }
     assert found <= wanted and wanted - found <= newest and len(found) > 60
+
+
+@pytest.mark.parametrize("source", ["info", "observation"])
+def test_each_agent_has_its_own_mask(source: str) -> None:
+    with opened(named.env("pettingzoo:tests.envs.parallel:Masked", kwargs={"source": source}), [0, 1]) as env:
+        assert env.spec.action_mask is not None and env.spec.action_mask.source == source
+        assert env.spec.observation_shape == (4 + 3,)
+        row, random = empty_row(env.spec, env.count), np.random.default_rng(0)
+        env.reset(row)
+        for _ in range(20):
+            env.step(env.random_actions(random), row)

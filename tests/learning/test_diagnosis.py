@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import nn
 
+from actorlearn.action_mask import ActionMask
 from actorlearn.actions import MultiDiscrete
+from actorlearn.extra_networks import ExtraNetwork
 from actorlearn.learning.diagnosis import ROWS, Diagnosis, examine, most_entropy
 from actorlearn.models.make import make
 from actorlearn.worker.passes import ComputePool, FlatNetwork
@@ -62,6 +64,17 @@ def test_constant_elements_of_observations_are_a_share() -> None:
     assert examine(made(), replace(batch(), observation=half))["observations_constant"] == 0.5
 
 
+@pytest.mark.parametrize("extra", [None, {"critic": ExtraNetwork(heads={"value": 1}, observation=True)}])
+def test_cells_of_masks_are_no_observations(extra: Any) -> None:
+    mask = ActionMask("info", 2, (2,))
+    network = make(named.model(name="mlp", hidden_sizes=[8]), (4,), "float32", {"value": 1}, 0, extra, mask)
+    seen = torch.cat([batch().observation, torch.ones_like(batch().observation)], -1)
+    assert examine(network, replace(batch(), observation=seen))["observations_constant"] == 0.0
+    seen[..., :2] = 1.0
+    seen[0, 0, 2] = 0.0
+    assert examine(network, replace(batch(), observation=seen))["observations_constant"] == 1.0
+
+
 def test_a_recurrent_network_is_called_with_its_state() -> None:
     network = made(recurrence="lstm", recurrent_size=4)
     size = network.state_size
@@ -103,6 +116,21 @@ def test_a_row_has_what_happened_since_the_one_before() -> None:
     assert diagnosis.row(None)["weights_change"] == 0.0
 
 
+def test_with_masks_the_entropy_is_compared_with_that_of_valid_choices() -> None:
+    mask = ActionMask("info", 4, (2,))
+    network = make(named.model(name="mlp", hidden_sizes=[8]), mask.row_shape, "float32", {"logits": 4}, 0, None, mask)
+    diagnosis = Diagnosis(FlatNetwork(network, ComputePool(), "fp32", False), 4, mask)
+    cells = torch.tensor([1.0, 0.0, 1.0, 0.0]).expand(*batch().observation.shape[:2], 4).clone()
+    cells[0, 0], cells[0, 1], cells[-1] = 1.0, torch.tensor([0.0, 0.0, 0.0, 1.0]), 1.0  # the last row has no action
+    seen = replace(batch(), observation=torch.cat([batch().observation, cells], -1))
+    diagnosis.note_minibatch(seen)
+    rows = seen.valid.numel()
+    assert diagnosis.row(0.5)["entropy_share"] == pytest.approx(0.5 / ((log(4) + (rows - 2) * log(2)) / rows))
+    only = torch.cat([batch().observation, torch.eye(4)[0].expand_as(cells)], -1)
+    diagnosis.note_minibatch(replace(seen, observation=only))
+    assert "entropy_share" not in diagnosis.row(0.0), "nothing can be chosen"
+
+
 def test_learning_reports_it_and_learns_the_same() -> None:
     examined, other = learning(), learning()
     for rollout in range(3):
@@ -116,3 +144,5 @@ def test_the_largest_entropy_is_that_of_equal_choices() -> None:
     assert most_entropy(3) == pytest.approx(log(3))
     assert most_entropy(MultiDiscrete((3, 2))) == pytest.approx(log(6))
     assert most_entropy((2,)) is None
+    valid = torch.tensor([[1, 1, 1, 0, 1], [1, 0, 0, 1, 1]])
+    assert most_entropy(MultiDiscrete((3, 2)), valid) == pytest.approx((log(3) + log(2)) / 2)

@@ -122,6 +122,10 @@ class UnwrittenColumn(A2C):
 class TooFar(A2C):
     def act(self, outputs, generator, greedy=False): return {"action": torch.tensor([7])}
 
+class Unmasked(A2C):
+    def act(self, outputs, generator, greedy=False):
+        return super().act({"logits": outputs["logits"]}, generator, greedy)
+
 class NoBatch(A2C):
     def prepare(self, batch, outputs): return None
 
@@ -283,6 +287,15 @@ def test_a_parameter_group_is_a_network_of_the_algorithm(overrides: list[str], s
 def test_an_algorithm_of_several_networks_is_refused_too(name: str, says: str) -> None:
     line = described(["env.id=Pendulum-v1", f"algorithm.name=misfits:{name}", "env.scale_actions=true"])
     assert f"algorithm.name: 'misfits:{name}'" in line and says in line
+
+
+@pytest.mark.usefixtures("misfits")
+def test_an_algorithm_that_does_not_read_masks_is_refused_for_environments_that_have_them() -> None:
+    masked = ["env.id=tests.envs.doors:Doors", "algorithm.name=misfits:Unmasked"]
+    assert "act chooses actions that are not valid (env.action_mask: info" in described(masked)
+    assert described([*masked, "env.action_mask=none"]) == ""
+    sac = described(["env.id=Pendulum-v1", "algorithm.name=sac", "env.scale_actions=true", "env.action_mask=info"])
+    assert "env.action_mask: 'info': only choices can be masked, but 'Pendulum-v1' has a Box of shape [1]" in sac
 
 
 @pytest.mark.usefixtures("misfits")

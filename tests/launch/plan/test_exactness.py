@@ -102,15 +102,26 @@ def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
 
 def test_a_key_that_is_newer_than_the_checkpoint_had_its_default() -> None:
     def why(lacks: str, *overrides: str) -> str:
-        then, now = (parse(CARTPOLE, ["model.name=mixed", *keys]) for keys in ((), overrides))
+        planned = ["model.name=mixed", "env.action_mask=none"]  # the plan of an environment without masks has none
+        then, now = (parse(CARTPOLE, [*planned, *keys]) for keys in ((), overrides))
         before = {key: value for key, value in depends_on(then).items() if key != lacks}
         state = {"inexact": "", "simulators": [{"role": "simulator"}], "weights": "0a", "depends_on": before}
         return reason_to_begin_anew([state], [["simulator-0"]], now)
 
-    for key in ("model.layer_norm", "model.images", "env.wrappers", "simulators.blocks", "inference.threads"):
+    added = (
+        "model.layer_norm",
+        "model.images",
+        "env.wrappers",
+        "env.action_mask",
+        "simulators.blocks",
+        "inference.threads",
+    )
+    for key in added:
         assert why(key) == ""
     said = "model.layer_norm was False in the checkpoint and is True now"
     assert why("model.layer_norm", "model.layer_norm=true") == said
+    said = "env.action_mask was 'none' in the checkpoint and is 'info' now"
+    assert why("env.action_mask", "env.action_mask=info") == said, "earlier versions had no masks"
     assert why("seed") == "seed was None in the checkpoint and is 1 now", "it has always been saved"
 
 

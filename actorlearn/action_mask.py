@@ -1,0 +1,105 @@
+"""The mask of valid actions: the last cells of a row's observation, and an output of the network.
+
+A mask has one cell for each choice of a Discrete action, and for each choice of each part of a MultiDiscrete one, part
+after part. A cell is 1 for a valid choice and 0 for another. Masks therefore travel with observations, through blocks,
+replays and other processes. The network passes on the mask as the output `MASK` and computes its other outputs from
+the cells before it (``models/masked.py``).
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from actorlearn.actions import Actions, MultiDiscrete, describe_actions
+
+MASK = "action_mask"
+"""Name of the mask in an environment's info or Dict observation, and of the network's output."""
+
+
+class ActionMask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a mask comes from, and what is in front of it in a row's vector."""
+
+    source: str
+    """The part of an environment's answer that has the mask: info or observation."""
+    length: int
+    """Number of its cells."""
+    observation_shape: tuple[int, ...]
+    """Shape of the observation in front of it, which the vector has flattened."""
+
+    @property
+    def row_shape(self) -> tuple[int]:
+        """Shape of observation and mask together."""
+        return (prod(self.observation_shape) + self.length,)
+
+    def __str__(self) -> str:
+        """Return the place of the mask in Python's notation: info["action_mask"]."""
+        return f'{self.source}["{MASK}"]'
+
+
+def length_of(actions: Actions) -> int:
+    """Return the number of cells of a mask; 0 for actions that cannot be masked: the numbers of a Box."""
+    return sum(_sizes(actions))
+
+
+def describe_cells(actions: Actions) -> str:
+    """Describe a mask's cells in words, as in "2 numbers, one for each choice of 2 discrete actions"."""
+    bits = isinstance(actions, MultiDiscrete) and set(actions.sizes) == {2}
+    described = f"{length_of(actions)} numbers, one for each choice of {describe_actions(actions)}"
+    return f"{described}; each bit of a MultiBinary has two cells, no and yes" if bits else described
+
+
+def cells_of(mask: Any, actions: Actions, batch: tuple[int, ...] = ()) -> NDArray[np.bool_]:
+    """Return the cells [*batch, n] of a mask, or of a batch of masks; raises ValueError with the rule that it breaks.
+
+    A mask is an array, a list or a tuple of its cells, or a list or a tuple of the cells of each part. A batch is an
+    array or a list of masks, or a tuple of the cells [*batch, size] of each part.
+    """
+    cells = _joined(mask, actions, batch)
+    if cells is None:
+        raise ValueError(f"it must be {f'{batch[0]} masks of ' if batch else ''}{describe_cells(actions)}")
+    if not np.isin(cells, (0, 1)).all():
+        raise ValueError("each cell must be 1 for a valid choice and 0 for another")
+    return cells.astype(np.bool_)
+
+
+def _joined(mask: Any, actions: Actions, batch: tuple[int, ...]) -> NDArray[Any] | None:
+    """Return the numbers of a mask, or of a batch of masks, as one array [*batch, n]; None if they do not fit."""
+    sizes = _sizes(actions)
+    cells = _as_numbers(mask)
+    if cells is not None and cells.shape == (*batch, sum(sizes)):
+        return cells
+    if isinstance(mask, tuple if batch else tuple | list) and len(mask) == len(sizes):
+        parts = [_as_numbers(part) for part in mask]
+        if all(part is not None and part.shape == (*batch, size) for part, size in zip(parts, sizes, strict=True)):
+            return np.concatenate(parts, axis=-1)  # type: ignore[arg-type]  # none of them is None
+    if batch and isinstance(mask, tuple | list | np.ndarray) and getattr(mask, "shape", True) and len(mask) == batch[0]:
+        each = [_joined(one, actions, batch[1:]) for one in mask]
+        return None if any(one is None for one in each) else np.stack(each)  # type: ignore[arg-type]
+    return None
+
+
+def _as_numbers(value: Any) -> NDArray[Any] | None:
+    try:
+        array = np.asarray(value)
+    except Exception:  # an environment may return anything
+        return None
+    return array if array.dtype.kind in "biuf" else None
+
+
+def _sizes(actions: Actions) -> tuple[int, ...]:
+    """Return the number of choices of each part; a Box has none."""
+    if isinstance(actions, MultiDiscrete):
+        return actions.sizes
+    return (actions,) if isinstance(actions, int) else ()
+
+
+def without_choice(actions: Actions, valid: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which cells [..., n] of masks belong to an action, or a part of one, that has no valid choice."""
+    sizes = np.array(_sizes(actions))
+    some = np.logical_or.reduceat(valid, np.cumsum(sizes) - sizes, axis=-1)
+    return ~np.repeat(some, sizes, axis=-1)

@@ -1,0 +1,125 @@
+"""Finds and reads the masks of valid actions that environments give, in info or in a Dict observation.
+
+Reads spaces, infos and observations; raises MisfitError for a mask that does not fit. ``action_mask.py`` says where the
+mask is in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Dict, Space
+
+from actorlearn.action_mask import MASK, ActionMask, cells_of, describe_cells, length_of
+from actorlearn.actions import Actions, MultiDiscrete, describe_actions
+from actorlearn.envs.observations import MisfitError, ObservationLayout
+
+Valid = npt.NDArray[np.bool_]
+_WAY_OUT = "write env.action_mask: none"
+
+
+@dataclass(frozen=True)
+class Masks:
+    """Reads the masks of one environment's actions."""
+
+    source: str
+    """info or observation."""
+    actions: int | MultiDiscrete
+
+    @property
+    def length(self) -> int:
+        """Number of cells of a mask."""
+        return length_of(self.actions)
+
+    def read(
+        self, observation: Any, info: Any, batch: tuple[int, ...] = (), ended: bool | npt.NDArray[np.bool_] = False
+    ) -> Valid:
+        """Return the mask [*batch, n] in an environment's answer; raises MisfitError.
+
+        Where a game has ``ended`` [*batch] no action is taken, and a missing mask makes all valid.
+        """
+        held, name = (info if self.source == "info" else observation), f"{self.source}[{MASK!r}]"
+        try:
+            mask = held[MASK]
+        except Exception:  # an environment may return anything
+            mask = None
+        if mask is None and np.all(ended):
+            return np.ones((*batch, self.length), np.bool_)
+        if mask is None:
+            rule = f"it must contain {MASK!r} after each reset and step (env.action_mask: {self.source})"
+            raise MisfitError(self.source, held, f"{rule}; or {_WAY_OUT}")
+        if isinstance(mask, np.ndarray) and mask.dtype == object and mask.shape == batch != ():  # of a vector
+            over = np.broadcast_to(ended, batch)
+            mask = [[1] * self.length if own is None and over[i] else own for i, own in enumerate(mask)]
+        try:
+            return cells_of(mask, self.actions, batch)
+        except ValueError as error:
+            raise MisfitError(name, mask, f"{error}; or {_WAY_OUT}") from None
+
+
+@dataclass(frozen=True)
+class NewestMasks:
+    """The newest masks of B environments."""
+
+    masks: Masks
+    valid: Valid
+    """[B, n] whether a choice is valid."""
+
+
+def find_masks(
+    env_id: str, setting: str, space: Space[Any], actions: Actions, first_info: Callable[[], Any]
+) -> tuple[Space[Any], Masks | None]:
+    """Return the space of the observations without their mask, and the masks of valid actions; None if there are none.
+
+    ``setting`` is ``env.action_mask``. ``first_info`` begins a game and returns its info; it is called only for the
+    setting auto, if there is no mask in the observations. Raises ValueError, one line, for a setting that the
+    environment does not support.
+    """
+    length = length_of(actions)
+    if setting == "none" or (setting == "auto" and not length):
+        return space, None
+    if not length or isinstance(actions, tuple):
+        raise ValueError(
+            f"env.action_mask: {setting!r}: only choices can be masked, but {env_id!r} has {describe_actions(actions)};"
+            f" {_WAY_OUT}"
+        )
+    parts = dict(space.items()) if isinstance(space, Dict) else {}
+    if setting != "info" and MASK in parts and parts[MASK].shape == (length,) and len(parts) > 1:
+        rest = Dict([(key, part) for key, part in parts.items() if key != MASK])
+        return rest, Masks("observation", actions)
+    if setting == "observation":
+        raise ValueError(
+            f"env.action_mask: 'observation': the observations of {env_id!r} must be a Dict with other keys and "
+            f"{MASK!r} of shape {(length,)}, which is {describe_cells(actions)}; change the environment, or "
+            f"{_WAY_OUT}"
+        )
+    if setting == "info" or _has_mask(first_info):
+        return space, Masks("info", actions)
+    return space, None
+
+
+def _has_mask(first_info: Callable[[], Any]) -> bool:
+    """Whether the info of a game's beginning has a mask; an error will be reported when the game is really begun."""
+    try:
+        info = first_info()
+        return isinstance(info, Mapping) and MASK in info
+    except Exception:
+        return False
+
+
+def observed(layout: ObservationLayout, left_out: tuple[str, ...], masks: Masks | None = None) -> dict[str, Any]:
+    """Return the fields of an `EnvSpec` that follow from the layout of observations, and from their masks."""
+    shape = tuple(int(size) for size in layout.shape)
+    mask = ActionMask(masks.source, masks.length, shape) if masks else None
+    return {
+        "observation_shape": mask.row_shape if mask else shape,
+        "observation_dtype": "uint8" if layout.dtype == np.uint8 else "float32",
+        "observation_from": layout.words,
+        "images": layout.images,
+        "left_out": left_out,
+        "action_mask": mask,
+    }
