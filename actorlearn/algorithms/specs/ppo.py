@@ -108,8 +108,8 @@ SPEC = AlgorithmSpec(
             },
             "optimizer": {"name": "adam"},
         },
-        # Greedy scores of 50 games, seed 1, with normalised observations and rewards: MountainCar-v0 after 300,000 steps
-        # -109 (without: -200, as at the start), Acrobot-v1 after 300,000 -76, LunarLander-v3 after 500,000 224,
+        # Greedy scores of 50 games, seed 1, with normalised observations and rewards: MountainCar-v0 after 300,000
+        # steps -109 (without: -200, as at the start), Acrobot-v1 after 300,000 -76, LunarLander-v3 after 500,000 224,
         # CartPole-v1 after 100,000 500, FrozenLake-v1 after 100,000 0.8 (without: 0.9).
         "vector": {
             "model": {"normalize_observation": True},
