@@ -25,4 +25,7 @@ def optimizer(name: str = "rmsprop", **keys: Any) -> Any:
 
 
 def env(id: str, **keys: Any) -> Any:
-    return msgspec.convert({"id": id, **keys}, ENVIRONMENTS.of(id).settings)
+    settings = ENVIRONMENTS.of(id).settings
+    if "action_mask" in settings.__struct_fields__:  # as the plan of a run writes it: no game begins to find out
+        keys = {"action_mask": "none"} | keys
+    return msgspec.convert({"id": id, **keys}, settings)

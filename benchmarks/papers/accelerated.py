@@ -40,8 +40,8 @@ SECONDARY = {"2,048 acts, 64 beside it": (2_048, 64), "64 acts, 2,048 beside it"
 POLICY_GRADIENTS = {
     "A2C": ("algorithm.name=a2c", "mode=sync"),
     "A3C": ("algorithm.name=a2c", "mode=async"),
-    "PPO": ("algorithm.name=ppo", "mode=sync"),
-    "APPO": ("algorithm.name=ppo", "mode=async"),
+    "PPO": ("algorithm.name=ppo", "algorithm.normalize_reward=false", "mode=sync"),
+    "APPO": ("algorithm.name=ppo", "algorithm.normalize_reward=false", "mode=async"),
 }
 """The paper's name -> what it is here, of several learners."""
 MASTERED = 18.0
@@ -89,7 +89,7 @@ def ppo_environments(request: BenchmarkRequest) -> SuiteReport:
     """PPO by number of environments with batches of 2,048 steps, beside the paper's figure 3."""
     cases = {
         environments(count): (
-            *("algorithm.name=ppo", f"algorithm.horizon={PPO_BATCH // count}"),
+            *("algorithm.name=ppo", "algorithm.normalize_reward=false", f"algorithm.horizon={PPO_BATCH // count}"),
             *("algorithm.epochs=4", "algorithm.minibatches=4"),
             *spread_over_simulators(count),
         )

@@ -83,7 +83,13 @@ def _methods(lag: int) -> Iterable[str]:
 
 def overrides(request: BenchmarkRequest, method: str, seed: int) -> tuple[str, ...]:
     """Return the keys of a run; those of the request come last but for what is compared."""
-    return ("algorithm.name=ppo", *request.overrides, *METHODS[method], f"seed={seed}")
+    return (
+        "algorithm.name=ppo",
+        "algorithm.normalize_reward=false",
+        *request.overrides,
+        *METHODS[method],
+        f"seed={seed}",
+    )
 
 
 def _result(method: str, lag: int, seed: int, answer: Mapping[str, Any]) -> LagResult:

@@ -39,7 +39,8 @@ ALGORITHMS = {
     "a2c": ("algorithm.name=a2c", f"algorithm.horizon={HORIZON}", "algorithm.reduction=mean"),
     "ppo": (
         *("algorithm.name=ppo", f"algorithm.horizon={HORIZON}", "algorithm.epochs=2", "algorithm.minibatches=2"),
-        "algorithm.normalize_advantage=false",
+        *("algorithm.normalize_advantage=false", "algorithm.normalize_reward=false"),
+        "model.normalize_observation=false",
     ),
     "dqn": (
         *("algorithm.name=dqn", "algorithm.horizon=8", "algorithm.target_every_steps=400", "algorithm.n_step=1"),

@@ -15,7 +15,7 @@ from tests.ledger.oracle import times_used
 from tests.ledger.world import World, topology
 
 EPOCHS = 2
-PPO: dict[str, Any] = {"name": "ppo", "epochs": EPOCHS, "minibatches": 3}
+PPO: dict[str, Any] = {"name": "ppo", "epochs": EPOCHS, "minibatches": 3, "normalize_reward": False}
 PLACES = {
     "sync": ("rendezvous.said", "rendezvous.came", "allreduce.adopted", "allreduce.agreed", "allreduce.stepped"),
     "async": ("store.written", "store.committed", "record.written", "record.committed"),

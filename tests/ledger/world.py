@@ -53,8 +53,8 @@ MOST_TURNS = 4000
 
 BASE: dict[str, Any] = {
     "name": "ledger",
-    "env": {"id": "tests.ledger.env:Ledger"},
-    "model": {"name": "tests.ledger.counting:Counting"},
+    "env": {"id": "tests.ledger.env:Ledger", "action_mask": "none"},  # as a plan writes it
+    "model": {"name": "tests.ledger.counting:Counting", "normalize_observation": False},
     "algorithm": {"name": "a2c", "horizon": 3},
     "optimizer": OPTIMIZER,
     "simulators": {"count": 2, "envs": 2, "groups": 1, "blocks": 2},

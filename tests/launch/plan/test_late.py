@@ -13,11 +13,11 @@ DQN = "env: {id: CartPole-v1}\nalgorithm: {name: dqn}"
 @pytest.mark.parametrize(
     ("overrides", "keys"),
     [
-        (["total_steps=900"], ["replay.learning_starts_steps: 1,000", "algorithm.epsilon_steps: 20,000"]),
-        (["total_steps=1000"], ["replay.learning_starts_steps: 1,000", "algorithm.epsilon_steps: 20,000"]),
-        (["total_steps=1001"], ["algorithm.epsilon_steps: 20,000"]),
-        (["total_steps=20_000"], []),
-        (["total_steps=20_000", "algorithm.epsilon_hold_steps=1"], ["algorithm.epsilon_hold_steps: 1 and"]),
+        (["total_steps=900"], ["replay.learning_starts_steps: 1,000", "algorithm.epsilon_steps: 10,000"]),
+        (["total_steps=1000"], ["replay.learning_starts_steps: 1,000", "algorithm.epsilon_steps: 10,000"]),
+        (["total_steps=1001"], ["algorithm.epsilon_steps: 10,000"]),
+        (["total_steps=10_000"], []),
+        (["total_steps=10_000", "algorithm.epsilon_hold_steps=1"], ["algorithm.epsilon_hold_steps: 1 and"]),
         (["total_steps=9_000", "algorithm.epsilon_initial=0.05"], []),
         (["total_steps=900", "algorithm={name: ppo}"], []),
         (

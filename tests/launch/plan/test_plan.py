@@ -351,7 +351,7 @@ def test_games_of_several_agents_are_whole_in_every_group_and_have_a_seed_each()
     ("keys", "says"),
     [
         ([], "0.003 to 0 at 100,000 steps, linear"),
-        (["algorithm.name=dqn"], "0.001 throughout"),
+        (["algorithm.name=dqn"], "0.001 to 0 at 100,000 steps, linear"),
         (["optimizer.learning_rate_final=1.0e-3", "schedule_steps=50_000"], "0.003 to 0.001 at 50,000 steps, linear"),
         (
             ["optimizer.schedule=constant", "optimizer.warmup_steps=500"],
