@@ -4,7 +4,7 @@ Writes one file with a line of JSON for each record. Records hold norms and vers
 records of all learners give a bound on the distance between them (``benchmarks/papers/gossip_bound.py``).
 
 A record is written before its message is visible, so every message has its record. Writes are not buffered, so the log
-of a killed process is complete.
+of a killed process is complete, except for the line that the process was writing.
 """
 
 from __future__ import annotations

