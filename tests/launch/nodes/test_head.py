@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Finished, Saved, en
 from launch.nodes.copies import SET_FILE, Outgoing, name_set
 from launch.nodes.messages import CopyDone, DropLearner, DropMembers, Join
 from launch.nodes.node import ProtocolWarning
+from launch.nodes.workspace import NodeWorkspace
 from launch.plan.nodes import need_of
 from launch.plan.plan import Start
 from launch.supervision import events as ev
@@ -695,6 +697,17 @@ def test_an_agent_that_is_stopped_says_so_and_its_learners_need_not_wait(
         assert made.of(ev.Spawned)[-1].node == "node-0"
 
 
+def leaving(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[NodeWorkspace, Callable[[], None]]:
+    """Have node-1 asked to leave; return its workspace, and the function that lets its learners save and end."""
+    epoch = made.agents["node-1"].epoch
+    assert epoch and epoch.workspace
+    saves = epoch.workspace.drain
+    monkeypatch.setattr(epoch.workspace, "drain", lambda: None)
+    made.agents["node-1"].asked_to_stop()
+    made.turn(3)
+    return epoch.workspace, saves
+
+
 def test_a_node_that_leaves_brings_what_its_learners_save_first_and_gets_nobody_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -702,16 +715,11 @@ def test_a_node_that_leaves_brings_what_its_learners_save_first_and_gets_nobody_
         made.begin("node-0", "node-1")
         own = start(made, 1)
         made.turn(3)
-        epoch = made.agents["node-1"].epoch
-        assert epoch and epoch.workspace
-        run_dir, saves = epoch.workspace.addresses.run_dir, epoch.workspace.drain
-        monkeypatch.setattr(epoch.workspace, "drain", lambda: None)  # it saves when this test says so
-        made.agents["node-1"].asked_to_stop()
-        made.turn(3)
+        workspace, saves = leaving(made, monkeypatch)
         assert made.notes()[-1] == "leaving" and made.agents["node-1"].exit_status is None
         made.head.add_learners([2])
         assert made.head.placed[2] == "node-0"
-        there = checkpoint(run_dir / "checkpoints" / "learner-1" / "500")
+        there = checkpoint(workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500")
         say(made, "node-1", own, Saved(path=str(there), env_steps=500, order=0))
         saves()
         made.turn(5)
@@ -732,12 +740,7 @@ def test_the_summary_of_a_learner_whose_node_leaves_is_not_lost(
         made.begin("node-0", "node-1")
         own = start(made, 1)
         made.turn(3)
-        epoch = made.agents["node-1"].epoch
-        assert epoch and epoch.workspace
-        saves = epoch.workspace.drain
-        monkeypatch.setattr(epoch.workspace, "drain", lambda: None)  # it saves when this test says so
-        made.agents["node-1"].asked_to_stop()
-        made.turn(3)
+        _, saves = leaving(made, monkeypatch)
         summary = Finished(reason="stopped", summary={"env_steps": 50})
         say(made, "node-1", own, summary)
         saves()
