@@ -99,6 +99,8 @@ def test_a_shell_is_known_to_live_after_its_head_until_its_node_has_ended(node: 
     head = subprocess.Popen([sys.executable, "-c", starts, str(tmp_path), *node.words], stdin=subprocess.PIPE)
     pid, _, _, _ = told(tmp_path)
     os.kill(pid, signal.SIGSTOP)  # so that it does not end before that is looked at
+    # A process that has both signals pending takes SIGTERM, the lower number, first.
+    assert within(20, lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     head.kill()
     head.communicate()
     assert shells_live(tmp_path / "run")
