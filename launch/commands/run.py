@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TOPOLOGY = "topology.yaml"
 """File of the resolved topology in the folder of a run."""
-TRIAL_S = 3.0
+TRIAL_S = 2.0
 """Seconds without output after which a line says that the environment and the network are being tried."""
 
 
