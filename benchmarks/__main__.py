@@ -39,12 +39,18 @@ def reproduce(
     ] = None,
     overrides: Overrides = None,
     quick: Annotated[bool, typer.Option("--quick", help="Measure the claim's reduced form: minutes.")] = False,
+    repetitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Times to measure each case, with another seed each time. Default: the claim's number."
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder for CLAIM.json, .csv, .png; single runs are kept.")
     ] = None,
     json: Json = False,
 ) -> int:
-    """Measure a figure or table of a paper again, and compare it with the paper."""
+    """Measure a figure or table of a paper again, with seeds drawn from the clock, and compare it with the paper."""
     from benchmarks.claims import CLAIMS, ledger
     from launch.bench import report
     from launch.commands.bench import end_in_order
@@ -58,7 +64,7 @@ def reproduce(
     claim = ledger.claim_of(name)
     end_in_order()
     try:
-        entry, measured = ledger.reproduce(claim, quick, output, overrides or ())
+        entry, measured = ledger.reproduce(claim, quick, output, overrides or (), repetitions)
     except FailedError as error:
         raise FailedError(f"{name}: {error}") from None
     if json:

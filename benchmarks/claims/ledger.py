@@ -27,6 +27,7 @@ from benchmarks.claims.claim import Claim, Comparison, SuiteResult
 from benchmarks.registry import MEASURING
 from benchmarks.request import BenchmarkRequest, shipped
 from launch.bench.report import SuiteReport, draw
+from launch.bench.seed_table import draw as draw_seeds
 from launch.commands.bench import make_folder
 from launch.errors import FailedError, RunError
 from launch.machine.gpus import count_gpus
@@ -90,15 +91,19 @@ def claim_of(name: str) -> Claim:
 
 
 def request_of(
-    claim: Claim, quick: bool, output: Path | None = None, overrides: Sequence[str] = ()
+    claim: Claim,
+    quick: bool,
+    output: Path | None = None,
+    overrides: Sequence[str] = (),
+    repetitions: int | None = None,
 ) -> BenchmarkRequest:
-    """Return what its suite is asked for."""
+    """Return what its suite is asked for; ``repetitions`` replaces the number of the claim."""
     suite, extent = MEASURING[claim.suite], claim.quick if quick else claim.whole
     topology = claim.topology or suite.topology
     return BenchmarkRequest(
         topology=shipped(topology or "pong.yaml"),
         overrides=(*(suite.keys if topology == suite.topology else ()), *extent.keys, *overrides),
-        repetitions=extent.repetitions,
+        repetitions=repetitions or extent.repetitions,
         seconds=extent.seconds,
         score=claim.score,
         output=output,
@@ -106,13 +111,23 @@ def request_of(
 
 
 def reproduce(
-    claim: Claim, quick: bool, output: Path | None, overrides: Sequence[str] = ()
+    claim: Claim,
+    quick: bool,
+    output: Path | None,
+    overrides: Sequence[str] = (),
+    repetitions: int | None = None,
 ) -> tuple[LedgerEntry, SuiteReport]:
-    """Measure a claim by its suite, and compare; with an ``output`` folder runs are kept in it."""
+    """Measure a claim by its suite, and compare; with an ``output`` folder runs are kept in it.
+
+    The first seed is drawn from the clock unless the overrides have one; each further repetition has the next seed. The
+    command of the entry contains it.
+    """
     kept = output / KEPT if output is not None else None
     if kept is not None:
         make_folder(kept)
-    request, began = request_of(claim, quick, kept, overrides), monotonic()
+    if not any(override.startswith("seed=") for override in overrides):
+        overrides = (*overrides, f"seed={_first_seed(claim, kept)}")
+    request, began = request_of(claim, quick, kept, overrides, repetitions), monotonic()
     report = MEASURING[claim.suite].load()(request)
     said: dict[str, Any] = json.loads(json.dumps(report.as_json()))
     env = load(request.topology, [key for key in request.overrides if key.startswith("env.")]).env.id
@@ -126,6 +141,7 @@ def reproduce(
                 claim.name,
                 *map(shlex.quote, overrides),
                 *(["--quick"] if quick else []),
+                *([f"--repetitions {repetitions}"] if repetitions else []),
             ]
         ),
         date=datetime.now(UTC).date().isoformat(),
@@ -135,6 +151,17 @@ def reproduce(
         report=said,
     )
     return entry, report
+
+
+def _first_seed(claim: Claim, kept: Path | None) -> int:
+    """Return the seed that an earlier command with this folder has drawn, so that its runs count, or draw one."""
+    file = kept / f"{claim.name}.seed" if kept is not None else None
+    if file is not None and file.is_file():
+        return int(file.read_text())
+    seed = draw_seeds(1)[0]
+    if file is not None:
+        write_atomically(file, f"{seed}\n".encode())
+    return seed
 
 
 def as_json(entry: LedgerEntry) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -147,7 +148,11 @@ def test_an_entry_is_written_with_curves_and_read_again(tmp_path: Path, monkeypa
     assert ledger.read(tmp_path) == {claim.name: entry}
     assert entry.report["env"] == "actorlearn.envs.catch:Catch"
     assert entry.report["gpus"] == 0 and 0 <= entry.hours < 0.1
-    assert (entry.verdict, entry.command) == (REPRODUCED, "python -m benchmarks reproduce fast-dqn-repeated --quick")
+    seed = (tmp_path / ledger.KEPT / f"{claim.name}.seed").read_text().strip()
+    command = f"python -m benchmarks reproduce fast-dqn-repeated seed={seed} --quick"
+    assert (entry.verdict, entry.command, entry.repetitions) == (REPRODUCED, command, claim.quick.repetitions)
+    again, _ = ledger.reproduce(claim, True, tmp_path, repetitions=4)
+    assert (again.command, again.repetitions) == (f"{command} --repetitions 4", 4), "the same seed: kept runs count"
     lines = list(csv.reader((tmp_path / f"{claim.name}.csv").read_text().splitlines()))
     assert lines == [
         ["run", "env_steps", "minutes", "score"],
@@ -157,17 +162,17 @@ def test_an_entry_is_written_with_curves_and_read_again(tmp_path: Path, monkeypa
     assert (tmp_path / f"{claim.name}.png").stat().st_size > 1000
     text = page(claim, entry)
     assert text.startswith(f"# {claim.name}: {REPRODUCED}\n")
-    assert ledger.reproduce(claim, True, None, ["trainer.device=cpu"])[0].command == (
-        "python -m benchmarks reproduce fast-dqn-repeated trainer.device=cpu --quick"
+    assert ledger.reproduce(claim, True, None, ["trainer.device=cpu", "seed=7"])[0].command == (
+        "python -m benchmarks reproduce fast-dqn-repeated trainer.device=cpu seed=7 --quick"
     )
     monkeypatch.setattr(ledger, "count_gpus", lambda: 2)
     on_gpus, beside_gpus = (
         ledger.reproduce(claim, True, None, [f"trainer.device={device}"])[0] for device in ("cuda", "cpu")
     )
     assert (on_gpus.report["gpus"], beside_gpus.report["gpus"]) == (2, 0), "those that it uses"
-    assert on_gpus.keys[-1] == "trainer.device=cuda"
+    assert on_gpus.keys[-2] == "trainer.device=cuda" and re.fullmatch(r"seed=\d+", on_gpus.keys[-1])
     assert text.split("\n\n")[1] == f"In place of the paper's: {claim.differs}."
-    assert claim.refutation in text and "`python -m benchmarks reproduce fast-dqn-repeated --quick`" in text
+    assert claim.refutation in text and f"`{command}`" in text
 
 
 def test_claims_are_listed_and_what_is_none_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
