@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from actorlearn.replay.settings import ReplaySettings
 from actorlearn.tasks import measure
 from actorlearn.worker.settings import MeasureSettings, SimulatorSettings, TrainerSettings
 from launch.plan.planning import plan
@@ -47,9 +48,8 @@ def test_every_part_runs_alone(counted: list[int], tmp_path: Path, env_id: str, 
     settings = measuring(tmp_path, env_id, name, 4, keys)
     for part in (measure.simulate, measure.infer, measure.learn, measure.optimize):
         part(settings)
-    replay = settings.trainer.replay  # of dqn: a minibatch of 32 transitions, each learned from 8 times
-    learned = replay.settings.batch_steps / replay.settings.ratio if replay else 32
-    assert counted == [4, 4, learned, 1]
+    replay = settings.trainer.replay
+    assert counted == [4, 4, steps_of_a_minibatch(replay.settings) if replay else 32, 1]
 
 
 @pytest.mark.nightly
@@ -62,7 +62,13 @@ def test_learning_from_a_replay_runs_alone_whatever_its_rings_must_hold(
 ) -> None:
     settings = measuring(tmp_path, "CartPole-v1", "dqn", 256, ["simulators.count=1", *keys])
     measure.learn(settings)
-    assert counted == [4]
+    assert settings.trainer.replay
+    assert counted == [steps_of_a_minibatch(settings.trainer.replay.settings)]
+
+
+def steps_of_a_minibatch(replay: ReplaySettings) -> float:
+    """Environment steps that count as learned when a minibatch is: each step is learned from ``ratio`` times."""
+    return replay.batch_steps / replay.ratio
 
 
 def measuring(folder: Path, env_id: str, name: str, environments: int, keys: list[str]) -> MeasureSettings:
