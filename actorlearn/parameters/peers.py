@@ -44,7 +44,9 @@ class Peers:
         self._settings, self._mode = settings, mode_of(settings)
         self.learner, self._control, self._poll = learner, control, poll
         self._endpoints = (
-            Endpoints(control.id, control.run_id, lambda: control.order, control.listens) if settings.host else None
+            Endpoints(control.id, control.run_id, lambda: control.order, control.send, control.folder)
+            if settings.host
+            else None
         )
         self.exchange: Exchange = make(AloneExchangeSettings(), learner)
         """The exchange that turns gradients into new weights; that of a sole learner until `join` succeeds."""

@@ -1,4 +1,4 @@
-"""The rendezvous of a learner with learners on other machines, over TCP and CURVE (``wire/endpoints.py``).
+"""The rendezvous of a learner with learners of other nodes, over TCP or local sockets (``wire/endpoints.py``).
 
 Reads and writes sockets only. The first learner of a generation runs its hub (``meetings.py``) in a thread, and all
 learners connect to it, including the first. If a connection is lost, contributions are sent again until they are

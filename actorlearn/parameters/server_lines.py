@@ -1,4 +1,4 @@
-"""A learner's lines (connections) to the parameter servers, over TCP and CURVE (``wire/endpoints.py``).
+"""A learner's lines (connections) to the parameter servers, over TCP or local sockets (``wire/endpoints.py``).
 
 Reads and writes sockets only. A request is sent again until it is answered. The newest order lists the servers and
 their addresses.

@@ -9,7 +9,8 @@ each peer is kept, unless later messages of the sender contradict it (CONTRADICT
 dead or not yet started holds the newest message only.
 
 Any process that can connect to an address can send weights to it. Only processes of the same user can connect to an ipc
-address. On TCP the sender's key identifies it, and the header must name the same sender.
+address; if the run has nodes, the header must name a process that is listed. On TCP the sender's key identifies it, and
+the header must name the same sender.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from actorlearn.address import Ipc
 from actorlearn.parameters.frame_headers import MAILBOX, MAILBOX_ROW_BYTES
 from actorlearn.parameters.settings import MOST_LEARNERS
 from actorlearn.parameters.shared_counts import TABLE_WORDS, SharedCounts
-from actorlearn.wire.channel import Pull, Push
+from actorlearn.wire.channel import Pull, Pulls, Push
 from actorlearn.wire.identity import trainer_id
 from actorlearn.wire.messages import Endpoint
 
@@ -46,7 +47,7 @@ _POLL_MS = 50
 class Ways(NamedTuple):
     """Functions that connect a learner with its peers."""
 
-    listen: Callable[[int], Pull]
+    listen: Callable[[int], Pull | Pulls]
     """Opens the socket of this learner, for messages of at most this number of bytes."""
     find: Callable[[int], Ipc | Endpoint | None]
     """Returns the address at which a learner listens now; None if it does not listen."""
@@ -182,7 +183,8 @@ class SocketMailbox:
     def keep(self, frames: list[bytes], by: str = "") -> bool:
         """Keep a received message if it is valid and newer than the kept one; returns False if it is dropped.
 
-        ``by``: id of the process with the sender's key; empty on ipc.
+        ``by``: id of the process with the sender's key. Empty on ipc: if the run has nodes, the sender must then be the
+        process that is listed now.
         """
         numbers = MAILBOX.unpack(self._ways.run, frames[0]) if len(frames) == 1 else None
         if numbers is None:
@@ -190,6 +192,11 @@ class SocketMailbox:
         sender, version, rows, checksum = numbers
         if sender >= MOST_LEARNERS or version < 0:
             return False
+        if not by:
+            where = self._ways.find(sender)
+            if where is None:  # it is not listed
+                return False
+            by = where.id.socket_id if isinstance(where, Endpoint) else ""
         if by and by != trainer_id(sender).again(version // INCARNATION).socket_id:
             return False
         content = memoryview(frames[0])[MAILBOX.size :]

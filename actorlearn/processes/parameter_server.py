@@ -213,7 +213,7 @@ def run(settings: ParameterServerSettings) -> None:
     torch.set_flush_denormal(True)
     torch.set_num_threads(1)
     control = worker.control
-    endpoints = Endpoints(settings.id, settings.run_id, lambda: control.order, control.listens)
+    endpoints = Endpoints(settings.id, settings.run_id, lambda: control.order, control.send, control.folder)
     server = ParameterServer(settings, rules_of(settings), endpoints)
     worker.hello()
     while worker.poll():

@@ -21,7 +21,9 @@ import select
 import socket as sockets
 import struct
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Generic, TypeVar
 
 import zmq
 from zmq.utils import z85
@@ -339,6 +341,10 @@ class _Listening:
             self.address.file.unlink(missing_ok=True)
 
 
+ListeningT = TypeVar("ListeningT", bound=_Listening)
+Received = TypeVar("Received")
+
+
 class Router(_Listening):
     """The listening side; identifies peers by the ids they choose.
 
@@ -421,6 +427,76 @@ class Pull(_Listening):
             except RefusedError as error:
                 self._guard.door.refusals.note(str(error))
         return None
+
+
+class _TwoSockets(Generic[ListeningT]):
+    """A socket for processes of other machines and, if there is one, a local socket, read as one."""
+
+    def __init__(self, remote: ListeningT, local: ListeningT | None) -> None:
+        """Read both from now on."""
+        self._remote = remote
+        self._both = (remote,) if local is None else (local, remote)
+        self._poller = zmq.Poller()
+        for source in self.sources:
+            self._poller.register(source, zmq.POLLIN)
+
+    @property
+    def sources(self) -> list[zmq.Socket[bytes]]:
+        """Sockets to poll: one of them is readable when a message or an event has arrived."""
+        return [source for each in self._both for source in each.sources]
+
+    def _first(self, recv: Callable[[ListeningT], Received | None], timeout_ms: int) -> Received | None:
+        """Return the next message that ``recv`` finds without waiting, or None if none came in time."""
+        deadline_s = time.monotonic() + timeout_ms / 1000
+        while True:
+            for each in self._both:
+                if (received := recv(each)) is not None:
+                    return received
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                return None
+            self._poller.poll(math.ceil(1000 * left_s))
+
+    def refusals(self) -> list[str]:
+        """Return the refusals since the last call, one line each; the same line at most once a minute."""
+        return self._remote.refusals()
+
+    def close(self) -> None:
+        """Close both, and remove the socket file."""
+        for each in self._both:
+            each.close()
+
+
+class Routers(_TwoSockets[Router]):
+    """The listening side of requests from processes of other machines and of this one."""
+
+    def __init__(self, remote: Router, local: Router | None) -> None:
+        """Read both from now on."""
+        super().__init__(remote, local)
+        self._routers: dict[str, Router] = {}
+        """Peer -> the router that has its newest message."""
+
+    def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
+        """Return the next message as (peer id, body), or None if none came in time (``Router.recv``)."""
+
+        def recv(router: Router) -> tuple[str, bytes] | None:
+            if (received := router.recv()) is not None:
+                self._routers[received[0]] = router
+            return received
+
+        return self._first(recv, timeout_ms)
+
+    def send(self, peer: str, body: bytes) -> bool:
+        """Send without blocking; False when the peer is gone or its queue is full."""
+        return self._routers.get(peer, self._remote).send(peer, body)
+
+
+class Pulls(_TwoSockets[Pull]):
+    """The listening end for pushers of other machines and of this one."""
+
+    def recv(self, timeout_ms: int = 0) -> tuple[str, list[bytes]] | None:
+        """Return the next message as (name of its sender's key, frames), or None if none came in time."""
+        return self._first(Pull.recv, timeout_ms)
 
 
 class Dealer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from actorlearn import __version__
-from actorlearn.address import Ipc, Tcp
+from actorlearn.address import Ipc
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import (
@@ -18,7 +18,6 @@ from actorlearn.wire.messages import (
     Failed,
     Finished,
     Hello,
-    Listens,
     Message,
     Order,
     Refused,
@@ -47,6 +46,8 @@ class Control:
         """The newest order received; a child acts on it and then calls ``applied``."""
         self.dealer = Dealer(address, own.last_words_id if last_words else own.socket_id) if address else None
         self.applied_version = 0
+        self.folder = address.file.parent if address else None
+        """Folder of the run's sockets on this machine, which only its user can open."""
 
     def hello(self, pid: int, shape: dict[str, str] | None = None) -> None:
         """Announce this process to the supervisor as ready to work."""
@@ -60,10 +61,6 @@ class Control:
                 shape=shape or {},
             )
         )
-
-    def listens(self, key: bytes, address: Tcp | None) -> None:
-        """Send this process's public key and network address to the supervisor."""
-        self.send(Listens(key=key.hex(), address=address))
 
     def send(self, message: Message) -> None:
         """Send a message to the supervisor."""

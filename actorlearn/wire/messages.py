@@ -27,10 +27,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from actorlearn.address import Pipe, Shm, Tcp
+from actorlearn.address import Ipc, Pipe, Shm, Tcp
 from actorlearn.wire.identity import Count, Name, ProcessId
 
-PROTOCOL_VERSION = 10
+PROTOCOL_VERSION = 11
 """Raised whenever a struct below changes; processes of different versions refuse one another."""
 
 LIMIT_BYTES = 256 * 1024
@@ -76,13 +76,24 @@ class Hello(Message, frozen=True):
     """Simulators only: environment, observations, actions and rows. They must equal those of the run."""
 
 
+class LocalSocket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A socket on which a process listens for processes of its own machine."""
+
+    machine: Name
+    """Mark of the machine (``wire/endpoints.py``)."""
+    address: Ipc
+    """Address of the socket."""
+
+
 class Listens(Message, frozen=True):
-    """Public key and address of a process on a network. They replace those that the process sent before."""
+    """Public key and addresses of a process on a network. They replace those that the process sent before."""
 
     key: Key
     """Public key of the process, in hexadecimal digits."""
     address: Tcp | None = None
     """Address at which the process listens. None: it only connects to others."""
+    local: LocalSocket | None = None
+    """Address for processes of the same machine. None: they use ``address``, too."""
 
 
 class Applied(Message, frozen=True):
@@ -182,6 +193,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Public key of the process, in hexadecimal digits."""
     address: Tcp | None = None
     """Address at which the process listens. None: it only connects to others."""
+    local: LocalSocket | None = None
+    """Address for processes of the same machine. None: they use ``address``, too."""
 
 
 class Order(Message, frozen=True):

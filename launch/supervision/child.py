@@ -182,7 +182,7 @@ class Child:
         """Its endpoint on the network of the run; None if it has none or is not admitted."""
         if self.listens is None or not self.admitted:
             return None
-        return Endpoint(id=self.id, key=self.listens.key, address=self.listens.address)
+        return Endpoint(id=self.id, key=self.listens.key, address=self.listens.address, local=self.listens.local)
 
     @property
     def role(self) -> RoleSpec:

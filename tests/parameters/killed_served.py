@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 import torch
 
-from actorlearn.address import Shm, Tcp
+from actorlearn.address import Shm
 from actorlearn.failpoints import armed
 from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.interface import Learner
@@ -38,7 +38,7 @@ from actorlearn.parameters.shard_layout import HEAD_WORDS, ROLE, shard_fields
 from actorlearn.processes.parameter_server import ParameterServer, ShardMemory
 from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import ProcessId, trainer_id
-from actorlearn.wire.messages import Endpoint, Order
+from actorlearn.wire.messages import Endpoint, Listens, Order
 from tests import named
 from tests.parameters.serving import server_settings
 from tests.parameters.witness import Witness, made_of
@@ -77,9 +77,9 @@ class Orders:
     def endpoints(self, own: ProcessId) -> Endpoints:
         """Endpoints of a process, which lists itself."""
 
-        def tell(key: bytes, address: Tcp | None) -> None:
+        def tell(said: Listens) -> None:
             beside = self.folder / f".{own.name}"
-            beside.write_bytes(msgspec.json.encode(Endpoint(id=own, key=key.hex(), address=address)))
+            beside.write_bytes(msgspec.json.encode(Endpoint(id=own, key=said.key, address=said.address)))
             beside.rename(self.folder / own.name)
 
         return Endpoints(own, RUN, self.newest, tell)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from actorlearn.address import Tcp
+from pathlib import Path
+
 from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import ProcessId, trainer_id
-from actorlearn.wire.messages import Endpoint, Order
+from actorlearn.wire.messages import Endpoint, Listens, Order
 
 RUN = "a-run"
 
@@ -13,19 +14,19 @@ RUN = "a-run"
 class Listing:
     """The newest order, as all processes of a run get it at once."""
 
-    def __init__(self, run_id: str = RUN) -> None:
-        """List nobody."""
-        self.run_id = run_id
+    def __init__(self, run_id: str = RUN, folder: Path | None = None) -> None:
+        """List nobody; ``folder``: for local sockets, if processes have any."""
+        self.run_id, self._folder = run_id, folder
         self.order = Order(version=1)
 
     def admit(self, own: ProcessId) -> Endpoints:
         """Make a process's endpoints; it takes the place of an earlier incarnation."""
 
-        def tell(key: bytes, address: Tcp | None) -> None:
+        def tell(said: Listens) -> None:
             others = [each for each in self.order.endpoints if (each.id.role, each.id.number) != (own.role, own.number)]
-            self.announce([*others, Endpoint(id=own, key=key.hex(), address=address)])
+            self.announce([*others, Endpoint(id=own, key=said.key, address=said.address, local=said.local)])
 
-        return Endpoints(own, self.run_id, lambda: self.order, tell)
+        return Endpoints(own, self.run_id, lambda: self.order, tell, self._folder)
 
     def trainer(self, learner: int, incarnation: int = 0) -> Endpoints:
         """Make a trainer's."""

@@ -43,9 +43,9 @@ def until(holds: Callable[[], bool]) -> None:
     assert holds()
 
 
-@pytest.fixture
-def listing() -> Listing:
-    return Listing()
+@pytest.fixture(params=["on other machines", "on this machine"])
+def listing(request: pytest.FixtureRequest, tmp_path: Path) -> Listing:
+    return Listing(folder=tmp_path if request.param == "on this machine" else None)
 
 
 @pytest.fixture

@@ -34,9 +34,9 @@ HOST = "127.0.0.1"
 SIZE = 1000
 
 
-@pytest.fixture
-def listing() -> Listing:
-    return Listing()
+@pytest.fixture(params=["on other machines", "on this machine"])
+def listing(request: pytest.FixtureRequest, tmp_path: Path) -> Listing:
+    return Listing(folder=tmp_path if request.param == "on this machine" else None)
 
 
 def places(
