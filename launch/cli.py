@@ -15,6 +15,7 @@ import typer
 from actorlearn import __version__
 from launch.command_group import Commands
 from launch.errors import RunError
+from launch.spawning.answers import prepared
 
 Topology = Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The YAML file that describes the run.")]
 Overrides = Annotated[
@@ -97,9 +98,10 @@ def run(
     plain: Plain = False,
 ) -> int:
     """Start a run and show its progress until total_steps. Ctrl-C saves and stops; a second Ctrl-C stops at once."""
-    from launch.commands.run import start
+    with prepared("describe"):
+        from launch.commands.run import start
 
-    return start(topology, overrides or [], run_dir, engine, keys, plain)
+        return start(topology, overrides or [], run_dir, engine, keys, plain)
 
 
 @app.command(rich_help_panel=_TRAIN)
@@ -113,9 +115,10 @@ def check(
     json: Json = False,
 ) -> int:
     "Validate a topology, and print the plan of the run, warnings, and the keys that are set or chosen. Starts nothing."
-    from launch.commands.check import check
+    with prepared("describe"):
+        from launch.commands.check import check
 
-    return check(topology, overrides or [], json, everything)
+        return check(topology, overrides or [], json, everything)
 
 
 @app.command(rich_help_panel=_TRAIN)

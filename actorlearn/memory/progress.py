@@ -6,7 +6,6 @@ their absence means a long operation or a hang, never an idle process.
 
 from __future__ import annotations
 
-import signal
 import time
 
 import numpy as np
@@ -17,11 +16,6 @@ from actorlearn.memory.shared import Segment
 
 ROWS = 256
 """Most processes that a run can have over its whole life; each incarnation reuses the row of its name."""
-
-STACK_SIGNAL = signal.SIGUSR1
-"""Signal at which a process writes the stacks of its threads to its log. Before the first sign of life it would kill
-the process.
-"""
 
 
 def progress_fields(sections: int) -> list[Field]:

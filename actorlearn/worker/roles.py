@@ -213,8 +213,6 @@ class Roles(PlugIns[RoleSpec]):
 
 ROLES = Roles("role", "actorlearn.roles", RoleSpec)
 
-ANSWER_MARK = "ACTORLEARN_ANSWER_MARK"
-"""Environment variable with the beginning of the line on which a task answers; users' code may print JSON too."""
 TASKS = {
     task.name: task
     for task in (

@@ -14,7 +14,7 @@ from launch.bench.gpu import GpuHost
 from launch.bench.interleaved import Spread
 from launch.bench.report import SuiteReport
 from launch.errors import FailedError
-from launch.spawning import guardian
+from launch.spawning.guardian import CapturedCommand
 
 MARK = "pytest.mark.gpu"
 TESTS = Path(__file__).parents[2] / "tests"
@@ -42,7 +42,8 @@ def tests(stay: Stay) -> SuiteReport:
         command = [sys.executable, "-m", "pytest", *words, *map(str, marked_files())]
         try:
             # Plug-ins of whatever else is installed there would warn, and a warning is an error.
-            done = guardian.run(command, max(1.0, stay.left_s), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+            with CapturedCommand(command, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1") as started:
+                done = started.wait(max(1.0, stay.left_s))
         except subprocess.TimeoutExpired:
             raise FailedError("the tests were not over within the part's time") from None
         if stay.request.output is not None:

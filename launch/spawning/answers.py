@@ -11,15 +11,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from actorlearn.exceptions import place_in_stack
-from actorlearn.memory.progress import STACK_SIGNAL
-from actorlearn.worker.roles import ANSWER_MARK
-from launch.spawning import guardian
+from actorlearn.processes.parent import ANSWER_MARK, STACK_SIGNAL
+from launch.spawning.guardian import CapturedCommand
 
 
 class NoAnswerError(RuntimeError):
@@ -39,7 +38,8 @@ def ask(command: Sequence[str], limit_s: float | None = None, **environment: str
 
     Raises NoAnswerError, OSError, and subprocess.TimeoutExpired after ``limit_s``.
     """
-    done = guardian.run(command, limit_s, None, **environment)
+    with CapturedCommand(command, **environment) as started:
+        done = started.wait(limit_s)
     return answer(done.stdout, done.stderr, done.returncode)
 
 
@@ -48,16 +48,61 @@ def ask_task(task: str, settings: bytes, limit_s: float | None = None, **environ
 
     Raises NoAnswerError (TaskError if the task failed, TooSlowError after ``limit_s``) and OSError.
     """
-    with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
-        path = Path(folder) / f"{task}.json"
-        path.write_bytes(settings)
-        command = [sys.executable, "-m", "actorlearn.processes", task, str(path)]
-        mark = secrets.token_hex(8)
+    waiting = None if environment else _prepared.pop(task, None)
+    with waiting or _StartedTask(task, **environment) as started:
+        return started.answer(settings, limit_s)
+
+
+@contextmanager
+def prepared(task: str) -> Iterator[None]:
+    """Start a task's process, which imports its modules and then waits until ``ask_task`` sends the settings.
+
+    Importing torch takes more than a second, in which this process can read a topology. The process ends with the
+    context if nothing was asked.
+    """
+    with suppress(OSError):  # `ask_task` tries again, and says why it cannot
+        _prepared[task] = _StartedTask(task)
+    try:
+        yield
+    finally:
+        if unasked := _prepared.pop(task, None):
+            unasked.close()
+
+
+class _StartedTask:
+    """A task's process. It waits for its settings, a file in a folder of its own."""
+
+    def __init__(self, task: str, **environment: str) -> None:
+        self._mark = secrets.token_hex(8)
+        with ExitStack() as opened:
+            folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="actorlearn-"))
+            self._path = Path(folder) / f"{task}.json"
+            command = [sys.executable, "-m", "actorlearn.processes", task, str(self._path)]
+            marked = {ANSWER_MARK: self._mark, **environment}
+            self._command = opened.enter_context(CapturedCommand(command, **marked))
+            self._opened = opened.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def answer(self, settings: bytes, limit_s: float | None) -> Any:
+        new = self._path.with_suffix(".new")
+        new.write_bytes(settings)
+        new.rename(self._path)  # the process reads the file as soon as it exists
         try:
-            done = guardian.run(command, limit_s, STACK_SIGNAL, **{ANSWER_MARK: mark}, **environment)
+            done = self._command.wait(limit_s, STACK_SIGNAL)
         except subprocess.TimeoutExpired as late:
             raise TooSlowError(place_in_stack(str(late.stderr))) from None
-    return answer(done.stdout, done.stderr, done.returncode, mark)
+        return answer(done.stdout, done.stderr, done.returncode, self._mark)
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+_prepared: dict[str, _StartedTask] = {}
 
 
 def answer(out: str, err: str, returncode: int, mark: str = "") -> Any:

@@ -26,9 +26,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 RUN_MARK, ROLE_MARK = "ACTORLEARN_RUN_ID", "ACTORLEARN_PROCESS"
 """Environment variables that mark a role's process and its descendants: run id; name and incarnation."""
@@ -135,35 +135,47 @@ def end_marked(run_id: str, limit_s: float = _END_S) -> None:
         time.sleep(_TURN_S)
 
 
-def run(
-    command: Sequence[str], limit_s: float | None = None, stack_signal: int | None = None, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a command as subprocess.run does with captured output.
+class CapturedCommand:
+    """A command that runs with captured output; its descendants end when it ends, and all end with this process."""
 
-    Its descendants end when it ends, and all end when this process ends. Raises OSError, and TimeoutExpired after
-    ``limit_s``. ``stack_signal``: signal at which the command writes its stack to stderr, sent to it after ``limit_s``.
-    """
-    guardian = Guardian(command[-1])
-    try:
-        with _output() as out, _output() as err:
-            pid, pidfd = guardian.start(command, environment, out.fileno(), err.fileno())
-            exits = select.poll()
-            exits.register(pidfd, select.POLLIN)
-            try:
-                ended = exits.poll(None if limit_s is None else 1000 * limit_s)
-                if not ended and stack_signal is not None:
-                    with suppress(OSError):
-                        signal.pidfd_send_signal(pidfd, stack_signal)
-                    exits.poll(1000 * _STACK_S)
-            finally:
-                os.close(pidfd)
-            returncode = guardian.returncode(pid) if ended else 0
-            texts = [file.read() for file in (out, err) if file.seek(0) == 0]
-            if not ended:
-                raise subprocess.TimeoutExpired(list(command), limit_s or 0.0, *texts)
-        return subprocess.CompletedProcess(list(command), returncode, *texts)
-    finally:
-        guardian.close()
+    def __init__(self, command: Sequence[str], **environment: str) -> None:
+        """Start it; raises OSError."""
+        self._command = list(command)
+        with ExitStack() as opened:
+            self._guardian = opened.enter_context(closing(Guardian(command[-1])))
+            self._out, self._err = (opened.enter_context(_output()) for _ in range(2))
+            out, err = self._out.fileno(), self._err.fileno()
+            self._pid, self._pidfd = self._guardian.start(command, environment, out, err)
+            opened.callback(os.close, self._pidfd)
+            self._opened = opened.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def wait(self, limit_s: float | None = None, stack_signal: int | None = None) -> subprocess.CompletedProcess[str]:
+        """Return its output and return code as subprocess.run does; raises TimeoutExpired after ``limit_s``.
+
+        ``stack_signal``: signal at which the command writes its stack to stderr, sent to it after ``limit_s``.
+        """
+        exits = select.poll()
+        exits.register(self._pidfd, select.POLLIN)
+        ended = exits.poll(None if limit_s is None else 1000 * limit_s)
+        if not ended and stack_signal is not None:
+            with suppress(OSError):
+                signal.pidfd_send_signal(self._pidfd, stack_signal)
+            exits.poll(1000 * _STACK_S)
+        returncode = self._guardian.returncode(self._pid) if ended else 0
+        texts = [file.read() for file in (self._out, self._err) if file.seek(0) == 0]
+        if not ended:
+            raise subprocess.TimeoutExpired(self._command, limit_s or 0.0, *texts)
+        return subprocess.CompletedProcess(self._command, returncode, *texts)
+
+    def close(self) -> None:
+        """End it, and forget its output; a second call does nothing."""
+        self._opened.close()
 
 
 def _output() -> TextIO:

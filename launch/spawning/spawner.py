@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from actorlearn.memory.progress import STACK_SIGNAL
+from actorlearn.processes.parent import STACK_SIGNAL
 from launch.spawning.guardian import ROLE_MARK, RUN_MARK, Guardian, GuardianLostError, end_marked
 
 INTERPRETER = sys.executable

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from actorlearn.memory.progress import STACK_SIGNAL
+from actorlearn.processes.parent import STACK_SIGNAL
 
 PROGRAM = """if True:
     import ctypes, sys

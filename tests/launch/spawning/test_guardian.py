@@ -119,19 +119,21 @@ def test_processes_that_start_one_another_again_are_ended(guarded: Guardian, nam
 
 def test_a_command_is_not_waited_for_by_its_output(name: str) -> None:
     """An environment that starts a process had the describing child's output held open until the limit."""
-    done = guardian.run(["/bin/sh", "-c", 'sleep "$0" & echo out; echo err >&2; exit 3', name], 30.0)
+    with guardian.CapturedCommand(["/bin/sh", "-c", 'sleep "$0" & echo out; echo err >&2; exit 3', name]) as started:
+        done = started.wait(30.0)
     assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
     assert sleepers(name) == []
 
 
 def test_a_command_is_run_by_who_has_more_files_open_than_select_can_count(open_files: list[int]) -> None:
     assert max(open_files) > 1_024
-    assert guardian.run([sys.executable, "-c", "print(1)"]).stdout == "1\n"
+    with guardian.CapturedCommand([sys.executable, "-c", "print(1)"]) as started:
+        assert started.wait().stdout == "1\n"
 
 
 def test_a_command_has_a_limit(name: str) -> None:
-    with pytest.raises(subprocess.TimeoutExpired):
-        guardian.run(command(name), 0.2)
+    with guardian.CapturedCommand(command(name)) as started, pytest.raises(subprocess.TimeoutExpired):
+        started.wait(0.2)
     assert sleepers(name) == []
 
 
