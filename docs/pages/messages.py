@@ -11,9 +11,18 @@ from typing import get_args
 
 from msgspec import NODEFAULT, inspect
 
-from actorlearn.address import Pipe, Shm, Tcp
+from actorlearn.address import Ipc, Pipe, Shm, Tcp
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import LIMIT_BYTES, PROTOCOL_VERSION, Endpoint, Member, Reply, ToChild, ToSupervisor
+from actorlearn.wire.messages import (
+    LIMIT_BYTES,
+    PROTOCOL_VERSION,
+    Endpoint,
+    LocalSocket,
+    Member,
+    Reply,
+    ToChild,
+    ToSupervisor,
+)
 from docs.pages.markdown import table
 
 _HEAD = f"""# Messages
@@ -88,7 +97,7 @@ asked-…: stopped after 1.8 s
 ```
 """
 
-_INSIDE = (Member, Endpoint, ProcessId, Shm, Pipe, Tcp)
+_INSIDE = (Member, Endpoint, LocalSocket, ProcessId, Shm, Pipe, Ipc, Tcp)
 _WORDS = {
     inspect.BoolType: "bool",
     inspect.IntType: "integer",
