@@ -139,6 +139,17 @@ def test_a_learner_whose_node_leaves_restarts_elsewhere_and_is_in_the_summary_if
     assert "died" not in [note.kind for note in story.ever(ev.Note)]
 
 
+@pytest.mark.parametrize("lost_first", [True, False])
+def test_a_run_that_is_stopped_after_its_only_learner_has_left_with_its_node_has_its_summary(lost_first: bool) -> None:
+    one = {"trainer-0": "trainer", "simulator-0": "simulator"}
+    story = Story(one).at(0, ev.Begin(), *up(*one)).at(2, finished("trainer-0", "stopped", env_steps=50))
+    lost = ev.Lost("n0", (("trainer-0", 0), ("simulator-0", 0)), True)
+    events = [lost, ev.Interrupted()] if lost_first else [ev.Interrupted(), lost]
+    story.at(3, events[0]).at(3.1, events[1])
+    assert story.done is not None and story.done.status == "stopped"
+    assert story.done.summary["env_steps"] == 50
+
+
 def test_a_learner_at_work_moves_to_a_node_with_fewer_learners_and_this_is_no_death() -> None:
     story = two().at(2, ev.Uneven(1, "n2", "node n1 has 2 learners and node n2 has no learners"))
     assert story.did(ev.Move) == [ev.Move(1, "n2")]
