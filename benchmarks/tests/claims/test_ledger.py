@@ -100,6 +100,12 @@ def test_cases_of_figures_are_topologies_with_the_papers_batches(suite: str, mon
             assert [(one.algorithm.name, one.mode) for one in topologies.values()] == [
                 *(("a2c", "sync"), ("a2c", "async"), ("ppo", "sync"), ("ppo", "async"))
             ]
+        if suite in ("dqn-batches", "fast-dqn-learning"):  # as the ledger's pages say, whatever the defaults are
+            for one in topologies.values():
+                assert (one.algorithm.target_every_steps, one.algorithm.epsilon_steps) == (1_000, 20_000)
+                assert (one.model.activation, one.optimizer.schedule) == ("tanh", "constant")
+        if suite == "fast-dqn-learning":
+            assert {(one.replay.batch_size, one.replay.ratio) for one in topologies.values()} == {(32, 8.0)}
         if suite == "dqn-batches":
             assert [one.replay.batch_size for one in topologies.values() if one.replay] == list(accelerated.DQN_BATCHES)
         return SuiteReport("", (), (), {}, "")
