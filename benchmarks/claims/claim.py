@@ -108,9 +108,9 @@ class Comparison:
         if self.refuted is None:
             return HOLDS if self.here.low == self.here.high == self.number else FAILS
         sign = -1.0 if self.lower else 1.0
-        low, high = sorted((sign * self.here.low, sign * self.here.high))
-        refuted = sign * self.refuted
-        number = refuted if self.number is None else sign * self.number
+        low, high = sorted(sign * _rounded(end) for end in (self.here.low, self.here.high))
+        refuted = sign * _rounded(self.refuted)
+        number = refuted if self.number is None else sign * _rounded(self.number)
         if high <= refuted or high < number:
             return FAILS
         wide = low < number and high - low > number - refuted
@@ -127,6 +127,11 @@ class Comparison:
     def said(self) -> str:
         """Return what was measured as text."""
         return ": ".join(filter(None, (self.values, self.here.written(self.form), self.blind)))
+
+
+def _rounded(value: float) -> float:
+    """Return a value without the rounding errors of means and logarithms, so that equal numbers compare as equal."""
+    return float(f"{value:.12g}")
 
 
 class Game(IntEnum):

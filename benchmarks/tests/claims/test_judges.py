@@ -125,6 +125,19 @@ def test_the_papers_own_numbers_reproduce_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLAIMS)
+def test_numbers_equal_to_the_papers_in_all_repetitions_reproduce_it(name: str) -> None:
+    """An interval without width may be a rounding error away from the number."""
+    assert CLAIMS[name].verdict(result(CLAIMS[name], around(0.0, 0.0))) == REPRODUCED
+
+
+def test_numbers_equal_to_those_that_refute_do_not_hold() -> None:
+    for share in (0.1, 0.2, 0.3, 0.7):
+        here = Interval.ratio([3 * share] * 3, [3.0] * 3)
+        assert Comparison("", "", here, refuted=share).outcome == FAILS, share
+        assert Comparison("", "", here, refuted=share, lower=True).outcome == FAILS, share
+
+
+@pytest.mark.parametrize("name", CLAIMS)
 def test_better_numbers_than_the_papers_reproduce_it(name: str) -> None:
     assert CLAIMS[name].verdict(result(CLAIMS[name], BETTER)) == REPRODUCED
 
